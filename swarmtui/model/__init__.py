@@ -1,0 +1,1 @@
+"""What everything speaks of: immutable structs, without I/O; imports nothing else of this project."""

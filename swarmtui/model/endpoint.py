@@ -1,0 +1,81 @@
+"""Where load goes: the address, what is spoken there, and what may be kept of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+from swarmtui.model.schema import BadInput, Stored
+
+Dialect = Literal["chat", "completions", "ollama"]
+
+_SUFFIXES = ("/chat/completions", "/completions", "/api/chat", "/v1", "/")
+
+
+class Endpoint(Stored, frozen=True, kw_only=True):
+    """An endpoint as a session keeps it: nothing secret in it."""
+
+    url: str
+    model: str
+    dialect: Dialect = "chat"
+    name: str = ""
+    ca_file: str | None = None
+    insecure: bool = False
+    header_names: tuple[str, ...] = ()
+
+
+class Secrets(Stored, frozen=True, kw_only=True):
+    """What authorises a request. Travels in pipes between our processes, and is never written down."""
+
+    api_key: str | None = None
+    headers: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return "Secrets(…)"
+
+
+class Address(Stored, frozen=True, kw_only=True):
+    """A URL taken apart, ready to connect to."""
+
+    scheme: Literal["http", "https"]
+    host: str
+    port: int
+    base: str
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        default = 443 if self.scheme == "https" else 80
+        return host if self.port == default else f"{host}:{self.port}"
+
+    @property
+    def root(self) -> str:
+        """The URL without the API's own path: `/v1/models`, `/metrics` and the like are added to it."""
+        return f"{self.scheme}://{self.authority}{self.base}"
+
+
+def parse_address(url: str) -> Address:
+    """`host:port`, `http://host:port/v1` and a full path to `/v1/chat/completions` all mean the same server."""
+    text = url.strip()
+    if "://" not in text:
+        text = f"http://{text}"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise BadInput(f"not a URL: {error}", key=url) from None
+    if parts.scheme not in ("http", "https"):
+        raise BadInput(f"{parts.scheme}:// is not http:// or https://", key=url)
+    if not parts.hostname:
+        raise BadInput("no host in it; expected something like http://127.0.0.1:8000", key=url)
+    if parts.username or parts.password:
+        raise BadInput("a password does not belong in a URL; use --api-key-env or --header", key=parts.hostname)
+    base = parts.path
+    while stripped := next((s for s in _SUFFIXES if base.endswith(s)), None):
+        base = base[: -len(stripped)]
+    return Address(
+        scheme="https" if parts.scheme == "https" else "http",
+        host=parts.hostname,
+        port=port or (443 if parts.scheme == "https" else 80),
+        base=base,
+    )

@@ -1,0 +1,118 @@
+"""What conductor and faces say to each other. A frame is whole: a slow face may miss any number of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from swarmtui.model.session import Level, Session
+from swarmtui.model.wire import StreamRow
+
+Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
+
+
+class _Said(msgspec.Struct, frozen=True, tag=True):
+    """Base of all messages; the class name is the tag."""
+
+
+class Subscribe(_Said, frozen=True):
+    """First message of a face: so many frames a second, with or without a row for each stream."""
+
+    hz: float = 4.0
+    rows: bool = False
+
+
+class SetConcurrency(_Said, frozen=True):
+    """Ends a sweep's own steering: from now on people steer. `cancel`: do not wait for streams above c."""
+
+    c: int
+    cancel: bool = False
+
+
+class Pause(_Said, frozen=True):
+    pass
+
+
+class Resume(_Said, frozen=True):
+    pass
+
+
+class NextLevel(_Said, frozen=True):
+    pass
+
+
+class Stop(_Said, frozen=True):
+    """No new requests; what is in flight may finish for `grace_s`, then it is cancelled; then save."""
+
+    grace_s: float = 5.0
+
+
+class WatchStream(_Said, frozen=True):
+    agent: int | None
+
+
+Command = Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | WatchStream
+
+
+class Hello(_Said, frozen=True):
+    """First message to a face: the session, as its journal holds it."""
+
+    session: Session
+    directory: str
+
+
+class Frame(_Said, frozen=True):
+    """The present. Rates are over the last second; null is not known."""
+
+    t_ns: int
+    status: Status
+    note: str
+    elapsed_s: float
+    left_s: float | None
+    done: int
+    of: int | None
+    c: int
+    run: int
+    runs: int
+    in_flight: int
+    waiting: int
+    out_tps: float | None
+    per_stream_tps: float | None
+    ttft_s: float | None
+    finished: int
+    errors: int
+    error_counts: dict[str, int]
+    lag_ms: float
+    worker_cpu: float
+    shared_reads: int
+    clock_steps: int
+    levels: tuple[Level, ...]
+    warnings: tuple[str, ...]
+    rows: tuple[StreamRow, ...] = ()
+    text: str = ""
+
+
+Ending = Literal["done", "stopped", "unusable", "failed"]
+
+
+class Ended(_Said, frozen=True):
+    """The last message: how it went, and where it lies. `directory` is empty when nothing was measured."""
+
+    ending: Ending
+    message: str
+    directory: str
+
+
+Message = Hello | Frame | Ended
+
+_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def decode_command(body: bytes) -> Command:
+    return _command_decoder.decode(body)
+
+
+def decode_message(body: bytes) -> Message:
+    return _message_decoder.decode(body)

@@ -1,0 +1,83 @@
+"""How load is laid on: levels, runs, requests, time limits; and how people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from swarmtui.model.schema import BadInput, Stored
+
+MAX_STREAMS = 20_000
+
+
+class Timeouts(Stored, frozen=True, kw_only=True):
+    """Seconds. `first_token` and `idle` are silences, `total` is the whole request."""
+
+    connect: float = 10.0
+    first_token: float = 120.0
+    idle: float = 30.0
+    total: float = 600.0
+
+
+class Requests(Stored, frozen=True, kw_only=True):
+    """How many requests a run has: a number, or a number for each stream (`4C`)."""
+
+    count: int = 4
+    per_stream: bool = True
+
+    def at(self, c: int) -> int:
+        return self.count * c if self.per_stream else self.count
+
+    def __str__(self) -> str:
+        return f"{self.count}C" if self.per_stream else str(self.count)
+
+
+class Plan(Stored, frozen=True, kw_only=True):
+    """A sweep over `levels`, or, when `mode` is manual, a ramp that people steer, starting at the first level.
+
+    With `duration_s` a run lasts that long, else it has `requests`. `warmup` is a number of discarded requests.
+    """
+
+    mode: Literal["sweep", "manual"] = "sweep"
+    levels: tuple[int, ...] = (1, 2, 4, 8)
+    runs: int = 1
+    requests: Requests = Requests()
+    duration_s: float | None = None
+    warmup: int = 2
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int = 0
+    timeouts: Timeouts = Timeouts()
+    workers: int | None = None
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    levels = []
+    for part in text.split(","):
+        if not re.fullmatch(r"\s*\d+\s*", part):
+            raise BadInput(f"{part.strip()!r} is not a whole number; expected a list like 1,2,4,8", key="levels")
+        level = int(part)
+        if not 1 <= level <= MAX_STREAMS:
+            raise BadInput(f"level {level} is outside 1 to {MAX_STREAMS}", key="levels")
+        if level in levels:
+            raise BadInput(f"level {level} stands twice; use --runs to repeat levels", key="levels")
+        levels.append(level)
+    return tuple(levels)
+
+
+def parse_requests(text: str) -> Requests:
+    match = re.fullmatch(r"\s*(\d+)\s*([cC]?)\s*", text)
+    if not match or int(match.group(1)) < 1:
+        raise BadInput(f"{text!r} is neither a number nor a multiple of C like 4C", key="requests")
+    return Requests(count=int(match.group(1)), per_stream=bool(match.group(2)))
+
+
+def parse_seconds(text: str, key: str) -> float:
+    """`30`, `30s`, `500ms`, `2m`, `1h`."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", text)
+    if not match:
+        raise BadInput(f"{text!r} is not a time like 500ms, 30s, 2m or 1h", key=key)
+    seconds = float(match.group(1)) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[match.group(2) or "s"]
+    if seconds <= 0:
+        raise BadInput("must be longer than nothing", key=key)
+    return seconds

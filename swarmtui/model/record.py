@@ -1,0 +1,123 @@
+"""One request, as it was: the row of the journal from which every figure is derived."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Literal
+
+from swarmtui.model.schema import Stored
+
+TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
+Phase = Literal["warmup", "level"]
+
+CANCELLED = "cancelled"
+
+
+class Record(Stored, frozen=True, kw_only=True):
+    """Times are monotonic nanoseconds, null when it did not happen.
+
+    `chunk_us` holds the time of each chunk that carried output: microseconds since the chunk before, the first since
+    `t_first_ns`. `chunk_tokens` holds the tokens of each, where the server said so; null where only their sum is known.
+    `first_tokens` is the part of `tokens_out` that came with the first chunk.
+    `shared_reads` counts chunks that had no read of their own, and so carry the stamp of the chunk they came with.
+    `t_first_ns` is the first output of any kind, `t_event_ns` the first event of the stream, with or without output.
+    """
+
+    task: int
+    turn: int = 0
+    id: str = ""
+    type: str = ""
+    stretch: int = 0
+    c: int = 0
+    run: int = 0
+    phase: Phase = "level"
+    agent: int = 0
+    endpoint: int = 0
+    t_sched_ns: int | None = None
+    t_sent_ns: int | None = None
+    t_headers_ns: int | None = None
+    t_event_ns: int | None = None
+    t_first_ns: int | None = None
+    t_first_reasoning_ns: int | None = None
+    t_first_content_ns: int | None = None
+    t_last_ns: int | None = None
+    t_done_ns: int | None = None
+    stamp: Literal["kernel", "read"] = "read"
+    chunks: int = 0
+    shared_reads: int = 0
+    chunk_us: tuple[int, ...] = ()
+    chunk_tokens: tuple[int, ...] | None = None
+    first_tokens: int | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    token_source: TokenSource | None = None
+    engine_decode_tps: float | None = None
+    engine_prefill_s: float | None = None
+    finish_reason: str | None = None
+    cap_hit: bool = False
+    degenerate: bool = False
+    retried: bool = False
+    error: str | None = None
+    error_detail: str = ""
+    verdict: str | None = None
+    text: str | None = None
+    reasoning: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+    @property
+    def ttft_s(self) -> float | None:
+        return _seconds(self.t_sent_ns, self.t_first_ns)
+
+    @property
+    def ttfo_s(self) -> float | None:
+        """To the first content, after any reasoning."""
+        return _seconds(self.t_sent_ns, self.t_first_content_ns)
+
+    @property
+    def e2e_s(self) -> float | None:
+        return _seconds(self.t_sent_ns, self.t_last_ns)
+
+    @property
+    def decode_tps(self) -> float | None:
+        """(n − tokens of the first chunk) / (t_last − t_first); needs two chunks and a known n."""
+        if self.tokens_out is None or self.first_tokens is None:
+            return None
+        span = _seconds(self.t_first_ns, self.t_last_ns)
+        behind = self.tokens_out - self.first_tokens
+        return behind / span if span and behind > 0 else None
+
+    @property
+    def tpot_s(self) -> float | None:
+        rate = self.decode_tps
+        return 1.0 / rate if rate else None
+
+    def chunk_times_ns(self) -> list[int]:
+        """When each chunk came; the first and the last are exact, those between to the microsecond."""
+        if self.t_first_ns is None:
+            return []
+        first = self.t_first_ns
+        return [first + 1000 * offset for offset in accumulate(self.chunk_us)]
+
+    def chunk_gaps_s(self) -> list[float]:
+        return [gap / 1e6 for gap in self.chunk_us[1:]]
+
+    def token_shares(self) -> list[float]:
+        """Tokens of each chunk: as the server said, else the first chunk's and an equal share for each other."""
+        if self.chunk_tokens is not None:
+            return [float(n) for n in self.chunk_tokens]
+        if not self.chunks or self.tokens_out is None:
+            return [0.0] * self.chunks
+        first = float(self.first_tokens or 0)
+        if self.chunks == 1:
+            return [float(self.tokens_out)]
+        rest = (self.tokens_out - first) / (self.chunks - 1)
+        return [first, *([rest] * (self.chunks - 1))]
+
+
+def _seconds(start_ns: int | None, end_ns: int | None) -> float | None:
+    return None if start_ns is None or end_ns is None else (end_ns - start_ns) / 1e9

@@ -1,0 +1,195 @@
+"""A session: its head, its events, its levels; what is kept on disk and what is derived from it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.plan import Plan
+from swarmtui.model.record import Phase, Record, TokenSource
+from swarmtui.model.schema import SCHEMA_VERSION, Stored
+
+State = Literal["running", "done", "stopped", "unusable", "failed", "interrupted"]
+
+
+class Client(Stored, frozen=True, kw_only=True):
+    """What measured."""
+
+    version: str
+    python: str
+    host: str
+    cores: int
+    kernel: str = ""
+
+
+class Session(Stored, frozen=True, kw_only=True):
+    """The head of a session, written before the first request.
+
+    `t0_ns` is the monotonic clock at `created` (ISO 8601, UTC): the one anchor to wall-clock time.
+    """
+
+    id: str
+    created: str
+    t0_ns: int
+    endpoints: tuple[Endpoint, ...]
+    workload: str
+    workload_digest: str
+    workload_spec: dict[str, Any]
+    plan: Plan
+    client: Client
+    label: str = ""
+    note: str = ""
+    tags: dict[str, str] = {}
+    server_flags: str = ""
+    prompt_tokens_by: Literal["tokenize", "usage", "none"] = "none"
+    simulated: bool = False
+
+
+class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
+    """First line of a journal."""
+
+    session: Session
+    pid: int
+    schema: int = SCHEMA_VERSION
+
+
+class StretchStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch"):
+    """From `t_ns` on `c` streams were wanted; `of` is how many requests the stretch is to have, if that is set."""
+
+    number: int
+    t_ns: int
+    c: int
+    run: int
+    phase: Phase
+    of: int | None = None
+
+
+class StretchEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch_end"):
+    """`complete`: it had all that it was planned to have."""
+
+    number: int
+    t_ns: int
+    complete: bool
+
+
+class Request(Stored, frozen=True, kw_only=True, tag_field="kind", tag="request"):
+    record: Record
+
+
+class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
+    """Something that a reader of the figures should know: a pause, a worker that died, a field that was dropped."""
+
+    t_ns: int
+    name: str
+    detail: str = ""
+
+
+class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+    t_ns: int
+    state: Literal["done", "stopped", "unusable", "failed", "interrupted"]
+    message: str = ""
+
+
+Entry = Head | StretchStart | StretchEnd | Request | Event | End
+
+entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+entry_encoder = msgspec.json.Encoder()
+
+
+class Spread(Stored, frozen=True, kw_only=True):
+    """A sample in few numbers; a percentile is null below its smallest n (p50 5, p90 29, p95 59, p99 299)."""
+
+    n: int
+    mean: float | None = None
+    min: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+class Rates(Stored, frozen=True, kw_only=True):
+    mean: float | None = None
+    min: float | None = None
+    p50: float | None = None
+    max: float | None = None
+
+
+class RunFigures(Stored, frozen=True, kw_only=True):
+    """One run of a level: the replicate from which intervals are made."""
+
+    run: int
+    n: int
+    ok: int
+    errors: int
+    wall_s: float | None
+    steady_s: float | None
+    c_achieved: float | None
+    tokens_out: int
+    out_tps_wall: float | None
+    out_tps_steady: float | None
+    per_stream_tps: float | None
+    ttft_s: float | None
+
+
+class Level(Stored, frozen=True, kw_only=True):
+    """The figures of one C, over all its runs; the contract of `run --json`. Null is not measured.
+
+    `n` counts finished requests, `ok` and `errors` divide it; cancelled ones are in neither.
+    Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave cap hits out.
+    """
+
+    c: int
+    runs: int
+    n: int
+    ok: int
+    errors: int
+    cancelled: int
+    error_counts: dict[str, int]
+    cap_hits: int
+    degenerate: int
+    complete: bool
+    wall_s: float | None
+    steady_s: float | None
+    c_achieved: float | None
+    token_source: TokenSource | Literal["mixed"] | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cached_tokens: int | None
+    out_tps_wall: float | None
+    out_tps_steady: float | None
+    prompt_tps: float | None
+    total_tps: float | None
+    per_stream_tps: Rates
+    per_stream_tps_clean: Rates
+    ttft_s: Spread
+    ttfo_s: Spread
+    tpot_s: Spread
+    icl_s: Spread
+    e2e_s: Spread
+    longest_stall_s: float | None
+    straggler: float | None
+    contention: float | None
+    rate_speedup: float | None
+    wall_speedup: float | None
+    token_ratio: float | None
+    pass_rate: float | None
+    shared_reads: float | None
+    stamp: Literal["kernel", "read", "mixed"] | None
+    flags: tuple[str, ...]
+    by_run: tuple[RunFigures, ...]
+
+
+class Summary(Stored, frozen=True, kw_only=True):
+    """What `run --json` prints and `summary.toml` holds, as a person reads it."""
+
+    schema: int
+    state: State
+    message: str
+    session: Session
+    levels: tuple[Level, ...]
+    warmup_requests: int
+    events: tuple[Event, ...]

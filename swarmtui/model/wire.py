@@ -1,0 +1,178 @@
+"""What conductor and worker say to each other: length-prefixed MessagePack over one stream.
+
+A worker knows nothing of the conductor's host: everything it needs comes in `Setup`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from swarmtui.model.endpoint import Dialect
+from swarmtui.model.plan import Timeouts
+from swarmtui.model.record import Phase, Record
+from swarmtui.model.workload import Task
+
+HEADER_BYTES = 4
+MAX_MESSAGE = 256 << 20
+
+
+class _Said(msgspec.Struct, frozen=True, tag=True):
+    """Base of all messages; the class name is the tag."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One endpoint to load, with what authorises it; exists only in pipes and memory."""
+
+    url: str
+    model: str
+    dialect: Dialect = "chat"
+    api_key: str | None = None
+    headers: dict[str, str] = {}
+    ca_file: str | None = None
+    insecure: bool = False
+
+
+class Setup(_Said, frozen=True):
+    """First message to a worker. `spool` is where it leaves its records when the conductor is gone."""
+
+    worker: int
+    targets: tuple[Target, ...]
+    timeouts: Timeouts
+    spool: str | None = None
+    keep_text: bool = False
+
+
+class Enqueue(_Said, frozen=True):
+    """Tasks for agents to take, in this order."""
+
+    tasks: tuple[Task, ...]
+
+
+class Stretch(_Said, frozen=True):
+    """From now on `agents` streams, numbered from `first_agent`; requests sent from now on belong to this stretch.
+
+    Agents above the number finish what they are doing, unless `cancel`. Zero agents is a pause.
+    """
+
+    number: int
+    agents: int
+    first_agent: int = 0
+    c: int = 0
+    run: int = 0
+    phase: Phase = "level"
+    cancel: bool = False
+
+
+class Drop(_Said, frozen=True):
+    """Forget the queued tasks; with `cancel` also end what is in flight."""
+
+    cancel: bool = False
+
+
+class Ack(_Said, frozen=True):
+    """Records up to this number are on disk."""
+
+    number: int
+
+
+class Watch(_Said, frozen=True):
+    """Send the text of this agent's answer with each frame; None: of nobody."""
+
+    agent: int | None
+
+
+class Quit(_Said, frozen=True):
+    pass
+
+
+Command = Setup | Enqueue | Stretch | Drop | Ack | Watch | Quit
+
+
+class Ready(_Said, frozen=True):
+    pid: int
+
+
+class StreamRow(msgspec.Struct, frozen=True, array_like=True):
+    """One agent in one window. `chunks` is new output in this window, `total` since the request began."""
+
+    agent: int
+    state: str
+    task: int
+    type: str
+    t_sent_ns: int
+    chunks: int
+    total: int
+    ttft_s: float | None
+
+
+class WorkerFrame(_Said, frozen=True):
+    """About ten a second: streams that changed, and the worker's own health since the last frame."""
+
+    t_ns: int
+    agents: int
+    in_flight: int
+    waiting: int
+    queued: int
+    connecting: int
+    chunks: int
+    rows: tuple[StreamRow, ...]
+    lag_ms: float
+    cpu_ns: int
+    shared_reads: int
+    clock_steps: int
+    text: str = ""
+
+
+class Finished(_Said, frozen=True):
+    """A finished request; kept by the worker until it is acknowledged."""
+
+    number: int
+    record: Record
+
+
+class Failed(_Said, frozen=True):
+    """The worker cannot go on: what happened, in one sentence."""
+
+    problem: str
+
+
+Report = Ready | WorkerFrame | Finished | Failed
+
+_encoder = msgspec.msgpack.Encoder()
+_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
+
+
+def pack(message: msgspec.Struct) -> bytes:
+    body = _encoder.encode(message)
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def decode_command(body: bytes) -> Command:
+    return _command_decoder.decode(body)
+
+
+def decode_report(body: bytes) -> Report:
+    return _report_decoder.decode(body)
+
+
+class Unpacker:
+    """Bytes as they come, whole messages out."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        self._pending += data
+        pending, messages, start = self._pending, [], 0
+        while len(pending) - start >= HEADER_BYTES:
+            size = int.from_bytes(pending[start : start + HEADER_BYTES], "big")
+            if size > MAX_MESSAGE:
+                raise ValueError(f"a message of {size} bytes is not one of ours")
+            end = start + HEADER_BYTES + size
+            if len(pending) < end:
+                break
+            messages.append(bytes(pending[start + HEADER_BYTES : end]))
+            start = end
+        del pending[:start]
+        return messages
