@@ -20,6 +20,7 @@ class Record(Stored, frozen=True, kw_only=True):
     `t_first_ns`. `chunk_tokens` holds the tokens of each, where the server said so; null where only their sum is known.
     `first_tokens` is the part of `tokens_out` that came with the first chunk.
     `shared_reads` counts chunks that had no read of their own, and so carry the stamp of the chunk they came with.
+    `left_out` names request fields that the server refused, and that were left out of this request for it.
     `t_first_ns` is the first output of any kind, `t_event_ns` the first event of the stream, with or without output.
     """
 
@@ -59,6 +60,7 @@ class Record(Stored, frozen=True, kw_only=True):
     cap_hit: bool = False
     degenerate: bool = False
     retried: bool = False
+    left_out: tuple[str, ...] = ()
     error: str | None = None
     error_detail: str = ""
     verdict: str | None = None

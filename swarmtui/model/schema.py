@@ -36,9 +36,7 @@ def read_toml(text: str, kind: type[T], source: str) -> T:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
-        raise BadInput(
-            f"not valid TOML: {error}", source=source, line=int(line.group(1)) if line else None
-        ) from None
+        raise BadInput(f"not valid TOML: {error}", source=source, line=int(line.group(1)) if line else None) from None
     return convert(data, kind, source, text)
 
 
@@ -58,9 +56,7 @@ def convert(data: Any, kind: type[T], source: str, text: str = "") -> T:
         raise _explain(error, kind, data, source, text) from None
 
 
-def _explain(
-    error: msgspec.ValidationError, kind: Any, data: Any, source: str, text: str
-) -> BadInput:
+def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, text: str) -> BadInput:
     message, _, path = str(error).partition(" - at `")
     steps = _steps(path.rstrip("`"))
     unknown = re.search(r"unknown field `(.+?)`", message)
@@ -77,9 +73,15 @@ def _explain(
 
 def _plain(message: str) -> str:
     """msgspec's wording without its Python words."""
-    for python, word in (("`str`", "text"), ("`int`", "a whole number"), ("`float`", "a number"),
-                         ("`bool`", "true or false"), ("`array`", "a list"), ("`object`", "a table"),
-                         ("`null`", "nothing")):
+    for python, word in (
+        ("`str`", "text"),
+        ("`int`", "a whole number"),
+        ("`float`", "a number"),
+        ("`bool`", "true or false"),
+        ("`array`", "a list"),
+        ("`object`", "a table"),
+        ("`null`", "nothing"),
+    ):
         message = message.replace(python, word)
     missing = re.search(r"missing required field `(.+?)`", message)
     if missing:
@@ -88,10 +90,7 @@ def _plain(message: str) -> str:
 
 
 def _steps(path: str) -> list[str | int]:
-    return [
-        int(index) if index else name
-        for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path)
-    ]
+    return [int(index) if index else name for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path)]
 
 
 def _known_fields(kind: Any, data: Any, steps: list[str | int]) -> list[str]:

@@ -33,9 +33,13 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Setup(_Said, frozen=True):
-    """First message to a worker. `spool` is where it leaves its records when the conductor is gone."""
+    """First message to a worker. `spool` is where it leaves its records when the conductor is gone.
+
+    It is number `worker` of `workers`, and its agents have the numbers worker, worker + workers, …
+    """
 
     worker: int
+    workers: int
     targets: tuple[Target, ...]
     timeouts: Timeouts
     spool: str | None = None
@@ -49,14 +53,13 @@ class Enqueue(_Said, frozen=True):
 
 
 class Stretch(_Said, frozen=True):
-    """From now on `agents` streams, numbered from `first_agent`; requests sent from now on belong to this stretch.
+    """From now on `agents` streams; requests sent from now on belong to this stretch, of `c` streams in all.
 
     Agents above the number finish what they are doing, unless `cancel`. Zero agents is a pause.
     """
 
     number: int
     agents: int
-    first_agent: int = 0
     c: int = 0
     run: int = 0
     phase: Phase = "level"

@@ -1,0 +1,172 @@
+"""One request and its streamed answer over one connection: HTTP framing around the events of a dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httptools
+
+from swarmtui.swarm import dialects
+from swarmtui.swarm.answer import MAX_CHARS, Answer
+from swarmtui.swarm.clock import monotonic_ns
+from swarmtui.swarm.connection import Connection
+from swarmtui.swarm.route import Route
+from swarmtui.swarm.sse import TooLong
+
+MAX_ERROR_BODY = 64 << 10
+MAX_HEADERS = 256
+
+_STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/stream+json")
+
+
+class Exchange:
+    """Lives from the connection to the end of the answer, then has `done` called once, soon.
+
+    The parser calls the methods named `on_…`. Chunks reach `Answer` with `t`, the stamp of the read they came in.
+    """
+
+    __slots__ = (
+        "_body", "_connection", "_done", "_feed", "_finish", "_header_count", "_is_stream", "_parser", "_read",
+        "_request", "_route", "_type_seen", "answer", "bytes_seen", "kernel", "reused", "status", "t", "t_done",
+        "t_headers", "t_sent",
+    )  # fmt: skip
+
+    def __init__(self, route: Route, request: bytes, done: Callable[[], None]) -> None:
+        self._route, self._request, self._done = route, request, done
+        self._connection: Connection | None = None
+        splitter = dialects.splitter(route.target.dialect)
+        self._feed, self._finish = splitter.feed, splitter.finish
+        self._read = dialects.reader(route.target.dialect)
+        self.answer = Answer()
+        self.status = 0
+        self.t = 0
+        self.kernel = True
+        self.t_sent: int | None = None
+        self.t_headers: int | None = None
+        self.t_done: int | None = None
+        self.reused = False
+        self.bytes_seen = False
+        self._is_stream = False
+        self._type_seen = ""
+        self._header_count = 0
+        self._body = b""
+
+    def start(self) -> None:
+        connection = self._route.idle_connection()
+        if connection is not None:
+            self.reused = True
+            self._use(connection)
+            self._send(connection)
+        else:
+            connection = self._route.new_connection()
+            self._use(connection)
+            connection.connect()
+
+    def _use(self, connection: Connection) -> None:
+        self._connection = connection
+        connection.user = self
+        self._parser = httptools.HttpResponseParser(self)
+
+    def connected(self) -> None:
+        if self._connection is not None:
+            self._send(self._connection)
+
+    def _send(self, connection: Connection) -> None:
+        connection.served += 1
+        request = self._request
+        self.t_sent = monotonic_ns()
+        connection.send(request)
+
+    def received(self, data: memoryview | bytes) -> None:
+        self.bytes_seen = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            # The parser wraps what our own callbacks raise; only the two that are meant to get through are answers.
+            if isinstance(error.__context__, TooLong):
+                self._end("too_long", "an event, a header block or an answer without an end in sight")
+            else:
+                raise
+        except httptools.HttpParserError as error:
+            self._end("bad_http", str(error))
+        if self.answer.error is not None:
+            self._end(self.answer.error, self.answer.error_detail)
+
+    def on_status(self, status: bytes) -> None:
+        pass
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_count += 1
+        if self._header_count > MAX_HEADERS:
+            raise TooLong
+        lowered = name.lower()
+        if lowered == b"content-type":
+            self._type_seen = value.decode("latin-1").split(";")[0].strip().lower()
+        elif lowered == b"content-encoding" and value.lower() != b"identity":
+            self._type_seen = f"{value.decode('latin-1')}-encoded {self._type_seen}"
+
+    def on_headers_complete(self) -> None:
+        self.t_headers = self.t
+        self.status = self._parser.get_status_code()
+        self._is_stream = self.status == 200 and self._type_seen in _STREAM_TYPES
+
+    def on_body(self, data: bytes) -> None:
+        if not self._is_stream:
+            self._body += data[: MAX_ERROR_BODY - len(self._body)]
+            return
+        answer, t, read = self.answer, self.t, self._read
+        for payload in self._feed(data):
+            read(answer, payload, t)
+        if answer.chars > MAX_CHARS:
+            raise TooLong
+
+    def on_message_complete(self) -> None:
+        if self.t_done is None and self.status >= 200:
+            self._complete(keep=self._parser.should_keep_alive())
+
+    def lost(self, error: str, detail: str) -> None:
+        """The connection is gone. With nothing but its end to mark the body's end, that may be as it should be."""
+        self._connection = None
+        if self.t_done is not None:
+            return
+        if self._is_stream and error == "closed_early":
+            self._complete(keep=False)
+        else:
+            self._end(error, detail)
+
+    def _complete(self, keep: bool) -> None:
+        answer = self.answer
+        if self._is_stream:
+            for payload in self._finish():
+                self._read(answer, payload, self.t)
+            if not answer.finished and answer.finish_reason is None:
+                answer.fail("closed_early", "the stream ended without a finish reason and without [DONE]")
+        elif self.status != 200:
+            answer.fail(f"http_{self.status}", dialects.error_text(self._body))
+        else:
+            answer.fail("not_a_stream", f"{self._type_seen or 'no content type'}: {dialects.error_text(self._body)}")
+        self._end(answer.error, answer.error_detail, keep=keep)
+
+    def silent(self, error: str, detail: str) -> None:
+        """A time limit has passed. A stream that said its last word and only does not end is complete."""
+        if self._is_stream and self.answer.finished:
+            self._end(None, "")
+        else:
+            self._end(error, detail)
+
+    def cancel(self, error: str, detail: str) -> None:
+        self._end(error, detail)
+
+    def _end(self, error: str | None, detail: str, keep: bool = False) -> None:
+        if self.t_done is not None:
+            return
+        self.t_done = self.t if self.bytes_seen and error is None else monotonic_ns()
+        if error is not None:
+            self.answer.fail(error, detail)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if keep and connection.open:
+                self._route.give_back(connection)
+            else:
+                connection.close()
+        self._route.loop.soon(self._done)

@@ -1,0 +1,71 @@
+"""The way to one endpoint: its addresses, its request head, its idle connections, what it has refused so far."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Any
+
+from swarmtui.model.endpoint import parse_address
+from swarmtui.model.wire import Target
+from swarmtui.swarm import dialects
+from swarmtui.swarm.clock import KernelClock
+from swarmtui.swarm.connection import Connection
+from swarmtui.swarm.loop import Loop
+
+
+class Route:
+    def __init__(self, loop: Loop, clock: KernelClock, index: int, target: Target) -> None:
+        self.loop, self._clock = loop, clock
+        self.index, self.target = index, target
+        self.in_flight = 0
+        self.refused: set[str] = set()
+        self._idle: list[Connection] = []
+        address = parse_address(target.url)
+        self._hostname = address.host
+        self._addresses: list[Any] = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        self._tls = _context(target) if address.scheme == "https" else None
+        headers = {
+            "Host": address.authority,
+            "User-Agent": "swarmtui",
+            "Accept": "application/x-ndjson" if target.dialect == "ollama" else "text/event-stream",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+        }
+        if target.api_key:
+            headers["Authorization"] = f"Bearer {target.api_key}"
+        headers |= target.headers
+        lines = [f"POST {address.base}{dialects.PATHS[target.dialect]} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1", "replace")
+
+    def request(self, body: bytes) -> bytes:
+        return b"%s%d\r\n\r\n%s" % (self._head, len(body), body)
+
+    def idle_connection(self) -> Connection | None:
+        """One that is still open, the most recently used first."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                return connection
+        return None
+
+    def new_connection(self) -> Connection:
+        return Connection(self.loop, self._clock, self._addresses, self._hostname, self._tls)
+
+    def give_back(self, connection: Connection) -> None:
+        connection.user = None
+        self._idle.append(connection)
+
+    def close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+def _context(target: Target) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=target.ca_file)
+    if target.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["http/1.1"])
+    return context

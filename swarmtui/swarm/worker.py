@@ -1,0 +1,347 @@
+"""The worker process: commands in, frames and records out, over the stream that is its standard input."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from swarmtui.model.record import Record
+from swarmtui.model.session import Request
+from swarmtui.model.wire import (
+    Ack,
+    Command,
+    Drop,
+    Enqueue,
+    Failed,
+    Finished,
+    Quit,
+    Ready,
+    Setup,
+    Stretch,
+    Unpacker,
+    Watch,
+    WorkerFrame,
+    decode_command,
+    pack,
+)
+from swarmtui.model.workload import Task
+from swarmtui.swarm.agent import Agent
+from swarmtui.swarm.clock import KernelClock, ask_for_stamps, monotonic_ns
+from swarmtui.swarm.loop import READ, WRITE, Loop
+from swarmtui.swarm.route import Route
+
+FRAME_NS = 100_000_000
+
+# Above so many chunks a second the loop naps between looks, for a small part of the gap between a stream's chunks,
+# so that two chunks of one stream do not meet in one read.
+_BUSY_CHUNKS = 2_000 * FRAME_NS // 1_000_000_000
+_GAP_PART = 16
+_LONGEST_NAP_S = 0.001
+
+_CONNECT_GATE_NS = 1_000_000_000
+
+
+class _Opener:
+    """Opens one connection ahead of its first request."""
+
+    __slots__ = ("_connection", "_ready", "_route", "kernel", "t")
+
+    def __init__(self, route: Route, ready: Callable[[], None]) -> None:
+        self._route, self._ready = route, ready
+        self.t, self.kernel = 0, True
+        self._connection = route.new_connection()
+        self._connection.user = self
+
+    def start(self) -> None:
+        self._connection.connect()
+
+    def connected(self) -> None:
+        self._route.give_back(self._connection)
+        self._ready()
+
+    def received(self, data: memoryview | bytes) -> None:
+        self._connection.close()
+
+    def lost(self, error: str, detail: str) -> None:
+        # The agent that takes over meets the same error, and that one is recorded.
+        self._ready()
+
+
+class Worker:
+    def __init__(self, pipe: socket.socket) -> None:
+        self._pipe = pipe
+        pipe.setblocking(False)
+        self._loop = Loop()
+        self._clock = KernelClock()
+        self._unpacker = Unpacker()
+        self._outbox: deque[bytes] = deque()
+        self._unacknowledged: dict[int, Record] = {}
+        self._finished = 0
+        self._setup: Setup | None = None
+        self._routes: list[Route] = []
+        self._agents: list[Agent] = []
+        self._resting: set[int] = set()
+        self._idle: deque[Agent] = deque()
+        self._tasks: deque[Task] = deque()
+        self._stretch = Stretch(0, 0)
+        self._connecting = 0
+        self._gate_until = 0
+        self._watched: int | None = None
+        self._chunks = 0
+        self._shared_reads = 0
+
+    def run(self) -> None:
+        # While one socket asks for stamps the kernel makes them for all: the first answer must not come too early.
+        with socket.socket() as stamper:
+            ask_for_stamps(stamper)
+            self._loop.watch(self._pipe.fileno(), READ, self._on_pipe)
+            self._say(pack(Ready(os.getpid())))
+            self._next_frame = monotonic_ns() + FRAME_NS
+            self._loop.at(self._next_frame, self._tick)
+            self._loop.run()
+
+    # commands
+
+    def _on_pipe(self, events: int) -> None:
+        if events & WRITE:
+            self._flush()
+        try:
+            data = self._pipe.recv(1 << 20)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._orphaned()
+            return
+        for body in self._unpacker.feed(data):
+            self._obey(decode_command(body))
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Setup():
+                self._prepare(command)
+            case Enqueue(tasks):
+                self._tasks.extend(tasks)
+                self._feed()
+            case Stretch():
+                self._change(command)
+            case Drop(cancel):
+                self._tasks.clear()
+                if cancel:
+                    for agent in self._agents:
+                        agent.cancel()
+            case Ack(number):
+                for known in [n for n in self._unacknowledged if n <= number]:
+                    del self._unacknowledged[known]
+            case Watch(agent):
+                self._watched = agent
+            case Quit():
+                self._loop.stop()
+
+    def _prepare(self, setup: Setup) -> None:
+        self._setup = setup
+        try:
+            self._routes = [Route(self._loop, self._clock, i, target) for i, target in enumerate(setup.targets)]
+        except (OSError, ssl.SSLError) as error:
+            self._say(pack(Failed(f"cannot reach {setup.targets[0].url}: {error}")))
+
+    def _change(self, stretch: Stretch) -> None:
+        before, self._stretch = len(self._agents), stretch
+        if stretch.cancel:
+            for agent in self._agents[stretch.agents :]:
+                agent.cancel()
+        while len(self._agents) < stretch.agents:
+            self._add_agent()
+        if not stretch.agents and not any(agent.busy for agent in self._agents):
+            # A calm moment: what the collector has to do it does now, and not among time stamps.
+            gc.collect()
+        self._connect_ahead(stretch.agents - before)
+        self._idle = deque(a for a in self._agents[: stretch.agents] if not a.busy and a.number not in self._resting)
+        self._feed()
+
+    def _add_agent(self) -> None:
+        assert self._setup is not None
+        number = self._setup.worker + self._setup.workers * len(self._agents)
+        self._agents.append(Agent(number, self._setup.keep_text, self._record, self._free))
+
+    def _connect_ahead(self, count: int) -> None:
+        if count <= 0 or not self._routes:
+            return
+        self._gate_until = monotonic_ns() + _CONNECT_GATE_NS
+        self._connecting += count
+        for i in range(count):
+            _Opener(self._routes[i % len(self._routes)], self._opened).start()
+        self._loop.at(self._gate_until, self._feed)
+
+    def _opened(self) -> None:
+        self._connecting -= 1
+        if not self._connecting:
+            self._loop.soon(self._feed)
+
+    # the closed loop
+
+    def _feed(self) -> None:
+        """Gives tasks to idle agents, one after another, once their connections are open."""
+        if self._connecting and monotonic_ns() < self._gate_until:
+            return
+        if self._idle and self._tasks:
+            agent = self._idle.popleft()
+            if not agent.busy:
+                agent.begin(self._tasks.popleft(), self._least_loaded(), self._stretch)
+            # A server on this host may share our core: it gets its turn now, not when our burst is over.
+            os.sched_yield()
+            self._loop.soon(self._feed)
+
+    def _least_loaded(self) -> Route:
+        return min(self._routes, key=lambda route: route.in_flight)
+
+    def _free(self, agent: Agent, pause: float) -> None:
+        if pause:
+            self._resting.add(agent.number)
+            self._loop.at(monotonic_ns() + int(pause * 1e9), lambda: self._rested(agent))
+        elif self._wanted(agent):
+            self._idle.append(agent)
+            self._feed()
+
+    def _rested(self, agent: Agent) -> None:
+        self._resting.discard(agent.number)
+        if self._wanted(agent):
+            self._idle.append(agent)
+            self._feed()
+
+    def _wanted(self, agent: Agent) -> bool:
+        assert self._setup is not None
+        return agent.number // self._setup.workers < self._stretch.agents and not agent.busy
+
+    # records and frames
+
+    def _record(self, record: Record) -> None:
+        self._finished += 1
+        self._unacknowledged[self._finished] = record
+        self._chunks += record.chunks
+        self._shared_reads += record.shared_reads
+        self._say(pack(Finished(self._finished, record)))
+
+    def _tick(self) -> None:
+        now = monotonic_ns()
+        # How late this timer is, is how late a readable socket would have been.
+        lag_ms = (now - self._next_frame) / 1e6
+        self._next_frame = now + FRAME_NS
+        self._loop.at(self._next_frame, self._tick)
+        self._clock.measure_again()
+        if self._setup is None:
+            return
+        in_flight = waiting = chunks = 0
+        rows = []
+        for agent in self._agents:
+            agent.check_time(now, self._setup.timeouts)
+            if agent.busy:
+                in_flight += 1
+                waiting += agent.waiting
+            row = agent.changed_row()
+            if row is not None:
+                rows.append(row)
+                chunks += row.chunks
+        self._loop.nap_s = _nap(in_flight, chunks)
+        watched = next((a for a in self._agents if a.number == self._watched), None)
+        # Frames are for watching; when the conductor does not read, only records must reach it.
+        if len(self._outbox) > 64:
+            return
+        self._say(
+            pack(
+                WorkerFrame(
+                    t_ns=now,
+                    agents=self._stretch.agents,
+                    in_flight=in_flight,
+                    waiting=waiting,
+                    queued=len(self._tasks),
+                    connecting=self._connecting,
+                    rows=tuple(rows),
+                    lag_ms=lag_ms,
+                    cpu_ns=time.process_time_ns(),
+                    chunks=self._chunks,
+                    shared_reads=self._shared_reads,
+                    clock_steps=self._clock.steps,
+                    text=watched.new_text() if watched else "",
+                )
+            )
+        )
+
+    # the pipe
+
+    def _say(self, message: bytes) -> None:
+        self._outbox.append(message)
+        if len(self._outbox) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._outbox:
+            message = self._outbox[0]
+            try:
+                sent = self._pipe.send(message)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._orphaned()
+                return
+            if sent < len(message):
+                self._outbox[0] = message[sent:]
+                self._loop.change(self._pipe.fileno(), READ | WRITE)
+                return
+            self._outbox.popleft()
+        self._loop.change(self._pipe.fileno(), READ)
+
+    def _orphaned(self) -> None:
+        """The conductor is gone: leave what it has not confirmed where a reader of the session will find it."""
+        self._loop.stop()
+        spool = self._setup.spool if self._setup else None
+        if spool is None or not self._unacknowledged:
+            return
+        lines = [msgspec.json.encode(Request(record=record)) for record in self._unacknowledged.values()]
+        try:
+            handle = os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "ab") as file:
+                file.write(b"\n".join([*lines, b""]))
+        except OSError as error:
+            sys.stderr.write(f"swarmtui worker: {len(lines)} finished requests lost: {spool}: {error}\n")
+
+
+def _nap(streams: int, chunks: int) -> float:
+    """How long to sleep between looks, given the chunks of the last frame."""
+    if chunks < _BUSY_CHUNKS:
+        return 0.0
+    gap_s = streams * FRAME_NS / 1e9 / chunks
+    return min(_LONGEST_NAP_S, gap_s / _GAP_PART)
+
+
+def raise_file_limit() -> None:
+    """As many sockets as the system lets us have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main() -> None:
+    # Ctrl-C and a hang-up are for the face; the conductor says when to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    raise_file_limit()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    with socket.socket(fileno=os.dup(0)) as pipe:
+        Worker(pipe).run()
+
+
+if __name__ == "__main__":
+    main()
