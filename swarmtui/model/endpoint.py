@@ -18,7 +18,7 @@ class Endpoint(Stored, frozen=True, kw_only=True):
     url: str
     model: str
     dialect: Dialect = "chat"
-    name: str = ""
+    engine: str = ""
     ca_file: str | None = None
     insecure: bool = False
     header_names: tuple[str, ...] = ()
@@ -52,6 +52,14 @@ class Address(Stored, frozen=True, kw_only=True):
     def root(self) -> str:
         """The URL without the API's own path: `/v1/models`, `/metrics` and the like are added to it."""
         return f"{self.scheme}://{self.authority}{self.base}"
+
+
+def dialect_of(url: str) -> Dialect:
+    """What is spoken there, by the path that was given; a bare address speaks OpenAI chat."""
+    path = url.rstrip("/")
+    if path.endswith("/api/chat"):
+        return "ollama"
+    return "completions" if path.endswith("/v1/completions") else "chat"
 
 
 def parse_address(url: str) -> Address:

@@ -93,11 +93,14 @@ class Frame(_Said, frozen=True):
     text: str = ""
 
 
-Ending = Literal["done", "stopped", "unusable", "failed"]
+Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]
 
 
 class Ended(_Said, frozen=True):
-    """The last message: how it went, and where it lies. `directory` is empty when nothing was measured."""
+    """The last message: how it went, and where it lies. `directory` is empty when nothing was measured.
+
+    unusable: the endpoint; failed: our own disk; interrupted: a process of ours died.
+    """
 
     ending: Ending
     message: str

@@ -71,21 +71,24 @@ def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, 
     return BadInput(message, source=source, key=key, line=_line_of(steps, text))
 
 
+_PLAIN_WORDS = {
+    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false",
+    "array": "a list", "object": "a table", "null": "nothing",
+}  # fmt: skip
+
+
 def _plain(message: str) -> str:
-    """msgspec's wording without its Python words."""
-    for python, word in (
-        ("`str`", "text"),
-        ("`int`", "a whole number"),
-        ("`float`", "a number"),
-        ("`bool`", "true or false"),
-        ("`array`", "a list"),
-        ("`object`", "a table"),
-        ("`null`", "nothing"),
-    ):
-        message = message.replace(python, word)
+    """msgspec's wording without its Python words; that a key may be left out needs no saying."""
     missing = re.search(r"missing required field `(.+?)`", message)
     if missing:
         return f"the key {missing.group(1)} is missing"
+
+    def words(match: re.Match[str]) -> str:
+        names = match.group(1).split(" | ")
+        return " or ".join(_PLAIN_WORDS[name] for name in names if name != "null" or len(names) == 1)
+
+    name = "|".join(_PLAIN_WORDS)
+    message = re.sub(rf"`((?:{name})(?: \| (?:{name}))*)`", words, message)
     return message[:1].lower() + message[1:]
 
 
@@ -122,7 +125,7 @@ def _line_of(steps: list[str | int], text: str) -> int | None:
         return None
     lines = text.splitlines()
     start = 0
-    for position, step in enumerate(steps[:-1]):
+    for position, step in enumerate(steps):
         if isinstance(step, int) and isinstance(steps[position - 1], str):
             headers = [i for i, line in enumerate(lines) if line.strip() == f"[[{steps[position - 1]}]]"]
             start = headers[step] if step < len(headers) else start

@@ -109,7 +109,10 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WorkerFrame(_Said, frozen=True):
-    """About ten a second: streams that changed, and the worker's own health since the last frame."""
+    """About ten a second: streams that changed, and the worker's own health.
+
+    `chunks` and `shared_reads` are of finished requests. `drops` counts the `Drop` commands obeyed so far.
+    """
 
     t_ns: int
     agents: int
@@ -123,6 +126,7 @@ class WorkerFrame(_Said, frozen=True):
     cpu_ns: int
     shared_reads: int
     clock_steps: int
+    drops: int
     text: str = ""
 
 

@@ -97,6 +97,7 @@ class Worker:
         self._connecting = 0
         self._gate_until = 0
         self._watched: int | None = None
+        self._drops = 0
         self._chunks = 0
         self._shared_reads = 0
 
@@ -138,6 +139,7 @@ class Worker:
                 self._change(command)
             case Drop(cancel):
                 self._tasks.clear()
+                self._drops += 1
                 if cancel:
                     for agent in self._agents:
                         agent.cancel()
@@ -273,6 +275,7 @@ class Worker:
                     chunks=self._chunks,
                     shared_reads=self._shared_reads,
                     clock_steps=self._clock.steps,
+                    drops=self._drops,
                     text=watched.new_text() if watched else "",
                 )
             )

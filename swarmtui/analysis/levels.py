@@ -1,0 +1,238 @@
+"""Records to the figures of each level: throughput, latency, contention, speed-up."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from math import fsum
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from swarmtui.analysis.flags import flags
+from swarmtui.analysis.stats import Tally, mean, median, rates, ratio, spread, spread_of
+from swarmtui.analysis.steady import Steady, in_flight, steady
+from swarmtui.model.record import CANCELLED, Record, TokenSource
+from swarmtui.model.session import Level, RunFigures, StretchEnd, StretchStart
+
+PASSES = ("pass", "pass in reasoning")
+
+
+class _Run(NamedTuple):
+    """The requests of one run: `finished` ended by themselves, well or not."""
+
+    number: int
+    finished: list[Record]
+    cancelled: list[Record]
+    complete: bool
+    end_ns: int | None
+
+
+def level_figures(
+    records: Sequence[Record],
+    stretches: Sequence[StretchStart],
+    ends: Sequence[StretchEnd],
+    mode: Literal["sweep", "manual"],
+) -> tuple[Level, ...]:
+    """One level for each C. Warm-up is in no figure, and the tokens of a failed request are in no rate.
+
+    In a sweep the stretches of one C and run number make a run. When people steer, each stretch that had all it was
+    to have makes a run of its own, and the others, mere steps on the way to another C, make none.
+    """
+    levels = [_level(c, runs) for c, runs in sorted(_runs_by_c(records, stretches, ends, mode).items())]
+    alone = next((level for level in levels if level.c == 1), None)
+    return tuple(_beside(level, alone) for level in levels)
+
+
+def _runs_by_c(
+    records: Sequence[Record],
+    stretches: Sequence[StretchStart],
+    ends: Sequence[StretchEnd],
+    mode: Literal["sweep", "manual"],
+) -> dict[int, list[_Run]]:
+    by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        by_stretch[record.stretch].append(record)
+    ended = {end.number: end for end in ends}
+    grouped: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for stretch in _with_lost(stretches, by_stretch):
+        end = ended.get(stretch.number)
+        if stretch.phase != "level" or (mode == "manual" and not (end and end.complete)):
+            continue
+        grouped[stretch.c, stretch.number if mode == "manual" else stretch.run].append(stretch.number)
+
+    runs: defaultdict[int, list[_Run]] = defaultdict(list)
+    for (c, number), numbers in sorted(grouped.items()):
+        known = [ended[n] for n in numbers if n in ended]
+        all_ended = len(known) == len(numbers)
+        all_of_it = [r for n in numbers for r in by_stretch[n] if r.phase == "level"]
+        run = _Run(
+            number=len(runs[c]) + 1 if mode == "manual" else number,
+            finished=[r for r in all_of_it if r.error != CANCELLED],
+            cancelled=[r for r in all_of_it if r.error == CANCELLED],
+            complete=all_ended and all(end.complete for end in known),
+            end_ns=max(end.t_ns for end in known) if all_ended else None,
+        )
+        runs[c].append(run)
+    return runs
+
+
+def _with_lost(stretches: Sequence[StretchStart], by_stretch: dict[int, list[Record]]) -> list[StretchStart]:
+    """The stretches, and those whose own line in the journal was damaged, made again from their requests."""
+    known = {stretch.number for stretch in stretches}
+    lost = [found[0] for number, found in by_stretch.items() if number not in known]
+    return [
+        *stretches,
+        *(StretchStart(number=r.stretch, t_ns=r.t_sent_ns or 0, c=r.c, run=r.run, phase=r.phase) for r in lost),
+    ]
+
+
+def _level(c: int, runs: list[_Run]) -> Level:
+    held = [_steady(c, run) for run in runs if run.finished]
+    by_run = tuple(map(_run_figures, (run for run in runs if run.finished), held))
+    finished = [record for run in runs for record in run.finished]
+    ok = [record for record in finished if record.ok]
+    verdicts = [record.verdict for record in finished if record.verdict is not None]
+    wall_s = _sum(run.wall_s for run in by_run)
+    tokens_in, tokens_out = _count(r.tokens_in for r in ok), _count(r.tokens_out for r in ok)
+    tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
+    all_tokens = None if tokens_in_of_all is None or tokens_out is None else tokens_in_of_all + tokens_out
+    steady_s = _sum(part.seconds if part else None for part in held)
+    per_stream = rates(_known(r.decode_tps for r in ok))
+    out_tps_wall = ratio(tokens_out, wall_s)
+    gaps = _gaps_us(ok)
+    level = Level(
+        c=c,
+        runs=len(by_run),
+        n=len(finished),
+        ok=len(ok),
+        errors=len(finished) - len(ok),
+        cancelled=sum(len(run.cancelled) for run in runs),
+        error_counts=dict(sorted(Counter(r.error for r in finished if r.error is not None).items())),
+        cap_hits=sum(r.cap_hit for r in ok),
+        degenerate=sum(r.degenerate for r in ok),
+        complete=all(run.complete for run in runs),
+        wall_s=wall_s,
+        steady_s=steady_s,
+        c_achieved=ratio(_sum(_busy_s(run) for run in runs if run.finished), wall_s),
+        token_source=_token_source(ok),
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        cached_tokens=_count(r.cached_tokens for r in ok),
+        out_tps_wall=out_tps_wall,
+        out_tps_steady=ratio(_sum(part.tokens if part else None for part in held), steady_s),
+        prompt_tps=ratio(tokens_in_of_all, wall_s),
+        total_tps=ratio(all_tokens, wall_s),
+        per_stream_tps=per_stream,
+        per_stream_tps_clean=rates(_known(r.decode_tps for r in ok if not r.cap_hit)),
+        ttft_s=spread(_known(r.ttft_s for r in ok)),
+        ttfo_s=spread(_known(r.ttfo_s for r in ok)),
+        tpot_s=spread(_known(r.tpot_s for r in ok)),
+        icl_s=spread_of(Tally(gaps, unit=1e6)),
+        e2e_s=spread(_known(r.e2e_s for r in ok)),
+        longest_stall_s=max(gaps) / 1e6 if gaps else None,
+        straggler=ratio(out_tps_wall, None if per_stream.mean is None else c * per_stream.mean),
+        contention=None,
+        rate_speedup=None,
+        wall_speedup=None,
+        token_ratio=None,
+        pass_rate=ratio(sum(verdict in PASSES for verdict in verdicts), len(verdicts)),
+        shared_reads=ratio(sum(r.shared_reads for r in ok), sum(r.chunks for r in ok)),
+        stamp=_stamp(ok),
+        flags=(),
+        by_run=by_run,
+    )
+    uncounted = sum(r.tokens_out is None for r in ok)
+    return msgspec.structs.replace(level, flags=flags(level, uncounted))
+
+
+def _beside(level: Level, alone: Level | None) -> Level:
+    """The level with what it lost and won against one stream alone."""
+    if alone is None:
+        return level
+    kept = ratio(level.per_stream_tps.mean, alone.per_stream_tps.mean)
+    return msgspec.structs.replace(
+        level,
+        contention=None if kept is None else 1.0 - kept,
+        rate_speedup=ratio(level.out_tps_steady, alone.out_tps_steady),
+    )
+
+
+def _steady(c: int, run: _Run) -> Steady | None:
+    counted = any(record.ok and record.tokens_out is not None for record in run.finished)
+    return steady(run.finished, c, run.end_ns) if counted else None
+
+
+def _run_figures(run: _Run, held: Steady | None) -> RunFigures:
+    """`per_stream_tps` is the mean of the streams, `ttft_s` the median of the requests."""
+    ok = [record for record in run.finished if record.ok]
+    tokens = _count(r.tokens_out for r in ok)
+    wall_s = _wall_s(run)
+    return RunFigures(
+        run=run.number,
+        n=len(run.finished),
+        ok=len(ok),
+        errors=len(run.finished) - len(ok),
+        wall_s=wall_s,
+        steady_s=held.seconds if held else None,
+        c_achieved=ratio(_busy_s(run), wall_s),
+        tokens_out=tokens or 0,
+        out_tps_wall=ratio(tokens, wall_s),
+        out_tps_steady=held.tokens / held.seconds if held else None,
+        per_stream_tps=mean(_known(r.decode_tps for r in ok)),
+        ttft_s=median(_known(r.ttft_s for r in ok)),
+    )
+
+
+def _window(run: _Run) -> tuple[int, int] | None:
+    """The makespan: from the first sent to the last token, of finished requests."""
+    spans = [span for span in map(in_flight, run.finished) if span is not None]
+    return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
+
+
+def _wall_s(run: _Run) -> float | None:
+    window = _window(run)
+    return (window[1] - window[0]) / 1e9 if window and window[1] > window[0] else None
+
+
+def _busy_s(run: _Run) -> float | None:
+    """Σ time in flight within the window (Little), whatever became of the request: it took a stream's place."""
+    window = _window(run)
+    if window is None:
+        return None
+    first, last = window
+    spans = (span for span in map(in_flight, [*run.finished, *run.cancelled]) if span is not None)
+    return sum(max(0, min(end, last) - max(start, first)) for start, end in spans) / 1e9
+
+
+def _gaps_us(ok: Iterable[Record]) -> Counter[int]:
+    gaps: Counter[int] = Counter()
+    for record in ok:
+        gaps.update(islice(record.chunk_us, 1, None))
+    return gaps
+
+
+def _token_source(ok: Iterable[Record]) -> TokenSource | Literal["mixed"] | None:
+    sources = {record.token_source for record in ok if record.token_source is not None}
+    return "mixed" if len(sources) > 1 else next(iter(sources), None)
+
+
+def _stamp(ok: Iterable[Record]) -> Literal["kernel", "read", "mixed"] | None:
+    stamps = {record.stamp for record in ok if record.chunks}
+    return "mixed" if len(stamps) > 1 else next(iter(stamps), None)
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Of what is known; null when nothing is."""
+    known = _known(values)
+    return fsum(known) if known else None
+
+
+def _count(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,86 @@
+"""A sample in few numbers, and no percentile that its n cannot carry."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from math import fsum
+from typing import Protocol
+
+from swarmtui.model.session import Rates, Spread
+
+SMALLEST_N = {"p50": 5, "p90": 29, "p95": 59, "p99": 299}
+_SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+
+
+class Ordered(Protocol):
+    """Values from small to large, each to be had by its rank."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rank: int, /) -> float: ...
+
+
+class Tally:
+    """Values by how often they came, in order: millions of whole numbers need no sorted list of them all."""
+
+    def __init__(self, counts: Mapping[int, int], unit: float = 1.0) -> None:
+        self._values = sorted(counts)
+        self._ranks = list(accumulate(counts[value] for value in self._values))
+        self._unit = unit
+        self.total = sum(value * count for value, count in counts.items()) / unit
+
+    def __len__(self) -> int:
+        return self._ranks[-1] if self._ranks else 0
+
+    def __getitem__(self, rank: int, /) -> float:
+        if rank < 0:
+            rank += len(self)
+        return self._values[bisect_right(self._ranks, rank)] / self._unit
+
+
+def percentile(ordered: Ordered, q: float) -> float:
+    """Linear between the two nearest ranks; `q` is a share from 0 to 1, `ordered` has at least one value."""
+    place = q * (len(ordered) - 1)
+    rank = int(place)
+    low = ordered[rank]
+    rest = place - rank
+    return low + rest * (ordered[rank + 1] - low) if rest else low
+
+
+def spread(values: Iterable[float]) -> Spread:
+    ordered = sorted(values)
+    return _spread(ordered, fsum(ordered))
+
+
+def spread_of(tally: Tally) -> Spread:
+    return _spread(tally, tally.total)
+
+
+def rates(values: Iterable[float]) -> Rates:
+    all_of_it = spread(values)
+    return Rates(mean=all_of_it.mean, min=all_of_it.min, p50=all_of_it.p50, max=all_of_it.max)
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return fsum(values) / len(values) if values else None
+
+
+def median(values: Iterable[float]) -> float | None:
+    """The middle of any number of values; where a percentile is claimed, `spread` is to be asked."""
+    ordered = sorted(values)
+    return percentile(ordered, 0.5) if ordered else None
+
+
+def ratio(above: float | None, below: float | None) -> float | None:
+    """Null where either is not known, or where nothing can be divided by."""
+    return None if above is None or not below else above / below
+
+
+def _spread(ordered: Ordered, total: float) -> Spread:
+    n = len(ordered)
+    if not n:
+        return Spread(n=0)
+    figures = {name: percentile(ordered, q) for name, q in _SHARES.items() if n >= SMALLEST_N[name]}
+    return Spread(n=n, mean=total / n, min=ordered[0], max=ordered[n - 1], **figures)

@@ -1,0 +1,3 @@
+from swarmtui.conductor.process import main
+
+main()

@@ -1,0 +1,106 @@
+"""What is known at this moment, gathered from frames and records, and shown to faces as one frame."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+
+from swarmtui.model.frame import Frame, Status
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import Level
+from swarmtui.model.wire import StreamRow, WorkerFrame
+
+_WINDOW_NS = 1_000_000_000
+
+
+class Board:
+    """The runner writes here what it is doing; workers' news come in by `hear` and `finish`."""
+
+    def __init__(self, t0_ns: int) -> None:
+        self._t0 = t0_ns
+        self.status: Status = "starting"
+        self.note = ""
+        self.c = self.run = 0
+        self.runs = 1
+        self.done = 0
+        self.of: int | None = None
+        self.left_s: float | None = None
+        self.levels: tuple[Level, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        self.finished = 0
+        self.errors: Counter[str] = Counter()
+        self._workers: dict[int, WorkerFrame] = {}
+        self._rows: dict[int, StreamRow] = {}
+        self._produced: deque[tuple[int, int]] = deque()
+        self._ttfts: deque[float] = deque(maxlen=32)
+        self._cpu: dict[int, tuple[int, int, float]] = {}
+        self._chunks = self._tokens = 0
+        self._text = ""
+
+    def hear(self, worker: int, frame: WorkerFrame) -> None:
+        self._workers[worker] = frame
+        self._produced.append((frame.t_ns, sum(row.chunks for row in frame.rows)))
+        while self._produced and self._produced[0][0] < frame.t_ns - _WINDOW_NS:
+            self._produced.popleft()
+        for row in frame.rows:
+            if row.ttft_s is not None and row.chunks == row.total:
+                self._ttfts.append(row.ttft_s)
+            self._rows[row.agent] = row
+        before_t, before_cpu, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, 0.0))
+        passed = frame.t_ns - before_t
+        self._cpu[worker] = (frame.t_ns, frame.cpu_ns, (frame.cpu_ns - before_cpu) / passed if passed else 0.0)
+        self._text += frame.text
+
+    def finish(self, record: Record) -> None:
+        if record.error is None:
+            self._chunks += record.chunks
+            self._tokens += record.tokens_out or 0
+        elif record.error != CANCELLED:
+            self.errors[record.error] += 1
+        self.finished += 1
+
+    def forget_streams(self) -> None:
+        self._rows.clear()
+
+    @property
+    def _tokens_per_chunk(self) -> float:
+        return self._tokens / self._chunks if self._chunks else 1.0
+
+    def frame(self, rows: bool) -> Frame:
+        now = time.perf_counter_ns()
+        in_flight = sum(frame.in_flight for frame in self._workers.values())
+        waiting = sum(frame.waiting for frame in self._workers.values())
+        out_tps = None
+        if self._workers and self._produced:
+            out_tps = sum(n for _, n in self._produced) * self._tokens_per_chunk * 1e9 / _WINDOW_NS
+        writing = in_flight - waiting
+        ttfts = sorted(self._ttfts)
+        text, self._text = (self._text, "") if rows else ("", self._text)
+        return Frame(
+            t_ns=now,
+            status=self.status,
+            note=self.note,
+            elapsed_s=(now - self._t0) / 1e9,
+            left_s=self.left_s,
+            done=self.done,
+            of=self.of,
+            c=self.c,
+            run=self.run,
+            runs=self.runs,
+            in_flight=in_flight,
+            waiting=waiting,
+            out_tps=out_tps,
+            per_stream_tps=out_tps / writing if out_tps and writing else None,
+            ttft_s=ttfts[len(ttfts) // 2] if ttfts else None,
+            finished=self.finished,
+            errors=sum(self.errors.values()),
+            error_counts=dict(self.errors),
+            lag_ms=max((frame.lag_ms for frame in self._workers.values()), default=0.0),
+            worker_cpu=max((share for _, _, share in self._cpu.values()), default=0.0),
+            shared_reads=sum(frame.shared_reads for frame in self._workers.values()),
+            clock_steps=max((frame.clock_steps for frame in self._workers.values()), default=0),
+            levels=self.levels,
+            warnings=self.warnings,
+            rows=tuple(sorted(self._rows.values(), key=lambda row: row.agent)) if rows else (),
+            text=text,
+        )

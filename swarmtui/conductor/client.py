@@ -1,0 +1,101 @@
+"""What faces use: start a conductor or join a running one, read frames, send commands."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import subprocess
+import sys
+
+from swarmtui.conductor.runtime import socket_directory, socket_path
+from swarmtui.model import frame as said
+from swarmtui.model.order import Order
+from swarmtui.model.schema import BadInput
+from swarmtui.model.wire import Unpacker, pack
+
+
+class Gone(Exception):
+    """The conductor ended without a last word."""
+
+
+class Client:
+    """One face's end of the stream. `pid` is the conductor's, where we started it."""
+
+    def __init__(self, sock: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
+        self._socket = sock
+        self._process = process
+        self._unpacker = Unpacker()
+        self._ready: list[bytes] = []
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def say(self, command: said.Command) -> None:
+        with contextlib.suppress(ConnectionError):
+            self._socket.sendall(pack(command))
+
+    def next(self, timeout_s: float | None = None) -> said.Message | None:
+        """The next message; None when none came in time. `Gone` when there will be no more."""
+        while not self._ready:
+            if not select.select([self._socket], [], [], timeout_s)[0]:
+                return None
+            try:
+                data = self._socket.recv(1 << 20)
+            except ConnectionError:
+                data = b""
+            if not data:
+                raise Gone
+            self._ready = self._unpacker.feed(data)
+        return said.decode_message(self._ready.pop(0))
+
+    def close(self) -> None:
+        self._socket.close()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+
+
+def start(order: Order, wish: said.Subscribe) -> Client:
+    """Starts a conductor in a session of its own: it goes on when we end."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "swarmtui.conductor"],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    ours.sendall(pack(order) + pack(wish))
+    return Client(ours, process)
+
+
+def attach(session_id: str, wish: said.Subscribe) -> Client:
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.connect(str(socket_path(session_id)))
+    except OSError as error:
+        sock.close()
+        raise BadInput(f"cannot join it: {error.strerror}", key=session_id) from None
+    sock.sendall(pack(wish))
+    return Client(sock)
+
+
+def running() -> list[str]:
+    """Ids of the sessions that can be joined now; sockets of dead conductors are cleared away."""
+    alive = []
+    for path in sorted(socket_directory().glob("*.sock")):
+        with socket.socket(socket.AF_UNIX) as sock:
+            try:
+                sock.connect(str(path))
+                alive.append(path.stem)
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue
+    return alive

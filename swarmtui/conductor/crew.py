@@ -1,0 +1,186 @@
+"""The workers of a session: started, told what to do, heard, and never waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from swarmtui.model import wire
+from swarmtui.model.record import Phase
+from swarmtui.model.workload import Task
+
+_PER_WORKER = 512
+_BUFFER = 4 << 20
+
+
+def workers_for(streams: int) -> int:
+    """About one for each 512 streams, and a core left for everything else."""
+    return max(1, min(-(-streams // _PER_WORKER), (os.cpu_count() or 2) - 1))
+
+
+class Link:
+    """One worker process, and the stream between us."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.agents = 0
+        self.outstanding = 0
+        self.frame: wire.WorkerFrame | None = None
+        self.last_record = 0
+        self.acknowledged = 0
+        self.drops = 0
+        ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        self._socket = ours
+        self._writer: asyncio.StreamWriter | None = None
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "swarmtui.swarm.worker"],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                env=worker_environment(),
+            )
+
+    async def listen(self, hear: Callable[[Link, wire.Report], None]) -> str:
+        """Hands on each report; returns how the worker ended."""
+        reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        unpacker = wire.Unpacker()
+        try:
+            while data := await reader.read(1 << 20):
+                for body in unpacker.feed(data):
+                    hear(self, wire.decode_report(body))
+        except ConnectionError:
+            pass
+        code = await asyncio.to_thread(self._process.wait)
+        return f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+    def say(self, command: msgspec.Struct) -> None:
+        message = wire.pack(command)
+        if self._writer is not None:
+            self._writer.write(message)
+        else:
+            self._socket.setblocking(True)
+            self._socket.sendall(message)
+            self._socket.setblocking(False)
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Crew:
+    """All workers as one. `hear` gets their records and frames, `lost` that one of them died."""
+
+    def __init__(
+        self, count: int, hear: Callable[[Link, wire.Report], None], lost: Callable[[Link, str], None]
+    ) -> None:
+        self.links = [Link(number) for number in range(count)]
+        self._hear, self._lost = hear, lost
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ending = False
+
+    def start(self, setup: Callable[[int, int], wire.Setup]) -> None:
+        for link in self.links:
+            self._tasks.append(asyncio.create_task(self._follow(link)))
+            link.say(setup(link.number, len(self.links)))
+
+    async def _follow(self, link: Link) -> None:
+        how = await link.listen(self._hear)
+        if not self._ending:
+            self._lost(link, how)
+
+    def stretch(
+        self, number: int, c: int, run: int, phase: Phase, *, paused: bool = False, cancel: bool = False
+    ) -> None:
+        """C streams in all, divided as evenly as it goes."""
+        count = len(self.links)
+        for link in self.links:
+            link.agents = 0 if paused else c // count + (link.number < c % count)
+            link.say(wire.Stretch(number, link.agents, c=c, run=run, phase=phase, cancel=cancel))
+
+    def room(self, link: Link) -> int:
+        """How many more tasks a worker should hold: what it does, and twice as many in wait."""
+        return max(0, 3 * link.agents - link.outstanding)
+
+    def give(self, link: Link, tasks: tuple[Task, ...]) -> None:
+        link.outstanding += len(tasks)
+        link.say(wire.Enqueue(tasks))
+
+    def drop(self, cancel: bool) -> None:
+        for link in self.links:
+            link.drops += 1
+            link.say(wire.Drop(cancel))
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in flight and nothing queued, as told since the last `drop`."""
+        return all(
+            link.frame is not None and link.frame.drops == link.drops and not link.frame.in_flight
+            for link in self.links
+        )
+
+    def acknowledge(self) -> None:
+        for link in self.links:
+            if link.last_record > link.acknowledged:
+                link.acknowledged = link.last_record
+                link.say(wire.Ack(link.last_record))
+
+    def watch(self, agent: int | None) -> None:
+        for link in self.links:
+            link.say(wire.Watch(agent))
+
+    def end(self) -> None:
+        self._ending = True
+        for link in self.links:
+            link.end()
+
+
+def worker_environment() -> dict[str, str]:
+    """What Python needs to start, and nothing else: no proxies, no keys."""
+    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR")
+    return {name: os.environ[name] for name in kept if name in os.environ}
+
+
+class Simulator:
+    """The embedded endpoint, in a process of its own that ends with us."""
+
+    def __init__(self, spec: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "swarmtui.sim", spec, "--watch-stdin"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=worker_environment(),
+        )
+
+    def url(self) -> str:
+        """Waits until it listens; empty when it did not start."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().decode().strip()
+
+    def end(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def spool_path(directory: Path, worker: int) -> Path:
+    return directory / f"spool-{worker}.jsonl"

@@ -1,0 +1,297 @@
+"""The process: an order comes in over standard input, a session goes to disk, faces look on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import signal
+import socket
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+import swarmtui
+from swarmtui.conductor.board import Board
+from swarmtui.conductor.crew import Crew, Link, Simulator, spool_path, workers_for
+from swarmtui.conductor.faces import Faces
+from swarmtui.conductor.ledger import Ledger
+from swarmtui.conductor.runner import Runner
+from swarmtui.conductor.runtime import socket_path
+from swarmtui.model import frame as said
+from swarmtui.model import wire
+from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
+from swarmtui.model.order import SIMULATOR, Order, decode_order
+from swarmtui.model.schema import BadInput
+from swarmtui.model.session import Client, End, Head, Session
+from swarmtui.model.workload import Task
+from swarmtui.prompts.calibrate import Calibration, needs_calibration
+from swarmtui.prompts.library import Found, digest, find
+from swarmtui.prompts.source import Source, open_source
+from swarmtui.sessions.paths import new_id
+from swarmtui.sessions.store import discard, write_summary
+
+Ending = said.Ending
+
+
+class Conductor:
+    """Puts the parts of one session together, and takes them apart again."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._t0 = time.perf_counter_ns()
+        self._board = Board(self._t0)
+        self._session: Session | None = None
+        self._runner: Runner | None = None
+        self._ledger: Ledger | None = None
+        self._simulators: list[Simulator] = []
+        self._died = asyncio.Event()
+        self._death = ""
+        self._early: list[said.Command] = []
+        self._faces = Faces(self._hello, self._board.frame, self._obey)
+        streams = max(order.plan.levels)
+        self._crew = Crew(order.plan.workers or workers_for(streams), self._hear, self._lost)
+
+    async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._faces.welcome(reader, writer)
+        directory = ""
+        try:
+            ending, message = await self._conduct()
+        except BadInput as error:
+            ending, message = "failed", str(error)
+        if self._ledger is not None:
+            ending, message, directory = await self._save(ending, message)
+        self._board.status = "ended"
+        await self._faces.close(said.Ended(ending, message, directory), self._board.frame(False))
+        for simulator in self._simulators:
+            simulator.end()
+
+    async def _conduct(self) -> tuple[Ending, str]:
+        order = self._order
+        found = find(order.workload)
+        identity = new_id(datetime.now(UTC))
+        directory = Path(order.session_root) / identity
+        try:
+            self._ledger = Ledger(directory)
+        except OSError as error:
+            raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
+        await self._faces.open(socket_path(identity))
+        from swarmtui.conductor.preflight import Unusable
+
+        try:
+            endpoints, calibration = await asyncio.to_thread(self._preflight, found)
+        except Unusable as error:
+            return "unusable", str(error)
+        source = self._open_source(found, calibration, endpoints)
+        self._session = self._describe(identity, found, endpoints, calibration)
+        self._ledger.write(Head(session=self._session, pid=os.getpid()))
+        if self._ledger.problem:
+            return "failed", self._ledger.problem
+        self._runner = Runner(order.plan, source, self._crew, self._board, self._ledger)
+        for command in self._early:
+            self._runner.obey(command)
+        self._crew.start(lambda worker, workers: self._setup(worker, workers, endpoints))
+        running = asyncio.create_task(self._runner.run())
+        dying = asyncio.create_task(self._died.wait())
+        await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            running.cancel()
+            return "interrupted", self._death
+        ending: Literal["done", "stopped", "unusable"] = running.result()
+        return ending, self._blame() if ending == "unusable" else ""
+
+    def _preflight(self, found: Found) -> tuple[tuple[Endpoint, ...], Calibration | None]:
+        """Blocking: runs in a thread while the workers start."""
+        from swarmtui.conductor.preflight import Unusable, Visit
+
+        order, endpoints, calibration = self._order, [], None
+        for asked in order.endpoints:
+            url, simulated = asked, asked.startswith(SIMULATOR)
+            if simulated:
+                simulator = Simulator(asked.removeprefix(SIMULATOR))
+                self._simulators.append(simulator)
+                url = simulator.url()
+                if not url:
+                    raise Unusable(f"{asked}: the simulator did not start; see `swarmtui sim --list`")
+            dialect, address = dialect_of(url), parse_address(url)
+            visit = Visit(address, order.secrets, False if order.insecure else order.ca_file or True)
+            try:
+                server = visit.look(dialect, order.model)
+                if calibration is None and needs_calibration(found.workload):
+                    calibration = visit.calibrate(dialect, server.model, order.plan.seed)
+            finally:
+                visit.close()
+            endpoints.append(
+                Endpoint(
+                    url=url,
+                    model=server.model,
+                    dialect=dialect,
+                    engine=server.engine,
+                    ca_file=order.ca_file,
+                    insecure=order.insecure,
+                    header_names=tuple(sorted(order.secrets.headers)),
+                )
+            )
+        return tuple(endpoints), calibration
+
+    def _open_source(self, found: Found, calibration: Calibration | None, endpoints: tuple[Endpoint, ...]) -> Source:
+        plan = self._order.plan
+        source = open_source(
+            found, seed=plan.seed, calibration=calibration, max_tokens=plan.max_tokens, temperature=plan.temperature
+        )
+        # llama.cpp keeps prompts unless told otherwise, and cold was promised.
+        llama = any(endpoint.engine == "llama.cpp" for endpoint in endpoints)
+        return _ColdSource(source) if llama else source  # type: ignore[return-value]
+
+    def _describe(
+        self, identity: str, found: Found, endpoints: tuple[Endpoint, ...], calibration: Calibration | None
+    ) -> Session:
+        order = self._order
+        return Session(
+            id=identity,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            t0_ns=self._t0,
+            endpoints=endpoints,
+            workload=found.workload.name,
+            workload_digest=digest(found),
+            workload_spec=_spec(found),
+            plan=order.plan,
+            client=Client(
+                version=swarmtui.__version__,
+                python=platform.python_version(),
+                host=socket.gethostname(),
+                cores=os.cpu_count() or 1,
+                kernel=platform.release(),
+            ),
+            label=order.label,
+            note=order.note,
+            tags=order.tags,
+            server_flags=order.server_flags,
+            prompt_tokens_by=calibration.by if calibration else "none",
+            simulated=all(asked.startswith(SIMULATOR) for asked in order.endpoints),
+        )
+
+    def _setup(self, worker: int, workers: int, endpoints: tuple[Endpoint, ...]) -> wire.Setup:
+        order, secrets = self._order, self._order.secrets
+        assert self._ledger is not None
+        targets = tuple(
+            wire.Target(
+                endpoint.url,
+                endpoint.model,
+                endpoint.dialect,
+                secrets.api_key,
+                secrets.headers,
+                endpoint.ca_file,
+                endpoint.insecure,
+            )
+            for endpoint in endpoints
+        )
+        spool = str(spool_path(self._ledger.directory, worker))
+        return wire.Setup(worker, workers, targets, order.plan.timeouts, spool, order.keep_text)
+
+    def _hello(self) -> said.Hello | None:
+        if self._session is None or self._ledger is None:
+            return None
+        return said.Hello(self._session, str(self._ledger.directory))
+
+    def _obey(self, command: said.Command) -> None:
+        if self._runner is not None:
+            self._runner.obey(command)
+        else:
+            self._early.append(command)
+
+    def _hear(self, link: Link, report: wire.Report) -> None:
+        runner = self._runner
+        match report:
+            case wire.Finished(record=record) if runner is not None:
+                runner.finish(link, record)
+            case wire.WorkerFrame() if runner is not None:
+                runner.hear(link, report)
+                self._board.warnings = tuple(filter(None, [self._ledger.problem if self._ledger else ""]))
+            case wire.Failed(problem):
+                self._end_by(problem)
+
+    def _lost(self, link: Link, how: str) -> None:
+        self._end_by(f"worker {link.number} ended {how}; what it had finished is saved")
+
+    def _end_by(self, death: str) -> None:
+        self._death = self._death or death
+        self._died.set()
+
+    def stop(self) -> None:
+        """SIGTERM: as a person's stop, without grace."""
+        self._obey(said.Stop(grace_s=0.0))
+
+    def _blame(self) -> str:
+        assert self._runner is not None and self._session is not None
+        where = self._session.endpoints[0].url
+        if not self._runner.first_errors:
+            return f"{where}: no request came back"
+        record = self._runner.first_errors[0]
+        return f"{where}: every request failed: {record.error}: {record.error_detail}"
+
+    async def _save(self, ending: Ending, message: str) -> tuple[Ending, str, str]:
+        assert self._ledger is not None
+        self._board.status = "saving"
+        self._crew.end()
+        ledger = self._ledger
+        if self._session is None or not self._board.finished:
+            ledger.close()
+            discard(ledger.directory)
+            return ending, message, ""
+        ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
+        ledger.catch_up()
+        problem = ledger.problem
+        ledger.close()
+        try:
+            await asyncio.to_thread(write_summary, ledger.directory)
+        except OSError as error:
+            problem = problem or f"{ledger.directory}: {error.strerror}"
+        if problem:
+            return "failed", " · ".join(filter(None, [message, problem])), str(ledger.directory)
+        return ending, message, str(ledger.directory)
+
+
+class _ColdSource:
+    """Adds llama.cpp's own switch to tasks that promise a cold cache."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def task(self, index: int, c: int, position: int) -> Task:
+        return _without_cache(self._source.task(index, c, position))
+
+    def warmup(self, index: int) -> Task:
+        return _without_cache(self._source.warmup(index))
+
+
+def _without_cache(task: Task) -> Task:
+    return msgspec.structs.replace(task, extra={"cache_prompt": False} | task.extra) if task.cold else task
+
+
+def _spec(found: Found) -> dict[str, object]:
+    """The workload as it was, without its prompts: those are in the digest."""
+    spec = msgspec.to_builtins(found.workload)
+    return {key: value for key, value in spec.items() if key not in ("prompts", "conversations", "warmup_prompts")}
+
+
+async def conduct(pipe: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=pipe)
+    size = int.from_bytes(await reader.readexactly(wire.HEADER_BYTES), "big")
+    conductor = Conductor(decode_order(await reader.readexactly(size)))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, conductor.stop)
+    await conductor.run(reader, writer)
+
+
+def main() -> None:
+    # Ctrl-C and a hang-up are for the face: the run outlives both.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        asyncio.run(conduct(socket.socket(fileno=os.dup(0))))
+    except asyncio.IncompleteReadError:
+        sys.exit("swarmtui conductor: no order came")

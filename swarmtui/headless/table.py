@@ -1,0 +1,185 @@
+"""Results as aligned plain text that is also a Markdown table: to read in a terminal, to paste into a post."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from swarmtui.headless.text import fit, pad, plain, width
+from swarmtui.model.session import Event, Level, Spread, Summary
+from swarmtui.sessions.store import Listed
+
+WIDEST = 100
+NOTHING = "–"
+BEST = "▸"
+
+
+class _Column(NamedTuple):
+    title: str
+    cell: Callable[[Level], str]
+
+
+_COLUMNS = (
+    _Column("n", lambda level: str(level.n)),
+    _Column("err", lambda level: str(level.errors)),
+    _Column("cap", lambda level: str(level.cap_hits)),
+    _Column("steady", lambda level: _tokens(level, level.out_tps_steady)),
+    _Column("wall", lambda level: _tokens(level, level.out_tps_wall)),
+    _Column("stream", lambda level: _tokens(level, level.per_stream_tps.mean)),
+    _Column("TTFT s", lambda level: _middle(level.ttft_s)),
+    _Column("TPOT ms", lambda level: _tokens(level, level.tpot_s.mean, 1e3)),
+    _Column("e2e s", lambda level: _number(level.e2e_s.mean, 3)),
+    _Column("real C", lambda level: _number(level.c_achieved, 3)),
+    _Column("lost", lambda level: _percent(level.contention)),
+    _Column("gain", lambda level: _times(level.rate_speedup)),
+)
+_LEGEND = (
+    "steady, wall and stream are output tok/s: while C requests were in flight, from the first sent to the last token, "
+    "and of one stream (mean). TTFT: median; a–b is smallest to largest where n is below 5. TPOT and e2e: means. "
+    "real C: Σ e2e / wall. lost: stream rate lost against C=1. gain: steady against C=1."
+)
+
+
+def level_table(levels: Sequence[Level]) -> str:
+    """The levels, what their columns mean, and what must be known beside them."""
+    if not levels:
+        return "nothing was measured\n"
+    shown = [column for column in _COLUMNS if column.title != "cap" or any(level.cap_hits for level in levels)]
+    best = _best(levels)
+    rows = [
+        [f"{BEST if level is best else ''}{level.c}", *(column.cell(level) for column in shown)] for level in levels
+    ]
+    table = _table(["C", *(column.title for column in shown)], rows, right=[True] * (len(shown) + 1))
+    legend = _LEGEND if best is None else f"{_LEGEND} {BEST}: best steady."
+    return "\n".join([*table, "", *_wrapped(legend), *_notes(levels)]) + "\n"
+
+
+def session_table(sessions: Sequence[Listed]) -> str:
+    if not sessions:
+        return "no sessions yet\n"
+    titles = ["id", "state", "model", "workload", "label", "requests", "best tok/s"]
+    rows = [
+        [
+            plain(row.id),
+            row.state or "unreadable",
+            plain(f"(sim) {row.model}" if row.simulated else row.model),
+            plain(row.workload),
+            plain(row.label),
+            NOTHING if row.requests is None else str(row.requests),
+            NOTHING if row.best_c is None else f"{_number(row.best_out_tps_steady)} at C={row.best_c}",
+        ]
+        for row in sessions
+    ]
+    right = [False] * 5 + [True] * 2
+    problems = [line for row in sessions if row.problem for line in _wrapped(f"{plain(row.id)}: {plain(row.problem)}")]
+    table = _table(titles, _narrowed(titles, rows, {0: 20, 2: 6, 3: 8, 4: 5}), right=right)
+    return "\n".join([*table, *([""] if problems else []), *problems]) + "\n"
+
+
+def session_text(summary: Summary) -> str:
+    session, plan, client = summary.session, summary.session.plan, summary.session.client
+    each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"
+    levels = ",".join(str(c) for c in plan.levels)
+    simulated = ", SIMULATED" if session.simulated else ""
+    facts = [
+        ("session", session.id),
+        ("created", session.created),
+        ("state", f"{summary.state}: {summary.message}" if summary.message else summary.state),
+        *(("endpoint", f"{endpoint.url}, {endpoint.model}{simulated}") for endpoint in session.endpoints),
+        ("flags", session.server_flags),
+        ("workload", f"{session.workload}, {session.workload_digest[:12]}"),
+        ("plan", f"{plan.mode} {levels}, {plan.runs} × {each} a level, {summary.warmup_requests} for warm-up"),
+        ("client", f"swarmtui {client.version} on {client.host}, Python {client.python}"),
+        ("label", session.label),
+        ("note", session.note),
+        ("tags", ", ".join(f"{key}={value}" for key, value in session.tags.items())),
+    ]
+    lines = [f"{name:<9} {plain(value)}" for name, value in facts if value]
+    events = [_event(event, session.t0_ns) for event in summary.events]
+    parts = ["\n".join(lines), level_table(summary.levels).rstrip("\n"), "\n".join(events)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _event(event: Event, t0_ns: int) -> str:
+    what = f"{event.name}: {event.detail}" if event.detail else event.name
+    return f"+{(event.t_ns - t0_ns) / 1e9:.1f} s {plain(what)}"
+
+
+def _best(levels: Iterable[Level]) -> Level | None:
+    """None where there is nothing to choose from."""
+    rated = [level for level in levels if level.out_tps_steady is not None]
+    return max(rated, key=lambda level: level.out_tps_steady or 0.0) if len(rated) > 1 else None
+
+
+def _notes(levels: Iterable[Level]) -> list[str]:
+    """Each sentence once, with the levels that it is said of."""
+    said: dict[str, list[int]] = {}
+    for level in levels:
+        for flag in level.flags:
+            said.setdefault(plain(flag), []).append(level.c)
+    return [line for flag, at in said.items() for line in _wrapped(f"C={','.join(map(str, at))}: {flag}")]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDEST, subsequent_indent="  ")
+
+
+def _table(titles: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
+    """Blanks beside the bars are left out where the table would be too wide with them."""
+    widths = [max(map(width, column)) for column in zip(titles, *rows, strict=True)]
+    blank = " " if sum(widths) + 3 * len(widths) + 1 <= WIDEST else ""
+    rule = [("-" * (w - 1) + ":" if to_right else "-" * w) for w, to_right in zip(widths, right, strict=True)]
+    padded = [
+        [pad(cell, w, right=to_right) for cell, w, to_right in zip(row, widths, right, strict=True)]
+        for row in (titles, *rows)
+    ]
+    return [f"|{blank}{f'{blank}|{blank}'.join(row)}{blank}|" for row in (padded[0], rule, *padded[1:])]
+
+
+def _narrowed(titles: list[str], rows: list[list[str]], least: dict[int, int]) -> list[list[str]]:
+    """Long names are cut, the longest column first, until the table fits; `least` is how far each column gives way."""
+    rows = [[cell.replace("|", "¦") for cell in row] for row in rows]
+    widths = [max(map(width, column)) for column in zip(titles, *rows, strict=True)]
+    while sum(widths) + 3 * len(widths) + 1 > WIDEST:
+        yielding = [index for index, smallest in least.items() if widths[index] > smallest]
+        if not yielding:
+            break
+        widths[max(yielding, key=lambda index: widths[index])] -= 1
+    return [[fit(cell, w) for cell, w in zip(row, widths, strict=True)] for row in rows]
+
+
+def _tokens(level: Level, value: float | None, factor: float = 1.0) -> str:
+    """With a ~ where tokens were not counted by the server."""
+    text = _number(None if value is None else value * factor)
+    return f"~{text}" if value is not None and level.token_source in ("chunks", "mixed") else text
+
+
+def _middle(spread: Spread) -> str:
+    if spread.p50 is not None:
+        return _number(spread.p50, 3)
+    if spread.min is None or spread.max is None:
+        return NOTHING
+    low, high = _number(spread.min, 2), _number(spread.max, 2)
+    return low if low == high else f"{low}–{high}"
+
+
+def _number(value: float | None, digits: int = 4) -> str:
+    """So many significant digits, all those before the point, and no exponent."""
+    if value is None:
+        return NOTHING
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits}g}")
+    places = digits - 1 - int(f"{rounded:e}".partition("e")[2])
+    return f"{value:.0f}" if places <= 0 else f"{rounded:.{places}f}"
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return NOTHING
+    return f"{round(100 * share)} %"
+
+
+def _times(factor: float | None) -> str:
+    return NOTHING if factor is None else f"{_number(factor, 3)}×"

@@ -1,0 +1,50 @@
+"""Text from servers and files on its way to a terminal: data, never an escape sequence."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS and the like, to their end
+    r"|\x1b[ -/]*[0-~]?",  # every shorter one
+    re.DOTALL,
+)
+_BLANKS = re.compile(r"\s+")
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def plain(text: str) -> str:
+    """One line without control characters, escape sequences and what turns the direction of text around."""
+    text = _BLANKS.sub(" ", _SEQUENCES.sub("", text))
+    return "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE).strip()
+
+
+def width(text: str) -> int:
+    """Columns that it takes on a terminal."""
+    return sum(_char_width(char) for char in text)
+
+
+def fit(text: str, columns: int) -> str:
+    """Cut to so many columns, with a sign that something is missing."""
+    if width(text) <= columns:
+        return text
+    kept, used = "", 1
+    for char in text:
+        used += _char_width(char)
+        if used > columns:
+            break
+        kept += char
+    return kept + "…"
+
+
+def pad(text: str, columns: int, *, right: bool) -> str:
+    blanks = " " * (columns - width(text))
+    return blanks + text if right else text + blanks
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

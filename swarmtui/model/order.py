@@ -1,0 +1,36 @@
+"""What a face asks a conductor to do: a session, before anything of it has happened."""
+
+from __future__ import annotations
+
+import msgspec
+
+from swarmtui.model.endpoint import Secrets
+from swarmtui.model.plan import Plan
+from swarmtui.model.schema import Stored
+
+SIMULATOR = "sim:"
+
+
+class Order(Stored, frozen=True, kw_only=True):
+    """`endpoints` are URLs, or `sim:PRESET` for the embedded simulator. Travels in a pipe: it holds secrets."""
+
+    endpoints: tuple[str, ...]
+    workload: str
+    plan: Plan
+    session_root: str
+    model: str | None = None
+    secrets: Secrets = Secrets()
+    ca_file: str | None = None
+    insecure: bool = False
+    keep_text: bool = False
+    label: str = ""
+    note: str = ""
+    tags: dict[str, str] = {}
+    server_flags: str = ""
+
+
+_decoder = msgspec.msgpack.Decoder(Order)
+
+
+def decode_order(body: bytes) -> Order:
+    return _decoder.decode(body)

@@ -1,0 +1,95 @@
+"""Where workloads lie: the shipped ones by name, a person's own by path."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from swarmtui.model.schema import BadInput
+from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Workload, read_workload
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload with the file it stands in: `source` names it in messages, data files are relative to `base`."""
+
+    workload: Workload
+    source: str
+    base: Path
+    text: str
+
+
+def find(name_or_path: str) -> Found:
+    if name_or_path in (names := _names()):
+        return _read(_folder() / f"{name_or_path}.toml")
+    path = Path(name_or_path).expanduser()
+    if path.exists():
+        return _read(path)
+    if path.suffix == ".toml" or len(path.parts) > 1:
+        hint = f"; the shipped workload is called {path.stem}" if path.stem in names else ""
+        raise BadInput(f"no such file{hint}", source=name_or_path)
+    close = difflib.get_close_matches(name_or_path, names, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ";"
+    raise BadInput(f"no workload {name_or_path!r}{hint} shipped: {', '.join(names)}")
+
+
+def shipped() -> tuple[Found, ...]:
+    return tuple(_read(_folder() / f"{name}.toml") for name in _names())
+
+
+def digest(found: Found) -> str:
+    """Equal for sessions that were asked the same: over the workload file and the data file it refers to."""
+    digested = hashlib.sha256(found.text.encode())
+    if path := data_path(found):
+        try:
+            with path.open("rb") as file:
+                digested.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise unreadable(path, error) from None
+    return digested.hexdigest()[:16]
+
+
+def data_path(found: Found) -> Path | None:
+    """The data file that the workload refers to."""
+    workload = found.workload
+    if isinstance(workload, Prompts | JsonLines | ShareGpt) and workload.file:
+        return found.base / Path(workload.file).expanduser()
+    return None
+
+
+def read_text(path: Path) -> str:
+    """UTF-8, with or without a byte order mark; what is wrong with the file is said with its line."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInput("not UTF-8 text", source=str(path), line=line) from None
+
+
+def unreadable(path: Path, error: OSError) -> BadInput:
+    if isinstance(error, FileNotFoundError):
+        return BadInput("no such file", source=str(path))
+    return BadInput(f"cannot be read: {error.strerror}", source=str(path))
+
+
+def _read(path: Path) -> Found:
+    text = read_text(path)
+    return Found(workload=read_workload(text, str(path)), source=str(path), base=path.parent, text=text)
+
+
+def _names() -> list[str]:
+    return sorted(path.stem for path in _folder().glob("*.toml"))
+
+
+def _folder() -> Path:
+    """Beside the modules in a wheel, at the root of the repository in a checkout."""
+    installed = _PACKAGE / "workloads"
+    return installed if installed.is_dir() else _PACKAGE.parent / "workloads"

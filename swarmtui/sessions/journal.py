@@ -1,0 +1,150 @@
+"""The journal of a session: one JSON line for each thing that happened, only ever added to."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from swarmtui.model.record import Record
+from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
+from swarmtui.model.session import (
+    End,
+    Entry,
+    Event,
+    Head,
+    Request,
+    StretchEnd,
+    StretchStart,
+    entry_decoder,
+    entry_encoder,
+)
+
+JOURNAL = "journal.jsonl"
+SPOOLS = "spool-*.jsonl"
+_LOCK_PATIENCE_S = 2.0
+
+
+class Journal(Stored, frozen=True, kw_only=True):
+    """A journal as read, with what workers had left in spool files beside it."""
+
+    head: Head
+    stretches: tuple[StretchStart, ...] = ()
+    ends: tuple[StretchEnd, ...] = ()
+    records: tuple[Record, ...] = ()
+    events: tuple[Event, ...] = ()
+    end: End | None = None
+    damaged_lines: int = 0
+
+
+def read_journal(directory: Path) -> Journal:
+    """A line that cannot be read is counted and passed over, wherever it stands; only the head must be there."""
+    path = directory / JOURNAL
+    try:
+        text = path.read_bytes()
+        spooled = [spool.read_bytes() for spool in sorted(directory.glob(SPOOLS))]
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", source=error.filename or str(path)) from None
+    entries, damaged = _entries(text)
+    head = next((entry for entry in entries if isinstance(entry, Head)), None)
+    if head is None:
+        raise BadInput("has no readable first line, so nobody knows what it measured", source=str(path))
+    if head.schema > SCHEMA_VERSION:
+        raise BadInput(f"was written by a newer swarmtui (schema {head.schema})", source=str(path))
+    for spool in spooled:
+        more, more_damaged = _entries(spool)
+        entries += (entry for entry in more if isinstance(entry, Request))
+        damaged += more_damaged
+    return Journal(
+        head=head,
+        stretches=tuple(entry for entry in entries if isinstance(entry, StretchStart)),
+        ends=tuple(entry for entry in entries if isinstance(entry, StretchEnd)),
+        records=_once([entry.record for entry in entries if isinstance(entry, Request)]),
+        events=tuple(entry for entry in entries if isinstance(entry, Event)),
+        end=next((entry for entry in reversed(entries) if isinstance(entry, End)), None),
+        damaged_lines=damaged,
+    )
+
+
+def decode_line(line: bytes) -> Entry | None:
+    """None for a line that is not, or no longer, an entry."""
+    try:
+        return entry_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def is_running(directory: Path) -> bool:
+    """Its writer lives as long as it holds the lock; the kernel lets go of it with the process, however that ends."""
+    with (directory / JOURNAL).open("rb") as file:
+        return is_locked(file.fileno())
+
+
+def is_locked(fd: int) -> bool:
+    """Tried and let go at once: a writer that begins in that moment tries again."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
+class JournalWriter:
+    """Makes a new journal, and keeps it locked until closed. OSError is the caller's to handle."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
+        self._fd = os.open(directory / JOURNAL, flags, 0o600)
+        self._torn = False
+        try:
+            _lock(self._fd)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def append(self, entry: Entry) -> None:
+        """One line, in one write where the disk takes it whole; after a line that was cut short a new one begins."""
+        line = entry_encoder.encode(entry) + b"\n"
+        if self._torn:
+            line = b"\n" + line
+        self._torn = True
+        while line:
+            line = line[os.write(self._fd, line) :]
+        self._torn = False
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _lock(fd: int) -> None:
+    """A reader that looks whether anybody writes holds the lock for an instant; anything longer is a real owner."""
+    give_up = time.monotonic() + _LOCK_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
+def _entries(text: bytes) -> tuple[list[Entry], int]:
+    decoded = [decode_line(line) for line in text.split(b"\n") if line]
+    entries = [entry for entry in decoded if entry is not None]
+    return entries, len(decoded) - len(entries)
+
+
+def _once(records: list[Record]) -> tuple[Record, ...]:
+    """A record that a worker spooled may already be in the journal: the first of equals stays."""
+    kept = {(record.stretch, record.task, record.turn): record for record in reversed(records)}
+    return tuple(reversed(kept.values()))

@@ -1,0 +1,126 @@
+"""Saved sessions: find, load, sum up, save the summary, remove."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from swarmtui.analysis.levels import level_figures
+from swarmtui.model.record import CANCELLED
+from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
+from swarmtui.model.session import Event, State, Summary
+from swarmtui.sessions.documents import detail_json, summary_json, summary_toml
+from swarmtui.sessions.files import write_whole
+from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
+from swarmtui.sessions.listing import INDEX, Listed, index_json, list_sessions, session_names
+
+__all__ = ["Listed", "Loaded", "discard", "list_sessions", "load", "remove", "summarise", "summary_json", "write_summary"]
+
+LAST = "last"
+_NAMED_AT_MOST = 5
+
+
+class Loaded(Stored, frozen=True, kw_only=True):
+    directory: Path
+    journal: Journal
+
+
+def load(root: Path, which: str) -> Loaded:
+    """By id, by the beginning of one that fits no other, or `last`."""
+    directory = root / (_newest(root) if which == LAST else _named(root, which))
+    return Loaded(directory=directory, journal=read_journal(directory))
+
+
+def summarise(loaded: Loaded) -> Summary:
+    journal = loaded.journal
+    state = _state(loaded)
+    message = journal.end.message if journal.end else ""
+    if state == "interrupted" and not message:
+        message = "it was cut off: what had finished by then is here"
+    return Summary(
+        schema=SCHEMA_VERSION,
+        state=state,
+        message=message,
+        session=journal.head.session,
+        levels=level_figures(journal.records, journal.stretches, journal.ends, journal.head.session.plan.mode),
+        warmup_requests=sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records),
+        events=(*journal.events, *_damage(journal)),
+    )
+
+
+def write_summary(directory: Path) -> Summary:
+    """`summary.toml`, `detail.json` and the index, derived from the journal: again and again, always the same."""
+    journal_bytes = (directory / JOURNAL).stat().st_size
+    loaded = Loaded(directory=directory, journal=read_journal(directory))
+    summary = summarise(loaded)
+    write_whole(directory / "summary.toml", summary_toml(summary))
+    write_whole(directory / "detail.json", detail_json(summary, loaded.journal.records))
+    write_whole(directory / INDEX, index_json(summary, journal_bytes))
+    return summary
+
+
+def remove(root: Path, which: str) -> Path:
+    """Takes a session away, but neither one that runs nor a directory that is no session."""
+    directory = root / _named(root, which)
+    try:
+        fd = os.open(directory / JOURNAL, os.O_RDONLY)
+    except FileNotFoundError:
+        raise BadInput(f"has no {JOURNAL}: not a session, so it stays", source=str(directory)) from None
+    except OSError as error:
+        raise BadInput(f"cannot be removed: {error.strerror}", source=str(directory)) from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if directory.is_symlink():
+            directory.unlink()
+        else:
+            shutil.rmtree(directory)
+    except BlockingIOError:
+        raise BadInput("is running; stop it first", source=directory.name) from None
+    except OSError as error:
+        raise BadInput(f"cannot be removed: {error.strerror}", source=error.filename or str(directory)) from None
+    finally:
+        os.close(fd)
+    return directory
+
+
+def discard(directory: Path) -> None:
+    """Takes away what a session left that measured nothing."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _state(loaded: Loaded) -> State:
+    """An end in the journal is the last word, also while its writer still holds the lock to save the summary."""
+    if loaded.journal.end is not None:
+        return loaded.journal.end.state
+    return "running" if is_running(loaded.directory) else "interrupted"
+
+
+def _damage(journal: Journal) -> tuple[Event, ...]:
+    if not journal.damaged_lines:
+        return ()
+    lines = "1 line" if journal.damaged_lines == 1 else f"{journal.damaged_lines} lines"
+    detail = f"{lines} of the journal could not be read"
+    return (Event(t_ns=journal.head.session.t0_ns, name="damaged", detail=detail),)
+
+
+def _newest(root: Path) -> str:
+    name = next((name for name in session_names(root) if (root / name / JOURNAL).exists()), None)
+    if name is None:
+        raise BadInput("no session here yet", source=str(root))
+    return name
+
+
+def _named(root: Path, which: str) -> str:
+    """Looked up among the names that are there, so that no text given leads out of `root`."""
+    names = session_names(root)
+    if which in names:
+        return which
+    fitting = [name for name in names if which and name.startswith(which)]
+    if not fitting:
+        raise BadInput(f"no session of that name in {root}; `swarmtui sessions` lists them", key=which)
+    if len(fitting) > 1:
+        some = ", ".join(fitting[:_NAMED_AT_MOST]) + (" …" if len(fitting) > _NAMED_AT_MOST else "")
+        raise BadInput(f"fits {len(fitting)} sessions: {some}", key=which)
+    return fitting[0]

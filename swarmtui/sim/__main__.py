@@ -1,0 +1,57 @@
+"""`python -m swarmtui.sim [PRESET[?key=value&…]]`: prints its URL on one line when it listens, and serves."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from swarmtui.model.schema import BadInput
+from swarmtui.sim.presets import check, list_presets, override, parse_spec
+from swarmtui.sim.server import serve
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m swarmtui.sim", description=__doc__)
+    parser.add_argument("preset", nargs="?", default="moe-tp1", help="a preset, perhaps with knobs: moe-tp1?seats=8")
+    parser.add_argument("--port", type=int, default=0, help="0 (the default) takes a free one")
+    parser.add_argument("--speed", help="so many times faster than the machine that is simulated")
+    parser.add_argument("--seed", help="for all that is drawn by chance")
+    parser.add_argument("--seats", help="requests that one replica runs at once")
+    parser.add_argument("--replicas", help="engines behind one address")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any key of a preset")
+    parser.add_argument("--watch-stdin", action="store_true", help="end when stdin ends")
+    parser.add_argument("--list", action="store_true", help="show the presets and leave")
+    given = parser.parse_args(arguments)
+    if given.list:
+        for preset in list_presets():
+            sys.stdout.write(f"{preset.name:20} {preset.description}\n")
+        return 0
+    try:
+        preset, settings = parse_spec(given.preset)
+        knobs = [(key, value) for key, equals, value in (text.partition("=") for text in given.set)]
+        knobs += [(key, value) for key in ("seats", "replicas") if (value := getattr(given, key)) is not None]
+        preset = override(preset, knobs, source="sim")
+        check(preset, "sim")
+        chosen = [(key, value) for key in ("speed", "seed") if (value := getattr(given, key)) is not None]
+        settings = override(settings, chosen, source="sim")
+        serve(
+            preset,
+            port=given.port,
+            speed=settings.speed,
+            seed=settings.seed,
+            on_ready=_announce,
+            watch_stdin=given.watch_stdin,
+        )
+    except BadInput as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 2
+    return 0
+
+
+def _announce(url: str) -> None:
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+"""A model of an engine with continuous batching, in virtual seconds: no clock, no I/O, the same for the same seed.
+
+Per replica: admit while running < seats; each step decodes all running and spends what is left of the token budget on
+prefill; the step lasts t(b) + prefill tokens / P. A prompt that is wholly read gives its first token in that step.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from swarmtui.sim.prefixes import PrefixCache
+from swarmtui.sim.presets import Preset, StepTime
+
+CACHE_TOKENS = 1 << 20
+
+
+class Job:
+    """A request inside the engine. Its times are None until they happen."""
+
+    __slots__ = (
+        "admitted", "arrived", "blocks", "cached", "first_token", "gone", "last_token", "number", "output_tokens",
+        "preemptions", "produced", "prompt_tokens", "replica", "todo",
+    )  # fmt: skip
+
+    def __init__(self, number: int, prompt_tokens: int, output_tokens: int, blocks: tuple[int, ...] = ()) -> None:
+        self.number = number
+        self.prompt_tokens = prompt_tokens
+        self.output_tokens = output_tokens
+        self.blocks = blocks
+        self.replica = 0
+        self.todo = prompt_tokens
+        self.cached = 0
+        self.produced = 0
+        self.preemptions = 0
+        self.gone = False
+        self.arrived = 0.0
+        self.admitted: float | None = None
+        self.first_token: float | None = None
+        self.last_token: float | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.produced >= self.output_tokens
+
+
+class Step:
+    """One step of one replica; `tokens`, `firsts` and `accepted` are known when it has ended."""
+
+    __slots__ = ("accepted", "batch", "decoding", "drafts", "end", "firsts", "prefilling", "replica", "start", "tokens")
+
+    def __init__(self, replica: int, start: float, decoding: list[Job], prefilling: list[tuple[Job, int]]) -> None:
+        self.replica = replica
+        self.start = start
+        self.end = start
+        self.decoding = decoding
+        self.prefilling = prefilling
+        self.batch = len(decoding) + len(prefilling)
+        self.tokens: list[tuple[Job, int]] = []
+        self.firsts: list[Job] = []
+        self.drafts = 0
+        self.accepted = 0
+
+
+def step_seconds(step: StepTime) -> Callable[[int], float]:
+    """t(b), in seconds."""
+    if not step.at:
+        a, c = step.a / 1e3, step.c / 1e3
+        return lambda b: a + c * b
+    points = sorted((int(b), ms / 1e3) for b, ms in step.at.items())
+    if len(points) == 1:
+        constant = points[0][1]
+        return lambda b: constant
+
+    def between(b: int) -> float:
+        right = next((i for i, (x, _) in enumerate(points) if x >= b and i > 0), len(points) - 1)
+        (x0, y0), (x1, y1) = points[right - 1], points[right]
+        return max(y0 + (y1 - y0) * (b - x0) / (x1 - x0), 1e-6)
+
+    return between
+
+
+class Replica:
+    """One engine: its queue, its seats, and the step that it is in."""
+
+    def __init__(self, number: int, preset: Preset, rng: random.Random) -> None:
+        self.number = number
+        self.waiting: deque[Job] = deque()
+        self.running: list[Job] = []
+        self.step: Step | None = None
+        self.held = 0
+        self.preemptions = 0
+        self.prefix_queries = 0
+        self.prefix_hits = 0
+        self._preset = preset
+        self._rng = rng
+        self._free_at = 0.0
+        self._t = [step_seconds(preset.step_ms)(b) for b in range(preset.seats + 1)]
+        self._run_factor = 1.0
+        self._drafted = preset.speculative.tokens
+        self._cache = PrefixCache((preset.kv_tokens or CACHE_TOKENS) // preset.block_size)
+
+    @property
+    def load(self) -> int:
+        return len(self.waiting) + len(self.running)
+
+    def begin(self, others_work: bool) -> None:
+        """Start the next step, at the end of the last one or when the first request came to an idle replica."""
+        start = self._free_at if self.running else max(self._free_at, self.waiting[0].arrived)
+        if not self.running:
+            self._run_factor = self._spread(self._preset.noise.run_cv)
+        self._admit(start)
+        self._make_room()
+        decoding = [job for job in self.running if not job.todo]
+        left = self._preset.budget - len(decoding) * (1 + self._drafted)
+        prefilling: list[tuple[Job, int]] = []
+        if len(decoding) < len(self.running):
+            for job in self.running:
+                if job.todo and left > 0:
+                    chunk = min(job.todo, left)
+                    left -= chunk
+                    prefilling.append((job, chunk))
+        step = Step(self.number, start, decoding, prefilling)
+        seconds = self._t[step.batch] + sum(chunk for _, chunk in prefilling) / self._preset.prefill_tps
+        factor = self._run_factor * self._spread(self._preset.noise.step_cv)
+        if self.waiting:
+            factor *= self._preset.waiting_factor
+        if others_work:
+            factor *= self._preset.together_factor
+        step.end = start + seconds * factor
+        self.step = step
+
+    def finish(self) -> Step:
+        """What the step that has ended gave."""
+        step = self.step
+        assert step is not None
+        self.step = None
+        self._free_at = end = step.end
+        tokens = step.tokens
+        ended = False
+        for job in step.decoding:
+            if job.gone:
+                continue
+            count = 1 if not self._drafted else self._accept(step, job)
+            job.produced += count
+            self.held += count
+            job.last_token = end
+            ended = ended or job.produced >= job.output_tokens
+            tokens.append((job, count))
+        for job, chunk in step.prefilling:
+            if job.gone:
+                continue
+            job.todo -= chunk
+            if job.todo:
+                continue
+            self._cache.add(job.blocks)
+            job.produced += 1
+            self.held += 1
+            job.last_token = end
+            if job.first_token is None:
+                job.first_token = end
+                step.firsts.append(job)
+            ended = ended or job.done
+            tokens.append((job, 1))
+        if ended:
+            for job in self.running:
+                if job.done:
+                    self.held -= job.prompt_tokens + job.produced
+            self.running = [job for job in self.running if not job.done]
+        return step
+
+    def remove(self, job: Job) -> None:
+        """Its client went away: the seat is free from the next step on."""
+        job.gone = True
+        if job in self.running:
+            self.running.remove(job)
+            self.held -= job.prompt_tokens + job.produced
+        elif job in self.waiting:
+            self.waiting.remove(job)
+
+    def _admit(self, now: float) -> None:
+        room = self._preset.kv_tokens
+        while self.waiting and len(self.running) < self._preset.seats:
+            job = self.waiting[0]
+            growth = (len(self.running) + 1) * (1 + self._drafted)
+            if room is not None and self.running and self.held + job.prompt_tokens + job.produced + growth > room:
+                break
+            self.waiting.popleft()
+            self.running.append(job)
+            self.held += job.prompt_tokens + job.produced
+            if self._preset.prefix_cache:
+                self._look_up(job)
+            if job.admitted is None:
+                job.admitted = now
+
+    def _look_up(self, job: Job) -> None:
+        """What the cache knows costs no prefill; at least one token is always computed."""
+        size = self._preset.block_size
+        known = min(self._cache.match(job.blocks) * size, (job.prompt_tokens - 1) // size * size)
+        job.todo -= known
+        self.prefix_queries += job.prompt_tokens
+        self.prefix_hits += known
+        if job.admitted is None:
+            job.cached = known
+
+    def _make_room(self) -> None:
+        """A full KV cache sends the youngest request back to the head of the queue, to be computed again."""
+        room = self._preset.kv_tokens
+        if room is None:
+            return
+        growth = 1 + self._drafted
+        while len(self.running) > 1 and self.held + len(self.running) * growth > room:
+            job = self.running.pop()
+            self.held -= job.prompt_tokens + job.produced
+            job.todo = job.prompt_tokens + job.produced
+            job.preemptions += 1
+            self.preemptions += 1
+            self.waiting.appendleft(job)
+
+    def _accept(self, step: Step, job: Job) -> int:
+        accepted = 0
+        while accepted < self._drafted and self._rng.random() < self._preset.speculative.acceptance:
+            accepted += 1
+        accepted = min(accepted, job.output_tokens - job.produced - 1)
+        step.drafts += 1
+        step.accepted += accepted
+        return 1 + accepted
+
+    def _spread(self, cv: float) -> float:
+        if not cv:
+            return 1.0
+        sigma = math.sqrt(math.log1p(cv * cv))
+        return self._rng.lognormvariate(-sigma * sigma / 2, sigma)
+
+
+class Engine:
+    """All replicas behind one address; requests go to the one with the fewest."""
+
+    def __init__(self, preset: Preset, seed: int = 0) -> None:
+        rng = random.Random(seed)
+        self.replicas = tuple(Replica(number, preset, random.Random(rng.random())) for number in range(preset.replicas))
+
+    def submit(self, job: Job, at: float) -> None:
+        """A request arrives. Advance to `at` first, so that no step begins later than it should have."""
+        replica = min(self.replicas, key=lambda r: r.load)
+        job.arrived = at
+        job.replica = replica.number
+        replica.waiting.append(job)
+
+    def cancel(self, job: Job) -> None:
+        self.replicas[job.replica].remove(job)
+
+    def next_end(self) -> float | None:
+        """When the next step ends; None when there is nothing to do."""
+        self._begin()
+        return min((r.step.end for r in self.replicas if r.step), default=None)
+
+    def advance(self, to: float) -> Iterator[Step]:
+        """All steps that end by then, in the order of their ends."""
+        while True:
+            self._begin()
+            replica = min((r for r in self.replicas if r.step), key=_end, default=None)
+            if replica is None or _end(replica) > to:
+                return
+            yield replica.finish()
+
+    def _begin(self) -> None:
+        for replica in self.replicas:
+            if replica.step is None and replica.load:
+                replica.begin(any(other.load for other in self.replicas if other is not replica))
+
+
+def _end(replica: Replica) -> float:
+    assert replica.step is not None
+    return replica.step.end

@@ -1,0 +1,144 @@
+"""What the engine tells of itself at /metrics, in vLLM's names. Times are those of the client's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from swarmtui.sim.batching import Job, Replica, Step
+from swarmtui.sim.exposition import Histogram, Labels, Sample, family
+from swarmtui.sim.presets import Preset
+
+Finish = Literal["stop", "length", "abort", "error"]
+
+_LONG = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
+         1920.0, 7680.0)  # fmt: skip
+_BOUNDS = {
+    "time_to_first_token_seconds": (
+        0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+        160.0, 640.0, 2560.0,
+    ),
+    "inter_token_latency_seconds": (
+        0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+    ),
+    "e2e_request_latency_seconds": _LONG,
+    "request_queue_time_seconds": _LONG,
+    "request_inference_time_seconds": _LONG,
+    "request_prefill_time_seconds": _LONG,
+    "request_decode_time_seconds": _LONG,
+}  # fmt: skip
+
+
+class Meters:
+    """The counters and histograms of one replica."""
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.generation_tokens = 0
+        self.drafts = 0
+        self.accepted = 0
+        self.finished: dict[Finish, int] = {"stop": 0, "length": 0, "abort": 0, "error": 0}
+        self.histograms = {name: Histogram(bounds) for name, bounds in _BOUNDS.items()}
+
+    def step(self, step: Step) -> None:
+        self.generation_tokens += sum(count for _, count in step.tokens)
+        self.drafts += step.drafts
+        self.accepted += step.accepted
+        # Steps follow each other without a gap while anything runs, so one step is the gap of all that decoded in it.
+        if step.decoding:
+            self._observe("inter_token_latency_seconds", step.end - step.start, len(step.decoding))
+        for job in step.firsts:
+            self.prompt_tokens += job.prompt_tokens
+            self.cached_tokens += job.cached
+            self._observe("time_to_first_token_seconds", step.end - job.arrived)
+
+    def end(self, job: Job, how: Finish) -> None:
+        """A request left the engine; only one that was answered whole enters the latencies."""
+        self.finished[how] += 1
+        if how not in ("stop", "length") or job.admitted is None or job.first_token is None or job.last_token is None:
+            return
+        self._observe("request_queue_time_seconds", job.admitted - job.arrived)
+        self._observe("request_prefill_time_seconds", job.first_token - job.admitted)
+        self._observe("request_decode_time_seconds", job.last_token - job.first_token)
+        self._observe("request_inference_time_seconds", job.last_token - job.admitted)
+        self._observe("e2e_request_latency_seconds", job.last_token - job.arrived)
+
+    def _observe(self, name: str, seconds: float, times: int = 1) -> None:
+        self.histograms[name].observe(seconds / self._speed, times)
+
+
+def kv_room(preset: Preset) -> int:
+    """Tokens that the KV cache of one replica holds; where it is never full, what its seats could need at most."""
+    return preset.kv_tokens or preset.seats * preset.max_model_len
+
+
+def render(preset: Preset, replicas: Sequence[Replica], meters: Sequence[Meters]) -> Iterable[str]:
+    engines: list[tuple[Labels, Replica, Meters]] = [
+        ({"engine": str(replica.number), "model_name": preset.model}, replica, meter)
+        for replica, meter in zip(replicas, meters, strict=True)
+    ]
+
+    def numbers(kind: Literal["counter", "gauge"], name: str, meaning: str, values: list[float]) -> Iterable[str]:
+        suffix = "_total" if kind == "counter" else ""
+        samples: list[Sample] = [("", labels, value) for (labels, _, _), value in zip(engines, values, strict=True)]
+        return family(f"vllm:{name}{suffix}", kind, meaning, samples)
+
+    replicas = [replica for _, replica, _ in engines]
+    meters = [meter for _, _, meter in engines]
+    room = kv_room(preset)
+    drafted = preset.speculative.tokens
+    yield from numbers(
+        "gauge", "num_requests_running", "Number of requests in model execution batches.",
+        [len(r.running) for r in replicas],
+    )  # fmt: skip
+    yield from numbers(
+        "gauge", "num_requests_waiting", "Number of requests waiting to be processed.",
+        [len(r.waiting) for r in replicas],
+    )  # fmt: skip
+    waiting: list[Sample] = []
+    for labels, replica, _ in engines:
+        waiting.append(("", {**labels, "reason": "capacity"}, len(replica.waiting)))
+        waiting.append(("", {**labels, "reason": "deferred"}, 0))
+    yield from family("vllm:num_requests_waiting_by_reason", "gauge", "Waiting requests by reason.", waiting)
+    yield from numbers(
+        "gauge", "kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.",
+        [min(r.held / room, 1.0) for r in replicas],
+    )  # fmt: skip
+    counters: tuple[tuple[str, str, list[float]], ...] = (
+        ("prompt_tokens", "Number of prefill tokens processed.", [m.prompt_tokens for m in meters]),
+        ("prompt_tokens_cached", "Number of cached prompt tokens.", [m.cached_tokens for m in meters]),
+        ("generation_tokens", "Number of generation tokens processed.", [m.generation_tokens for m in meters]),
+        ("prefix_cache_queries", "Prefix cache queries, in tokens.", [r.prefix_queries for r in replicas]),
+        ("prefix_cache_hits", "Prefix cache hits, in tokens.", [r.prefix_hits for r in replicas]),
+        ("num_preemptions", "Cumulative number of preemptions.", [r.preemptions for r in replicas]),
+    )
+    for name, meaning, values in counters:
+        yield from numbers("counter", name, meaning, values)
+    if drafted:
+        drafts = [float(m.drafts) for m in meters]
+        yield from numbers("counter", "spec_decode_num_drafts", "Number of drafts.", drafts)
+        tokens = [count * drafted for count in drafts]
+        yield from numbers("counter", "spec_decode_num_draft_tokens", "Number of draft tokens.", tokens)
+        accepted: list[float] = [m.accepted for m in meters]
+        yield from numbers("counter", "spec_decode_num_accepted_tokens", "Number of accepted tokens.", accepted)
+    finished: list[Sample] = [
+        ("", {**labels, "finished_reason": how}, count)
+        for labels, _, meter in engines
+        for how, count in meter.finished.items()
+    ]
+    yield from family("vllm:request_success_total", "counter", "Count of finished requests.", finished)
+    for name in _BOUNDS:
+        samples = [sample for labels, _, meter in engines for sample in meter.histograms[name].samples(labels)]
+        yield from family(f"vllm:{name}", "histogram", f"Histogram of {name.replace('_', ' ')}.", samples)
+    config = {
+        "block_size": str(preset.block_size),
+        "cache_dtype": "auto",
+        "enable_prefix_caching": str(preset.prefix_cache),
+        "gpu_memory_utilization": "0.92",
+        "kv_cache_size_tokens": str(room),
+        "num_gpu_blocks": str(room // preset.block_size),
+    }
+    info: list[Sample] = [("", {**config, "engine": labels["engine"]}, 1) for labels, _, _ in engines]
+    yield from family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", info)

@@ -1,0 +1,163 @@
+"""One answer to one client, whatever its form: how far it is, and where its fault strikes."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import Any
+
+import msgspec
+
+from swarmtui.sim.batching import Job
+from swarmtui.sim.faults import Fault
+from swarmtui.sim.http import Connection
+from swarmtui.sim.requests import Ask
+
+FAILED = {"message": "EngineCore encountered an issue (simulated).", "type": "InternalServerError", "param": None}
+
+
+class Manner(msgspec.Struct, frozen=True, kw_only=True):
+    """What all answers of one simulator have in common."""
+
+    model: str
+    boot: int
+    speed: float
+    reasoning_field: str
+    reports_cache: bool
+
+
+class Reply(ABC):
+    """An answer on its way. `struck` is set when its fault comes; `held` while a stall keeps it silent."""
+
+    def __init__(self, connection: Connection, job: Job, ask: Ask, fault: Fault | None, manner: Manner) -> None:
+        self.connection = connection
+        self.job = job
+        self.ask = ask
+        self.fault = fault
+        self.manner = manner
+        self.created = int(time.time())
+        self.sent = 0
+        self.struck = False
+        self.held = False
+        # In the middle of the answer; an answer of one token fails before it.
+        self._limit = ask.output_tokens if fault is None else ask.output_tokens // 2
+
+    def produce(self, count: int) -> None:
+        """So many tokens more; what was there before the fault still goes out."""
+        if self.sent + count > self._limit and not self.held:
+            self.flush()
+            self.struck = True
+            if self.fault != "stall":
+                return
+            self.held = True
+        start, self.sent = self.sent, self.sent + count
+        self._add(start, count)
+
+    def resume(self) -> None:
+        """The stall has passed, and will not come again."""
+        self.held = False
+        self._limit = self.ask.output_tokens
+
+    def usage(self, produced: int) -> dict[str, Any]:
+        prompt = self.job.prompt_tokens
+        usage: dict[str, Any] = {"prompt_tokens": prompt, "total_tokens": prompt + produced}
+        usage["completion_tokens"] = produced
+        if self.manner.reports_cache:
+            usage["prompt_tokens_details"] = {"cached_tokens": self.job.cached}
+        if self.ask.reasoning_tokens:
+            usage["completion_tokens_details"] = {"reasoning_tokens": min(produced, self.ask.reasoning_tokens)}
+        return usage
+
+    @abstractmethod
+    def start(self) -> None:
+        """The request is taken: what is sent before the first token."""
+
+    @abstractmethod
+    def _add(self, start: int, count: int) -> None:
+        """Tokens `start` to `start + count` are there."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Write what is there."""
+
+    @abstractmethod
+    def complete(self) -> None:
+        """All tokens are there: write the rest, and free the connection for the next request."""
+
+    @abstractmethod
+    def fail(self) -> None:
+        """Write an error where the next token should be."""
+
+
+class WholeReply(Reply):
+    """The answer in one piece."""
+
+    def start(self) -> None:
+        return
+
+    def _add(self, start: int, count: int) -> None:
+        return
+
+    def flush(self) -> None:
+        return
+
+    def complete(self) -> None:
+        words, thought, total = self.ask.words, self.ask.reasoning_tokens, self.ask.output_tokens
+        reasoning = words.text(0, thought).decode() if thought else None
+        content = words.text(thought, total - thought).decode()
+        if self.ask.dialect == "ollama":
+            message = {"role": "assistant", "content": content, **({"thinking": reasoning} if reasoning else {})}
+            body = {"message": message, **ollama_end(self)}
+        else:
+            body = self._openai(content, reasoning)
+        self.connection.respond(200, msgspec.json.encode(body))
+
+    def fail(self) -> None:
+        error: Any = FAILED["message"] if self.ask.dialect == "ollama" else {**FAILED, "code": 500}
+        self.connection.respond(500, msgspec.json.encode({"error": error}))
+
+    def _openai(self, content: str, reasoning: str | None) -> dict[str, Any]:
+        chat = self.ask.dialect == "chat"
+        choice: dict[str, Any] = {"index": 0}
+        if chat:
+            choice["message"] = {"role": "assistant", "content": content, self.manner.reasoning_field: reasoning}
+        else:
+            choice["text"] = (reasoning or "") + content
+        choice |= {"logprobs": None, "finish_reason": self.ask.finish_reason, "stop_reason": None}
+        return {
+            "id": openai_id(self),
+            "object": "chat.completion" if chat else "text_completion",
+            "created": self.created,
+            "model": self.manner.model,
+            "choices": [choice],
+            "usage": self.usage(self.ask.output_tokens),
+        }
+
+
+def openai_id(reply: Reply) -> str:
+    return f"{'chatcmpl' if reply.ask.dialect == 'chat' else 'cmpl'}-{reply.manner.boot:08x}{reply.job.number:08x}"
+
+
+def ollama_end(reply: Reply) -> dict[str, Any]:
+    """What Ollama adds when it is done: counts, and durations in nanoseconds of the client's clock."""
+    job, count = reply.job, reply.ask.output_tokens
+    assert job.admitted is not None and job.first_token is not None and job.last_token is not None
+    # The first token comes at the end of the prompt's last step, so its own time is taken to be the others' mean.
+    decoding = (job.last_token - job.first_token) * count / (count - 1) if count > 1 else 0.0
+    scale = 1e9 / reply.manner.speed
+    return {
+        "model": reply.manner.model,
+        "created_at": iso(int(time.time())),
+        "done": True,
+        "done_reason": reply.ask.finish_reason,
+        "total_duration": round((job.last_token - job.arrived) * scale),
+        "load_duration": 0,
+        "prompt_eval_count": job.prompt_tokens,
+        "prompt_eval_duration": round(max(job.last_token - job.admitted - decoding, 0.0) * scale),
+        "eval_count": count,
+        "eval_duration": round(decoding * scale),
+    }
+
+
+def iso(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

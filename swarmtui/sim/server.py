@@ -1,0 +1,284 @@
+"""The simulator as a server on 127.0.0.1: requests go into the engine, its steps go out when their time has come.
+
+The engine runs on an absolute schedule: a step ends when the model says, and a loop that wakes late sends what is due
+at once, so that lateness never adds up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from swarmtui.model.schema import BadInput
+from swarmtui.sim import exposition, gpu, metrics
+from swarmtui.sim.batching import Engine, Job
+from swarmtui.sim.faults import fault_of
+from swarmtui.sim.http import Connection, Request
+from swarmtui.sim.prefixes import block_hashes
+from swarmtui.sim.presets import Preset
+from swarmtui.sim.replies import FAILED, Manner, Reply, WholeReply
+from swarmtui.sim.requests import Ask, Refused, read_chat, read_completions, read_ollama, tokenize
+from swarmtui.sim.streams import OllamaStream, OpenAiStream
+
+HOST = "127.0.0.1"
+VERSION = "sim-1"
+_BACKLOG = 4096
+_READERS = {
+    "/v1/chat/completions": read_chat,
+    "/v1/completions": read_completions,
+    "/api/chat": read_ollama,
+}
+
+
+class Simulator:
+    """One simulated endpoint. Must be made inside a running event loop."""
+
+    def __init__(self, preset: Preset, *, speed: float = 1.0, seed: int = 0) -> None:
+        self._preset = preset
+        self._speed = speed
+        self._seed = seed
+        self._loop = asyncio.get_running_loop()
+        self._t0 = self._loop.time()
+        self._engine = Engine(preset, seed)
+        self._meters = [metrics.Meters(speed) for _ in self._engine.replicas]
+        self._cards = [gpu.Cards(preset.gpu, preset.seats, self._t0) for _ in self._engine.replicas]
+        self._manner = Manner(
+            model=preset.model,
+            boot=int(time.time()),
+            speed=speed,
+            reasoning_field=preset.reasoning.field,
+            reports_cache=preset.prefix_cache,
+        )
+        self._replies: dict[int, Reply] = {}
+        self._by_connection: dict[Connection, Reply] = {}
+        self._connections: set[Connection] = set()
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connect(self) -> Connection:
+        connection = Connection(self._handle, self._gone)
+        self._connections.add(connection)
+        return connection
+
+    def close(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        for connection in tuple(self._connections):
+            connection.transport.abort()
+
+    def _gone(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        reply = self._by_connection.get(connection)
+        if reply:
+            self._advance()
+            if reply.job.number in self._replies:
+                self._drop(reply, "abort")
+            self._schedule()
+
+    def _handle(self, connection: Connection, request: Request) -> None:
+        gets: dict[str, Callable[[], bytes]] = {
+            "/v1/models": self._models,
+            "/metrics": self._metrics,
+            "/gpu/metrics": self._gpu_metrics,
+            "/version": lambda: msgspec.json.encode({"version": VERSION}),
+            "/health": lambda: b"",
+        }
+        path = request.path
+        key = self._preset.api_key
+        if key and path.startswith(("/v1/", "/api/")) and request.headers.get("authorization") != f"Bearer {key}":
+            connection.respond(401, b'{"error":"Unauthorized"}')
+        elif path in gets and request.method == "GET":
+            kind = exposition.CONTENT_TYPE if path.endswith("/metrics") else "application/json"
+            connection.respond(200, gets[path](), kind)
+        elif (path in _READERS or path == "/tokenize") and request.method == "POST":
+            self._post(connection, request)
+        elif path in gets or path in _READERS or path == "/tokenize":
+            connection.respond(405, b'{"detail":"Method Not Allowed"}')
+        else:
+            connection.respond(404, b'{"detail":"Not Found"}')
+
+    def _post(self, connection: Connection, request: Request) -> None:
+        try:
+            if request.path == "/tokenize":
+                connection.respond(200, tokenize(request.body, self._preset))
+                return
+            ask = _READERS[request.path](request.body, self._preset, self._seed)
+            if ask.stream and not request.http_1_1:
+                raise Refused(400, "A stream needs HTTP/1.1.")
+        except Refused as refusal:
+            if request.path == "/api/chat":
+                error: object = refusal.message
+            else:
+                error = {
+                    "message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.status,
+                }  # fmt: skip
+            connection.respond(refusal.status, msgspec.json.encode({"error": error}))
+        else:
+            self._take(connection, ask)
+
+    def _take(self, connection: Connection, ask: Ask) -> None:
+        """A good request: into the engine with it, unless it is one of those that are to fail at once."""
+        number = self._count
+        self._count += 1
+        fault = fault_of(number, self._preset.failures, self._seed)
+        if fault == "http_500" or fault == "http_503":
+            code = int(fault.removeprefix("http_"))
+            connection.respond(code, msgspec.json.encode({"error": {**FAILED, "code": code}}))
+            return
+        preset = self._preset
+        blocks = block_hashes(ask.prompt, preset.block_size) if preset.prefix_cache else ()
+        job = Job(number, len(ask.prompt), ask.output_tokens, blocks)
+        kind = WholeReply if not ask.stream else OllamaStream if ask.dialect == "ollama" else OpenAiStream
+        reply = kind(connection, job, ask, fault, self._manner)
+        self._replies[number] = self._by_connection[connection] = reply
+        reply.start()
+        self._engine.submit(job, self._advance())
+        self._schedule()
+
+    def _advance(self) -> float:
+        """Send what is due; returns the engine's time."""
+        now = (self._loop.time() - self._t0) * self._speed
+        touched: dict[int, Reply] = {}
+        replies = self._replies
+        for step in self._engine.advance(now):
+            self._meters[step.replica].step(step)
+            self._cards[step.replica].work(self._wall(step.start), self._wall(step.end), step.batch)
+            for job, count in step.tokens:
+                reply = replies[job.number]
+                reply.produce(count)
+                touched[job.number] = reply
+        for reply in touched.values():
+            self._deliver(reply)
+        return now
+
+    def _deliver(self, reply: Reply) -> None:
+        if reply.struck:
+            self._strike(reply)
+        elif not reply.held:
+            reply.flush()
+            if reply.job.done:
+                self._forget(reply, reply.ask.finish_reason)
+                reply.complete()
+
+    def _strike(self, reply: Reply) -> None:
+        if reply.fault == "stall":
+            reply.struck = False
+            self._loop.call_later(self._preset.failures.stall_s / self._speed, self._resume, reply)
+            return
+        self._drop(reply, "error")
+        if reply.fault == "error_event":
+            reply.fail()
+        elif reply.fault == "reset":
+            reply.connection.reset()
+        else:
+            reply.connection.transport.close()
+
+    def _resume(self, reply: Reply) -> None:
+        """The stall is over: what was produced meanwhile goes out."""
+        if reply.job.number in self._replies:
+            reply.resume()
+            self._deliver(reply)
+
+    def _drop(self, reply: Reply, how: metrics.Finish) -> None:
+        self._engine.cancel(reply.job)
+        self._forget(reply, how)
+
+    def _forget(self, reply: Reply, how: metrics.Finish) -> None:
+        del self._replies[reply.job.number]
+        del self._by_connection[reply.connection]
+        self._meters[reply.job.replica].end(reply.job, how)
+
+    def _schedule(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        end = self._engine.next_end()
+        self._timer = None if end is None else self._loop.call_at(self._wall(end), self._wake)
+
+    def _wake(self) -> None:
+        self._advance()
+        self._schedule()
+
+    def _wall(self, virtual: float) -> float:
+        return self._t0 + virtual / self._speed
+
+    def _models(self) -> bytes:
+        model = {
+            "id": self._preset.model,
+            "object": "model",
+            "created": 0,
+            "owned_by": "swarmtui-sim",
+            "root": self._preset.name,
+            "parent": None,
+            "max_model_len": self._preset.max_model_len,
+        }
+        return msgspec.json.encode({"object": "list", "data": [model]})
+
+    def _metrics(self) -> bytes:
+        self._advance()
+        self._schedule()
+        return exposition.page(metrics.render(self._preset, self._engine.replicas, self._meters))
+
+    def _gpu_metrics(self) -> bytes:
+        self._advance()
+        self._schedule()
+        now, room = self._loop.time(), metrics.kv_room(self._preset)
+        readings = [
+            cards.read(now, replica.step.batch if replica.step else 0, replica.held / room)
+            for cards, replica in zip(self._cards, self._engine.replicas, strict=True)
+        ]
+        return exposition.page(gpu.render(self._preset.gpu, readings))
+
+
+def serve(
+    preset: Preset,
+    *,
+    port: int,
+    speed: float,
+    seed: int,
+    on_ready: Callable[[str], None],
+    watch_stdin: bool = False,
+) -> None:
+    """Serve until SIGTERM or SIGINT, or until stdin ends where that is watched. Tells its URL when it listens."""
+    _raise_file_limit()
+    asyncio.run(_serve(preset, port, speed, seed, on_ready, watch_stdin))
+
+
+async def _serve(
+    preset: Preset, port: int, speed: float, seed: int, on_ready: Callable[[str], None], watch_stdin: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    simulator = Simulator(preset, speed=speed, seed=seed)
+    try:
+        server = await loop.create_server(simulator.connect, HOST, port, backlog=_BACKLOG)
+    except OSError as error:
+        raise BadInput(f"cannot listen on {HOST}: {error.strerror or error}", key=f"port {port}") from None
+    on_ready(f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
+    if watch_stdin:
+        threading.Thread(target=_until_stdin_ends, args=(loop, stop), daemon=True).start()
+    await stop.wait()
+    server.close()
+    simulator.close()
+
+
+def _until_stdin_ends(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """In a thread, because epoll takes neither files nor /dev/null."""
+    while os.read(0, 1 << 16):
+        pass
+    loop.call_soon_threadsafe(stop.set)
+
+
+def _raise_file_limit() -> None:
+    """Each stream is a file descriptor, and the usual soft limit is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

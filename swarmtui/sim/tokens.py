@@ -1,0 +1,66 @@
+"""The simulator's own tokenizer and vocabulary: a rule, not a model, and the same for prompts and answers."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+
+from swarmtui.sim.presets import Output
+
+# A word takes the space before it; beyond eight letters it is several tokens. Digits go by threes.
+_PIECES = re.compile(r" ?[^\W\d_]{1,8}|\d{1,3}| ?[^\w\s]|_|\s+")
+
+_TEXT = """
+the model reads a small file and then writes each line with care so that no value is lost when two tasks
+run at once because every worker holds its own copy of state until all work ends . first we check input
+, next we parse it into fields that later steps can use without asking again what they mean now given one
+long queue of jobs this loop takes them in order gives back what was found keeps count to show how far it
+got if any step fails there must be some clear sign for people who read logs at night , so errors name
+their cause place and time of day still most code here only moves data from left right through plain
+methods which makes tests short quick easy change one thing see the other parts stay as before good
+design often means less not more : fewer kinds of object fewer ways for state between calls go wrong
+"""
+
+VOCABULARY = tuple((word if word in ".,:" else f" {word}").encode() for word in _TEXT.split())
+
+
+def pieces(text: str) -> list[str]:
+    return _PIECES.findall(text)
+
+
+def chat_pieces(messages: Iterable[tuple[str, str]], *, ask: bool = True) -> list[str]:
+    """Messages as one prompt, with the marks that a chat template puts around each; `ask` opens the answer."""
+    prompt: list[str] = []
+    for role, content in messages:
+        prompt += ("<|start|>", role, "\n", *pieces(content), "<|end|>", "\n")
+    if ask:
+        prompt += ("<|start|>", "assistant", "\n")
+    return prompt
+
+
+def token_ids(prompt: Sequence[str]) -> list[int]:
+    return [zlib.crc32(piece.encode()) % 150_000 for piece in prompt]
+
+
+class Words:
+    """What the model says to a prompt: the same words, and as many, each time it is asked with the same seed."""
+
+    __slots__ = ("_start", "_stride", "natural_length")
+
+    def __init__(self, prompt: Sequence[str], output: Output, seed: int) -> None:
+        rng = random.Random(zlib.crc32("".join(prompt).encode()) ^ seed)
+        sigma = math.sqrt(math.log1p(output.cv**2))
+        self.natural_length = max(1, round(output.median * math.exp(sigma * rng.gauss(0.0, 1.0))))
+        self._start = rng.randrange(len(VOCABULARY))
+        self._stride = rng.choice((1, 1, 1, 2, 5, 7))
+
+    def text(self, start: int, count: int) -> bytes:
+        """The tokens from `start` on: ASCII without anything that JSON would escape."""
+        size, stride = len(VOCABULARY), self._stride
+        first = self._start + start * stride
+        if count == 1:
+            return VOCABULARY[first % size]
+        return b"".join(VOCABULARY[i % size] for i in range(first, first + count * stride, stride))

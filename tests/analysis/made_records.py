@@ -1,0 +1,46 @@
+"""Requests made up for tests, in milliseconds; the clock of a host does not start at nought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from swarmtui.model.record import Record
+from swarmtui.model.session import StretchEnd, StretchStart
+
+BOOT_NS = 7_000_000_000_123
+MS = 1_000_000
+
+
+def request(sent: float, chunks: Sequence[float], *, task: int = 0, tokens: int | None = None, **fields: Any) -> Record:
+    """Sent at `sent`, with output at each time of `chunks`; one token a chunk unless `tokens` says how many in all."""
+    times = [BOOT_NS + round(at * MS) for at in chunks]
+    offsets = [(time - times[0]) // 1000 for time in times]
+    made: dict[str, Any] = {
+        "task": task,
+        "stretch": 1,
+        "c": 1,
+        "run": 1,
+        "stamp": "kernel",
+        "t_sent_ns": BOOT_NS + round(sent * MS),
+        "t_first_ns": times[0] if times else None,
+        "t_first_content_ns": times[0] if times else None,
+        "t_last_ns": times[-1] if times else None,
+        "t_done_ns": times[-1] if times else None,
+        "chunks": len(times),
+        "chunk_us": tuple(b - a for a, b in zip([0, *offsets], offsets, strict=False)),
+        "first_tokens": 1 if times else None,
+        "tokens_in": 10,
+        "tokens_out": len(times) if tokens is None else tokens,
+        "token_source": "usage",
+    }
+    return Record(**(made | fields))
+
+
+def stretch(number: int = 1, c: int = 1, run: int = 1, **fields: Any) -> StretchStart:
+    made: dict[str, Any] = {"number": number, "t_ns": BOOT_NS, "c": c, "run": run, "phase": "level"}
+    return StretchStart(**(made | fields))
+
+
+def end(number: int = 1, *, at: float = 1e9, complete: bool = True) -> StretchEnd:
+    return StretchEnd(number=number, t_ns=BOOT_NS + round(at * MS), complete=complete)

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_records import BOOT_NS, MS, end, request, stretch
+
+from swarmtui.analysis.levels import level_figures
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import Level
+
+
+def streams(c: int, requests: int, *, number: int, run: int = 1, gap: float = 10.0, start: float = 0.0) -> list[Record]:
+    """C streams, `requests` each without a pause between them; first token after 50 ms, then nine, each after `gap`."""
+    length = 50 + 9 * gap
+    return [
+        request(
+            begin, [begin + 50 + gap * k for k in range(10)], task=1000 * agent + turn, stretch=number, c=c, run=run
+        )
+        for agent in range(c)
+        for turn in range(requests)
+        for begin in (start + turn * length,)
+    ]
+
+
+def one(records: list[Record], c: int = 1, *, complete: bool = True) -> Level:
+    (level,) = level_figures(records, [stretch(c=c)], [end(complete=complete)], "sweep")
+    return level
+
+
+def test_a_sweep_of_equal_streams_gives_the_figures_one_can_work_out() -> None:
+    """Alone a token every 10 ms; with four together every 20 ms: each loses half, all win four 140ths over 230ths."""
+    records = streams(1, 5, number=1) + streams(4, 5, number=2, gap=20.0)
+    alone, four = level_figures(records, [stretch(1, 1), stretch(2, 4)], [end(1), end(2)], "sweep")
+
+    assert (alone.c, alone.runs, alone.n, alone.ok, alone.errors, alone.complete) == (1, 1, 5, 5, 0, True)
+    assert alone.wall_s == pytest.approx(5 * 0.140)
+    assert alone.out_tps_wall == pytest.approx(10 / 0.140)
+    assert alone.out_tps_steady == pytest.approx(10 / 0.140)
+    assert alone.prompt_tps == pytest.approx(10 / 0.140)
+    assert alone.total_tps == pytest.approx(20 / 0.140)
+    assert alone.per_stream_tps.mean == pytest.approx(100.0)
+    assert alone.ttft_s.p50 == pytest.approx(0.050)
+    assert alone.tpot_s.p50 == pytest.approx(0.010)
+    assert alone.e2e_s.max == pytest.approx(0.140)
+    assert (alone.contention, alone.rate_speedup) == (0.0, 1.0)
+    assert alone.flags == ()
+
+    assert (four.c, four.n, four.tokens_in, four.tokens_out) == (4, 20, 200, 200)
+    assert four.c_achieved == pytest.approx(4.0)
+    assert four.icl_s.n == 20 * 9
+    assert four.icl_s.p90 == pytest.approx(0.020)
+    assert four.longest_stall_s == pytest.approx(0.020)
+    assert four.contention == pytest.approx(0.5)
+    assert four.rate_speedup == pytest.approx(4 * 140 / 230)
+    assert four.straggler == pytest.approx((40 / 0.230) / (4 * 50))
+    assert (four.wall_speedup, four.token_ratio, four.pass_rate) == (None, None, None)
+
+
+def test_without_c_1_nothing_is_said_of_contention() -> None:
+    level = one(streams(2, 4, number=1), c=2)
+    assert (level.contention, level.rate_speedup) == (None, None)
+
+
+def test_warm_up_is_in_no_figure() -> None:
+    warm = [request(0, [500, 900], stretch=0, phase="warmup")]
+    starts = [stretch(0, phase="warmup"), stretch(1)]
+    levels = level_figures(warm + streams(1, 3, number=1), starts, [end(0), end(1)], "sweep")
+    assert levels == level_figures(streams(1, 3, number=1), starts, [end(0), end(1)], "sweep")
+    assert [level.n for level in levels] == [3]
+
+
+def test_failed_and_cancelled_requests_are_counted_apart_and_in_no_latency() -> None:
+    good = streams(1, 2, number=1)
+    bad = [
+        request(300, [900, 2000], error="reset", cap_hit=True, degenerate=True),
+        request(2000, [], error="http_429", tokens_out=None, t_done_ns=BOOT_NS + 2001 * MS),
+        request(2000, [], error="connect", t_sent_ns=None, tokens_out=None),
+        request(2100, [2200], error=CANCELLED),
+    ]
+    level = one(good + bad)
+    assert (level.n, level.ok, level.errors, level.cancelled) == (5, 2, 3, 1)
+    assert level.error_counts == {"connect": 1, "http_429": 1, "reset": 1}
+    assert (level.cap_hits, level.degenerate) == (0, 0)
+    assert (level.ttft_s.n, level.e2e_s.n) == (2, 2)
+    assert level.per_stream_tps.max == pytest.approx(100.0)
+    assert level.tokens_out == 20
+    assert level.wall_s == pytest.approx(2.001)
+    assert "3 of 5 requests failed: connect 1, http_429 1, reset 1" in level.flags
+
+
+def test_all_failed_is_null_and_not_nought() -> None:
+    level = one([request(0, [], error="http_500", tokens_out=None, tokens_in=None, t_done_ns=BOOT_NS + MS)])
+    assert (level.n, level.ok, level.errors, level.runs) == (1, 0, 1, 1)
+    nulls = (level.out_tps_wall, level.out_tps_steady, level.steady_s, level.prompt_tps, level.total_tps)
+    assert nulls == (None,) * 5
+    assert (level.tokens_out, level.tokens_in, level.token_source, level.stamp, level.shared_reads) == (None,) * 5
+    assert level.contention is None
+
+
+def test_a_level_in_which_nothing_finished_is_there_with_nulls() -> None:
+    level = one([], c=8, complete=False)
+    assert (level.c, level.runs, level.n, level.wall_s, level.c_achieved, level.by_run) == (8, 0, 0, None, None, ())
+    assert level.complete is False
+    assert level.flags == ("incomplete: it ended before all that was planned",)
+
+
+def test_runs_are_summed_tokens_over_summed_time() -> None:
+    """100 ms of pause between the runs are in neither."""
+    records = streams(1, 5, number=1, run=1) + streams(1, 5, number=2, run=2, gap=20.0, start=800)
+    (level,) = level_figures(records, [stretch(1), stretch(2, run=2)], [end(1), end(2)], "sweep")
+    assert level.runs == 2
+    assert level.wall_s == pytest.approx(0.700 + 1.150)
+    assert level.out_tps_wall == pytest.approx(100 / 1.850)
+    assert level.out_tps_steady == pytest.approx(100 / 1.850)
+    first, second = level.by_run
+    assert (first.run, first.n, first.tokens_out) == (1, 5, 50)
+    assert first.out_tps_steady == pytest.approx(50 / 0.7)
+    assert second.run == 2
+    assert second.per_stream_tps == pytest.approx(50.0)
+    assert second.ttft_s == pytest.approx(0.05)
+
+
+def test_a_run_that_has_not_begun_is_not_counted_and_makes_the_level_incomplete() -> None:
+    (level,) = level_figures(streams(1, 5, number=1), [stretch(1), stretch(2, run=2)], [end(1)], "sweep")
+    assert (level.runs, level.complete) == (1, False)
+
+
+def test_when_people_steer_only_whole_stretches_become_runs() -> None:
+    records = (
+        streams(2, 2, number=1)
+        + streams(4, 1, number=2, start=300)
+        + streams(2, 3, number=3, start=500)
+        + streams(8, 1, number=4, start=1000)
+    )
+    starts = [stretch(1, 2, 0), stretch(2, 4, 0), stretch(3, 2, 0), stretch(4, 8, 0)]
+    ends = [end(1), end(2, complete=False), end(3)]
+    (level,) = level_figures(records, starts, ends, "manual")
+    assert (level.c, level.runs, level.n, level.complete) == (2, 2, 10, True)
+    assert [(run.run, run.n) for run in level.by_run] == [(1, 4), (2, 6)]
+
+
+def test_what_comes_after_a_stretch_is_not_steady_though_its_streams_go_on() -> None:
+    """From 140 ms on four more streams are on the server, so the rest of these two says nothing of C=2."""
+    records = streams(2, 2, number=1)
+    (level,) = level_figures(records, [stretch(1, 2)], [end(1, at=140)], "manual")
+    assert level.steady_s == pytest.approx(0.140)
+    assert level.wall_s == pytest.approx(0.280)
+
+
+def test_requests_whose_stretch_was_lost_with_a_damaged_line_still_count() -> None:
+    (level,) = level_figures(streams(4, 5, number=9), [], [], "sweep")
+    assert (level.c, level.n, level.complete) == (4, 20, False)
+
+
+def test_a_cancelled_request_took_a_place_but_makes_no_steady_time() -> None:
+    """Two streams; the second is cancelled at 200 ms in its second request, while the first one goes on to 420 ms."""
+    records = [r for r in streams(2, 3, number=1) if r.task < 1001]
+    cancelled = request(140, [190], task=1001, c=2, error=CANCELLED, t_last_ns=BOOT_NS + 200 * MS)
+    level = one([*records, cancelled], c=2)
+    assert level.steady_s == pytest.approx(0.140)
+    assert level.out_tps_steady == pytest.approx(20 / 0.140)
+    assert level.c_achieved == pytest.approx((3 * 140 + 140 + 60) / 420)
+
+
+def test_clean_rates_leave_cap_hits_out_and_the_raw_ones_do_not() -> None:
+    slow = request(1000, [1050, 1150, 1250], cap_hit=True)
+    level = one([*streams(1, 2, number=1), slow])
+    assert level.cap_hits == 1
+    assert level.per_stream_tps.min == pytest.approx(10.0)
+    assert level.per_stream_tps_clean.min == pytest.approx(100.0)
+    assert "1 of 3 answers were cut at the token limit" in level.flags
+
+
+def test_achieved_concurrency_off_by_more_than_five_percent_is_flagged() -> None:
+    records = streams(4, 4, number=1)
+    shorter = [r for r in records if r.task not in (3002, 3003)]
+    assert one(records, c=4).flags == ()
+    assert one(shorter, c=4).c_achieved == pytest.approx(14 / 4)
+    assert one(shorter, c=4).flags == ("achieved C 3.5, wanted 4",)
+
+
+def test_what_weakens_the_figures_is_said() -> None:
+    records = [
+        request(0, [10, 20, 30], token_source="chunks", stamp="read", shared_reads=1),
+        request(30, [40, 50, 60], token_source="chunks", stamp="read", degenerate=True),
+    ]
+    level = one(records)
+    assert (level.token_source, level.stamp, level.degenerate) == ("chunks", "read", 1)
+    assert level.shared_reads == pytest.approx(1 / 6)
+    assert level.flags == (
+        "1 of 2 answers are degenerate: empty, repeated or ended at once",
+        "tokens are counted by chunks (~), the server did not tell",
+        "17 % of chunks shared a read, and so another chunk's time stamp",
+        "time stamps are from the reader, not from the kernel",
+    )
+
+
+def test_different_sources_are_called_mixed() -> None:
+    level = one([request(0, [10, 20]), request(20, [30, 40], token_source="engine", stamp="read")])
+    assert (level.token_source, level.stamp) == ("mixed", "mixed")
+
+
+def test_an_answer_without_a_count_is_named_and_one_without_prompt_tokens_stops_prompt_rates() -> None:
+    level = one([request(0, [10, 20]), request(20, [30, 40], tokens_out=None, first_tokens=None, tokens_in=None)])
+    assert (level.tokens_out, level.tokens_in) == (2, 10)
+    assert level.out_tps_wall == pytest.approx(2 / 0.040)
+    assert (level.prompt_tps, level.total_tps) == (None, None)
+    assert "1 of 2 answers have no token count, and add nothing to the rates" in level.flags
+
+
+def test_the_pass_rate_is_of_those_that_carry_a_verdict() -> None:
+    verdicts = ("pass", "pass in reasoning", "fail", "empty content", None)
+    level = one([request(20 * k, [20 * k + 9, 20 * k + 19], verdict=v) for k, v in enumerate(verdicts)])
+    assert level.pass_rate == 0.5
+
+
+def test_time_to_the_answer_is_behind_the_reasoning() -> None:
+    level = one([request(0, [10, 20, 30], t_first_content_ns=BOOT_NS + 20 * MS)])
+    assert level.ttft_s.min == pytest.approx(0.010)
+    assert level.ttfo_s.min == pytest.approx(0.020)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 100),
+            st.lists(st.integers(0, 30), min_size=1, max_size=8),
+            st.sampled_from([None, None, "reset", CANCELLED]),
+        ),
+        min_size=1,
+        max_size=15,
+    )
+)
+def test_wall_and_little_as_defined(made: list[tuple[int, list[int], str | None]]) -> None:
+    """c_achieved is the mean of the number in flight, here counted millisecond by millisecond."""
+    records = [
+        request(sent, [sent + sum(waits[: k + 1]) for k in range(len(waits))], error=error)
+        for sent, waits, error in made
+    ]
+    level = one(records, c=3)
+    spans = [(sent, sent + sum(waits)) for sent, waits, _ in made]
+    finished = [span for span, (_, _, error) in zip(spans, made, strict=True) if error != CANCELLED]
+    first, last = min((a for a, _ in finished), default=0), max((b for _, b in finished), default=0)
+    if first == last:
+        assert (level.wall_s, level.c_achieved, level.out_tps_wall) == (None, None, None)
+        return
+    assert level.wall_s == pytest.approx((last - first) / 1e3)
+    in_flight = sum(a <= at < b for at in range(first, last) for a, b in spans)
+    assert level.c_achieved == pytest.approx(in_flight / (last - first))
+    ok = [len(waits) for _, waits, error in made if error is None]
+    assert level.out_tps_wall == (pytest.approx(1e3 * sum(ok) / (last - first)) if ok else None)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from swarmtui.model.schema import BadInput
+from swarmtui.prompts.check import describe, problems
+from swarmtui.prompts.library import Found, find, shipped
+
+
+def said(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "own.toml"
+    path.write_text(text, encoding="utf-8")
+    return [str(problem).removeprefix(str(path)) for problem in problems(path)]
+
+
+@pytest.mark.parametrize("found", shipped(), ids=lambda found: str(found.workload.name))
+def test_shipped_workloads_have_no_problems(found: Found) -> None:
+    assert problems(found.source) == []
+
+
+def test_all_problems_come_in_one_go(tmp_path: Path) -> None:
+    text = """\
+kind = "prompts"
+temprature = 0.5
+max_tokens = "many"
+
+[[prompts]]
+text = "good"
+
+[[prompts]]
+txt = "bad"
+
+[[prompts]]
+text = 5
+max_token = 9
+"""
+    assert said(tmp_path, text) == [
+        ": the key name is missing",
+        ":2: temprature: unknown key, did you mean temperature?",
+        ":3: max_tokens: expected a whole number, got text",
+        ":8: prompts[1]: the key text is missing",
+        ":9: prompts[1].txt: unknown key, did you mean text?",
+        ":12: prompts[2].text: expected text, got a whole number",
+        ":13: prompts[2].max_token: unknown key, did you mean max_tokens?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('kind = "prompts"\nname = "p"\nx = = 1\n', ":3: not valid TOML"),
+        ('kind = "prompt"\nname = "p"\n', "kind: invalid value 'prompt'"),
+        ('name = "p"\n', "the key kind is missing"),
+        ('kind = "prompts"\nname = "p"\n', "prompts: give either [[prompts]] or file, one of the two"),
+        ('kind = "prompts"\nname = "p"\nprompts = [3]\n', "prompts[0]: expected a table, got a whole number"),
+        ('kind = "prompts"\nname = "p"\nprompts = "x"\n', ":3: prompts: expected a list, got text"),
+        (
+            'kind = "conversation"\nname = "c"\nconversations = []\n',
+            ":3: conversations: expected a list of length >= 1",
+        ),
+        ('kind = "random"\nname = "r"\ninput_tokens = 5\n', "the key output_tokens is missing"),
+        (
+            'kind = "random"\nname = "r"\noutput_tokens = 1\ninput_tokens = { dist = "uniform", low = 9, high = 3 }\n',
+            "input_tokens: low is above high",
+        ),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
+    found = said(tmp_path, text)
+    assert len(found) == 1
+    assert says in found[0]
+
+
+def test_all_bad_lines_of_a_data_file_come_in_one_go(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"prompt": "a"}\n{\n{}\n', encoding="utf-8")
+    found = said(tmp_path, 'kind = "jsonl"\nname = "j"\nfile = "d.jsonl"\n')
+    assert [problem.split(":")[1] for problem in found] == ["2", "3"]
+
+
+def test_a_missing_workload_file_is_a_problem(tmp_path: Path) -> None:
+    assert [str(problem) for problem in problems(tmp_path / "none.toml")] == [f"{tmp_path / 'none.toml'}: no such file"]
+
+
+def test_descriptions_say_what_would_be_asked(written: Callable[[str], Found]) -> None:
+    coding = describe(find("coding"))
+    assert (coding.kind, coding.prompts, coding.cap, coding.cache) == ("prompts", 64, None, "cold")
+    assert coding.types == {"implement": 16, "test": 16, "review": 16, "document": 16}
+    assert coding.sample.startswith("Implement a thread-safe LRU cache")
+    assert coding.output == "as long as the answer"
+    made = describe(find("random-1k-1k"))
+    assert (made.kind, made.prompts, made.types) == ("random", None, {})
+    assert (made.input, made.output) == ("1024 tokens", "1024 tokens")
+    shared = describe(
+        written("""
+kind = "shared_prefix"
+name = "s"
+max_tokens = 300
+prefix_tokens = 2000
+input_tokens = { dist = "uniform", low = 50, high = 90 }
+output_tokens = { dist = "lognormal", median = 200, cv = 0.5 }
+""")
+    )
+    assert shared.input == "2000 shared + 50 to 90 tokens"
+    assert shared.output == "lognormal, median 200, CV 0.5 tokens"
+    assert (shared.cap, shared.cache) == (300, "shared prefix")
+    assert describe(find("conversation")).input.endswith("up to 5 turns")
+
+
+def test_a_description_of_something_broken_says_why(written: Callable[[str], Found]) -> None:
+    with pytest.raises(BadInput, match="no such file"):
+        describe(written('kind = "jsonl"\nname = "j"\nfile = "gone.jsonl"\n'))

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from collections import Counter
+
+from swarmtui.model.workload import Conversation, Prompts, RandomText
+from swarmtui.prompts.library import find
+
+
+def test_coding_has_enough_distinct_jobs_of_four_types() -> None:
+    workload = find("coding").workload
+    assert isinstance(workload, Prompts)
+    types = Counter(prompt.type for prompt in workload.prompts)
+    assert set(types) == {"implement", "test", "review", "document"}
+    assert len({prompt.text for prompt in workload.prompts}) == sum(types.values()) >= 64
+    assert len({" ".join(prompt.text.split()[:6]) for prompt in workload.prompts}) >= 60
+    assert all(40 <= len(prompt.text.split()) <= 250 for prompt in workload.prompts)
+    assert all("```" in p.text for p in workload.prompts if p.type in ("test", "review", "document"))
+
+
+def test_chat_has_varied_questions() -> None:
+    workload = find("chat").workload
+    assert isinstance(workload, Prompts)
+    assert len({prompt.text for prompt in workload.prompts}) == len(workload.prompts) >= 24
+    assert len({prompt.type for prompt in workload.prompts}) >= 3
+
+
+def test_conversations_have_three_to_five_turns() -> None:
+    workload = find("conversation").workload
+    assert isinstance(workload, Conversation)
+    assert len(workload.conversations) >= 8
+    assert all(3 <= len(talk.turns) <= 5 for talk in workload.conversations)
+
+
+def test_made_up_prompts_have_the_lengths_of_their_names() -> None:
+    even, long = find("random-1k-1k").workload, find("long-prefill").workload
+    assert isinstance(even, RandomText)
+    assert isinstance(long, RandomText)
+    assert (even.input_tokens, even.output_tokens) == (1024, 1024)
+    assert (long.input_tokens, long.output_tokens) == (8192, 128)

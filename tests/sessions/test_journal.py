@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made_sessions import T0, head, record, whole, write
+
+from swarmtui.model.schema import BadInput
+from swarmtui.model.session import End, Event, Head, Request, entry_encoder
+from swarmtui.sessions.journal import JournalWriter, is_running, read_journal
+
+
+def spool(directory: Path, name: str, tasks: list[int]) -> None:
+    lines = [entry_encoder.encode(Request(record=record(task))) for task in tasks]
+    (directory / name).write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    entries = whole()
+    journal = read_journal(write(tmp_path / "s", entries))
+    assert journal.head == entries[0]
+    assert list(journal.records) == [entry.record for entry in entries if isinstance(entry, Request)]
+    assert [stretch.number for stretch in journal.stretches] == [0, 1, 2]
+    assert [end.number for end in journal.ends] == [0, 1, 2]
+    assert [event.name for event in journal.events] == ["left_out"]
+    assert journal.end == entries[-1]
+    assert journal.damaged_lines == 0
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        directory = write(tmp_path / "data" / "s", [head()])
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE((directory / "journal.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_torn_last_line_costs_that_line_alone(tmp_path: Path) -> None:
+    directory = write(tmp_path / "s", [head(), Request(record=record(1)), Request(record=record(2))])
+    path = directory / "journal.jsonl"
+    text = path.read_bytes()
+    for cut in (1, 2, 40, 200):
+        path.write_bytes(text[:-cut])
+        journal = read_journal(directory)
+        whole_lines = 2 if cut == 1 else 1
+        assert [r.task for r in journal.records] == [1, 2][:whole_lines]
+        assert journal.damaged_lines == 2 - whole_lines
+    assert read_journal(directory).end is None
+
+
+def test_damage_in_the_middle_is_counted_and_passed_over(tmp_path: Path) -> None:
+    directory = write(tmp_path / "s", [head(), *(Request(record=record(task)) for task in range(4))])
+    path = directory / "journal.jsonl"
+    lines = path.read_bytes().splitlines()
+    lines[2] = b"\x00" * 50
+    lines[3] = b'{"kind":"event","t_ns":1,"name":"\xff\xfe"}'
+    lines.insert(4, b'{"kind":"of a later version"}')
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    journal = read_journal(directory)
+    assert [r.task for r in journal.records] == [0, 3]
+    assert journal.damaged_lines == 3
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60), st.integers(0, 3000))
+def test_no_damage_behind_the_head_is_an_exception(tmp_path: Path, junk: bytes, place: int) -> None:
+    first, *rest = (entry_encoder.encode(entry) + b"\n" for entry in whole())
+    body = b"".join(rest)
+    (tmp_path / "journal.jsonl").write_bytes(first + body[:place] + junk + body[place + len(junk) :])
+    assert len(read_journal(tmp_path).records) >= 16 - 2 - junk.count(b"\n")
+
+
+@pytest.mark.parametrize("text", [b"", b"\n\n", b"{", b'{"kind":"event","t_ns":1,"name":"a"}\n'])
+def test_without_a_head_it_is_refused_by_name(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(text)
+    with pytest.raises(BadInput, match=r"journal\.jsonl: has no readable first line"):
+        read_journal(tmp_path)
+
+
+def test_no_journal_and_a_journal_of_the_future_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="No such file"):
+        read_journal(tmp_path)
+    write(tmp_path / "s", [Head(session=head().session, pid=1, schema=99)])
+    with pytest.raises(BadInput, match="newer swarmtui"):
+        read_journal(tmp_path / "s")
+
+
+def test_spooled_records_are_added_once(tmp_path: Path) -> None:
+    directory = write(tmp_path / "s", [head(), Request(record=record(1)), Request(record=record(2))])
+    spool(directory, "spool-0.jsonl", [2, 3])
+    spool(directory, "spool-1.jsonl", [3, 4])
+    with (directory / "spool-1.jsonl").open("ab") as file:
+        file.write(b'{"kind":"request","record":{"task":')
+    journal = read_journal(directory)
+    assert [r.task for r in journal.records] == [1, 2, 3, 4]
+    assert journal.damaged_lines == 1
+
+
+def test_the_same_task_in_another_stretch_or_turn_is_another_request(tmp_path: Path) -> None:
+    records = [record(1, stretch=0, phase="warmup"), record(1), record(1, turn=1)]
+    directory = write(tmp_path / "s", [head(), *(Request(record=r) for r in records)])
+    assert list(read_journal(directory).records) == records
+
+
+def test_after_a_line_cut_by_a_full_disk_the_next_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write gives way after 20 bytes, as on a disk that fills up; then there is room again."""
+    writer = JournalWriter(tmp_path / "s")
+    writer.append(head())
+    real, calls = os.write, []
+
+    def short_then_full(fd: int, data: bytes) -> int:
+        calls.append(len(data))
+        if len(calls) == 1:
+            return real(fd, data[:20])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", short_then_full)
+        with pytest.raises(OSError, match="No space left"):
+            writer.append(Request(record=record(1)))
+    writer.append(Request(record=record(2)))
+    writer.sync()
+    writer.close()
+    journal = read_journal(tmp_path / "s")
+    assert [r.task for r in journal.records] == [2]
+    assert journal.damaged_lines == 1
+
+
+def test_short_writes_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
+    directory = write(tmp_path / "s", [head(), Event(t_ns=T0, name="pause"), End(t_ns=T0, state="stopped")])
+    journal = read_journal(directory)
+    assert (len(journal.events), journal.damaged_lines) == (1, 0)
+    assert journal.end is not None
+
+
+def test_nobody_writes_into_the_journal_of_another(tmp_path: Path) -> None:
+    write(tmp_path / "s", [head()])
+    with pytest.raises(FileExistsError):
+        JournalWriter(tmp_path / "s")
+
+
+def test_it_is_running_while_the_writer_is_open(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path / "s")
+    assert is_running(tmp_path / "s")
+    writer.close()
+    assert not is_running(tmp_path / "s")

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+import pytest
+from made_sessions import T0, head, record, whole, write
+
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.schema import BadInput
+from swarmtui.model.session import Level, Request, Summary, entry_encoder
+from swarmtui.sessions.files import write_whole
+from swarmtui.sessions.paths import is_id, new_id, sessions_root
+from swarmtui.sessions.store import list_sessions, load, remove, summarise, summary_json, write_summary
+
+ID = "20261115-014455-3f9a"
+
+CONDUCTOR = """
+import sys
+from pathlib import Path
+from swarmtui.model.session import entry_decoder
+from swarmtui.sessions.journal import JournalWriter
+writer = JournalWriter(Path(sys.argv[1]))
+for line in sys.stdin.buffer:
+    if line == b"\\n":
+        break
+    writer.append(entry_decoder.decode(line))
+print("written", flush=True)
+sys.stdin.buffer.read()
+"""
+
+
+@contextmanager
+def conductor(directory: Path, count: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that holds the journal with the first `count` entries of a session, as a conductor does."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CONDUCTOR, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin and child.stdout
+        for entry in whole(directory.name)[:count]:
+            child.stdin.write(entry_encoder.encode(entry) + b"\n")
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"written\n"
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def test_ids_sort_by_time_wherever_the_clock_stands() -> None:
+    start = datetime(2026, 11, 15, 1, 44, 55, tzinfo=UTC)
+    ids = [new_id(start.astimezone(timezone(timedelta(hours=h))) + timedelta(seconds=h)) for h in range(-5, 6)]
+    assert ids == sorted(ids)
+    assert all(map(is_id, ids))
+    assert new_id(start).startswith("20261115-014455-")
+    assert len({new_id(start) for _ in range(20)}) > 10
+
+
+def test_the_data_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert sessions_root() == tmp_path / "swarmtui" / "sessions"
+
+
+def test_running_while_the_conductor_lives_and_interrupted_when_it_was_killed(tmp_path: Path) -> None:
+    directory = tmp_path / ID
+    with conductor(directory, 10) as child:
+        (row,) = list_sessions(tmp_path)
+        assert (row.state, summarise(load(tmp_path, ID)).state) == ("running", "running")
+        assert write_summary(directory).state == "running"
+        with pytest.raises(BadInput, match="is running"):
+            remove(tmp_path, ID)
+        child.kill()
+        child.wait()
+        (row,) = list_sessions(tmp_path)
+        assert row.state == "interrupted"
+    summary = write_summary(directory)
+    assert summary.state == "interrupted"
+    assert [(level.c, level.n, level.complete) for level in summary.levels] == [(1, 5, False)]
+    (row,) = list_sessions(tmp_path)
+    assert (row.state, row.requests, row.best_c) == ("interrupted", 5, 1)
+
+
+def test_an_end_is_the_last_word_while_its_writer_still_saves(tmp_path: Path) -> None:
+    with conductor(tmp_path / ID, 100):
+        assert write_summary(tmp_path / ID).state == "done"
+        assert [row.state for row in list_sessions(tmp_path)] == ["done"]
+
+
+def test_the_files_hold_what_was_promised(tmp_path: Path) -> None:
+    directory = write(tmp_path / ID, whole(label="before", tags={"gpu": "H200"}))
+    summary = write_summary(directory)
+    detail = json.loads((directory / "detail.json").read_bytes())
+
+    assert (detail["schema"], detail["state"], detail["session"]["id"]) == (1, "done", ID)
+    assert len(detail["requests"]) == 16
+    first = detail["requests"][0]
+    promised = (
+        "id c run phase agent endpoint t_sched_ns t_sent_ns t_headers_ns t_first_ns t_first_content_ns t_last_ns "
+        "t_done_ns stamp chunks tokens_in tokens_out cached_tokens token_source finish_reason error verdict"
+    )
+    assert set(promised.split()) <= set(first)
+    assert not {"chunk_us", "chunk_tokens"} & set(first)
+    assert (first["endpoint"], first["t_sched_ns"], first["t_sent_ns"]) == ("http://127.0.0.1:8000", None, T0)
+
+    assert [level["c"] for level in detail["levels"]] == [1, 2]
+    assert set(detail["levels"][0]) == set(Level.__struct_fields__)
+    assert detail["levels"][0]["ttft_s"]["p99"] is None
+    assert {k: v for k, v in detail.items() if k != "requests"} == json.loads(summary_json(summary))
+    assert msgspec.json.decode(summary_json(summary), type=Summary) == summary
+
+    person = tomllib.loads((directory / "summary.toml").read_text())
+    assert (person["id"], person["state"], person["label"], person["tags"]) == (ID, "done", "before", {"gpu": "H200"})
+    assert person["endpoints"][0]["model"] == "qwen3"
+    assert person["plan"]["levels"] == [1, 2]
+    assert person["levels"][1]["out_tps_steady"] == 142.857
+    assert "p99" not in person["levels"][1]["ttft_s"]
+    assert person["events"] == [{"at_s": 1.5, "name": "left_out", "detail": "the server refused stream_options"}]
+    assert person["warmup_requests"] == summary.warmup_requests == 1
+
+
+def test_written_twice_is_byte_equal_and_private(tmp_path: Path) -> None:
+    directory = write(tmp_path / ID, whole(tags={"b": "1", "a": "2"}))
+    write_summary(directory)
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    write_summary(directory)
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+    assert sorted(before) == ["detail.json", "index.json", "journal.jsonl", "summary.toml"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "summary.toml"
+    write_whole(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, b"new")
+    assert [p.name for p in tmp_path.iterdir()] == ["summary.toml"]
+    assert path.read_bytes() == b"old"
+
+
+def test_damage_is_told_among_the_events(tmp_path: Path) -> None:
+    directory = write(tmp_path / ID, whole())
+    with (directory / "journal.jsonl").open("ab") as file:
+        file.write(b'{"torn')
+    last = summarise(load(tmp_path, ID)).events[-1]
+    assert (last.name, last.detail) == ("damaged", "1 line of the journal could not be read")
+
+
+def test_a_request_of_an_endpoint_that_is_not_there_has_none(tmp_path: Path) -> None:
+    directory = write(tmp_path / ID, [head(), Request(record=record(1, endpoint=3))])
+    write_summary(directory)
+    assert json.loads((directory / "detail.json").read_bytes())["requests"][0]["endpoint"] is None
+
+
+def test_sessions_are_found_by_id_beginning_and_last(tmp_path: Path) -> None:
+    names = ["20261114-120000-aaaa", "20261115-014455-3f9a", "20261115-020000-0001"]
+    for name in names:
+        write(tmp_path / name, [head(name)])
+    (tmp_path / "zzz-not-ours").mkdir()
+    assert load(tmp_path, names[0]).directory == tmp_path / names[0]
+    assert load(tmp_path, "20261114").journal.head.session.id == names[0]
+    assert load(tmp_path, "last").directory.name == names[2]
+    with pytest.raises(BadInput, match=re.escape(f"20261115: fits 2 sessions: {names[2]}, {names[1]}")):
+        load(tmp_path, "20261115")
+    for wrong in ("2027", "", "..", "../x", "/", names[0] + "/journal.jsonl"):
+        with pytest.raises(BadInput, match="no session of that name"):
+            load(tmp_path, wrong)
+    with pytest.raises(BadInput, match="no session here yet"):
+        load(tmp_path / "nowhere", "last")
+
+
+def test_the_list_is_newest_first_and_a_stranger_is_a_row_with_its_problem(tmp_path: Path) -> None:
+    done, running = "20261115-014455-3f9a", "20261115-020000-0001"
+    write_summary(write(tmp_path / done, whole(label="A")))
+    write(tmp_path / running, [head(running, endpoints=(Endpoint(url="u", model="m"), Endpoint(url="v", model="m")))])
+    (tmp_path / "20261115-030000-0002").mkdir()
+    (tmp_path / "20261115-040000-0003").mkdir()
+    (tmp_path / "20261115-040000-0003" / "journal.jsonl").write_bytes(b"\x00\x00")
+    (tmp_path / "20261115-050000-0004" / "journal.jsonl").mkdir(parents=True)
+    (tmp_path / "holiday photos").mkdir()
+    (tmp_path / "a file").write_text("")
+
+    rows = list_sessions(tmp_path)
+    assert [(row.id, row.state, row.problem) for row in rows] == [
+        ("20261115-050000-0004", None, "journal.jsonl cannot be read: Is a directory"),
+        ("20261115-040000-0003", None, "journal.jsonl has no readable first line"),
+        ("20261115-030000-0002", None, "no journal.jsonl in it"),
+        (running, "interrupted", None),
+        (done, "done", None),
+        ("holiday photos", None, "no journal.jsonl in it"),
+    ]
+    assert (rows[3].endpoint, rows[3].requests, rows[3].best_out_tps_steady) == ("u +1", None, None)
+    assert (rows[4].label, rows[4].model, rows[4].levels, rows[4].requests) == ("A", "qwen3", (1, 2), 15)
+    assert rows[4].best_c == 2
+    assert rows[4].best_out_tps_steady == pytest.approx(142.857, rel=1e-5)
+    assert rows[4].directory == str(tmp_path / done)
+    assert list_sessions(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("index", [b"", b"{}", b"\xff", b'{"schema":1,"journal_bytes":3,"row":{"id":"lies"}}'])
+def test_an_index_that_does_not_fit_its_journal_is_not_believed(tmp_path: Path, index: bytes) -> None:
+    directory = write(tmp_path / ID, whole())
+    (directory / "index.json").write_bytes(index)
+    (row,) = list_sessions(tmp_path)
+    assert (row.id, row.state, row.model, row.requests) == (ID, "done", "qwen3", None)
+
+
+def test_two_thousand_sessions_are_listed_with_and_without_a_summary(tmp_path: Path) -> None:
+    model = write(tmp_path / "20261115-000000-0000", whole())
+    write_summary(model)
+    journal, index = (model / "journal.jsonl").read_bytes(), (model / "index.json").read_bytes()
+    for number in range(1, 2000):
+        directory = tmp_path / f"20261115-000000-{number:04x}"
+        directory.mkdir()
+        (directory / "journal.jsonl").write_bytes(journal)
+        if number % 10:
+            (directory / "index.json").write_bytes(index)
+    rows = list_sessions(tmp_path)
+    assert [row.id for row in rows] == sorted((p.name for p in tmp_path.iterdir()), reverse=True)
+    assert {row.state for row in rows} == {"done"}
+    assert sum(row.requests is None for row in rows) == 199
+
+
+def test_removing_takes_one_session_and_nothing_else(tmp_path: Path) -> None:
+    kept, gone = "20261115-014455-3f9a", "20261115-020000-0001"
+    write(tmp_path / kept, whole(kept))
+    write_summary(write(tmp_path / gone, whole(gone)))
+    (tmp_path / "20261116-photos").mkdir()
+    assert remove(tmp_path, "20261115-02") == tmp_path / gone
+    assert sorted(p.name for p in tmp_path.iterdir()) == [kept, "20261116-photos"]
+    for which, problem in (("20261116-photos", "not a session"), ("last", "no session"), ("..", "no session")):
+        with pytest.raises(BadInput, match=problem):
+            remove(tmp_path, which)
+    assert (tmp_path / "20261116-photos").is_dir()

@@ -1,0 +1,110 @@
+"""A simulator in a process of its own, and plain HTTP to talk to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+TIMEOUT_S = 20
+
+
+class Sim:
+    """Where it listens, and one call for each thing that a test asks of it."""
+
+    def __init__(self, url: str, model: str) -> None:
+        self.url = url
+        self.port = int(url.rsplit(":", 1)[1])
+        self.model = model
+
+    def call(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, str, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        connection.request(method, path, data, headers or {})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text, {name.lower(): value for name, value in answer.getheaders()}
+
+    def get(self, path: str) -> Any:
+        status, text, _ = self.call("GET", path)
+        assert status == 200, text
+        return json.loads(text) if text else None
+
+    def post(self, path: str, body: Any) -> Any:
+        status, text, _ = self.call("POST", path, body)
+        assert status == 200, text
+        return json.loads(text)
+
+    def chat(self, text: str = "Tell me about concurrency.", **options: Any) -> dict[str, Any]:
+        return {"model": self.model, "messages": [{"role": "user", "content": text}], **options}
+
+    def stream(self, path: str, body: dict[str, Any]) -> list[Any]:
+        """The events of a stream, without [DONE], which must be the last."""
+        status, text, headers = self.call("POST", path, {**body, "stream": True})
+        assert status == 200, text
+        assert headers["content-type"].startswith("text/event-stream")
+        events = events_of(text)
+        assert events[-1] == "[DONE]"
+        return [json.loads(event) for event in events[:-1]]
+
+    def metrics(self, path: str = "/metrics") -> dict[str, float]:
+        """Samples by name and labels, summed over replicas and cards."""
+        status, text, headers = self.call("GET", path)
+        assert status == 200 and headers["content-type"].startswith("text/plain")
+        samples: dict[str, float] = {}
+        for line in text.splitlines():
+            if not line.startswith("#"):
+                series, value = line.rsplit(" ", 1)
+                name = re.sub(r'(engine|model_name|gpu|UUID|device|modelName)="[^"]*",?', "", series)
+                name = name.replace(",}", "}").removesuffix("{}")
+                samples[name] = samples.get(name, 0.0) + float(value)
+        return samples
+
+    def until(self, condition: Callable[[dict[str, float]], bool]) -> dict[str, float]:
+        """The metrics, once they are so."""
+        give_up = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < give_up:
+            if condition(seen := self.metrics()):
+                return seen
+            time.sleep(0.005)
+        raise AssertionError(f"never came true; last seen: {seen}")
+
+    def open(self, path: str, body: dict[str, Any]) -> socket.socket:
+        """Sends a request and leaves the answer to the caller."""
+        data = json.dumps(body).encode()
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
+        sock.sendall(f"POST {path} HTTP/1.1\r\nhost: sim\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+        return sock
+
+
+def events_of(text: str) -> list[str]:
+    """The data of each server-sent event."""
+    assert text.endswith("\n\n")
+    blocks = text.removesuffix("\n\n").split("\n\n")
+    assert all(block.startswith("data: ") and "\n" not in block for block in blocks)
+    return [block.removeprefix("data: ") for block in blocks]
+
+
+@contextmanager
+def simulator(spec: str, api_key: str = "") -> Iterator[Sim]:
+    command = [sys.executable, "-m", "swarmtui.sim", spec, "--watch-stdin"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdin
+        url = process.stdout.readline().strip()
+        sim = Sim(url, "")
+        _, models, _ = sim.call("GET", "/v1/models", headers={"authorization": f"Bearer {api_key}"})
+        sim.model = json.loads(models)["data"][0]["id"]
+        yield sim
+        process.stdin.close()
+        assert process.wait(TIMEOUT_S) == 0
+        assert process.stdout.read() == ""

@@ -1,0 +1,62 @@
+"""Naming a simulator: presets, knobs, and what is said to somebody who misspells them."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.model.schema import BadInput
+from swarmtui.sim.presets import find_preset, list_presets, parse_spec
+
+
+def test_all_presets_are_there() -> None:
+    assert [preset.name for preset in list_presets()] == [
+        "moe-tp2-nvlink", "moe-tp1", "moe-tp2-pcie", "dense-tp2-nvlink", "dense-tp1", "qwen36-27b-2x",
+        "qwen36-35b-moe", "b70-swarm", "b70-serial", "gemma-31b-tp4", "gpt-oss-20b-5slot", "qwen3-coder-5slot",
+    ]  # fmt: skip
+
+
+def test_unknown_name_gets_a_suggestion() -> None:
+    with pytest.raises(BadInput, match=r"sim:moe-tp3: no such preset; did you mean moe-tp1\?|did you mean moe-tp2"):
+        find_preset("moe-tp3")
+    with pytest.raises(BadInput, match="there are moe-tp2-nvlink, moe-tp1"):
+        find_preset("zzz")
+
+
+def test_spec_without_knobs_is_the_preset() -> None:
+    preset, settings = parse_spec("moe-tp1")
+    assert preset == find_preset("moe-tp1")
+    assert (settings.speed, settings.seed) == (1.0, 0)
+
+
+def test_spec_with_knobs() -> None:
+    preset, settings = parse_spec(
+        "moe-tp1?speed=10&seed=7&seats=8&failures.http_500=0.1&prefix_cache=true&api_key=secret&step_ms.a=2.5"
+    )
+    assert (settings.speed, settings.seed) == (10.0, 7)
+    assert (preset.seats, preset.prefix_cache, preset.api_key) == (8, True, "secret")
+    assert (preset.failures.http_500, preset.failures.reset) == (0.1, 0.0)
+    assert (preset.step_ms.a, preset.step_ms.c) == (2.5, 1.46)
+    assert find_preset("moe-tp1").seats == 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("moe-tp1?seat=8", "seat: unknown key, did you mean seats?"),
+        ("moe-tp1?failures.http500=0.1", "failures.http500: unknown key, did you mean http_500?"),
+        ("moe-tp1?nothing.at_all=1", "nothing.at_all: no such table of knobs"),
+        ("moe-tp1?seats", "seats: expected key=value"),
+        ("moe-tp1?seats=0", "seats: expected a whole number >= 1"),
+        ("moe-tp1?seats=many", "seats: expected a whole number, got text"),
+        ("moe-tp1?speed=0", "speed: expected a number > 0.0"),
+        ("moe-tp1?failures.reset=0.7&failures.stall=0.7", "failures: moe-tp1: the shares add up to more than 1"),
+        ("moe-tp1?seats=4000", "budget: moe-tp1: must be above seats"),
+        ("moe-tp1?kv_tokens=100", "kv_tokens: moe-tp1: must hold at least one request"),
+        ('moe-tp1?step_ms.at={"1":5}', "step_ms: moe-tp1: give either a and c, or at"),
+    ],
+)
+def test_bad_spec_says_what_is_wrong(spec: str, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_spec(spec)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("sim:moe-tp1")
