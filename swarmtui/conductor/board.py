@@ -40,7 +40,7 @@ class Board:
     def hear(self, worker: int, frame: WorkerFrame) -> None:
         self._workers[worker] = frame
         self._produced.append((frame.t_ns, sum(row.chunks for row in frame.rows)))
-        while self._produced and self._produced[0][0] < frame.t_ns - _WINDOW_NS:
+        while self._produced[0][0] < frame.t_ns - _WINDOW_NS:
             self._produced.popleft()
         for row in frame.rows:
             if row.ttft_s is not None and row.chunks == row.total:
@@ -66,13 +66,18 @@ class Board:
     def _tokens_per_chunk(self) -> float:
         return self._tokens / self._chunks if self._chunks else 1.0
 
+    def _rate(self) -> float | None:
+        """Over the window: what came after its first frame, and the time since that."""
+        span = self._produced[-1][0] - self._produced[0][0] if self._produced else 0
+        if span < _WINDOW_NS // 4:
+            return None
+        return sum(chunks for _, chunks in list(self._produced)[1:]) * self._tokens_per_chunk * 1e9 / span
+
     def frame(self, rows: bool) -> Frame:
         now = time.perf_counter_ns()
         in_flight = sum(frame.in_flight for frame in self._workers.values())
         waiting = sum(frame.waiting for frame in self._workers.values())
-        out_tps = None
-        if self._workers and self._produced:
-            out_tps = sum(n for _, n in self._produced) * self._tokens_per_chunk * 1e9 / _WINDOW_NS
+        out_tps = self._rate()
         writing = in_flight - waiting
         ttfts = sorted(self._ttfts)
         text, self._text = (self._text, "") if rows else ("", self._text)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import msgspec
 
-from swarmtui.model.endpoint import Address, Dialect, Secrets
+from swarmtui.model.endpoint import PATHS, Address, Dialect, Secrets
 from swarmtui.model.schema import Stored
 from swarmtui.prompts.calibrate import Calibration, fit, probe_texts
 
@@ -81,25 +81,21 @@ class Visit:
             raise Unusable(f"{where}: the server lists no model; name one with --model")
         return models[0]
 
-    def calibrate(self, dialect: Dialect, model: str, seed: int) -> Calibration:
-        """Tokens of a few texts, by `/tokenize`, else by the usage of one-token requests."""
+    def calibrate(self, dialect: Dialect, model: str, system: str, seed: int) -> Calibration:
+        """Tokens of a few texts behind `system`, by `/tokenize`, else by the usage of one-token requests."""
         texts = probe_texts(seed, salt=str(time.time_ns()))
-        counts = [self._tokenize(dialect, model, text) for text in texts[:1]]
-        if counts[0] is not None:
-            known = [counts[0], *(self._tokenize(dialect, model, text) or 0 for text in texts[1:])]
-            return fit(texts, known, "tokenize")
-        return fit(texts, [self._ask_one_token(dialect, model, text) for text in texts], "usage")
+        prompts = [_prompt(dialect, system, text) for text in texts]
+        counts = [self._tokenize(model, prompt) for prompt in prompts]
+        if None in counts:
+            return fit(texts, [self._ask_one_token(dialect, model, prompt) for prompt in prompts], "usage")
+        return fit(texts, [count for count in counts if count is not None], "tokenize")
 
     def count_tokens(self, model: str, text: str) -> int | None:
         """Tokens of an answer that its server did not count; None when it cannot."""
-        return self._tokenize("completions", model, text)
+        return self._tokenize(model, {"prompt": text, "add_special_tokens": False})
 
-    def _tokenize(self, dialect: Dialect, model: str, text: str) -> int | None:
-        body: dict[str, Any] = {"model": model}
-        if dialect == "chat":
-            body["messages"] = [{"role": "user", "content": text}]
-        else:
-            body |= {"prompt": text, "add_special_tokens": False}
+    def _tokenize(self, model: str, prompt: dict[str, Any]) -> int | None:
+        body = {"model": model} | prompt
         try:
             answer = self._client.post(f"{self._address.root}/tokenize", json=body)
             count = answer.json().get("count") if answer.status_code == 200 else None
@@ -107,20 +103,12 @@ class Visit:
             return None
         return count if isinstance(count, int) else None
 
-    def _ask_one_token(self, dialect: Dialect, model: str, text: str) -> int:
-        root = self._address.root
-        messages = [{"role": "user", "content": text}]
-        body: dict[str, Any]
-        match dialect:
-            case "ollama":
-                path, body = "/api/chat", {"messages": messages, "options": {"num_predict": 1}}
-            case "chat":
-                path, body = "/v1/chat/completions", {"messages": messages, "max_tokens": 1}
-            case "completions":
-                path, body = "/v1/completions", {"prompt": text, "max_tokens": 1}
+    def _ask_one_token(self, dialect: Dialect, model: str, prompt: dict[str, Any]) -> int:
+        root, path = self._address.root, PATHS[dialect]
+        cap = {"options": {"num_predict": 1}} if dialect == "ollama" else {"max_tokens": 1}
         try:
             answer = self._client.post(
-                root + path, json={"model": model, "stream": False} | body, timeout=_CALIBRATION_TIMEOUT_S
+                root + path, json={"model": model, "stream": False} | prompt | cap, timeout=_CALIBRATION_TIMEOUT_S
             )
             found = answer.json()
             count = found.get("prompt_eval_count") or found["usage"]["prompt_tokens"]
@@ -130,6 +118,13 @@ class Visit:
                 f"reports no usage ({type(error).__name__}); use a workload with written prompts, such as coding"
             ) from None
         return int(count)
+
+
+def _prompt(dialect: Dialect, system: str, text: str) -> dict[str, Any]:
+    if dialect == "completions":
+        return {"prompt": f"{system}\n\n{text}" if system else text}
+    messages = [{"role": "system", "content": system}] if system else []
+    return {"messages": [*messages, {"role": "user", "content": text}]}
 
 
 def _models(answer: httpx2.Response) -> tuple[list[str] | None, str]:

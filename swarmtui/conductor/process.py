@@ -122,7 +122,7 @@ class Conductor:
             try:
                 server = visit.look(dialect, order.model)
                 if calibration is None and needs_calibration(found.workload):
-                    calibration = visit.calibrate(dialect, server.model, order.plan.seed)
+                    calibration = visit.calibrate(dialect, server.model, found.workload.system, order.plan.seed)
             finally:
                 visit.close()
             endpoints.append(

@@ -222,6 +222,8 @@ class Runner:
         """Lets what is in flight come to its end; a stop waits only for its grace."""
         if self._stretch is not None:
             self._stretch.of = self._stretch.issued
+        if not any(link.outstanding for link in self._crew.links):
+            return
         self._crew.drop(cancel)
         begun = time.monotonic()
         while not self._crew.idle:

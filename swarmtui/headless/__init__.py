@@ -1,0 +1,1 @@
+"""The face without a screen: progress on stderr, the result on stdout."""

@@ -77,6 +77,16 @@ def session_table(sessions: Sequence[Listed]) -> str:
     return "\n".join([*table, *([""] if problems else []), *problems]) + "\n"
 
 
+def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> str:
+    """Name, kind, number of prompts, tokens in, tokens out."""
+    cells = [
+        [plain(name), kind, NOTHING if prompts is None else str(prompts), plain(before), plain(after)]
+        for name, kind, prompts, before, after in rows
+    ]
+    right = [False, False, True, False, False]
+    return "\n".join(_table(["name", "kind", "prompts", "in", "out"], cells, right=right)) + "\n"
+
+
 def session_text(summary: Summary) -> str:
     session, plan, client = summary.session, summary.session.plan, summary.session.client
     each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"

@@ -9,6 +9,12 @@ from swarmtui.model.schema import BadInput, Stored
 
 Dialect = Literal["chat", "completions", "ollama"]
 
+PATHS: dict[Dialect, str] = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+    "ollama": "/api/chat",
+}
+
 _SUFFIXES = ("/chat/completions", "/completions", "/api/chat", "/v1", "/")
 
 

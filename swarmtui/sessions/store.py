@@ -16,7 +16,17 @@ from swarmtui.sessions.files import write_whole
 from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
 from swarmtui.sessions.listing import INDEX, Listed, index_json, list_sessions, session_names
 
-__all__ = ["Listed", "Loaded", "discard", "list_sessions", "load", "remove", "summarise", "summary_json", "write_summary"]
+__all__ = [
+    "Listed",
+    "Loaded",
+    "discard",
+    "list_sessions",
+    "load",
+    "remove",
+    "summarise",
+    "summary_json",
+    "write_summary",
+]
 
 LAST = "last"
 _NAMED_AT_MOST = 5

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from swarmtui.model.schema import BadInput
-from swarmtui.sim.presets import check, list_presets, override, parse_spec
+from swarmtui.sim.presets import list_presets, parse_spec
 from swarmtui.sim.server import serve
 
 
@@ -27,13 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.write(f"{preset.name:20} {preset.description}\n")
         return 0
     try:
-        preset, settings = parse_spec(given.preset)
-        knobs = [(key, value) for key, equals, value in (text.partition("=") for text in given.set)]
-        knobs += [(key, value) for key in ("seats", "replicas") if (value := getattr(given, key)) is not None]
-        preset = override(preset, knobs, source="sim")
-        check(preset, "sim")
-        chosen = [(key, value) for key in ("speed", "seed") if (value := getattr(given, key)) is not None]
-        settings = override(settings, chosen, source="sim")
+        preset, settings = parse_spec(_spec(given))
         serve(
             preset,
             port=given.port,
@@ -46,6 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{problem}\n")
         return 2
     return 0
+
+
+def _spec(given: argparse.Namespace) -> str:
+    """The preset with the knobs that were given as options."""
+    knobs = [f"{key}={getattr(given, key)}" for key in ("speed", "seed", "seats", "replicas") if getattr(given, key)]
+    knobs += given.set
+    return f"{given.preset}{'&' if '?' in given.preset else '?'}{'&'.join(knobs)}" if knobs else str(given.preset)
 
 
 def _announce(url: str) -> None:

@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -271,10 +272,12 @@ async def _serve(
 
 
 def _until_stdin_ends(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """In a thread, because epoll takes neither files nor /dev/null."""
-    while os.read(0, 1 << 16):
-        pass
-    loop.call_soon_threadsafe(stop.set)
+    """In a thread, because epoll takes neither files nor /dev/null. A stdin that was never open has ended too."""
+    with suppress(OSError):
+        while os.read(0, 1 << 16):
+            pass
+    with suppress(RuntimeError):  # the loop is closed: a signal came first
+        loop.call_soon_threadsafe(stop.set)
 
 
 def _raise_file_limit() -> None:

@@ -25,8 +25,8 @@ class Agent:
     """`over` is called when a record is made, `free` when the agent can take another task."""
 
     __slots__ = (
-        "_exchange", "_failures", "_field_retries", "_free", "_keep_text", "_left_out", "_messages", "_over", "_retried",
-        "_route", "_seen", "_state_seen", "_stretch", "_t_sched", "_task", "_text_seen", "_turn", "number",
+        "_exchange", "_failures", "_field_retries", "_free", "_keep_text", "_left_out", "_messages", "_over",
+        "_retried", "_route", "_seen", "_state_seen", "_stretch", "_t_sched", "_task", "_text_seen", "_turn", "number",
     )  # fmt: skip
 
     def __init__(

@@ -12,12 +12,6 @@ from swarmtui.model.workload import Message, Task
 from swarmtui.swarm.answer import Answer
 from swarmtui.swarm.sse import EventSplitter, LineSplitter, Splitter
 
-PATHS: dict[Dialect, str] = {
-    "chat": "/v1/chat/completions",
-    "completions": "/v1/completions",
-    "ollama": "/api/chat",
-}
-
 
 class _Chunk(msgspec.Struct, gc=False):
     """Only what is read; everything else in a chunk is skipped by the decoder."""

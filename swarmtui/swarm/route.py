@@ -6,9 +6,8 @@ import socket
 import ssl
 from typing import Any
 
-from swarmtui.model.endpoint import parse_address
+from swarmtui.model.endpoint import PATHS, parse_address
 from swarmtui.model.wire import Target
-from swarmtui.swarm import dialects
 from swarmtui.swarm.clock import KernelClock
 from swarmtui.swarm.connection import Connection
 from swarmtui.swarm.loop import Loop
@@ -35,7 +34,7 @@ class Route:
         if target.api_key:
             headers["Authorization"] = f"Bearer {target.api_key}"
         headers |= target.headers
-        lines = [f"POST {address.base}{dialects.PATHS[target.dialect]} HTTP/1.1"]
+        lines = [f"POST {address.base}{PATHS[target.dialect]} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1", "replace")
 

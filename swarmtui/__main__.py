@@ -1,0 +1,3 @@
+from swarmtui.cli import main
+
+main()

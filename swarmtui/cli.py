@@ -1,0 +1,344 @@
+"""The command line: one function for each sub-command. Imports are inside them, so that --help is instant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from swarmtui import __version__
+
+_DEMO = "sim:moe-tp2-nvlink?speed=4"
+_MOST_WARMUP = 8
+
+
+def main() -> None:
+    """Bad input of any kind is one line and exit code 2."""
+    from swarmtui.model.schema import BadInput
+
+    try:
+        commands()
+    except BadInput as error:
+        _refuse(str(error))
+
+
+def _refuse(message: str) -> NoReturn:
+    click.echo(f"swarmtui: {message}", err=True)
+    sys.exit(2)
+
+
+def _session_dir(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--session-dir", metavar="DIR", help="Where sessions are kept.")(command)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="swarmtui %(version)s")
+def commands() -> None:
+    """Live benchmarking of LLM endpoints under the load of an agent swarm.
+
+    \b
+    Exit codes: 0 done; 1 a limit was missed; 2 wrong usage or a bad file;
+    3 the endpoint could not be used; 4 stopped, what was measured is saved.
+    """
+
+
+@commands.command()
+@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|sim:PRESET", help="Repeat for replicas.")
+@click.option("--model", help="The model's name; without it the first that the endpoint lists.")
+@click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
+@click.option("--levels", default="1,2,4,8", show_default=True, metavar="C,C,…", help="Concurrent streams.")
+@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 1000), help="Runs of each level.")
+@click.option("--requests", metavar="N|4C", help="Requests a run: a number or a multiple of C.  [default: 4C]")
+@click.option("--duration", metavar="TIME", help="A run lasts so long, instead of --requests.")
+@click.option(
+    "--warmup", metavar="N|none", help="Discarded requests before the first level.  [default: one a stream, at most 8]"
+)
+@click.option("--max-tokens", type=click.IntRange(1), help="Cap on each answer; answers that hit it are counted.")
+@click.option("--temperature", type=click.FloatRange(0.0))
+@click.option(
+    "--seed",
+    type=int,
+    help="The same seed gives the same requests.  [default: a new one each time, so that no cache knows them]",
+)
+@click.option("--label", default="", help="A name for this session.")
+@click.option("--note", default="")
+@click.option("--tag", "tags", multiple=True, metavar="K=V")
+@click.option("--server-flags", default="", metavar="TEXT", help="How the server was started, to be kept with it.")
+@click.option("--timeout", default="600s", show_default=True, metavar="TIME", help="The longest a request may take.")
+@click.option(
+    "--idle-timeout", default="30s", show_default=True, metavar="TIME", help="The longest silence in a stream."
+)
+@click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
+@click.option("--header", "headers", multiple=True, metavar="K=V", help="A header for each request.")
+@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Certificates to trust.")
+@click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
+@click.option("--keep-text", is_flag=True, help="Keep the answers in the session.")
+@click.option("--workers", type=click.IntRange(1, 64), hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of the table.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@_session_dir
+def run(endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
+    """Drive an endpoint level by level, without a screen.
+
+    Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; twice: at once.
+    """
+    from swarmtui.headless.run import run as follow
+
+    sys.exit(follow(_order(endpoints, given), as_json=as_json, quiet=quiet))
+
+
+def _order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
+    """Everything that can be wrong with the words is found here, before a process is started."""
+    from swarmtui.model.endpoint import parse_address
+    from swarmtui.model.order import SIMULATOR, Order
+    from swarmtui.model.schema import BadInput
+
+    if not endpoints:
+        raise BadInput(
+            "where is the server? for example --endpoint http://127.0.0.1:8000 or --endpoint sim:moe-tp1",
+            key="--endpoint",
+        )
+    for endpoint in endpoints:
+        if endpoint.startswith(SIMULATOR):
+            from swarmtui.sim.presets import parse_spec
+
+            parse_spec(endpoint.removeprefix(SIMULATOR))
+        else:
+            parse_address(endpoint)
+    return Order(
+        endpoints=endpoints,
+        model=given["model"],
+        workload=_workload(given["workload"]),
+        plan=_plan(given),
+        session_root=str(_sessions(given["session_dir"])),
+        secrets=_secrets(given["api_key_env"], given["headers"]),
+        ca_file=given["ca_file"],
+        insecure=given["insecure"],
+        keep_text=given["keep_text"],
+        label=given["label"],
+        note=given["note"],
+        tags=_pairs(given["tags"], "--tag"),
+        server_flags=given["server_flags"],
+    )
+
+
+def _plan(given: dict[str, Any]) -> Any:
+    import secrets
+
+    from swarmtui.model.plan import Plan, Requests, Timeouts, parse_levels, parse_requests, parse_seconds
+    from swarmtui.model.schema import BadInput
+
+    if given["requests"] and given["duration"]:
+        raise BadInput("give one of --requests and --duration, not both", key="--duration")
+    levels = parse_levels(given["levels"])
+    total = parse_seconds(given["timeout"], "--timeout")
+    limits = Timeouts()
+    return Plan(
+        levels=levels,
+        runs=given["runs"],
+        requests=parse_requests(given["requests"]) if given["requests"] else Requests(),
+        duration_s=parse_seconds(given["duration"], "--duration") if given["duration"] else None,
+        warmup=_warmup(given["warmup"], max(levels)),
+        max_tokens=given["max_tokens"],
+        temperature=given["temperature"],
+        seed=given["seed"] if given["seed"] is not None else secrets.randbelow(1_000_000),
+        workers=given["workers"],
+        timeouts=Timeouts(
+            connect=min(limits.connect, total),
+            first_token=min(limits.first_token, total) if given["timeout"] == "600s" else total,
+            idle=parse_seconds(given["idle_timeout"], "--idle-timeout"),
+            total=total,
+        ),
+    )
+
+
+def _warmup(text: str | None, most: int) -> int:
+    from swarmtui.model.schema import BadInput
+
+    if text is None:
+        return min(_MOST_WARMUP, most)
+    if text == "none":
+        return 0
+    if not text.isdigit():
+        raise BadInput(f"{text!r} is neither a number nor none", key="--warmup")
+    return int(text)
+
+
+def _workload(name: str) -> str:
+    from swarmtui.prompts.check import problems
+    from swarmtui.prompts.library import find
+
+    source = find(name).source
+    for problem in problems(source):
+        raise problem
+    return str(Path(source).resolve())
+
+
+def _secrets(variable: str | None, headers: tuple[str, ...]) -> Any:
+    import os
+    import re
+
+    from swarmtui.model.endpoint import Secrets
+    from swarmtui.model.schema import BadInput
+
+    key = None
+    if variable is not None:
+        key = os.environ.get(variable, "").strip()
+        if not key:
+            raise BadInput("this variable is not set, or empty", key=f"--api-key-env {variable}")
+    pairs = _pairs(headers, "--header")
+    for name, value in pairs.items():
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or re.search(r"[\r\n\0]", value):
+            raise BadInput("not a header", key=f"--header {name}")
+    if key is not None and re.search(r"[\r\n\0]", key):
+        raise BadInput("the key holds a line break", key=f"--api-key-env {variable}")
+    return Secrets(api_key=key, headers=pairs)
+
+
+def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    from swarmtui.model.schema import BadInput
+
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise BadInput(f"expected K=V, got {name!r}", key=option)
+        pairs[name.strip()] = value
+    return pairs
+
+
+def _sessions(directory: str | None) -> Path:
+    from swarmtui.sessions.paths import sessions_root
+
+    return Path(directory).resolve() if directory else sessions_root()
+
+
+@commands.command()
+@_session_dir
+def demo(session_dir: str | None) -> None:
+    """A sweep on the embedded simulator: no GPU and no server needed."""
+    context = click.get_current_context()
+    context.invoke(run, endpoints=(_DEMO,), session_dir=session_dir, label="demo")
+
+
+@commands.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@_session_dir
+@click.pass_context
+def sessions(context: click.Context, as_json: bool, session_dir: str | None) -> None:
+    """Saved sessions, newest first."""
+    context.obj = session_dir
+    if context.invoked_subcommand is None:
+        from swarmtui.headless.table import session_table
+        from swarmtui.sessions.store import list_sessions
+
+        rows = list_sessions(_sessions(session_dir))
+        click.echo(_json(rows) if as_json else session_table(rows), nl=as_json)
+
+
+@sessions.command()
+@click.argument("session")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@_session_dir
+@click.pass_context
+def show(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
+    """One session: its figures, its events. SESSION is an id, the beginning of one, or `last`."""
+    from swarmtui.headless.table import session_text
+    from swarmtui.sessions.store import load, summarise, summary_json
+
+    summary = summarise(load(_sessions(session_dir or context.obj), session))
+    click.echo(summary_json(summary).decode() if as_json else session_text(summary), nl=as_json)
+
+
+@sessions.command()
+@click.argument("session", nargs=-1, required=True)
+@_session_dir
+@click.pass_context
+def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None) -> None:
+    """Remove sessions for good; one that runs is left alone."""
+    from swarmtui.sessions.store import remove
+
+    for name in session:
+        click.echo(f"removed {remove(_sessions(session_dir or context.obj), name)}")
+
+
+@commands.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@click.pass_context
+def workloads(context: click.Context, as_json: bool) -> None:
+    """Workloads that are shipped: what agents ask."""
+    if context.invoked_subcommand is None:
+        from swarmtui.headless.table import workload_table
+        from swarmtui.prompts.check import describe
+        from swarmtui.prompts.library import shipped
+
+        rows = [(found.workload.name, describe(found)) for found in shipped()]
+        if as_json:
+            click.echo(_json([{"name": name, "description": row} for name, row in rows]))
+        else:
+            click.echo(
+                workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows]), nl=False
+            )
+
+
+@workloads.command("show")
+@click.argument("name")
+def show_workload(name: str) -> None:
+    """The file itself: it is commented, and a start for your own."""
+    from swarmtui.prompts.library import find
+
+    click.echo(find(name).text, nl=False)
+
+
+@workloads.command("check")
+@click.argument("file")
+def check_workload(file: str) -> None:
+    """Find what is wrong with a workload file, all of it at once."""
+    from swarmtui.prompts.check import describe, problems
+    from swarmtui.prompts.library import find
+
+    found = problems(file)
+    for problem in found:
+        click.echo(f"swarmtui: {problem}", err=True)
+    if found:
+        sys.exit(2)
+    told = describe(find(file))
+    click.echo(f"{file}: good: {told.kind}, {told.input} in, {told.output} out")
+
+
+@commands.command()
+@click.argument("preset", default="moe-tp1")
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--speed", type=click.FloatRange(0.0, min_open=True), help="So many times faster.")
+@click.option("--seed", type=int, help="For all that is drawn by chance.")
+@click.option("--seats", type=click.IntRange(1), help="Requests that one replica runs at once.")
+@click.option("--replicas", type=click.IntRange(1), help="Engines behind one address.")
+@click.option("--set", "knobs", multiple=True, metavar="KEY=VALUE", help="Any key of a preset.")
+@click.option("--list", "listing", is_flag=True, help="Show the presets and leave.")
+@click.option("--json", "as_json", is_flag=True, help="The list as one JSON document.")
+def sim(preset: str, port: int, listing: bool, as_json: bool, **given: Any) -> None:
+    """The embedded simulator as a server on 127.0.0.1; prints its URL when it is ready.
+
+    PRESET may carry knobs: 'moe-tp1?seats=8&speed=10'.
+    """
+    if listing:
+        from swarmtui.sim.presets import list_presets
+
+        presets = list_presets()
+        click.echo(_json(presets) if as_json else "\n".join(f"{p.name:20} {p.description}" for p in presets))
+        return
+    from swarmtui.sim.__main__ import main as simulate
+
+    words = [preset, f"--port={port}"]
+    words += [f"--{name}={value}" for name, value in given.items() if name != "knobs" and value is not None]
+    words += [f"--set={knob}" for knob in given["knobs"]]
+    sys.exit(simulate(words))
+
+
+def _json(value: Any) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,0 +1,157 @@
+"""How far it is, on stderr: one line that renews itself on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import Protocol, TextIO
+
+from swarmtui.headless.text import fit, plain
+from swarmtui.model.frame import Frame
+from swarmtui.model.session import Level
+
+_BAR = 20
+_PLAIN_EVERY_S = 10.0
+
+
+class Progress(Protocol):
+    def show(self, frame: Frame) -> None: ...
+    def say(self, text: str) -> None: ...
+    def clear(self) -> None: ...
+
+
+class Silent:
+    """--quiet: only what must be said."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def show(self, frame: Frame) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        self._out.write(f"{plain(text)}\n")
+
+    def clear(self) -> None:
+        pass
+
+
+class Line:
+    """On a terminal: one line, rewritten in place; what is said goes above it."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._shown = False
+        self._warned: tuple[str, ...] = ()
+
+    def show(self, frame: Frame) -> None:
+        for warning in frame.warnings:
+            if warning.partition(":")[0] not in self._warned:
+                self._warned += (warning.partition(":")[0],)
+                self.say(f"warning: {warning}")
+        columns = shutil.get_terminal_size().columns
+        self._out.write("\r\x1b[2K" + fit(describe(frame), columns - 1))
+        self._out.flush()
+        self._shown = True
+
+    def say(self, text: str) -> None:
+        self.clear()
+        self._out.write(f"{plain(text)}\n")
+        self._out.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            self._out.write("\r\x1b[2K")
+            self._out.flush()
+            self._shown = False
+
+
+class Lines:
+    """Elsewhere: a line when something begins or ends, and a sign of life now and then."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._phase: tuple[object, ...] = ()
+        self._levels: tuple[Level, ...] = ()
+        self._said = 0.0
+        self._warnings = 0
+
+    def show(self, frame: Frame) -> None:
+        if len(frame.warnings) > self._warnings:
+            self._warnings = len(frame.warnings)
+            self.say(f"warning: {frame.warnings[-1]}")
+        for level in frame.levels:
+            if level not in self._levels:
+                self.say(_result(level))
+        self._levels = frame.levels
+        phase = (frame.status, frame.c, frame.run)
+        if phase != self._phase or time.monotonic() - self._said >= _PLAIN_EVERY_S:
+            self._phase = phase
+            if frame.status not in ("ended", "saving"):
+                self.say(describe(frame))
+
+    def say(self, text: str) -> None:
+        self._said = time.monotonic()
+        self._out.write(f"{plain(text)}\n")
+        self._out.flush()
+
+    def clear(self) -> None:
+        pass
+
+
+def progress_on(out: TextIO, quiet: bool) -> Progress:
+    if quiet:
+        return Silent(out)
+    return Line(out) if out.isatty() else Lines(out)
+
+
+def describe(frame: Frame) -> str:
+    """C=4 run 1/2 [#####---------------] 12/16 · 312 tok/s · TTFT 180 ms · 0 errors · 0:12 left"""
+    parts = [_phase(frame)]
+    if frame.of:
+        filled = round(_BAR * min(1.0, frame.done / frame.of))
+        parts[0] += f" [{'#' * filled}{'-' * (_BAR - filled)}] {frame.done}/{frame.of}"
+    elif frame.done:
+        parts[0] += f" {frame.done} done"
+    if frame.out_tps is not None:
+        parts.append(f"{frame.out_tps:.0f} tok/s")
+    if frame.ttft_s is not None:
+        parts.append(f"TTFT {milliseconds(frame.ttft_s)}")
+    if frame.in_flight:
+        parts.append(f"{frame.waiting} of {frame.in_flight} waiting")
+    if frame.errors:
+        worst = max(frame.error_counts, key=lambda name: frame.error_counts[name])
+        parts.append(f"{frame.errors} errors ({worst})")
+    else:
+        parts.append("0 errors")
+    if frame.left_s is not None:
+        parts.append(f"{clock(frame.left_s)} left")
+    return " · ".join(parts)
+
+
+def _phase(frame: Frame) -> str:
+    if frame.status == "running":
+        return f"C={frame.c}" + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
+    return f"{frame.status} C={frame.c}" if frame.c and frame.status in ("draining", "paused") else frame.status
+
+
+def _result(level: Level) -> str:
+    parts = [f"C={level.c}: {level.ok} ok, {level.errors} errors"]
+    if level.out_tps_steady is not None:
+        parts.append(f"{level.out_tps_steady:.1f} tok/s steady")
+    if level.out_tps_wall is not None:
+        parts.append(f"{level.out_tps_wall:.1f} wall")
+    if level.ttft_s.mean is not None:
+        parts.append(f"TTFT {milliseconds(level.ttft_s.p50 or level.ttft_s.mean)}")
+    return ", ".join(parts)
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def clock(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

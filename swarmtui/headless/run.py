@@ -1,0 +1,116 @@
+"""`swarmtui run`: start a conductor, follow it, print what came out, and say so in the exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from swarmtui.conductor.client import Client, Gone, start
+from swarmtui.headless.progress import Progress, progress_on
+from swarmtui.headless.table import level_table
+from swarmtui.model import frame as said
+from swarmtui.model.order import Order
+from swarmtui.model.session import Summary
+from swarmtui.sessions.documents import summary_json
+from swarmtui.sessions.store import write_summary
+
+DONE, MISSED, BAD_INPUT, UNUSABLE, STOPPED = 0, 1, 2, 3, 4
+
+_EXIT: dict[said.Ending, int] = {
+    "done": DONE, "failed": BAD_INPUT, "unusable": UNUSABLE, "stopped": STOPPED, "interrupted": STOPPED,
+}  # fmt: skip
+
+_GRACE_S = 5.0
+
+# So long may workers whose conductor was killed take to leave what they still hold on disk.
+_SPOOL_S = 0.5
+
+
+def run(order: Order, *, as_json: bool, quiet: bool) -> int:
+    progress = progress_on(sys.stderr, quiet)
+    client = start(order, said.Subscribe(hz=4.0))
+    stopper = _Stopper(client, progress)
+    signal.signal(signal.SIGINT, stopper.ask)
+    signal.signal(signal.SIGTERM, stopper.ask)
+    follower = _Follower(progress)
+    try:
+        ended = follower.follow(client)
+    except Gone:
+        ended = _recover(follower.directory)
+    progress.clear()
+    client.close()
+    return report(ended, as_json=as_json, progress=progress)
+
+
+class _Follower:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.directory = ""
+
+    def follow(self, client: Client) -> said.Ended:
+        while True:
+            message = client.next(None)
+            match message:
+                case said.Hello(directory=directory):
+                    self.directory = directory
+                case said.Frame():
+                    self._progress.show(message)
+                case said.Ended():
+                    return message
+
+
+class _Stopper:
+    """Ctrl-C once: no new requests, a little patience for what is in flight. Twice: at once."""
+
+    def __init__(self, client: Client, progress: Progress) -> None:
+        self._client, self._progress = client, progress
+        self._asked = 0
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        self._asked += 1
+        if self._asked == 1:
+            self._progress.say(f"stopping: up to {_GRACE_S:g} s for what is in flight; once more stops at once")
+            self._client.say(said.Stop(grace_s=_GRACE_S))
+        else:
+            self._client.say(said.Stop(grace_s=0.0))
+
+
+def _recover(directory: str) -> said.Ended:
+    """The conductor was killed: its journal and the workers' spools still hold everything that finished."""
+    if not directory:
+        return said.Ended("interrupted", "the conductor ended before the first request", "")
+    time.sleep(_SPOOL_S)
+    try:
+        write_summary(Path(directory))
+    except OSError as error:
+        return said.Ended("failed", f"{directory}: {error.strerror}", directory)
+    return said.Ended("interrupted", "the conductor was killed; what had finished by then is saved", directory)
+
+
+def report(ended: said.Ended, *, as_json: bool, progress: Progress) -> int:
+    summary = _read_summary(ended.directory)
+    if summary is not None:
+        if as_json:
+            sys.stdout.write(summary_json(summary).decode() + "\n")
+        else:
+            sys.stdout.write(level_table(summary.levels))
+        sys.stdout.flush()
+    if ended.message:
+        progress.say(f"swarmtui: {ended.message}")
+    if ended.directory:
+        progress.say(f"saved: {ended.directory}")
+    return _EXIT[ended.ending]
+
+
+def _read_summary(directory: str) -> Summary | None:
+    if not directory:
+        return None
+    try:
+        return msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=Summary)
+    except (OSError, msgspec.DecodeError):
+        return None
