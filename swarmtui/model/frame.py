@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.session import Level, Session
+from swarmtui.model.telemetry import Point, Telemetry, Trust
 from swarmtui.model.wire import StreamRow
 
 Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
@@ -48,22 +49,47 @@ class Stop(_Said, frozen=True):
     grace_s: float = 5.0
 
 
+class Sweep(_Said, frozen=True):
+    """Run these levels by itself, from now on; what people steered so far stays."""
+
+    levels: tuple[int, ...]
+    runs: int = 1
+
+
+class FindCliff(_Said, frozen=True):
+    """Double C until more streams bring nothing, then close in on the edge."""
+
+    highest: int = 1024
+
+
+class Describe(_Said, frozen=True):
+    """A new label and note for the session."""
+
+    label: str
+    note: str
+
+
 class WatchStream(_Said, frozen=True):
     agent: int | None
 
 
-Command = Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | WatchStream
+Command = Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | Sweep | FindCliff | Describe | WatchStream
 
 
 class Hello(_Said, frozen=True):
-    """First message to a face: the session, as its journal holds it."""
+    """First message to a face: the session, as its journal holds it, and its history so far."""
 
     session: Session
     directory: str
+    history: tuple[Point, ...] = ()
 
 
 class Frame(_Said, frozen=True):
-    """The present. Rates are over the last second; null is not known."""
+    """The present. Rates are over the last second; null is not known.
+
+    `points` are the newest of the history, some of them sent before: a face that misses frames misses no point soon.
+    `answer` is what a search came to, in a sentence.
+    """
 
     t_ns: int
     status: Status
@@ -91,6 +117,10 @@ class Frame(_Said, frozen=True):
     warnings: tuple[str, ...]
     rows: tuple[StreamRow, ...] = ()
     text: str = ""
+    points: tuple[Point, ...] = ()
+    telemetry: Telemetry | None = None
+    trust: tuple[Trust, ...] = ()
+    answer: str = ""
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

@@ -10,6 +10,7 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
+from swarmtui.model.telemetry import Telemetry
 
 State = Literal["running", "done", "stopped", "unusable", "failed", "interrupted"]
 
@@ -86,13 +87,28 @@ class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     detail: str = ""
 
 
+class Sample(Stored, frozen=True, kw_only=True, tag_field="kind", tag="telemetry"):
+    """About one a second."""
+
+    telemetry: Telemetry
+
+
+class TokenCount(Stored, frozen=True, kw_only=True, tag_field="kind", tag="tokens"):
+    """The tokens of an answer that its server had not counted, by its /tokenize: replaces the count of chunks."""
+
+    task: int
+    turn: int
+    stretch: int
+    tokens_out: int
+
+
 class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     t_ns: int
     state: Literal["done", "stopped", "unusable", "failed", "interrupted"]
     message: str = ""
 
 
-Entry = Head | StretchStart | StretchEnd | Request | Event | End
+Entry = Head | StretchStart | StretchEnd | Request | Event | Sample | TokenCount | End
 
 entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 entry_encoder = msgspec.json.Encoder()

@@ -1,0 +1,119 @@
+"""What the machine and the engine say of themselves. Null is not measured; a reading that is not supported is null."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from swarmtui.model.schema import Stored
+
+
+class GpuProcess(Stored, frozen=True, kw_only=True):
+    pid: int
+    memory_bytes: int | None = None
+
+
+class Gpu(Stored, frozen=True, kw_only=True):
+    """One GPU at one moment. `energy_j` is a counter since the driver was loaded; only its differences mean something.
+
+    `throttle` holds the reasons for lowered clocks in words; empty is none, null is not known.
+    """
+
+    uuid: str
+    index: int
+    name: str
+    simulated: bool = False
+    memory_used: int | None = None
+    memory_total: int | None = None
+    memory_reserved: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    energy_j: float | None = None
+    utilisation: float | None = None
+    memory_utilisation: float | None = None
+    temperature_c: float | None = None
+    memory_temperature_c: float | None = None
+    sm_mhz: int | None = None
+    memory_mhz: int | None = None
+    sm_max_mhz: int | None = None
+    fan: float | None = None
+    throttle: tuple[str, ...] | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    pcie_max_generation: int | None = None
+    pcie_max_width: int | None = None
+    nvlinks_up: int | None = None
+    processes: tuple[GpuProcess, ...] = ()
+
+
+class Bucket(Stored, frozen=True, kw_only=True, array_like=True):
+    """A cumulative histogram bucket: so many observations of at most `le`."""
+
+    le: float
+    count: float
+
+
+class ServerHistogram(Stored, frozen=True, kw_only=True):
+    """Cumulative since the server started; engines are merged by adding buckets."""
+
+    count: float
+    sum: float
+    buckets: tuple[Bucket, ...] = ()
+
+
+class ServerState(Stored, frozen=True, kw_only=True):
+    """What a server's metrics say. Counters are since its start: one that falls back means that it was restarted."""
+
+    engine: str
+    running: float | None = None
+    waiting: float | None = None
+    kv_use: float | None = None
+    prompt_tokens: float | None = None
+    output_tokens: float | None = None
+    cached_tokens: float | None = None
+    cache_queries: float | None = None
+    cache_hits: float | None = None
+    preemptions: float | None = None
+    drafts: float | None = None
+    draft_tokens: float | None = None
+    accepted_tokens: float | None = None
+    finished: float | None = None
+    ttft: ServerHistogram | None = None
+    itl: ServerHistogram | None = None
+    queue: ServerHistogram | None = None
+    prefill: ServerHistogram | None = None
+    decode: ServerHistogram | None = None
+    e2e: ServerHistogram | None = None
+
+
+class Telemetry(Stored, frozen=True, kw_only=True):
+    """One moment. A problem says in words why there is nothing to see."""
+
+    t_ns: int
+    gpus: tuple[Gpu, ...] = ()
+    gpu_problem: str = ""
+    servers: tuple[ServerState, ...] = ()
+    server_problem: str = ""
+
+
+class Trust(Stored, frozen=True, kw_only=True):
+    """One line of the trust panel: the figure, and in one sentence what it means for the measurement."""
+
+    name: str
+    state: Literal["ok", "doubtful", "wrong"]
+    value: str
+    sentence: str
+
+
+class Point(Stored, frozen=True, kw_only=True, array_like=True):
+    """One moment of the history that faces draw, four a second."""
+
+    t_ns: int
+    c: int
+    in_flight: int
+    waiting: int
+    out_tps: float | None
+    ttft_s: float | None
+    errors: int
+    server_running: float | None = None
+    server_waiting: float | None = None
+    power_w: float | None = None
