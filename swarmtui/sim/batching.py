@@ -187,7 +187,7 @@ class Replica:
             growth = (len(self.running) + 1) * (1 + self._drafted)
             if room is not None and self.running and self.held + job.prompt_tokens + job.produced + growth > room:
                 break
-            self.waiting.pop()
+            self.waiting.popleft()
             self.running.append(job)
             self.held += job.prompt_tokens + job.produced
             if self._preset.prefix_cache:
