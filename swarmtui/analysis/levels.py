@@ -30,51 +30,43 @@ class _Run(NamedTuple):
 
 
 def level_figures(
-    records: Sequence[Record],
-    stretches: Sequence[StretchStart],
-    ends: Sequence[StretchEnd],
-    mode: Literal["sweep", "manual"],
+    records: Sequence[Record], stretches: Sequence[StretchStart], ends: Sequence[StretchEnd]
 ) -> tuple[Level, ...]:
     """One level for each C. Warm-up is in no figure, and the tokens of a failed request are in no rate.
 
-    In a sweep the stretches of one C and run number make a run. When people steer, each stretch that had all it was
-    to have makes a run of its own, and the others, mere steps on the way to another C, make none.
+    Each stretch is a run, but for two kinds: those that people steered through on the way to another C, and those
+    that were spoilt by a pause and run again.
     """
-    levels = [_level(c, runs) for c, runs in sorted(_runs_by_c(records, stretches, ends, mode).items())]
+    levels = [_level(c, runs) for c, runs in sorted(_runs_by_c(records, stretches, ends).items())]
     alone = next((level for level in levels if level.c == 1), None)
     return tuple(_beside(level, alone) for level in levels)
 
 
 def _runs_by_c(
-    records: Sequence[Record],
-    stretches: Sequence[StretchStart],
-    ends: Sequence[StretchEnd],
-    mode: Literal["sweep", "manual"],
+    records: Sequence[Record], stretches: Sequence[StretchStart], ends: Sequence[StretchEnd]
 ) -> dict[int, list[_Run]]:
     by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
     for record in records:
         by_stretch[record.stretch].append(record)
     ended = {end.number: end for end in ends}
-    grouped: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for stretch in _with_lost(stretches, by_stretch):
-        end = ended.get(stretch.number)
-        if stretch.phase != "level" or (mode == "manual" and not (end and end.complete)):
-            continue
-        grouped[stretch.c, stretch.number if mode == "manual" else stretch.run].append(stretch.number)
-
     runs: defaultdict[int, list[_Run]] = defaultdict(list)
-    for (c, number), numbers in sorted(grouped.items()):
-        known = [ended[n] for n in numbers if n in ended]
-        all_ended = len(known) == len(numbers)
-        all_of_it = [r for n in numbers for r in by_stretch[n] if r.phase == "level"]
+    all_stretches = _with_lost(stretches, by_stretch)
+    latest = {(s.c, s.run): s.number for s in all_stretches if s.phase == "level" and not s.steered}
+    for stretch in sorted(all_stretches, key=lambda s: s.number):
+        end = ended.get(stretch.number)
+        complete = end is not None and end.complete
+        superseded = stretch.steered or latest.get((stretch.c, stretch.run)) != stretch.number
+        if stretch.phase != "level" or (superseded and not complete):
+            continue
+        found = [r for r in by_stretch[stretch.number] if r.phase == "level"]
         run = _Run(
-            number=len(runs[c]) + 1 if mode == "manual" else number,
-            finished=[r for r in all_of_it if r.error != CANCELLED],
-            cancelled=[r for r in all_of_it if r.error == CANCELLED],
-            complete=all_ended and all(end.complete for end in known),
-            end_ns=max(end.t_ns for end in known) if all_ended else None,
+            number=len(runs[stretch.c]) + 1,
+            finished=[r for r in found if r.error != CANCELLED],
+            cancelled=[r for r in found if r.error == CANCELLED],
+            complete=complete,
+            end_ns=end.t_ns if end else None,
         )
-        runs[c].append(run)
+        runs[stretch.c].append(run)
     return runs
 
 

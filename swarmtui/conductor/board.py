@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Iterable
 
 from swarmtui.model.frame import Frame, Status
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
+from swarmtui.model.telemetry import Point, Telemetry, Trust
 from swarmtui.model.wire import StreamRow, WorkerFrame
 
 _WINDOW_NS = 1_000_000_000
+_NEWEST_POINTS = 20
+_MOST_POINTS = 7_200
 
 
 class Board:
@@ -36,6 +40,33 @@ class Board:
         self._cpu: dict[int, tuple[int, int, float]] = {}
         self._chunks = self._tokens = 0
         self._text = ""
+        self.answer = ""
+        self.telemetry: Telemetry | None = None
+        self.trust: tuple[Trust, ...] = ()
+        self.history: list[Point] = []
+        self._newest: deque[Point] = deque(maxlen=_NEWEST_POINTS)
+
+    def mark(self) -> None:
+        """One more point of the history; of a long one every second point goes, so that it stays bounded."""
+        frame = self.frame(rows=False)
+        server = self.telemetry.servers if self.telemetry else ()
+        gpus = self.telemetry.gpus if self.telemetry else ()
+        point = Point(
+            t_ns=frame.t_ns,
+            c=frame.c,
+            in_flight=frame.in_flight,
+            waiting=frame.waiting,
+            out_tps=frame.out_tps,
+            ttft_s=frame.ttft_s,
+            errors=frame.errors,
+            server_running=_sum(state.running for state in server),
+            server_waiting=_sum(state.waiting for state in server),
+            power_w=_sum(gpu.power_w for gpu in gpus),
+        )
+        self._newest.append(point)
+        self.history.append(point)
+        if len(self.history) > _MOST_POINTS:
+            self.history = self.history[::2]
 
     def hear(self, worker: int, frame: WorkerFrame) -> None:
         self._workers[worker] = frame
@@ -108,4 +139,13 @@ class Board:
             warnings=self.warnings,
             rows=tuple(sorted(self._rows.values(), key=lambda row: row.agent)) if rows else (),
             text=text,
+            points=tuple(self._newest),
+            telemetry=self.telemetry,
+            trust=self.trust,
+            answer=self.answer,
         )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

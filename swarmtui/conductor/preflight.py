@@ -91,16 +91,22 @@ class Visit:
         return fit(texts, [count for count in counts if count is not None], "tokenize")
 
     def count_tokens(self, model: str, text: str) -> int | None:
-        """Tokens of an answer that its server did not count; None when it cannot."""
-        return self._tokenize(model, {"prompt": text, "add_special_tokens": False})
+        """Tokens of an answer that its server did not count; None when it cannot. Servers disagree on how to ask."""
+        count = self._tokenize(model, {"prompt": text, "content": text, "add_special_tokens": False})
+        return self._post_count("/extras/tokenize/count", {"input": text}) if count is None else count
 
     def _tokenize(self, model: str, prompt: dict[str, Any]) -> int | None:
-        body = {"model": model} | prompt
+        return self._post_count("/tokenize", {"model": model} | prompt)
+
+    def _post_count(self, path: str, body: dict[str, Any]) -> int | None:
         try:
-            answer = self._client.post(f"{self._address.root}/tokenize", json=body)
-            count = answer.json().get("count") if answer.status_code == 200 else None
-        except (httpx2.HTTPError, ValueError, AttributeError):
+            answer = self._client.post(self._address.root + path, json=body)
+            found = answer.json() if answer.status_code == 200 else None
+        except (httpx2.HTTPError, ValueError):
             return None
+        if not isinstance(found, dict):
+            return None
+        count = found.get("count", len(tokens) if isinstance(tokens := found.get("tokens"), list) else None)
         return count if isinstance(count, int) else None
 
     def _ask_one_token(self, dialect: Dialect, model: str, prompt: dict[str, Any]) -> int:

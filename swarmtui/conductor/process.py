@@ -27,7 +27,7 @@ from swarmtui.model import wire
 from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
 from swarmtui.model.order import SIMULATOR, Order, decode_order
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Client, End, Head, Session
+from swarmtui.model.session import Client, Description, End, Head, Session, TokenCount
 from swarmtui.model.workload import Task
 from swarmtui.prompts.calibrate import Calibration, needs_calibration
 from swarmtui.prompts.library import Found, digest, find
@@ -36,6 +36,9 @@ from swarmtui.sessions.paths import new_id
 from swarmtui.sessions.store import discard, write_summary
 
 Ending = said.Ending
+
+_POINT_S = 0.25
+_RECOUNT_S = 60.0
 
 
 class Conductor:
@@ -91,18 +94,27 @@ class Conductor:
         self._ledger.write(Head(session=self._session, pid=os.getpid()))
         if self._ledger.problem:
             return "failed", self._ledger.problem
-        self._runner = Runner(order.plan, source, self._crew, self._board, self._ledger)
+        self._runner = Runner(
+            order.plan, source, self._crew, self._board, self._ledger, keep_text=order.keep_text
+        )
         for command in self._early:
             self._runner.obey(command)
         self._crew.start(lambda worker, workers: self._setup(worker, workers, endpoints))
+        marking = asyncio.create_task(self._mark())
         running = asyncio.create_task(self._runner.run())
         dying = asyncio.create_task(self._died.wait())
         await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
+        marking.cancel()
         if not running.done():
             running.cancel()
             return "interrupted", self._death
         ending: Literal["done", "stopped", "unusable"] = running.result()
         return ending, self._blame() if ending == "unusable" else ""
+
+    async def _mark(self) -> None:
+        while True:
+            self._board.mark()
+            await asyncio.sleep(_POINT_S)
 
     def _preflight(self, found: Found) -> tuple[tuple[Endpoint, ...], Calibration | None]:
         """Blocking: runs in a thread while the workers start."""
@@ -196,10 +208,13 @@ class Conductor:
     def _hello(self) -> said.Hello | None:
         if self._session is None or self._ledger is None:
             return None
-        return said.Hello(self._session, str(self._ledger.directory))
+        return said.Hello(self._session, str(self._ledger.directory), tuple(self._board.history))
 
     def _obey(self, command: said.Command) -> None:
-        if self._runner is not None:
+        if isinstance(command, said.Describe) and self._session is not None and self._ledger is not None:
+            self._session = msgspec.structs.replace(self._session, label=command.label, note=command.note)
+            self._ledger.write(Description(label=command.label, note=command.note))
+        elif self._runner is not None:
             self._runner.obey(command)
         else:
             self._early.append(command)
@@ -234,6 +249,23 @@ class Conductor:
         record = self._runner.first_errors[0]
         return f"{where}: every request failed: {record.error}: {record.error_detail}"
 
+    def _recount(self) -> list[TokenCount]:
+        """Answers that their server did not count are counted by it now, when no load is on it."""
+        from swarmtui.conductor.preflight import Visit
+
+        if self._runner is None or self._session is None or not self._runner.uncounted:
+            return []
+        order, counts, begun = self._order, [], time.monotonic()
+        endpoint = self._session.endpoints[0]
+        visit = Visit(parse_address(endpoint.url), order.secrets, False if order.insecure else order.ca_file or True)
+        for record in self._runner.uncounted:
+            tokens = visit.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
+            if tokens is None or time.monotonic() - begun > _RECOUNT_S:
+                break
+            counts.append(TokenCount(task=record.task, turn=record.turn, stretch=record.stretch, tokens_out=tokens))
+        visit.close()
+        return counts
+
     async def _save(self, ending: Ending, message: str) -> tuple[Ending, str, str]:
         assert self._ledger is not None
         self._board.status = "saving"
@@ -243,6 +275,8 @@ class Conductor:
             ledger.close()
             discard(ledger.directory)
             return ending, message, ""
+        for count in await asyncio.to_thread(self._recount):
+            ledger.write(count)
         ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
         ledger.catch_up()
         problem = ledger.problem

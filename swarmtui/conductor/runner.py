@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.levels import level_figures
+from swarmtui.conductor import cliff
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link
 from swarmtui.conductor.ledger import Ledger
@@ -26,7 +27,10 @@ _WARMUP_TOKENS = 64
 # A stretch that people steer becomes a level when it has so many completions for each stream.
 _ENOUGH = 4
 
-Turn = Literal["go", "next", "steer", "pause", "stop"]
+# go on; end this run; do something else; hold; end all.
+Turn = Literal["go", "next", "turn", "pause", "stop"]
+
+Movement = said.SetConcurrency | said.Sweep | said.FindCliff
 
 
 class Stretch:
@@ -52,10 +56,16 @@ class Stretch:
 
 
 class Runner:
-    """Owns the present stretch. Everything here runs in the conductor's event loop; nothing blocks it."""
+    """Owns the present stretch. Everything here runs in the conductor's event loop; nothing blocks it.
 
-    def __init__(self, plan: Plan, source: Source, crew: Crew, board: Board, ledger: Ledger) -> None:
+    `uncounted` are the answers whose tokens no server counted, with their text.
+    """
+
+    def __init__(
+        self, plan: Plan, source: Source, crew: Crew, board: Board, ledger: Ledger, *, keep_text: bool = False
+    ) -> None:
         self._plan, self._source, self._crew, self._board, self._ledger = plan, source, crew, board, ledger
+        self._keep_text = keep_text
         self._stretch: Stretch | None = None
         self._numbers = 0
         self._tasks = 0
@@ -64,12 +74,15 @@ class Runner:
         self._starts: list[StretchStart] = []
         self._ends: list[StretchEnd] = []
         self._turn: Turn = "go"
-        self._steered = 0
+        first = plan.levels[0]
+        manual = plan.mode == "manual"
+        self._movement: Movement = said.SetConcurrency(first) if manual else said.Sweep(plan.levels, plan.runs)
         self._grace_s = 0.0
         self._changed = asyncio.Event()
         self._last_e2e: float | None = None
         self._ended: Stretch | None = None
         self.first_errors: list[Record] = []
+        self.uncounted: list[Record] = []
 
     # what comes in
 
@@ -79,11 +92,10 @@ class Runner:
                 # Asked again, there is no more waiting.
                 self._grace_s = min(grace_s, self._grace_s) if self._turn == "stop" else grace_s
                 self._turn = "stop"
-            case said.SetConcurrency(c, cancel):
-                self._steered = max(1, c)
-                self._turn = self._turn if self._turn == "stop" else "steer"
-                if cancel and self._stretch is not None and self._steered < self._stretch.c:
-                    self._tell(self._stretch, c=self._steered, cancel=True)
+            case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self._turn != "stop":
+                self._movement, self._turn = command, "turn"
+                if isinstance(command, said.SetConcurrency) and command.cancel and self._stretch is not None:
+                    self._tell(self._stretch, c=command.c, cancel=True)
             case said.NextLevel() if self._turn != "stop":
                 self._turn = "next"
             case said.Pause() if self._turn == "go":
@@ -100,10 +112,13 @@ class Runner:
         """A record from a worker: on disk first, then in the figures."""
         link.last_record += 1
         task = self._open.get(record.task)
-        self._ledger.write(Request(record=msgspec.structs.replace(record, text=None, reasoning=None)))
+        kept = record if self._keep_text else msgspec.structs.replace(record, text=None, reasoning=None)
+        self._ledger.write(Request(record=kept))
         self._board.finish(record)
         if record.phase == "level":
-            self._records.append(record)
+            self._records.append(msgspec.structs.replace(record, text=None, reasoning=None))
+            if record.ok and record.token_source == "chunks":
+                self.uncounted.append(record)
         if record.error is None:
             self._last_e2e = record.e2e_s
         elif record.error != CANCELLED:
@@ -132,22 +147,42 @@ class Runner:
     async def run(self) -> Literal["done", "stopped", "unusable"]:
         if self._plan.warmup and not await self._warm_up():
             return "stopped" if self._turn == "stop" else "unusable"
-        if self._plan.mode == "manual":
-            self._steered, self._turn = self._plan.levels[0], "steer"
-        else:
-            for c in self._plan.levels:
-                for run in range(1, self._plan.runs + 1):
-                    await self._level(c, run)
-                    if self._turn in ("stop", "steer"):
-                        break
-                if self._turn in ("stop", "steer"):
-                    break
-                if not any(record.ok for record in self._records):
-                    return "unusable"
-        while self._turn == "steer":
-            self._turn = "go"
-            await self._steer()
-        return "stopped" if self._turn == "stop" and self._plan.mode == "sweep" else "done"
+        while True:
+            if self._turn == "turn":
+                self._turn = "go"
+            match self._movement:
+                case said.SetConcurrency(c):
+                    await self._steer(max(1, c))
+                case said.Sweep(levels, runs):
+                    if not await self._sweep(levels, runs):
+                        return "unusable"
+                case said.FindCliff(highest):
+                    await self._find_cliff(highest)
+            if self._asked() != "turn":
+                break
+        steered = isinstance(self._movement, said.SetConcurrency)
+        return "stopped" if self._turn == "stop" and not steered else "done"
+
+    async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
+        """False when not one request of the first level came back well: then there is nothing to sweep."""
+        await self._drain(cancel=False)
+        for c in levels:
+            for run in range(1, runs + 1):
+                await self._level(c, run, runs)
+                if self._asked() in ("stop", "turn"):
+                    return True
+            if not any(record.ok for record in self._records):
+                return False
+        return True
+
+    async def _find_cliff(self, highest: int) -> None:
+        await self._drain(cancel=False)
+        while (c := cliff.next_level(self._board.levels, highest)) is not None:
+            await self._level(c, 1, 1)
+            if self._asked() in ("stop", "turn"):
+                return
+        self._board.answer = cliff.answer(self._board.levels)
+        self._ledger.note("cliff", self._board.answer)
 
     async def _warm_up(self) -> bool:
         """True when at least one request came back well."""
@@ -156,10 +191,10 @@ class Runner:
         await self._carry_out(min(count, max(self._plan.levels)), 0, "warmup", of=count)
         return self._turn != "stop" and bool(self._ended and self._ended.succeeded)
 
-    async def _level(self, c: int, run: int) -> None:
+    async def _level(self, c: int, run: int, runs: int) -> None:
         """One run of one level; a pause spoils it, so it is begun again."""
         while True:
-            self._board.status = "running"
+            self._board.status, self._board.runs = "running", runs
             of = None if self._plan.duration_s else self._plan.requests.at(c)
             await self._carry_out(c, run, "level", of=of, duration_s=self._plan.duration_s)
             self._figure()
@@ -168,18 +203,19 @@ class Runner:
             if self._turn != "pause" or await self._paused() != "go":
                 return
 
-    async def _steer(self) -> None:
-        """People hold the wheel: no end but theirs."""
-        while self._turn == "go":
-            self._board.status = "running"
-            await self._carry_out(self._steered, 1, "level", of=None, drain=False)
+    async def _steer(self, c: int) -> None:
+        """People hold the wheel: no end but theirs, and streams go on from one C to the next."""
+        while True:
+            self._board.status, self._board.runs = "running", 1
+            await self._carry_out(c, 1, "level", of=None, steered=True)
             self._figure()
-            match self._asked():
-                case "steer" | "next":
-                    self._turn = "go"
-                case "pause":
-                    await self._drain(cancel=False)
-                    await self._paused()
+            if self._asked() == "pause":
+                await self._drain(cancel=False)
+                await self._paused()
+            if self._asked() == "next":
+                self._turn = "go"
+            if self._asked() != "go":
+                return
 
     async def _paused(self) -> Turn:
         """Until somebody says what comes next."""
@@ -191,15 +227,16 @@ class Runner:
         return self._turn
 
     async def _carry_out(
-        self, c: int, run: int, phase: Phase, *, of: int | None, duration_s: float | None = None, drain: bool = True
+        self, c: int, run: int, phase: Phase, *, of: int | None, duration_s: float | None = None, steered: bool = False
     ) -> None:
         """One stretch from its first request to its last answer, or to the next command."""
         self._numbers += 1
         until = None if duration_s is None else time.monotonic() + duration_s
         stretch = self._stretch = Stretch(self._numbers, c, run, phase, of, until)
         board = self._board
-        board.c, board.run, board.runs, board.done, board.of = c, run, self._plan.runs, 0, of
-        start = StretchStart(number=stretch.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=of)
+        board.c, board.run, board.done, board.of = c, run, 0, of
+        now = time.perf_counter_ns()
+        start = StretchStart(number=stretch.number, t_ns=now, c=c, run=run, phase=phase, of=of, steered=steered)
         self._starts.append(start)
         self._ledger.write(start)
         self._tell(stretch)
@@ -207,8 +244,10 @@ class Runner:
             self._supply(link)
         while self._turn == "go" and not stretch.complete:
             await self._change()
-        complete = stretch.complete if of is not None or until is not None else stretch.succeeded >= _ENOUGH * c
-        if self._turn == "stop" or drain:
+        complete = stretch.succeeded >= _ENOUGH * c if steered else stretch.complete
+        # Whoever takes the wheel drives on with the streams that are there; all else begins on an empty road.
+        taken_over = self._asked() == "turn" and isinstance(self._movement, said.SetConcurrency)
+        if self._asked() == "stop" or not (steered or taken_over):
             await self._drain(cancel=False)
         end = StretchEnd(number=stretch.number, t_ns=time.perf_counter_ns(), complete=complete)
         self._ends.append(end)
@@ -277,23 +316,20 @@ class Runner:
         return task
 
     def _figure(self) -> None:
-        self._board.levels = level_figures(self._records, self._starts, self._ends, self._mode)
-
-    @property
-    def _mode(self) -> Literal["sweep", "manual"]:
-        return "manual" if self._steered else "sweep"
+        self._board.levels = level_figures(self._records, self._starts, self._ends)
 
     def _left(self) -> float | None:
         """Seconds to the end, taking the time of the last request for the time of each to come."""
-        stretch, plan = self._stretch, self._plan
-        if stretch is None or stretch.phase == "warmup" or self._steered:
+        stretch, plan, movement = self._stretch, self._plan, self._movement
+        if stretch is None or stretch.phase == "warmup" or not isinstance(movement, said.Sweep):
             return None
-        here = [c for c in plan.levels for _ in range(plan.runs)]
-        position = plan.levels.index(stretch.c) * plan.runs + stretch.run if stretch.c in plan.levels else len(here)
+        all_runs = [(c, run) for c in movement.levels for run in range(1, movement.runs + 1)]
+        here = (stretch.c, stretch.run)
+        to_come = all_runs[all_runs.index(here) + 1 :] if here in all_runs else []
         if plan.duration_s is not None:
             now = max(0.0, (stretch.until or 0.0) - time.monotonic())
-            return now + plan.duration_s * len(here[position:])
+            return now + plan.duration_s * len(to_come)
         if self._last_e2e is None:
             return None
-        turns = sum(plan.requests.at(c) / c for c in here[position:])
+        turns = sum(plan.requests.at(c) / c for c, _ in to_come)
         return self._last_e2e * (turns + (max(0, (stretch.of or 0) - stretch.done)) / stretch.c)

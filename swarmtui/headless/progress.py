@@ -6,9 +6,9 @@ import shutil
 import time
 from typing import Protocol, TextIO
 
-from swarmtui.headless.text import fit, plain
 from swarmtui.model.frame import Frame
 from swarmtui.model.session import Level
+from swarmtui.text import fit, plain
 
 _BAR = 20
 _PLAIN_EVERY_S = 10.0

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from swarmtui.headless.text import fit, pad, plain, width
 from swarmtui.model.session import Event, Level, Spread, Summary
 from swarmtui.sessions.store import Listed
+from swarmtui.text import fit, pad, plain, width
 
 WIDEST = 100
 NOTHING = "–"

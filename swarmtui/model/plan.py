@@ -36,6 +36,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     """A sweep over `levels`, or, when `mode` is manual, a ramp that people steer, starting at the first level.
 
     With `duration_s` a run lasts that long, else it has `requests`. `warmup` is a number of discarded requests.
+    `slo` is what a request should keep, as written on the command line.
     """
 
     mode: Literal["sweep", "manual"] = "sweep"
@@ -49,6 +50,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     seed: int = 0
     timeouts: Timeouts = Timeouts()
     workers: int | None = None
+    slo: str = ""
 
 
 def parse_levels(text: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.findings import Check, Goodput, Scaling
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
@@ -57,7 +58,10 @@ class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
 
 
 class StretchStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch"):
-    """From `t_ns` on `c` streams were wanted; `of` is how many requests the stretch is to have, if that is set."""
+    """From `t_ns` on `c` streams were wanted; `of` is how many requests the stretch is to have, if that is set.
+
+    `steered`: people chose this C as they went; it is a level only when it lasted long enough.
+    """
 
     number: int
     t_ns: int
@@ -65,6 +69,7 @@ class StretchStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="str
     run: int
     phase: Phase
     of: int | None = None
+    steered: bool = False
 
 
 class StretchEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch_end"):
@@ -85,6 +90,13 @@ class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     t_ns: int
     name: str
     detail: str = ""
+
+
+class Description(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):
+    """A new label and note: they replace those of the head."""
+
+    label: str
+    note: str
 
 
 class Sample(Stored, frozen=True, kw_only=True, tag_field="kind", tag="telemetry"):
@@ -108,7 +120,7 @@ class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     message: str = ""
 
 
-Entry = Head | StretchStart | StretchEnd | Request | Event | Sample | TokenCount | End
+Entry = Head | StretchStart | StretchEnd | Request | Event | Description | Sample | TokenCount | End
 
 entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 entry_encoder = msgspec.json.Encoder()
@@ -209,3 +221,6 @@ class Summary(Stored, frozen=True, kw_only=True):
     levels: tuple[Level, ...]
     warmup_requests: int
     events: tuple[Event, ...]
+    checks: tuple[Check, ...] = ()
+    scaling: Scaling | None = None
+    goodput: tuple[Goodput, ...] = ()

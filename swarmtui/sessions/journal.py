@@ -12,16 +12,20 @@ import msgspec
 from swarmtui.model.record import Record
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import (
+    Description,
     End,
     Entry,
     Event,
     Head,
     Request,
+    Sample,
     StretchEnd,
     StretchStart,
+    TokenCount,
     entry_decoder,
     entry_encoder,
 )
+from swarmtui.model.telemetry import Telemetry
 
 JOURNAL = "journal.jsonl"
 SPOOLS = "spool-*.jsonl"
@@ -36,6 +40,7 @@ class Journal(Stored, frozen=True, kw_only=True):
     ends: tuple[StretchEnd, ...] = ()
     records: tuple[Record, ...] = ()
     events: tuple[Event, ...] = ()
+    telemetry: tuple[Telemetry, ...] = ()
     end: End | None = None
     damaged_lines: int = 0
 
@@ -58,12 +63,20 @@ def read_journal(directory: Path) -> Journal:
         more, more_damaged = _entries(spool)
         entries += (entry for entry in more if isinstance(entry, Request))
         damaged += more_damaged
+    for entry in entries:
+        if isinstance(entry, Description):
+            session = msgspec.structs.replace(head.session, label=entry.label, note=entry.note)
+            head = msgspec.structs.replace(head, session=session)
     return Journal(
         head=head,
         stretches=tuple(entry for entry in entries if isinstance(entry, StretchStart)),
         ends=tuple(entry for entry in entries if isinstance(entry, StretchEnd)),
-        records=_once([entry.record for entry in entries if isinstance(entry, Request)]),
+        records=_counted(
+            _once([entry.record for entry in entries if isinstance(entry, Request)]),
+            [entry for entry in entries if isinstance(entry, TokenCount)],
+        ),
         events=tuple(entry for entry in entries if isinstance(entry, Event)),
+        telemetry=tuple(entry.telemetry for entry in entries if isinstance(entry, Sample)),
         end=next((entry for entry in reversed(entries) if isinstance(entry, End)), None),
         damaged_lines=damaged,
     )
@@ -148,3 +161,21 @@ def _once(records: list[Record]) -> tuple[Record, ...]:
     """A record that a worker spooled may already be in the journal: the first of equals stays."""
     kept = {(record.stretch, record.task, record.turn): record for record in reversed(records)}
     return tuple(reversed(kept.values()))
+
+
+def _counted(records: tuple[Record, ...], counts: list[TokenCount]) -> tuple[Record, ...]:
+    """Answers that were counted afterwards: all but the first chunk's share came behind it."""
+    known = {(count.stretch, count.task, count.turn): count.tokens_out for count in counts}
+    if not known:
+        return records
+    return tuple(
+        record
+        if (tokens := known.get((record.stretch, record.task, record.turn))) is None
+        else msgspec.structs.replace(
+            record,
+            tokens_out=tokens,
+            token_source="tokenize",
+            first_tokens=max(1, round(tokens / record.chunks)) if record.chunks else None,
+        )
+        for record in records
+    )

@@ -54,7 +54,7 @@ def summarise(loaded: Loaded) -> Summary:
         state=state,
         message=message,
         session=journal.head.session,
-        levels=level_figures(journal.records, journal.stretches, journal.ends, journal.head.session.plan.mode),
+        levels=level_figures(journal.records, journal.stretches, journal.ends),
         warmup_requests=sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records),
         events=(*journal.events, *_damage(journal)),
     )

@@ -24,14 +24,14 @@ def streams(c: int, requests: int, *, number: int, run: int = 1, gap: float = 10
 
 
 def one(records: list[Record], c: int = 1, *, complete: bool = True) -> Level:
-    (level,) = level_figures(records, [stretch(c=c)], [end(complete=complete)], "sweep")
+    (level,) = level_figures(records, [stretch(c=c)], [end(complete=complete)])
     return level
 
 
 def test_a_sweep_of_equal_streams_gives_the_figures_one_can_work_out() -> None:
     """Alone a token every 10 ms; with four together every 20 ms: each loses half, all win four 140ths over 230ths."""
     records = streams(1, 5, number=1) + streams(4, 5, number=2, gap=20.0)
-    alone, four = level_figures(records, [stretch(1, 1), stretch(2, 4)], [end(1), end(2)], "sweep")
+    alone, four = level_figures(records, [stretch(1, 1), stretch(2, 4)], [end(1), end(2)])
 
     assert (alone.c, alone.runs, alone.n, alone.ok, alone.errors, alone.complete) == (1, 1, 5, 5, 0, True)
     assert alone.wall_s == pytest.approx(5 * 0.140)
@@ -65,8 +65,8 @@ def test_without_c_1_nothing_is_said_of_contention() -> None:
 def test_warm_up_is_in_no_figure() -> None:
     warm = [request(0, [500, 900], stretch=0, phase="warmup")]
     starts = [stretch(0, phase="warmup"), stretch(1)]
-    levels = level_figures(warm + streams(1, 3, number=1), starts, [end(0), end(1)], "sweep")
-    assert levels == level_figures(streams(1, 3, number=1), starts, [end(0), end(1)], "sweep")
+    levels = level_figures(warm + streams(1, 3, number=1), starts, [end(0), end(1)])
+    assert levels == level_figures(streams(1, 3, number=1), starts, [end(0), end(1)])
     assert [level.n for level in levels] == [3]
 
 
@@ -108,7 +108,7 @@ def test_a_level_in_which_nothing_finished_is_there_with_nulls() -> None:
 def test_runs_are_summed_tokens_over_summed_time() -> None:
     """100 ms of pause between the runs are in neither."""
     records = streams(1, 5, number=1, run=1) + streams(1, 5, number=2, run=2, gap=20.0, start=800)
-    (level,) = level_figures(records, [stretch(1), stretch(2, run=2)], [end(1), end(2)], "sweep")
+    (level,) = level_figures(records, [stretch(1), stretch(2, run=2)], [end(1), end(2)])
     assert level.runs == 2
     assert level.wall_s == pytest.approx(0.700 + 1.150)
     assert level.out_tps_wall == pytest.approx(100 / 1.850)
@@ -122,7 +122,7 @@ def test_runs_are_summed_tokens_over_summed_time() -> None:
 
 
 def test_a_run_that_has_not_begun_is_not_counted_and_makes_the_level_incomplete() -> None:
-    (level,) = level_figures(streams(1, 5, number=1), [stretch(1), stretch(2, run=2)], [end(1)], "sweep")
+    (level,) = level_figures(streams(1, 5, number=1), [stretch(1), stretch(2, run=2)], [end(1)])
     assert (level.runs, level.complete) == (1, False)
 
 
@@ -133,23 +133,29 @@ def test_when_people_steer_only_whole_stretches_become_runs() -> None:
         + streams(2, 3, number=3, start=500)
         + streams(8, 1, number=4, start=1000)
     )
-    starts = [stretch(1, 2, 0), stretch(2, 4, 0), stretch(3, 2, 0), stretch(4, 8, 0)]
+    starts = [stretch(n, c, steered=True) for n, c in ((1, 2), (2, 4), (3, 2), (4, 8))]
     ends = [end(1), end(2, complete=False), end(3)]
-    (level,) = level_figures(records, starts, ends, "manual")
+    (level,) = level_figures(records, starts, ends)
     assert (level.c, level.runs, level.n, level.complete) == (2, 2, 10, True)
     assert [(run.run, run.n) for run in level.by_run] == [(1, 4), (2, 6)]
+
+
+def test_a_run_that_a_pause_spoilt_is_replaced_by_the_one_that_was_run_again() -> None:
+    records = streams(2, 2, number=1) + streams(2, 3, number=2, start=900)
+    (level,) = level_figures(records, [stretch(1, 2), stretch(2, 2)], [end(1, complete=False), end(2)])
+    assert (level.runs, level.n, level.complete) == (1, 6, True)
 
 
 def test_what_comes_after_a_stretch_is_not_steady_though_its_streams_go_on() -> None:
     """From 140 ms on four more streams are on the server, so the rest of these two says nothing of C=2."""
     records = streams(2, 2, number=1)
-    (level,) = level_figures(records, [stretch(1, 2)], [end(1, at=140)], "manual")
+    (level,) = level_figures(records, [stretch(1, 2)], [end(1, at=140)])
     assert level.steady_s == pytest.approx(0.140)
     assert level.wall_s == pytest.approx(0.280)
 
 
 def test_requests_whose_stretch_was_lost_with_a_damaged_line_still_count() -> None:
-    (level,) = level_figures(streams(4, 5, number=9), [], [], "sweep")
+    (level,) = level_figures(streams(4, 5, number=9), [], [])
     assert (level.c, level.n, level.complete) == (4, 20, False)
 
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.headless.table import level_table, session_table, session_text
-from swarmtui.headless.text import fit, pad, plain, width
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Client, Event, Level, Rates, Session, Spread, Summary
 from swarmtui.sessions.store import Listed
+from swarmtui.text import fit, pad, plain, width
 
 
 def level(c: int, **fields: Any) -> Level:

@@ -48,3 +48,9 @@ def _char_width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def plain_lines(text: str) -> list[str]:
+    """The same for text of several lines: only what ends a line, and blanks, keep their meaning."""
+    lines = _SEQUENCES.sub("", text.replace("\r\n", "\n")).expandtabs(4).split("\n")
+    return ["".join(char for char in line if unicodedata.category(char) not in _INVISIBLE) for line in lines]
