@@ -85,13 +85,17 @@ def run(endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) ->
 
     Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; twice: at once.
     """
+    from swarmtui.conductor.launch import start_conductor
+
+    # It imports what it needs while we look at the words; with a mistake in them it gets no order, and ends.
+    conductor = start_conductor()
     from swarmtui.headless.run import run as follow
 
-    sys.exit(follow(_order(endpoints, given), as_json=as_json, quiet=quiet))
+    sys.exit(follow(_order(endpoints, given), conductor, as_json=as_json, quiet=quiet))
 
 
 def _order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
-    """Everything that can be wrong with the words is found here, before a process is started."""
+    """Everything that can be wrong with the words is found here, before anything is asked of the endpoint."""
     from swarmtui.model.endpoint import parse_address
     from swarmtui.model.order import SIMULATOR, Order
     from swarmtui.model.schema import BadInput

@@ -143,6 +143,7 @@ class Board:
             telemetry=self.telemetry,
             trust=self.trust,
             answer=self.answer,
+            tokens_per_chunk=self._tokens_per_chunk,
         )
 
 

@@ -6,8 +6,8 @@ import contextlib
 import select
 import socket
 import subprocess
-import sys
 
+from swarmtui.conductor.launch import Started, start_conductor
 from swarmtui.conductor.runtime import socket_directory, socket_path
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
@@ -60,19 +60,12 @@ class Client:
                 self._process.wait(5)
 
 
-def start(order: Order, wish: said.Subscribe) -> Client:
-    """Starts a conductor in a session of its own: it goes on when we end."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "swarmtui.conductor"],
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    ours.sendall(pack(order) + pack(wish))
-    return Client(ours, process)
+def start(order: Order, wish: said.Subscribe, conductor: Started | None = None) -> Client:
+    """Gives an order to a conductor: one that was started ahead, or a new one."""
+    sock, process = conductor or start_conductor()
+    with contextlib.suppress(ConnectionError):
+        sock.sendall(pack(order) + pack(wish))
+    return Client(sock, process)
 
 
 def attach(session_id: str, wish: said.Subscribe) -> Client:

@@ -9,16 +9,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from swarmtui.conductor.launch import Started, environment, start_worker
 from swarmtui.model import wire
 from swarmtui.model.record import Phase
 from swarmtui.model.workload import Task
 
 _PER_WORKER = 512
-_BUFFER = 4 << 20
 
 
 def workers_for(streams: int) -> int:
@@ -29,7 +30,7 @@ def workers_for(streams: int) -> int:
 class Link:
     """One worker process, and the stream between us."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, started: Started) -> None:
         self.number = number
         self.agents = 0
         self.outstanding = 0
@@ -37,18 +38,8 @@ class Link:
         self.last_record = 0
         self.acknowledged = 0
         self.drops = 0
-        ours, theirs = socket.socketpair()
-        for end in (ours, theirs):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-        self._socket = ours
+        self._socket, self._process = started
         self._writer: asyncio.StreamWriter | None = None
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "swarmtui.swarm.worker"],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                env=worker_environment(),
-            )
 
     async def listen(self, hear: Callable[[Link, wire.Report], None]) -> str:
         """Hands on each report; returns how the worker ended."""
@@ -72,9 +63,15 @@ class Link:
             self._socket.sendall(message)
             self._socket.setblocking(False)
 
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.terminate()
+    def dismiss(self) -> None:
+        """At the end of the stream a worker leaves on disk what we have not confirmed, and goes."""
+        with suppress(OSError):
+            if self._writer is not None:
+                self._writer.write_eof()
+            else:
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def wait(self) -> None:
         try:
             self._process.wait(2)
         except subprocess.TimeoutExpired:
@@ -86,9 +83,13 @@ class Crew:
     """All workers as one. `hear` gets their records and frames, `lost` that one of them died."""
 
     def __init__(
-        self, count: int, hear: Callable[[Link, wire.Report], None], lost: Callable[[Link, str], None]
+        self,
+        count: int,
+        first: Started,
+        hear: Callable[[Link, wire.Report], None],
+        lost: Callable[[Link, str], None],
     ) -> None:
-        self.links = [Link(number) for number in range(count)]
+        self.links = [Link(0, first), *(Link(number, start_worker()) for number in range(1, count))]
         self._hear, self._lost = hear, lost
         self._tasks: list[asyncio.Task[None]] = []
         self._ending = False
@@ -145,14 +146,11 @@ class Crew:
 
     def end(self) -> None:
         self._ending = True
+        self.acknowledge()
         for link in self.links:
-            link.end()
-
-
-def worker_environment() -> dict[str, str]:
-    """What Python needs to start, and nothing else: no proxies, no keys."""
-    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR")
-    return {name: os.environ[name] for name in kept if name in os.environ}
+            link.dismiss()
+        for link in self.links:
+            link.wait()
 
 
 class Simulator:
@@ -163,7 +161,7 @@ class Simulator:
             [sys.executable, "-m", "swarmtui.sim", spec, "--watch-stdin"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=worker_environment(),
+            env=environment(),
         )
 
     def url(self) -> str:

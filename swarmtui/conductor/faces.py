@@ -37,7 +37,8 @@ class Faces:
         self._path = path
 
     def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A face whose stream is open already: the one that started us."""
+        """A face whose stream is open already: the one that started us. It hears how it ends, however soon that is."""
+        self._writers.add(writer)
         task = asyncio.create_task(self._meet(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -19,6 +19,7 @@ import swarmtui
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link, Simulator, spool_path, workers_for
 from swarmtui.conductor.faces import Faces
+from swarmtui.conductor.launch import Started
 from swarmtui.conductor.ledger import Ledger
 from swarmtui.conductor.runner import Runner
 from swarmtui.conductor.runtime import socket_path
@@ -44,7 +45,7 @@ _RECOUNT_S = 60.0
 class Conductor:
     """Puts the parts of one session together, and takes them apart again."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, first_worker: Started) -> None:
         self._order = order
         self._t0 = time.perf_counter_ns()
         self._board = Board(self._t0)
@@ -57,7 +58,7 @@ class Conductor:
         self._early: list[said.Command] = []
         self._faces = Faces(self._hello, self._board.frame, self._obey)
         streams = max(order.plan.levels)
-        self._crew = Crew(order.plan.workers or workers_for(streams), self._hear, self._lost)
+        self._crew = Crew(order.plan.workers or workers_for(streams), first_worker, self._hear, self._lost)
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._faces.welcome(reader, writer)
@@ -82,7 +83,11 @@ class Conductor:
             self._ledger = Ledger(directory)
         except OSError as error:
             raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
-        await self._faces.open(socket_path(identity))
+        meeting = socket_path(identity)
+        try:
+            await self._faces.open(meeting)
+        except OSError as error:
+            raise BadInput(f"no place for sockets: {error.strerror or error}", key=str(meeting)) from None
         from swarmtui.conductor.preflight import Unusable
 
         try:
@@ -313,19 +318,19 @@ def _spec(found: Found) -> dict[str, object]:
     return {key: value for key, value in spec.items() if key not in ("prompts", "conversations", "warmup_prompts")}
 
 
-async def conduct(pipe: socket.socket) -> None:
+async def conduct(pipe: socket.socket, first_worker: Started) -> None:
     reader, writer = await asyncio.open_connection(sock=pipe)
     size = int.from_bytes(await reader.readexactly(wire.HEADER_BYTES), "big")
-    conductor = Conductor(decode_order(await reader.readexactly(size)))
+    conductor = Conductor(decode_order(await reader.readexactly(size)), first_worker)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, conductor.stop)
     await conductor.run(reader, writer)
 
 
-def main() -> None:
+def main(first_worker: Started) -> None:
     # Ctrl-C and a hang-up are for the face: the run outlives both.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        asyncio.run(conduct(socket.socket(fileno=os.dup(0))))
+        asyncio.run(conduct(socket.socket(fileno=os.dup(0)), first_worker))
     except asyncio.IncompleteReadError:
         sys.exit("swarmtui conductor: no order came")

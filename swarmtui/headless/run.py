@@ -11,6 +11,8 @@ from types import FrameType
 import msgspec
 
 from swarmtui.conductor.client import Client, Gone, start
+from swarmtui.conductor.launch import Started
+from swarmtui.conductor.runtime import error_log
 from swarmtui.headless.progress import Progress, progress_on
 from swarmtui.headless.table import level_table
 from swarmtui.model import frame as said
@@ -31,9 +33,9 @@ _GRACE_S = 5.0
 _SPOOL_S = 0.5
 
 
-def run(order: Order, *, as_json: bool, quiet: bool) -> int:
+def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool) -> int:
     progress = progress_on(sys.stderr, quiet)
-    client = start(order, said.Subscribe(hz=4.0))
+    client = start(order, said.Subscribe(hz=4.0), conductor)
     stopper = _Stopper(client, progress)
     signal.signal(signal.SIGINT, stopper.ask)
     signal.signal(signal.SIGTERM, stopper.ask)
@@ -83,7 +85,7 @@ class _Stopper:
 def _recover(directory: str) -> said.Ended:
     """The conductor was killed: its journal and the workers' spools still hold everything that finished."""
     if not directory:
-        return said.Ended("interrupted", "the conductor ended before the first request", "")
+        return said.Ended("interrupted", f"the conductor ended before the first request; see {error_log()}", "")
     time.sleep(_SPOOL_S)
     try:
         write_summary(Path(directory))

@@ -1,0 +1,167 @@
+"""The engine's two tables: what a streamed event costs, beside the usual clients; and how exact the stamps are.
+
+    python -m tests.bench.engine [cost] [accuracy] [whole]      (all three without a word)
+
+cost: one worker against a server that writes as fast as it can. accuracy: one worker against a paced server that logs
+when it wrote each token. whole: `swarmtui run` as a person starts it, the CPU and memory of all its processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from swarmtui.model.record import Record
+from tests.bench.harness import drive, tasks
+
+
+@contextmanager
+def truth(folder: Path, *words: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "tests.bench.truth", str(folder), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+        process.wait(30)
+
+
+def cost() -> None:
+    print("\nCost: server as fast as it can; CPU µs per streamed event, and events a second\n")
+    print("| client | " + " | ".join(f"C={c}" for c in (16, 64, 256, 1024)) + " |")
+    print("| --- | --: | --: | --: | --: |")
+    for kind in ("httpx", "httpx+aiohttp", "swarmtui worker"):
+        cells = []
+        for c in (16, 64, 256, 1024):
+            with tempfile.TemporaryDirectory() as folder, truth(Path(folder), "--ttft-ms=0", "--itl-ms=0") as url:
+                if kind == "swarmtui worker":
+                    load = drive(url, c, tasks(c, 600_000 // c))
+                    found = {"cpu_s": load.cpu_s, "wall_s": load.wall_s, "events": sum(r.chunks for r in load.records)}
+                else:
+                    words = [sys.executable, "-m", "tests.bench.clients", kind, url, str(c), str(40_000 // c)]
+                    found = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+            cells.append(f"{found['cpu_s'] / found['events'] * 1e6:.1f} µs, {found['events'] / found['wall_s']:,.0f}/s")
+        print(f"| {kind} | " + " | ".join(cells) + " |", flush=True)
+
+
+def accuracy() -> None:
+    print("\nAccuracy: paced server; client − server, ms; CPU of the worker\n")
+    print("| streams × tok/s | tokens | stamp p99 | ITL p99 | TTFT p50 | TTFT p99 | rate, worst | µs/event | shared |")
+    print("| --- | --- | --: | --: | --: | --: | --: | --: | --: |")
+    for c, rate, count, per_chunk in (
+        (4, 170, 340, 1),
+        (64, 50, 100, 1),
+        (64, 400, 800, 8),
+        (256, 50, 100, 1),
+        (1000, 50, 100, 1),
+    ):
+        itl = 1000 / rate * per_chunk
+        with tempfile.TemporaryDirectory() as folder:
+            words = ("--ttft-ms=200", f"--itl-ms={itl}", f"--per-chunk={per_chunk}")
+            with truth(Path(folder), *words) as url:
+                load = drive(url, c, tasks(4 * c if c < 256 else 2 * c, count))
+            print(
+                f"| {c} × {rate}{f', {per_chunk} a chunk' if per_chunk > 1 else ''} | {_held(load.records, Path(folder), load.cpu_s)} |",
+                flush=True,
+            )
+
+
+def _held(records: list[Record], folder: Path, cpu_s: float) -> str:
+    """The client's figures against what the server wrote down."""
+    requests = {}
+    for line in (folder / "requests.tsv").read_text().splitlines():
+        seq, *times = map(int, line.split("\t"))
+        requests[seq] = times
+    written: defaultdict[int, list[int]] = defaultdict(list)
+    for seq, _, t in struct.iter_unpack("=IIq", (folder / "tokens.bin").read_bytes()):
+        written[seq].append(t)
+    stamps, gaps, ttfts, rates, equal = [], [], [], [], 0
+    for record in records:
+        seq = int(record.id.split("-")[1])
+        t_byte, t_first, t_last, tokens = requests[seq]
+        equal += record.tokens_out == tokens
+        truth_times = sorted(set(written[seq]))
+        errors = [(ours - theirs) / 1e6 for ours, theirs in zip(record.chunk_times_ns(), truth_times, strict=True)]
+        stamps += errors
+        gaps += [abs(after - before) for before, after in pairwise(errors)]
+        assert record.ttft_s is not None and record.decode_tps is not None
+        ttfts.append(record.ttft_s * 1e3 - (t_first - t_byte) / 1e6)
+        first = written[seq].count(truth_times[0])
+        rates.append(abs(record.decode_tps / ((tokens - first) / ((t_last - t_first) / 1e9)) - 1))
+    shared = sum(r.shared_reads for r in records) / sum(r.chunks for r in records)
+    exact = "all equal" if equal == len(records) else f"{len(records) - equal} WRONG"
+    return (
+        f"{exact} | {_at(stamps, 0.99):.4f} | {_at(gaps, 0.99):.4f} | {_at(ttfts, 0.5):.3f} | {_at(ttfts, 0.99):.3f} | "
+        f"{max(rates):.3%} | {cpu_s / len(stamps) * 1e6:.1f} | {shared:.2%}"
+    )
+
+
+def _at(values: list[float], q: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * q))]
+
+
+def whole() -> None:
+    print("\nThe whole: `swarmtui run`, 256 streams × 50 tok/s × 100 tokens, all processes\n")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "sessions").mkdir()
+        with truth(Path(folder), "--ttft-ms=200", "--itl-ms=20") as url:
+            command = [
+                sys.executable,
+                "-m",
+                "swarmtui",
+                "run",
+                "--endpoint",
+                url,
+                "--levels",
+                "256",
+                "--max-tokens",
+                "100",
+            ]
+            command += ["--warmup", "none", "--quiet", "--session-dir", f"{folder}/sessions"]
+            begun = time.perf_counter_ns()
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                cpu, peak = _follow(process)
+        first = min(int(line.split("\t")[1]) for line in (Path(folder) / "requests.tsv").read_text().splitlines())
+    print(
+        f"first request {(first - begun) / 1e9:.2f} s after the command; CPU {cpu:.2f} s for 102,400 tokens; peak {peak / 1e6:.0f} MB"
+    )
+
+
+def _follow(process: subprocess.Popen[bytes]) -> tuple[float, float]:
+    """CPU seconds and the largest sum of resident memory of a process and all below it."""
+    peak, cpu = 0.0, defaultdict[int, float](float)
+    tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    while process.poll() is None:
+        memory = 0
+        for pid in _tree(process.pid):
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                memory += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+            except OSError:
+                continue
+            cpu[pid] = max(cpu[pid], (int(fields[11]) + int(fields[12])) / tick)
+        peak = max(peak, memory)
+        time.sleep(0.05)
+    return sum(cpu.values()), peak
+
+
+def _tree(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(below for child in children for below in _tree(int(child)))]
+
+
+if __name__ == "__main__":
+    for part in sys.argv[1:] or ["cost", "accuracy", "whole"]:
+        {"cost": cost, "accuracy": accuracy, "whole": whole}[part]()

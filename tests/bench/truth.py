@@ -1,0 +1,195 @@
+"""A server that writes down what it did: when each request came, and when each token was handed to the socket.
+
+Same clock as the client's (CLOCK_MONOTONIC). Writes `requests.tsv` (seq, t_first_byte, t_first, t_last, tokens) and
+`tokens.bin` (u32 seq, u32 index, i64 t_ns for each token) when it is told to end. With --itl-ms 0 it writes as fast as
+sockets take it and logs no tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from heapq import heappop, heappush
+from pathlib import Path
+
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_BURST = 64
+
+
+def _chunk(payload: bytes) -> bytes:
+    event = b"data: " + payload + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(event), event)
+
+
+class Stream:
+    """One connection and the request it is answering."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.seen = b""
+        self.unsent = b""
+        self.seq = self.want = self.sent = -1
+        self.t_byte = self.t_first = self.due = 0
+        self.token = b""
+
+
+class Truth:
+    def __init__(self, port: int, ttft_ms: float, itl_ms: float, per_chunk: int, folder: Path) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=4096)
+        self._listener.setblocking(False)
+        self._ttft, self._itl = int(ttft_ms * 1e6), int(itl_ms * 1e6)
+        self._per_chunk, self._folder = per_chunk, folder
+        self._epoll = select.epoll()
+        self._epoll.register(self._listener, select.EPOLLIN)
+        self._streams: dict[int, Stream] = {}
+        self._due: list[tuple[int, int, int]] = []
+        self._requests: list[str] = []
+        self._tokens: list[bytes] = []
+        self._next = 0
+        self.running = True
+
+    def serve(self) -> None:
+        while self.running:
+            wait = max(0.0, (self._due[0][0] - time.perf_counter_ns()) / 1e9) if self._due else 0.2
+            for fd, events in self._epoll.poll(wait):
+                if fd == self._listener.fileno():
+                    self._accept()
+                elif events & select.EPOLLIN:
+                    self._read(self._streams[fd])
+                elif events & select.EPOLLOUT:
+                    self._push(self._streams[fd], b"")
+                else:
+                    self._close(self._streams[fd])
+            now = time.perf_counter_ns()
+            while self._due and self._due[0][0] <= now:
+                _, seq, fd = heappop(self._due)
+                stream = self._streams.get(fd)
+                if stream is not None and stream.seq == seq:
+                    self._step(stream)
+        self._write_down()
+
+    def _accept(self) -> None:
+        try:
+            while True:
+                sock, _ = self._listener.accept()
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._streams[sock.fileno()] = Stream(sock)
+                self._epoll.register(sock, select.EPOLLIN)
+        except BlockingIOError:
+            pass
+
+    def _close(self, stream: Stream) -> None:
+        del self._streams[stream.sock.fileno()]
+        stream.sock.close()
+
+    def _read(self, stream: Stream) -> None:
+        try:
+            data = stream.sock.recv(1 << 16)
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._close(stream)
+            return
+        if not stream.seen:
+            stream.t_byte = time.perf_counter_ns()
+        stream.seen += data
+        head, end, body = stream.seen.partition(b"\r\n\r\n")
+        length = next((int(x[15:]) for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")), 0)
+        if not end or len(body) < length:
+            return
+        stream.seen = b""
+        if head.startswith(b"GET"):
+            answer = json.dumps({"object": "list", "data": [{"id": "truth", "owned_by": "truth"}]}).encode()
+            self._push(
+                stream,
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+                % (len(answer), answer),
+            )
+            return
+        stream.seq, self._next = self._next, self._next + 1
+        stream.want, stream.sent = int(json.loads(body).get("max_tokens") or 100), 0
+        stream.token = json.dumps(
+            {"id": f"gen-{stream.seq:08d}", "object": "chat.completion.chunk", "created": 1, "model": "truth",
+             "choices": [{"index": 0, "delta": {"content": " word" * self._per_chunk}, "finish_reason": None}]}
+        ).encode()  # fmt: skip
+        stream.due = time.perf_counter_ns() + self._ttft
+        self._push(stream, _HEAD)
+        heappush(self._due, (stream.due, stream.seq, stream.sock.fileno()))
+
+    def _step(self, stream: Stream) -> None:
+        now, chunk = time.perf_counter_ns(), _chunk(stream.token)
+        if not stream.sent:
+            stream.t_first = now
+        count = min(1 if self._itl else _BURST, -(-(stream.want - stream.sent) // self._per_chunk))
+        if self._itl:
+            for i in range(self._per_chunk):
+                self._tokens.append(struct.pack("=IIq", stream.seq, stream.sent + i, now))
+        stream.sent += count * self._per_chunk
+        data = chunk * count
+        if stream.sent >= stream.want:
+            data += self._ending(stream)
+            self._requests.append(f"{stream.seq}\t{stream.t_byte}\t{stream.t_first}\t{now}\t{stream.sent}")
+            stream.seq = -1
+        else:
+            stream.due = stream.due + self._itl if self._itl else now
+            if self._itl or not stream.unsent:
+                heappush(self._due, (stream.due, stream.seq, stream.sock.fileno()))
+        self._push(stream, data)
+
+    def _ending(self, stream: Stream) -> bytes:
+        usage = {"prompt_tokens": 10, "completion_tokens": stream.sent, "total_tokens": 10 + stream.sent}
+        identity = f"gen-{stream.seq:08d}"
+        finish = {"id": identity, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        last = {"id": identity, "choices": [], "usage": usage}
+        return (
+            _chunk(json.dumps(finish).encode()) + _chunk(json.dumps(last).encode()) + _chunk(b"[DONE]") + b"0\r\n\r\n"
+        )
+
+    def _push(self, stream: Stream, data: bytes) -> None:
+        data = stream.unsent + data
+        try:
+            sent = stream.sock.send(data) if data else 0
+        except BlockingIOError:
+            sent = 0
+        except ConnectionError:
+            self._close(stream)
+            return
+        had, stream.unsent = bool(stream.unsent), data[sent:]
+        if had != bool(stream.unsent):
+            self._epoll.modify(stream.sock, select.EPOLLIN | (select.EPOLLOUT if stream.unsent else 0))
+            if had and not self._itl and stream.seq >= 0:
+                heappush(self._due, (time.perf_counter_ns(), stream.seq, stream.sock.fileno()))
+
+    def _write_down(self) -> None:
+        (self._folder / "requests.tsv").write_text("\n".join(self._requests) + "\n")
+        (self._folder / "tokens.bin").write_bytes(b"".join(self._tokens))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--ttft-ms", type=float, default=200.0)
+    parser.add_argument("--itl-ms", type=float, default=20.0)
+    parser.add_argument("--per-chunk", type=int, default=1)
+    given = parser.parse_args()
+    truth = Truth(given.port, given.ttft_ms, given.itl_ms, given.per_chunk, given.folder)
+
+    def stop(number: int, frame: object) -> None:
+        truth.running = False
+
+    signal.signal(signal.SIGTERM, stop)
+    sys.stdout.write(f"http://127.0.0.1:{truth._listener.getsockname()[1]}\n")
+    sys.stdout.flush()
+    truth.serve()
+
+
+if __name__ == "__main__":
+    main()
