@@ -67,6 +67,8 @@ def commands() -> None:
 @click.option("--note", default="")
 @click.option("--tag", "tags", multiple=True, metavar="K=V")
 @click.option("--server-flags", default="", metavar="TEXT", help="How the server was started, to be kept with it.")
+@click.option("--slo", default="", metavar="ttft=500ms,…", help="What requests should keep: ttft ttfo tpot e2e stall.")
+@click.option("--fail-if", "fail_if", multiple=True, metavar="EXPR", help="Exit 1 when so: 'ttft_p50>1s or errors>0'.")
 @click.option("--timeout", default="600s", show_default=True, metavar="TIME", help="The longest a request may take.")
 @click.option(
     "--idle-timeout", default="30s", show_default=True, metavar="TIME", help="The longest silence in a stream."
@@ -91,7 +93,24 @@ def run(endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) ->
     conductor = start_conductor()
     from swarmtui.headless.run import run as follow
 
-    sys.exit(follow(_order(endpoints, given), conductor, as_json=as_json, quiet=quiet))
+    limits = _limits(given["fail_if"])
+    sys.exit(follow(_order(endpoints, given), conductor, as_json=as_json, quiet=quiet, limits=limits))
+
+
+def _limits(expressions: tuple[str, ...]) -> Any:
+    if not expressions:
+        return ()
+    from swarmtui.analysis.limits import parse_limit
+
+    return [parse_limit(expression) for expression in expressions]
+
+
+def _slo(text: str) -> str:
+    if text:
+        from swarmtui.analysis.slo import parse_slo
+
+        parse_slo(text)
+    return text
 
 
 def _order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
@@ -150,6 +169,7 @@ def _plan(given: dict[str, Any]) -> Any:
         temperature=given["temperature"],
         seed=given["seed"] if given["seed"] is not None else secrets.randbelow(1_000_000),
         workers=given["workers"],
+        slo=_slo(given["slo"]),
         timeouts=Timeouts(
             connect=min(limits.connect, total),
             first_token=min(limits.first_token, total) if given["timeout"] == "600s" else total,

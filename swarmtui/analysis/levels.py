@@ -42,6 +42,14 @@ def level_figures(
     return tuple(_beside(level, alone) for level in levels)
 
 
+def finished_by_level(
+    records: Sequence[Record], stretches: Sequence[StretchStart], ends: Sequence[StretchEnd]
+) -> dict[int, list[Record]]:
+    """The requests from which the figures of each C are made."""
+    runs = _runs_by_c(records, stretches, ends)
+    return {c: [record for run in of_c for record in run.finished] for c, of_c in runs.items()}
+
+
 def _runs_by_c(
     records: Sequence[Record], stretches: Sequence[StretchStart], ends: Sequence[StretchEnd]
 ) -> dict[int, list[_Run]]:

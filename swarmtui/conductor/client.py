@@ -8,7 +8,7 @@ import socket
 import subprocess
 
 from swarmtui.conductor.launch import Started, start_conductor
-from swarmtui.conductor.runtime import socket_directory, socket_path
+from swarmtui.conductor.runtime import error_log, socket_directory, socket_path
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
 from swarmtui.model.schema import BadInput
@@ -52,6 +52,14 @@ class Client:
                 raise Gone
             self._ready = self._unpacker.feed(data)
         return said.decode_message(self._ready.pop(0))
+
+    def how_it_ended(self) -> str:
+        """Of a conductor that is gone without a last word: killed by somebody, or by a fault of ours."""
+        try:
+            code = self._process.wait(5) if self._process else None
+        except subprocess.TimeoutExpired:
+            code = None
+        return "was killed" if code is None or code < 0 else f"failed (see {error_log()})"
 
     def close(self) -> None:
         self._socket.close()

@@ -107,7 +107,8 @@ class Visit:
         if not isinstance(found, dict):
             return None
         count = found.get("count", len(tokens) if isinstance(tokens := found.get("tokens"), list) else None)
-        return count if isinstance(count, int) else None
+        # llama.cpp answers a question it does not understand with no tokens at all.
+        return count if isinstance(count, int) and count > 0 else None
 
     def _ask_one_token(self, dialect: Dialect, model: str, prompt: dict[str, Any]) -> int:
         root, path = self._address.root, PATHS[dialect]

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -56,6 +57,7 @@ class Conductor:
         self._died = asyncio.Event()
         self._death = ""
         self._early: list[said.Command] = []
+        self._stopped = asyncio.Event()
         self._faces = Faces(self._hello, self._board.frame, self._obey)
         streams = max(order.plan.levels)
         self._crew = Crew(order.plan.workers or workers_for(streams), first_worker, self._hear, self._lost)
@@ -90,8 +92,13 @@ class Conductor:
             raise BadInput(f"no place for sockets: {error.strerror or error}", key=str(meeting)) from None
         from swarmtui.conductor.preflight import Unusable
 
+        looking = asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), self._preflight, found)
+        stopping = asyncio.create_task(self._stopped.wait())
+        await asyncio.wait((looking, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not looking.done():
+            return "stopped", "stopped before the first request"
         try:
-            endpoints, calibration = await asyncio.to_thread(self._preflight, found)
+            endpoints, calibration = looking.result()
         except Unusable as error:
             return "unusable", str(error)
         source = self._open_source(found, calibration, endpoints)
@@ -223,6 +230,8 @@ class Conductor:
             self._runner.obey(command)
         else:
             self._early.append(command)
+            if isinstance(command, said.Stop):
+                self._stopped.set()
 
     def _hear(self, link: Link, report: wire.Report) -> None:
         runner = self._runner
@@ -334,3 +343,5 @@ def main(first_worker: Started) -> None:
         asyncio.run(conduct(socket.socket(fileno=os.dup(0)), first_worker))
     except asyncio.IncompleteReadError:
         sys.exit("swarmtui conductor: no order came")
+    # A look at a server that does not answer may still be under way in its thread; nobody waits for it.
+    os._exit(0)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from swarmtui.conductor.client import Client, Gone, start
 from swarmtui.conductor.launch import Started
-from swarmtui.conductor.runtime import error_log
 from swarmtui.headless.progress import Progress, progress_on
 from swarmtui.headless.table import level_table
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
-from swarmtui.model.session import Summary
+from swarmtui.model.session import Level, Summary
 from swarmtui.sessions.documents import summary_json
 from swarmtui.sessions.store import write_summary
+
+if TYPE_CHECKING:
+    from swarmtui.analysis.limits import Limit
 
 DONE, MISSED, BAD_INPUT, UNUSABLE, STOPPED = 0, 1, 2, 3, 4
 
@@ -33,7 +37,7 @@ _GRACE_S = 5.0
 _SPOOL_S = 0.5
 
 
-def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool) -> int:
+def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits: Sequence[Limit] = ()) -> int:
     progress = progress_on(sys.stderr, quiet)
     client = start(order, said.Subscribe(hz=4.0), conductor)
     stopper = _Stopper(client, progress)
@@ -43,16 +47,30 @@ def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool) -> int:
     try:
         ended = follower.follow(client)
     except Gone:
-        ended = _recover(follower.directory)
+        ended = _recover(follower.directory, client.how_it_ended())
     progress.clear()
     client.close()
-    return report(ended, as_json=as_json, progress=progress)
+    code = report(ended, follower.levels, as_json=as_json, progress=progress)
+    if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
+        return MISSED
+    return code
+
+
+def _missed(directory: str, slo: str, limits: Sequence[Limit], progress: Progress) -> bool:
+    """Imported only where somebody asked, so that a plain run need not wait for it."""
+    summary = _read_summary(directory) if slo or limits else None
+    if summary is None:
+        return bool(slo or limits)
+    from swarmtui.headless.judgement import missed
+
+    return missed(summary.levels, summary.goodput, slo, limits, progress.say)
 
 
 class _Follower:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self.directory = ""
+        self.levels: tuple[Level, ...] = ()
 
     def follow(self, client: Client) -> said.Ended:
         while True:
@@ -61,6 +79,7 @@ class _Follower:
                 case said.Hello(directory=directory):
                     self.directory = directory
                 case said.Frame():
+                    self.levels = message.levels
                     self._progress.show(message)
                 case said.Ended():
                     return message
@@ -82,20 +101,25 @@ class _Stopper:
             self._client.say(said.Stop(grace_s=0.0))
 
 
-def _recover(directory: str) -> said.Ended:
-    """The conductor was killed: its journal and the workers' spools still hold everything that finished."""
+def _recover(directory: str, how: str) -> said.Ended:
+    """The conductor is gone: its journal and the workers' spools still hold everything that finished."""
     if not directory:
-        return said.Ended("interrupted", f"the conductor ended before the first request; see {error_log()}", "")
+        return said.Ended("interrupted", f"the conductor {how} before the first request", "")
     time.sleep(_SPOOL_S)
     try:
         write_summary(Path(directory))
     except OSError as error:
         return said.Ended("failed", f"{directory}: {error.strerror}", directory)
-    return said.Ended("interrupted", "the conductor was killed; what had finished by then is saved", directory)
+    return said.Ended("interrupted", f"the conductor {how}; what had finished by then is saved", directory)
 
 
-def report(ended: said.Ended, *, as_json: bool, progress: Progress) -> int:
+def report(ended: said.Ended, seen: tuple[Level, ...], *, as_json: bool, progress: Progress) -> int:
+    """`seen` are the levels as they were shown: what a full disk did not take is in them all the same."""
     summary = _read_summary(ended.directory)
+    if summary is not None and ended.ending == "failed":
+        summary = msgspec.structs.replace(summary, levels=seen)
+    if summary is None and seen and not as_json:
+        sys.stdout.write(level_table(seen))
     if summary is not None:
         if as_json:
             sys.stdout.write(summary_json(summary).decode() + "\n")

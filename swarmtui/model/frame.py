@@ -88,7 +88,7 @@ class Frame(_Said, frozen=True):
     """The present. Rates are over the last second; null is not known.
 
     `points` are the newest of the history, some of them sent before: a face that misses frames misses no point soon.
-    `answer` is what a search came to, in a sentence.
+    `answer` is what a search came to, in a sentence. Rows count chunks; `tokens_per_chunk` is what one held so far.
     """
 
     t_ns: int
@@ -121,6 +121,7 @@ class Frame(_Said, frozen=True):
     telemetry: Telemetry | None = None
     trust: tuple[Trust, ...] = ()
     answer: str = ""
+    tokens_per_chunk: float = 1.0
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

@@ -16,6 +16,8 @@ class Gpu(Stored, frozen=True, kw_only=True):
     """One GPU at one moment. `energy_j` is a counter since the driver was loaded; only its differences mean something.
 
     `throttle` holds the reasons for lowered clocks in words; empty is none, null is not known.
+    `nvlink_sent` and `nvlink_received` are counters, in bytes. A MIG device is `part_of` the GPU with that UUID: it has
+    memory and processes of its own, which are in that GPU's figures too.
     """
 
     uuid: str
@@ -42,7 +44,10 @@ class Gpu(Stored, frozen=True, kw_only=True):
     pcie_max_generation: int | None = None
     pcie_max_width: int | None = None
     nvlinks_up: int | None = None
+    nvlink_sent: int | None = None
+    nvlink_received: int | None = None
     processes: tuple[GpuProcess, ...] = ()
+    part_of: str = ""
 
 
 class Bucket(Stored, frozen=True, kw_only=True, array_like=True):
@@ -61,9 +66,15 @@ class ServerHistogram(Stored, frozen=True, kw_only=True):
 
 
 class ServerState(Stored, frozen=True, kw_only=True):
-    """What a server's metrics say. Counters are since its start: one that falls back means that it was restarted."""
+    """What a server's metrics say. Counters are since its start: one that falls back means that it was restarted.
+
+    `prompt_tokens` include those that came from the cache. `kv_use` is that of its fullest engine. `accept_length`
+    (tokens a step) and `accept_rate` are gauges of those servers that count no drafts; `prefill_seconds` is a counter
+    of those that keep no histogram. `vram_bytes` is what loaded models take, where the server says so.
+    """
 
     engine: str
+    url: str = ""
     running: float | None = None
     waiting: float | None = None
     kv_use: float | None = None
@@ -83,6 +94,10 @@ class ServerState(Stored, frozen=True, kw_only=True):
     prefill: ServerHistogram | None = None
     decode: ServerHistogram | None = None
     e2e: ServerHistogram | None = None
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    prefill_seconds: float | None = None
+    vram_bytes: float | None = None
 
 
 class Telemetry(Stored, frozen=True, kw_only=True):
@@ -93,6 +108,55 @@ class Telemetry(Stored, frozen=True, kw_only=True):
     gpu_problem: str = ""
     servers: tuple[ServerState, ...] = ()
     server_problem: str = ""
+
+
+class Energy(Stored, frozen=True, kw_only=True):
+    """What a stretch of time took, GPUs only, from the differences of their energy counters.
+
+    `tokens_per_j` is also tok/s per W. `throttled` is the share of readings with clocks lowered by heat or power.
+    """
+
+    seconds: float
+    joules: float | None = None
+    mean_w: float | None = None
+    j_per_token: float | None = None
+    tokens_per_j: float | None = None
+    peak_memory: int | None = None
+    throttled: float | None = None
+    throttle: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+class TtftSplit(Stored, frozen=True, kw_only=True):
+    """The mean time to the first token, taken apart: what is not known by itself is in `rest_s`.
+
+    `estimated`: from the time of one stream alone, because the server does not tell.
+    """
+
+    ttft_s: float
+    queue_s: float | None = None
+    prefill_s: float | None = None
+    rest_s: float | None = None
+    estimated: bool = False
+
+
+class Discovered(Stored, frozen=True, kw_only=True):
+    """A server found on this host. `gpus` are UUIDs; `flags` are how it was started, without what is secret.
+
+    Null flags are not known; `problem` says what keeps it from being used or read.
+    """
+
+    url: str
+    engine: str = ""
+    version: str = ""
+    models: tuple[str, ...] = ()
+    context: int | None = None
+    seats: int | None = None
+    pid: int | None = None
+    gpus: tuple[str, ...] = ()
+    flags: dict[str, str] | None = None
+    reachable: bool = True
+    problem: str = ""
 
 
 class Trust(Stored, frozen=True, kw_only=True):

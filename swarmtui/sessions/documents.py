@@ -53,6 +53,9 @@ def summary_toml(summary: Summary) -> bytes:
         "client": session.client,
         "endpoints": session.endpoints,
         "levels": [_main_figures(level) for level in summary.levels],
+        "scaling": summary.scaling,
+        "goodput": summary.goodput,
+        "checks": summary.checks,
         "events": [
             {"at_s": (event.t_ns - session.t0_ns) / 1e9, "name": event.name, "detail": event.detail}
             for event in summary.events

@@ -7,10 +7,16 @@ import os
 import shutil
 from pathlib import Path
 
-from swarmtui.analysis.levels import level_figures
+from swarmtui.analysis.checks import checks
+from swarmtui.analysis.levels import finished_by_level, level_figures
+from swarmtui.analysis.observed import observe
+from swarmtui.analysis.scaling import scaling
+from swarmtui.analysis.seats import seats_from_flags
+from swarmtui.analysis.slo import goodput, parse_slo
+from swarmtui.model.findings import Goodput
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
-from swarmtui.model.session import Event, State, Summary
+from swarmtui.model.session import Event, Level, State, Summary
 from swarmtui.sessions.documents import detail_json, summary_json, summary_toml
 from swarmtui.sessions.files import write_whole
 from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
@@ -49,15 +55,36 @@ def summarise(loaded: Loaded) -> Summary:
     message = journal.end.message if journal.end else ""
     if state == "interrupted" and not message:
         message = "it was cut off: what had finished by then is here"
+    session = journal.head.session
+    levels = level_figures(journal.records, journal.stretches, journal.ends)
+    warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
         schema=SCHEMA_VERSION,
         state=state,
         message=message,
-        session=journal.head.session,
-        levels=level_figures(journal.records, journal.stretches, journal.ends),
-        warmup_requests=sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records),
+        session=session,
+        levels=levels,
+        warmup_requests=warmup_requests,
         events=(*journal.events, *_damage(journal)),
+        checks=checks(
+            session,
+            levels,
+            observe(journal.records, journal.telemetry),
+            warmup_requests=warmup_requests,
+            damaged_lines=journal.damaged_lines,
+        ),
+        scaling=scaling(levels, seats_from_flags(session.server_flags, len(session.endpoints))),
+        goodput=_goodput(journal, levels),
     )
+
+
+def _goodput(journal: Journal, levels: tuple[Level, ...]) -> tuple[Goodput, ...]:
+    """Of an SLO that an older or a newer version wrote otherwise, nothing is said."""
+    try:
+        slo = parse_slo(journal.head.session.plan.slo)
+    except BadInput:
+        return ()
+    return goodput(levels, finished_by_level(journal.records, journal.stretches, journal.ends), slo)
 
 
 def write_summary(directory: Path) -> Summary:

@@ -22,17 +22,26 @@ _MAX_TEXT = 1 << 20
 
 
 class Agent:
-    """`over` is called when a record is made, `free` when the agent can take another task."""
+    """`over` is called when a record is made, `free` when the agent can take another task.
+
+    What is sent belongs to the `stretch` of that moment, also when the task was begun in an earlier one.
+    """
 
     __slots__ = (
         "_exchange", "_failures", "_field_retries", "_free", "_keep_text", "_left_out", "_messages", "_over",
-        "_retried", "_route", "_seen", "_state_seen", "_stretch", "_t_sched", "_task", "_text_seen", "_turn", "number",
+        "_retried", "_route", "_seen", "_state_seen", "_stopped", "_stretch", "_t_sched", "_t_try", "_task",
+        "_text_seen", "_turn", "number", "stretch",
     )  # fmt: skip
 
     def __init__(
-        self, number: int, keep_text: bool, over: Callable[[Record], None], free: Callable[[Agent, float], None]
+        self,
+        number: int,
+        stretch: Stretch,
+        keep_text: bool,
+        over: Callable[[Record], None],
+        free: Callable[[Agent, float], None],
     ) -> None:
-        self.number = number
+        self.number, self.stretch = number, stretch
         self._keep_text, self._over, self._free = keep_text, over, free
         self._task: Task | None = None
         self._exchange: Exchange | None = None
@@ -52,13 +61,13 @@ class Agent:
     def waiting(self) -> bool:
         return self._exchange is not None and not self._exchange.answer.times
 
-    def begin(self, task: Task, route: Route, stretch: Stretch) -> None:
-        self._task, self._stretch = task, stretch
+    def begin(self, task: Task, route: Route) -> None:
+        self._task, self._stopped = task, False
         self._turn, self._messages = 0, task.messages
         self._ask(route)
 
     def _ask(self, route: Route) -> None:
-        self._route = route
+        self._route, self._stretch = route, self.stretch
         self._t_sched = monotonic_ns()
         self._left_out = ()
         self._field_retries = 0
@@ -73,7 +82,8 @@ class Agent:
         without = route.refused.union(self._left_out)
         body = dialects.body(target.dialect, target.model, self._task, self._messages, without)
         self._exchange = Exchange(route, route.request(body), self._answered)
-        self._exchange.start()
+        self._t_try = monotonic_ns()
+        self._exchange.start(fresh=self._retried)
 
     def _answered(self) -> None:
         assert self._task is not None and self._route is not None and self._exchange is not None
@@ -82,13 +92,14 @@ class Agent:
             exchange.reused
             and not exchange.bytes_seen
             and not self._retried
+            and not self._stopped
             and answer.error in ("reset", "closed_early")
         ):
             # The server had closed the idle connection: no request was lost, and no time of it counts.
             self._retried = True
             self._send()
             return
-        if exchange.status in (400, 422) and self._drop_field(answer.error_detail):
+        if exchange.status in (400, 422) and not self._stopped and self._drop_field(answer.error_detail):
             self._send()
             return
         if answer.error is None and self._left_out:
@@ -97,7 +108,7 @@ class Agent:
         record = self._record(exchange)
         followups = self._task.followups
         self._exchange = None
-        if answer.error is None and self._turn < len(followups):
+        if answer.error is None and not self._stopped and self._turn < len(followups):
             self._messages += (
                 Message(role="assistant", content="".join(answer.content)),
                 Message(role="user", content=followups[self._turn]),
@@ -130,7 +141,7 @@ class Agent:
             return
         sent = exchange.t_sent
         if sent is None:
-            if now - self._t_sched > limits.connect * 1e9:
+            if now - self._t_try > limits.connect * 1e9:
                 exchange.cancel("connect_timeout", f"no connection within {limits.connect:g} s")
             return
         times = exchange.answer.times
@@ -142,6 +153,7 @@ class Agent:
             exchange.silent("idle_timeout", f"no token for {limits.idle:g} s")
 
     def cancel(self) -> None:
+        self._stopped = True
         if self._exchange is not None:
             self._exchange.cancel(CANCELLED, "cancelled by the client")
 
@@ -184,6 +196,7 @@ class Agent:
         task, stretch, answer, times = self._task, self._stretch, exchange.answer, exchange.answer.times
         tokens, source = answer.tokens()
         ok = answer.error is None
+        without = self._route.refused.union(self._left_out)
         keep = self._keep_text or (ok and source == "chunks")
         return Record(
             task=task.id,
@@ -222,7 +235,7 @@ class Agent:
             cap_hit=ok and answer.finish_reason == "length" and not task.exact,
             degenerate=ok and answer.degenerate(tokens, task.exact),
             retried=self._retried,
-            left_out=self._left_out,
+            left_out=tuple(f for f in dialects.optional_fields(self._route.target.dialect, task) if f in without),
             error=answer.error,
             error_detail=answer.error_detail,
             text="".join(answer.content)[:_MAX_TEXT] if keep else None,

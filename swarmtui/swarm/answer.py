@@ -94,15 +94,12 @@ class Answer:
         return tuple(max(0, count - before) for count, before in zip(after, [0, *after], strict=False))
 
     def first_tokens(self, total: int) -> int:
-        """The first chunk's part of `total`: as the server said, one by one, or by its share of the text."""
+        """The first chunk's part of `total`: as the server said, else one, and its share of the text of all others."""
         each = self.chunk_tokens()
         if each is not None:
             return each[0]
-        if total <= len(self.times) or not self.chars:
-            return 1
-        if len(self.times) == 1:
-            return total
-        return min(total, max(1, round(total * self.first_chars / self.chars)))
+        beyond = total - len(self.times)
+        return 1 + round(beyond * self.first_chars / self.chars) if beyond > 0 else 1
 
     def chunk_us(self) -> tuple[int, ...]:
         """Rounded offsets, then differences: rounding does not add up."""

@@ -74,7 +74,7 @@ class Connection:
             self.fd = sock.fileno()
             outcome = sock.connect_ex(address)
         except OSError as error:
-            self._fail(error)
+            self._next_address(error)
             return
         if outcome not in (0, errno.EINPROGRESS):
             self._next_address(OSError(outcome, os.strerror(outcome)))
@@ -152,13 +152,12 @@ class Connection:
                 # The stamp is all that these sockets ask the kernel to tell.
                 seconds, nanoseconds = read_timespec(ancillary[0][2])
                 user.t = seconds * 1_000_000_000 + nanoseconds - self._clock.offset
-            else:
+            elif size:  # the end of a stream has no stamp, and needs none
                 user.t, user.kernel = monotonic_ns(), False
         return size
 
     def _on_plain(self, events: int) -> None:
-        if events & WRITE and self._pending:
-            self._flush()
+        # Read before write: a server that refuses a long request says why before it closes.
         size = self._receive()
         if size > 0:
             if self.user is not None:
@@ -167,15 +166,19 @@ class Connection:
                 self._unasked()
         elif size == 0:
             self._ended()
+        if self._pending and events & WRITE:
+            self._flush()
 
     def _on_tls(self, events: int) -> None:
-        if events & WRITE and self._pending:
-            self._flush()
         size = self._receive()
-        if size == 0:
+        if size > 0:
+            self._decrypt(size)
+        elif size == 0:
             self._ended()
-        if size <= 0:
-            return
+        if self._pending and events & WRITE:
+            self._flush()
+
+    def _decrypt(self, size: int) -> None:
         assert self._tls is not None
         self._incoming.write(_view[:size])
         pieces = []
@@ -189,18 +192,21 @@ class Connection:
             return
         if self._outgoing.pending:
             self._push(self._outgoing.read())
-        if pieces and self.user is not None:
-            self.user.received(b"".join(pieces))
+        if pieces:
+            if self.user is not None:
+                self.user.received(b"".join(pieces))
+            else:
+                self._unasked()
 
     def _on_handshake(self, events: int) -> None:
-        if events & WRITE and self._pending:
-            self._flush()
         size = self._receive()
-        if size == 0:
-            self._ended()
         if size > 0:
             self._incoming.write(_view[:size])
             self._shake()
+        elif size == 0:
+            self._ended()
+        if self._pending and events & WRITE:
+            self._flush()
 
     def _shake(self) -> None:
         assert self._tls is not None
@@ -239,6 +245,7 @@ class Connection:
         self._close_socket()
 
     def _close_socket(self) -> None:
+        self._pending = b""
         if self.fd >= 0:
             self._loop.forget(self.fd)
             self.fd = -1

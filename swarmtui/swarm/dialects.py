@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -11,6 +11,12 @@ from swarmtui.model.endpoint import Dialect
 from swarmtui.model.workload import Message, Task
 from swarmtui.swarm.answer import Answer
 from swarmtui.swarm.sse import EventSplitter, LineSplitter, Splitter
+
+# More is no count, and no pipe could carry it.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+# What a decoder raises: not JSON or not as expected, not UTF-8, and nested without an end.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Chunk(msgspec.Struct, gc=False):
@@ -43,13 +49,13 @@ class _Choice(_Chunk):
 
 
 class _Details(_Chunk):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    cached_tokens: _Count | None = None
+    reasoning_tokens: _Count | None = None
 
 
 class _Usage(_Chunk):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
     prompt_tokens_details: _Details | None = None
     completion_tokens_details: _Details | None = None
 
@@ -58,9 +64,9 @@ class _Timings(_Chunk):
     """llama.cpp's own measurement of a request."""
 
     prompt_ms: float | None = None
-    predicted_n: int | None = None
+    predicted_n: _Count | None = None
     predicted_per_second: float | None = None
-    cache_n: int | None = None
+    cache_n: _Count | None = None
 
 
 class _OpenAiChunk(_Chunk):
@@ -68,7 +74,7 @@ class _OpenAiChunk(_Chunk):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     timings: _Timings | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 class _OllamaMessage(_Chunk):
@@ -81,12 +87,14 @@ class _OllamaChunk(_Chunk):
     message: _OllamaMessage | None = None
     done: bool = False
     done_reason: str | None = None
-    prompt_eval_count: int | None = None
+    prompt_eval_count: _Count | None = None
     prompt_eval_duration: int | None = None
-    eval_count: int | None = None
+    eval_count: _Count | None = None
     eval_duration: int | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
+
+_MAX_SENTENCE = 300
 
 _decode_openai = msgspec.json.Decoder(_OpenAiChunk).decode
 _decode_ollama = msgspec.json.Decoder(_OllamaChunk).decode
@@ -123,7 +131,7 @@ def body(
 
 def optional_fields(dialect: Dialect, task: Task) -> tuple[str, ...]:
     """What may be left out when a server refuses it."""
-    return tuple(task.extra) if dialect == "ollama" else ("stream_options", *task.extra)
+    return tuple(_ollama_extra(task)) if dialect == "ollama" else ("stream_options", *task.extra)
 
 
 def _ollama_fields(model: str, task: Task, messages: tuple[Message, ...]) -> dict[str, Any]:
@@ -132,9 +140,12 @@ def _ollama_fields(model: str, task: Task, messages: tuple[Message, ...]) -> dic
         options["num_predict"] = task.max_tokens
     if task.temperature is not None:
         options["temperature"] = task.temperature
+    return {"model": model, "stream": True, "messages": messages, "options": options} | _ollama_extra(task)
+
+
+def _ollama_extra(task: Task) -> dict[str, Any]:
     # It has no such switch: a length that is wanted exactly can only be asked for as a cap.
-    extra = {key: value for key, value in task.extra.items() if key != "ignore_eos"}
-    return {"model": model, "stream": True, "messages": messages, "options": options} | extra
+    return {key: value for key, value in task.extra.items() if key != "ignore_eos"}
 
 
 def _read_openai(answer: Answer, payload: bytes, t: int) -> None:
@@ -143,8 +154,12 @@ def _read_openai(answer: Answer, payload: bytes, t: int) -> None:
         return
     try:
         chunk = _decode_openai(payload)
-    except msgspec.DecodeError as error:
-        answer.fail("bad_json", f"{error}: {payload[:200]!r}")
+    except _UNREADABLE as error:
+        said = payload.strip()
+        if said == b"[DONE]":
+            answer.finished = True
+        elif said:  # an event with nothing in it keeps a connection awake
+            answer.fail("bad_json", f"{error}: {payload[:200]!r}")
         return
     if answer.t_first_event is None:
         answer.t_first_event = t
@@ -167,8 +182,8 @@ def _read_openai(answer: Answer, payload: bytes, t: int) -> None:
         _read_usage(answer, chunk.usage, had_output)
     if chunk.timings is not None:
         _read_timings(answer, chunk.timings)
-    if chunk.error is not None and bytes(chunk.error) != b"null":
-        answer.fail("error_event", error_text(bytes(chunk.error)))
+    if chunk.error is not None:
+        answer.fail("error_event", _sentence(chunk.error))
 
 
 def _tool_text(calls: list[_ToolCall]) -> str:
@@ -201,7 +216,7 @@ def _read_timings(answer: Answer, timings: _Timings) -> None:
 def _read_ollama(answer: Answer, payload: bytes, t: int) -> None:
     try:
         chunk = _decode_ollama(payload)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         answer.fail("bad_json", f"{error}: {payload[:200]!r}")
         return
     if answer.t_first_event is None:
@@ -211,7 +226,7 @@ def _read_ollama(answer: Answer, payload: bytes, t: int) -> None:
         other = "".join(bytes(call).decode("utf-8", "replace") for call in message.tool_calls or ())
         answer.output(t, message.content, message.thinking, other)
     if chunk.error is not None:
-        answer.fail("error_event", error_text(bytes(chunk.error)))
+        answer.fail("error_event", _sentence(chunk.error))
     if chunk.done:
         answer.finished = True
         answer.finish_reason = chunk.done_reason or "stop"
@@ -223,14 +238,18 @@ def _read_ollama(answer: Answer, payload: bytes, t: int) -> None:
             answer.engine_prefill_s = chunk.prompt_eval_duration / 1e9
 
 
-def error_text(data: bytes, limit: int = 300) -> str:
+def error_text(data: bytes) -> str:
     """The sentence in an error body: `{"error":{"message":…}}`, `{"error":…}`, `{"detail":…}` or plain text."""
     try:
         found = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        return data[:limit].decode("utf-8", "replace").strip()
+    except _UNREADABLE:
+        return data[:_MAX_SENTENCE].decode("utf-8", "replace").strip()
+    return _sentence(found)
+
+
+def _sentence(found: Any) -> str:
     for key in ("error", "detail", "message"):
         while isinstance(found, dict) and key in found:
             found = found[key]
     text = found if isinstance(found, str) else msgspec.json.encode(found).decode()
-    return text[:limit]
+    return text[:_MAX_SENTENCE]

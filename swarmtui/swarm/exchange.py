@@ -51,8 +51,9 @@ class Exchange:
         self._header_count = 0
         self._body = b""
 
-    def start(self) -> None:
-        connection = self._route.idle_connection()
+    def start(self, fresh: bool = False) -> None:
+        """`fresh`: on a connection of its own, since the idle ones cannot be trusted."""
+        connection = None if fresh else self._route.idle_connection()
         if connection is not None:
             self.reused = True
             self._use(connection)
@@ -129,7 +130,7 @@ class Exchange:
         self._connection = None
         if self.t_done is not None:
             return
-        if self._is_stream and error == "closed_early":
+        if self.status >= 200 and (error == "closed_early" or self.answer.finished):
             self._complete(keep=False)
         else:
             self._end(error, detail)

@@ -33,7 +33,8 @@ class Route:
         }
         if target.api_key:
             headers["Authorization"] = f"Bearer {target.api_key}"
-        headers |= target.headers
+        given = {name.lower() for name in target.headers}
+        headers = {name: value for name, value in headers.items() if name.lower() not in given} | target.headers
         lines = [f"POST {address.base}{PATHS[target.dialect]} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1", "replace")

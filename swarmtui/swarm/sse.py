@@ -16,12 +16,14 @@ class EventSplitter:
     switches this stream to reading line by line, which knows all three line ends of the standard.
     """
 
-    __slots__ = ("_by_line", "_data", "_pending")
+    __slots__ = ("_after_cr", "_by_line", "_data", "_pending", "_size")
 
     def __init__(self) -> None:
         self._pending = b""
         self._by_line = False
+        self._after_cr = False
         self._data: list[bytes] = []
+        self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         if not self._pending and not self._by_line:
@@ -49,11 +51,14 @@ class EventSplitter:
         return self._read_lines([*rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), b""])
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
-        # A carriage return at the very end may be half of a CRLF, so it waits for the next byte.
-        held = b"\r" if chunk.endswith(b"\r") else b""
-        whole = chunk[: len(chunk) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = whole.split(b"\n")
-        self._keep(lines.pop() + held)
+        if not chunk:
+            return []
+        # A carriage return ends its line at once; when it was half of a CRLF, the other half comes now.
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._after_cr = chunk.endswith(b"\r")
+        lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._keep(lines.pop())
         return self._read_lines(lines)
 
     def _read_lines(self, lines: list[bytes]) -> list[bytes]:
@@ -62,13 +67,12 @@ class EventSplitter:
             if not line:
                 if self._data:
                     payloads.append(b"\n".join(self._data))
-                    self._data = []
-            elif line.startswith(b"data:"):
+                    self._data, self._size = [], 0
+            elif line.startswith(b"data:") or line == b"data":
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-                if sum(map(len, self._data)) > MAX_EVENT:
+                self._size += len(line)
+                if self._size > MAX_EVENT:
                     raise TooLong
-            elif line == b"data":
-                self._data.append(b"")
         return payloads
 
     def _keep(self, rest: bytes) -> None:

@@ -88,6 +88,7 @@ class Worker:
         self._unacknowledged: dict[int, Record] = {}
         self._finished = 0
         self._setup: Setup | None = None
+        self._alone = False
         self._routes: list[Route] = []
         self._agents: list[Agent] = []
         self._resting: set[int] = set()
@@ -110,6 +111,8 @@ class Worker:
             self._next_frame = monotonic_ns() + FRAME_NS
             self._loop.at(self._next_frame, self._tick)
             self._loop.run()
+        if self._alone:
+            self._spool()
 
     # commands
 
@@ -157,6 +160,7 @@ class Worker:
             self._routes = [Route(self._loop, self._clock, i, target) for i, target in enumerate(setup.targets)]
         except (OSError, ssl.SSLError) as error:
             self._say(pack(Failed(f"cannot reach {setup.targets[0].url}: {error}")))
+            self._loop.stop()
 
     def _change(self, stretch: Stretch) -> None:
         before, self._stretch = len(self._agents), stretch
@@ -165,6 +169,8 @@ class Worker:
                 agent.cancel()
         while len(self._agents) < stretch.agents:
             self._add_agent()
+        for agent in self._agents:
+            agent.stretch = stretch
         if not stretch.agents and not any(agent.busy for agent in self._agents):
             # A calm moment: what the collector has to do it does now, and not among time stamps.
             gc.collect()
@@ -175,7 +181,7 @@ class Worker:
     def _add_agent(self) -> None:
         assert self._setup is not None
         number = self._setup.worker + self._setup.workers * len(self._agents)
-        self._agents.append(Agent(number, self._setup.keep_text, self._record, self._free))
+        self._agents.append(Agent(number, self._stretch, self._setup.keep_text, self._record, self._free))
 
     def _connect_ahead(self, count: int) -> None:
         if count <= 0 or not self._routes:
@@ -200,7 +206,7 @@ class Worker:
         if self._idle and self._tasks:
             agent = self._idle.popleft()
             if not agent.busy:
-                agent.begin(self._tasks.popleft(), self._least_loaded(), self._stretch)
+                agent.begin(self._tasks.popleft(), self._least_loaded())
             # A server on this host may share our core: it gets its turn now, not when our burst is over.
             os.sched_yield()
             self._loop.soon(self._feed)
@@ -306,8 +312,11 @@ class Worker:
         self._loop.change(self._pipe.fileno(), READ)
 
     def _orphaned(self) -> None:
-        """The conductor is gone: leave what it has not confirmed where a reader of the session will find it."""
+        self._alone = True
         self._loop.stop()
+
+    def _spool(self) -> None:
+        """The conductor is gone: leave what it has not confirmed where a reader of the session will find it."""
         spool = self._setup.spool if self._setup else None
         if spool is None or not self._unacknowledged:
             return

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 TIMEOUT_S = 30.0
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -113,9 +114,6 @@ class Place:
                     continue
         return found
 
-    def until(self, condition: Callable[[], Any], what: str) -> Any:
-        return until(condition, what)
-
     def close(self) -> None:
         """Ends what a failed test left behind."""
         for process in self.processes(""):
@@ -127,17 +125,20 @@ class Program:
     """One command under way, in a process group of its own as a shell would give it."""
 
     def __init__(self, words: list[str], environment: dict[str, str], home: Path) -> None:
-        self._out = tempfile.TemporaryFile(dir=home)
-        self._err = tempfile.TemporaryFile(dir=home)
         self.process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
-            stdout=self._out,
-            stderr=self._err,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=environment,
             cwd=home,
             start_new_session=True,
         )
+        self._out, self._err = bytearray(), bytearray()
+        pipes = ((self.process.stdout, self._out), (self.process.stderr, self._err))
+        self._readers = [threading.Thread(target=_read, args=pipe, daemon=True) for pipe in pipes]
+        for reader in self._readers:
+            reader.start()
 
     @property
     def pid(self) -> int:
@@ -145,7 +146,7 @@ class Program:
 
     def said(self) -> str:
         """What is on stderr so far."""
-        return os.pread(self._err.fileno(), 1 << 20, 0).decode()
+        return bytes(self._err).decode(errors="replace")
 
     def signal_group(self, number: int) -> None:
         os.killpg(self.process.pid, number)
@@ -157,10 +158,15 @@ class Program:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"did not end; stderr so far: {self.said()}") from None
-        ran = Ran(code, os.pread(self._out.fileno(), 1 << 24, 0).decode(), self.said())
-        self._out.close()
-        self._err.close()
-        return ran
+        for reader in self._readers:
+            reader.join()
+        return Ran(code, self._out.decode(), self._err.decode())
+
+
+def _read(pipe: BinaryIO, into: bytearray) -> None:
+    with pipe:
+        while part := os.read(pipe.fileno(), 1 << 16):
+            into += part
 
 
 def with_signal(pid: int, number: int) -> None:
@@ -170,9 +176,9 @@ def with_signal(pid: int, number: int) -> None:
         return
 
 
-def until(condition: Callable[[], Any], what: str) -> Any:
+def until(condition: Callable[[], Any], what: str, patience_s: float = TIMEOUT_S) -> Any:
     """What the condition gives, once it gives something."""
-    give_up = time.monotonic() + TIMEOUT_S
+    give_up = time.monotonic() + patience_s
     while time.monotonic() < give_up:
         if found := condition():
             return found

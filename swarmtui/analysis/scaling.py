@@ -1,0 +1,174 @@
+"""Levels to a scaling law: what a step costs, where the ceiling, the sweet spot and the cliff are; or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import fsum
+
+import msgspec
+
+from swarmtui.model.findings import Cliff, QueueTax, Scaling, Seats
+from swarmtui.model.session import Level
+
+CLIFF_TTFT = 3.0
+CLIFF_GAIN = 0.05
+FELL = 0.05
+PLATEAU = 0.95
+LEVELS_FOR_FIT = 3
+LEVELS_FOR_KNEE = 5
+MOST_FIT_ERROR = 0.10
+
+
+def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
+    """`seats` as somebody said; without them they are inferred where the curve has a cliff, and the reason is given."""
+    known = sorted((level for level in levels if _rate(level)), key=lambda level: level.c)
+    if not known:
+        return _said(Scaling(refused={"scaling": "no level has a throughput"}))
+    cliff = _cliff(known)
+    seats = seats or _inferred(cliff)
+    found = Scaling(seats=seats, cliff=cliff, queue_tax=_queue_tax(known, seats), anomalies=_anomalies(known, seats))
+    found = _with_fit(found, known, seats)
+    found = _with_sweet_spot(found, known, seats)
+    return _said(found)
+
+
+def _rate(level: Level) -> float | None:
+    return level.out_tps_steady or level.out_tps_wall
+
+
+def _ttft_factor(before: Level, after: Level) -> float | None:
+    """Of the medians; of the means where a median is not to be had at both."""
+    for a, b in ((before.ttft_s.p50, after.ttft_s.p50), (before.ttft_s.mean, after.ttft_s.mean)):
+        if a and b:
+            return b / a
+    return None
+
+
+def _gain(before: Level, after: Level) -> float:
+    a, b = _rate(before), _rate(after)
+    return b / a - 1.0 if a and b else 0.0
+
+
+def _cliff(levels: Sequence[Level]) -> Cliff | None:
+    """The first step up at which TTFT grows at least ×3 and throughput by less than 5 %."""
+    for before, after in pairwise(levels):
+        factor = _ttft_factor(before, after)
+        if factor is not None and factor >= CLIFF_TTFT and _gain(before, after) < CLIFF_GAIN:
+            return Cliff(c_before=before.c, c=after.c, gain=_gain(before, after), ttft_factor=factor)
+    return None
+
+
+def _inferred(cliff: Cliff | None) -> Seats | None:
+    """Requests wait from somewhere between the two levels on; the lower one is certain to have had seats."""
+    if cliff is None:
+        return None
+    last = cliff.c - 1
+    where = f"{cliff.c_before}" if last == cliff.c_before else f"{cliff.c_before} to {last}"
+    grew = f"TTFT grew ×{cliff.ttft_factor:.3g} from C={cliff.c_before} to C={cliff.c}"
+    return Seats(per_replica=cliff.c_before, inferred=True, reason=f"{grew}: there are {where} seats")
+
+
+def _queue_tax(levels: Sequence[Level], seats: Seats | None) -> tuple[QueueTax, ...]:
+    seated = [level for level in levels if seats and level.c <= seats.total and level.ttft_s.mean]
+    if not seats or not seated:
+        return ()
+    base = seated[-1].ttft_s.mean or 0.0
+    return tuple(
+        QueueTax(c=level.c, seconds=level.ttft_s.mean - base, factor=level.ttft_s.mean / base)
+        for level in levels
+        if level.c > seats.total and level.ttft_s.mean is not None
+    )
+
+
+def _anomalies(levels: Sequence[Level], seats: Seats | None) -> tuple[str, ...]:
+    if not seats:
+        return ()
+    full = [level for level in levels if level.c >= seats.total]
+    return tuple(
+        f"throughput fell by {-100 * gain:.0f} % from C={before.c} to C={after.c} while all {seats.total} seats were "
+        "full: waiting alone costs time to first token, not tok/s"
+        for before, after in pairwise(full)
+        if (gain := _gain(before, after)) < -FELL
+    )
+
+
+def _with_fit(found: Scaling, levels: Sequence[Level], seats: Seats | None) -> Scaling:
+    replicas = seats.replicas if seats else 1
+    most = seats.total if seats else levels[-1].c
+    points = [(max(1.0, level.c / replicas), level.tpot_s.mean) for level in levels if level.c <= most]
+    steps = [(b, tpot) for b, tpot in points if tpot]
+    why = _no_fit(steps, most, seats)
+    if why:
+        return _refuse(found, why, "fit", "ceiling", "knee")
+    a, c = _line(steps)
+    error = max(abs(tpot / (a + c * b) - 1.0) if a + c * b > 0 else 1.0 for b, tpot in steps)
+    if error > MOST_FIT_ERROR or a < 0:
+        worst = f"the steps are off a line a + c·b by up to {100 * error:.0f} %" if a >= 0 else "the line has a < 0"
+        return _refuse(found, worst, "fit", "ceiling", "knee")
+    found = msgspec.structs.replace(found, step_a_s=a, step_c_s=c, fit_error=error)
+    if c <= 0:
+        return _refuse(found, "a step takes no longer with more streams, up to what was tried", "ceiling", "knee")
+    found = msgspec.structs.replace(found, sigma=c / (a + c), ceiling_tps=replicas / c)
+    return _with_knee(found, len({b for b, _ in steps}), most, replicas * a / c)
+
+
+def _no_fit(steps: Sequence[tuple[float, float]], most: int, seats: Seats | None) -> str:
+    if len(steps) < LEVELS_FOR_FIT:
+        at = f" up to C={most}, where seats end" if seats else ""
+        return f"{len(steps)} levels with a time per token{at}; {LEVELS_FOR_FIT} are needed"
+    if len({b for b, _ in steps}) < 2:
+        return "all levels ran with the same number of streams a replica"
+    return ""
+
+
+def _with_knee(found: Scaling, batches: int, most: int, knee: float) -> Scaling:
+    if batches < LEVELS_FOR_KNEE:
+        return _refuse(found, f"{batches} levels of different load; {LEVELS_FOR_KNEE} are needed", "knee")
+    if not 1.0 <= knee <= most:
+        return _refuse(found, f"it would lie at C={knee:.3g}, outside what was tried or has seats", "knee")
+    return msgspec.structs.replace(found, knee=knee)
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Least squares: t = a + c·b."""
+    n = len(points)
+    mean_b, mean_t = fsum(b for b, _ in points) / n, fsum(t for _, t in points) / n
+    c = fsum((b - mean_b) * (t - mean_t) for b, t in points) / fsum((b - mean_b) ** 2 for b, _ in points)
+    return mean_t - c * mean_b, c
+
+
+def _with_sweet_spot(found: Scaling, levels: Sequence[Level], seats: Seats | None) -> Scaling:
+    """Seats where they bind; else the first level with 95 % of the most, if levels beyond it were tried."""
+    best = max(levels, key=lambda level: _rate(level) or 0.0)
+    enough = next(level for level in levels if (_rate(level) or 0.0) >= PLATEAU * (_rate(best) or 0.0))
+    if seats and levels[-1].c >= seats.total and enough.c >= min(seats.total, _highest(levels, seats.total)):
+        return msgspec.structs.replace(found, sweet_spot=seats.total)
+    if enough.c == levels[-1].c:
+        end = f"tok/s still grew at C={enough.c}, the highest level"
+        return _refuse(found, end if len(levels) > 1 else "one level only", "sweet spot")
+    return msgspec.structs.replace(found, sweet_spot=enough.c)
+
+
+def _highest(levels: Sequence[Level], most: int) -> int:
+    return max((level.c for level in levels if level.c <= most), default=most)
+
+
+def _refuse(found: Scaling, why: str, *what: str) -> Scaling:
+    return msgspec.structs.replace(found, refused=found.refused | dict.fromkeys(what, why))
+
+
+def _said(found: Scaling) -> Scaling:
+    """`sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +2 % tok/s for ×9 TTFT`"""
+    parts = []
+    seats, spot, cliff = found.seats, found.sweet_spot, found.cliff
+    if spot is not None:
+        parts.append(f"sweet spot C={spot}" + (f" ({seats})" if seats and spot == seats.total else ""))
+    else:
+        parts.append(f"no sweet spot: {found.refused.get('sweet spot') or found.refused.get('scaling', '')}")
+    if cliff is not None:
+        sign = "−" if cliff.gain < 0 else "+"
+        parts.append(
+            f"cliff at C={cliff.c}: {sign}{abs(100 * cliff.gain):.0f} % tok/s for ×{cliff.ttft_factor:.2g} TTFT"
+        )
+    return msgspec.structs.replace(found, sentence="; ".join([*parts, *found.anomalies]))

@@ -1,0 +1,112 @@
+"""What servers did between two looks at their counters and histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from swarmtui.model.schema import Stored
+from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
+
+COUNTERS = (
+    "prompt_tokens", "output_tokens", "cached_tokens", "cache_queries", "cache_hits", "preemptions", "drafts",
+    "draft_tokens", "accepted_tokens", "finished", "prefill_seconds",
+)  # fmt: skip
+HISTOGRAMS = ("ttft", "itl", "queue", "prefill", "decode", "e2e")
+
+
+class Change(Stored, frozen=True, kw_only=True):
+    """`state` holds differences where counters and histograms stand, and the gauges of the later look.
+
+    `restarted`: a counter fell back, so that the differences say nothing of that server, and are null.
+    """
+
+    state: ServerState
+    restarted: bool
+
+
+def change(before: Sequence[ServerState], after: Sequence[ServerState]) -> Change | None:
+    """All servers as one; each is compared with itself, by its URL. None when none was seen both times."""
+    earlier = {state.url: state for state in before}
+    pairs = [(earlier[state.url], state) for state in after if state.url in earlier]
+    if not pairs:
+        return None
+    restarted = any(fell_back(old, new) for old, new in pairs)
+    values: dict[str, Any] = {name: _total([getattr(new, name) for _, new in pairs]) for name in ("running", "waiting")}
+    for name in ("kv_use", "accept_length", "accept_rate"):
+        values[name] = max((value for _, new in pairs if (value := getattr(new, name)) is not None), default=None)
+    if not restarted:
+        for name in COUNTERS:
+            values[name] = _total([_difference(getattr(old, name), getattr(new, name)) for old, new in pairs])
+        for name in HISTOGRAMS:
+            values[name] = _merged([between(getattr(old, name), getattr(new, name)) for old, new in pairs])
+    return Change(state=msgspec.structs.replace(ServerState(engine=pairs[0][1].engine), **values), restarted=restarted)
+
+
+def fell_back(before: ServerState, after: ServerState) -> bool:
+    """A counter that falls back means that the server was started anew."""
+    counters = ((getattr(before, name), getattr(after, name)) for name in COUNTERS)
+    if any(old is not None and new is not None and new < old for old, new in counters):
+        return True
+    times = ((getattr(before, name), getattr(after, name)) for name in HISTOGRAMS)
+    return any(old is not None and new is not None and new.count < old.count for old, new in times)
+
+
+def between(before: ServerHistogram | None, after: ServerHistogram | None) -> ServerHistogram | None:
+    """What was observed since `before`; all of it where that is null, nothing (null) where the server was restarted."""
+    if after is None or before is None or after.count < before.count:
+        return after if before is None else None
+    known = {bucket.le: bucket.count for bucket in before.buckets}
+    buckets = tuple(Bucket(le=b.le, count=max(0.0, b.count - known.get(b.le, 0.0))) for b in after.buckets)
+    return ServerHistogram(count=after.count - before.count, sum=max(0.0, after.sum - before.sum), buckets=buckets)
+
+
+def mean_between(before: ServerHistogram | None, after: ServerHistogram | None) -> float | None:
+    found = between(before, after)
+    return found.sum / found.count if found is not None and found.count else None
+
+
+def percentile_between(before: ServerHistogram | None, after: ServerHistogram | None, q: float) -> float | None:
+    """Linear within its bucket, as Prometheus does it; a value above all bounds is given as the highest of them."""
+    found = between(before, after)
+    if found is None or not found.buckets or found.buckets[-1].count <= 0:
+        return None
+    rank = q * found.buckets[-1].count
+    low, below = 0.0, 0.0
+    for bucket in found.buckets:
+        if bucket.count >= rank and bucket.count > below:
+            if bucket.le == float("inf"):
+                return low
+            return low + (bucket.le - low) * max(0.0, rank - below) / (bucket.count - below)
+        low, below = bucket.le, max(below, bucket.count)
+    return low if low != float("inf") else None
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    """Null where one is not known: a part is not the whole."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _merged(found: Sequence[ServerHistogram | None]) -> ServerHistogram | None:
+    histograms = [histogram for histogram in found if histogram is not None]
+    if not histograms or len(histograms) < len(found):
+        return None
+    bounds = {bucket.le for histogram in histograms for bucket in histogram.buckets}
+    counts = [{bucket.le: bucket.count for bucket in histogram.buckets} for histogram in histograms]
+    buckets = tuple(
+        Bucket(le=le, count=sum(count[le] for count in counts))
+        for le in sorted(bounds)
+        if all(le in count for count in counts)
+    )
+    return ServerHistogram(
+        count=sum(histogram.count for histogram in histograms),
+        sum=sum(histogram.sum for histogram in histograms),
+        buckets=buckets,
+    )

@@ -1,0 +1,66 @@
+"""Student's t distribution, exact to about 1e-12: two functions do not earn a dependency of a hundred megabytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import exp, inf, lgamma, log, log1p
+
+_STEPS = 300
+_TINY = 1e-300
+
+
+def t_cdf(t: float, df: float) -> float:
+    """The share of Student's t below `t`; `df` need not be whole (Welch)."""
+    tail = 0.5 * _incomplete_beta(df / 2, 0.5, df / (df + t * t))
+    return 1.0 - tail if t > 0 else tail
+
+
+@lru_cache(maxsize=1024)
+def t_quantile(p: float, df: float) -> float:
+    """By halving: good to the last digits, and quick enough at a few dozen calls a table."""
+    if not 0.0 < p < 1.0:
+        return inf if p >= 1.0 else -inf
+    if p < 0.5:
+        return -t_quantile(1.0 - p, df)
+    low, high = 0.0, 1.0
+    while t_cdf(high, df) < p:
+        high *= 2.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        if t_cdf(middle, df) < p:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """Regularised, by the continued fraction that converges on its side of the mean."""
+    if x <= 0.0 or x >= 1.0:
+        return 0.0 if x <= 0.0 else 1.0
+    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1.0 - front * _fraction(b, a, 1.0 - x) / b
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """Lentz's way through the continued fraction."""
+    c = 1.0
+    d = 1.0 / _away(1.0 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, _STEPS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for part in (even, odd):
+            d = 1.0 / _away(1.0 + part * d)
+            c = _away(1.0 + part / c)
+            value *= d * c
+        if abs(d * c - 1.0) < 1e-15:
+            break
+    return value
+
+
+def _away(value: float) -> float:
+    """From nought, which cannot be divided by."""
+    return value if abs(value) > _TINY else _TINY

@@ -1,0 +1,1 @@
+"""The Textual face: frames in, keys out. Nothing here computes a figure."""

@@ -1,0 +1,124 @@
+"""Every key there is: one table, from which bindings, footer, help and palette are made."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from textual.binding import Binding
+
+Where = Literal["live", "replay", "setup", "stream", "sessions", "everywhere"]
+
+
+class Action(NamedTuple):
+    """`id` is also the name of the method (`action_…`) and the key of [keymap] in config.toml."""
+
+    id: str
+    keys: str
+    shown: str
+    label: str
+    tooltip: str
+    group: str
+    where: tuple[Where, ...]
+    footer: bool = False
+
+
+_RUN: tuple[Where, ...] = ("live",)
+_LOOK: tuple[Where, ...] = ("live", "replay")
+
+ACTIONS: tuple[Action, ...] = (
+    Action("more", "plus,equals_sign", "+", "one more", "One stream more (C + 1)", "Load", _RUN, True),
+    Action("fewer", "minus", "-", "one fewer", "One stream fewer (C - 1)", "Load", _RUN, True),
+    Action("double", "right_square_bracket", "]", "double", "Twice as many streams", "Load", _RUN, True),
+    Action("halve", "left_square_bracket", "[", "halve", "Half as many streams", "Load", _RUN),
+    Action("type_c", "c", "c", "type C", "Type the number of streams", "Load", _RUN),
+    Action("sweep", "s", "s", "sweep", "Run levels by itself, one after the other", "Load", _RUN, True),
+    Action("find_cliff", "f", "f", "find the cliff", "Double C until it brings nothing, then close in", "Load", _RUN, True),
+    Action("next_level", "n", "n", "next level", "End this run of this level, go on to the next", "Load", _RUN),
+    Action("pause", "p", "p", "pause load", "No new requests until p is pressed again", "Load", _RUN, True),
+    Action("stop", "x", "x", "stop", "No new requests; what is in flight may end; then save", "Load", _RUN, True),
+    Action("again", "R", "R", "run again", "The same plan once more; this session becomes the ghost line", "Load", _RUN),
+    Action("describe", "w", "w", "label, note", "Label and note of this session; both are saved at once", "Session", _RUN),
+    Action("export", "e", "e", "export", "Write the table of levels to a Markdown file", "Session", _LOOK),
+    Action("detach", "d", "d", "detach", "Leave; the run goes on, `swarmtui attach` joins it again", "Session", _RUN, True),
+    Action("sessions", "L", "L", "sessions", "Saved sessions, best first", "Session", ("live", "replay", "setup")),
+    Action("freeze", "space", "space", "freeze", "Hold the display still; data goes on", "Look", _RUN),
+    Action("filter", "slash", "/", "filter", "Only streams whose line holds these words", "Look", _LOOK),
+    Action("order", "o", "o", "order", "Sort streams by the next column", "Look", _LOOK),
+    Action("open_stream", "enter", "enter", "open stream", "The stream under the cursor: its text, its stamps", "Look", _LOOK),
+    Action("panel(1)", "1", "1", "streams", "Streams alone; Esc brings all panels back", "Look", _LOOK),
+    Action("panel(2)", "2", "2", "history", "History alone, the whole session", "Look", _LOOK),
+    Action("panel(3)", "3", "3", "GPUs", "GPUs alone", "Look", _LOOK),
+    Action("panel(4)", "4", "4", "levels", "Levels alone, with their flags", "Look", _LOOK),
+    Action("panel(5)", "5", "5", "curve", "Curve alone", "Look", _LOOK),
+    Action("panel(6)", "6", "6", "trust", "Trust alone: can the figures be believed?", "Look", _LOOK),
+    Action("play", "space", "space", "play, pause", "Let time go on, or hold it", "Replay", ("replay",), True),
+    Action("faster", "plus,equals_sign", "+", "faster", "Up to ×50", "Replay", ("replay",), True),
+    Action("slower", "minus", "-", "slower", "Down to ×1", "Replay", ("replay",), True),
+    Action("seek(10)", "right", "→", "10 s on", "Ten seconds on", "Replay", ("replay",), True),
+    Action("seek(-10)", "left", "←", "10 s back", "Ten seconds back", "Replay", ("replay",), True),
+    Action("seek(60)", "right_square_bracket", "]", "60 s on", "A minute on", "Replay", ("replay",)),
+    Action("seek(-60)", "left_square_bracket", "[", "60 s back", "A minute back", "Replay", ("replay",)),
+    Action("start", "f5,ctrl+s", "F5", "start", "Start with what is chosen", "Setup", ("setup",), True),
+    Action("refresh", "ctrl+r", "^r", "look again", "Look for endpoints on this host again", "Setup", ("setup",), True),
+    Action("sort", "o", "o", "order", "Sort by the next column", "Sessions", ("sessions",), True),
+    Action("narrow", "slash", "/", "filter", "By model, workload, label or tag", "Sessions", ("sessions",), True),
+    Action("watch", "enter", "enter", "replay", "Watch it again", "Sessions", ("sessions",), True),
+    Action("mark", "m", "m", "mark", "Mark for comparing", "Sessions", ("sessions",), True),
+    Action("compare", "c", "c", "compare", "Marked sessions side by side", "Sessions", ("sessions",), True),
+    Action("delete", "delete,D", "D", "delete", "Take it away; u brings it back", "Sessions", ("sessions",), True),
+    Action("undo", "u", "u", "undo", "Bring back what was deleted last", "Sessions", ("sessions",), True),
+    Action("move(-1)", "up,k", "k ↑", "up", "One line up", "Move", ("live", "replay", "sessions", "stream")),
+    Action("move(1)", "down,j", "j ↓", "down", "One line down", "Move", ("live", "replay", "sessions", "stream")),
+    Action("page(-1)", "pageup,h", "h PgUp", "page up", "One page up", "Move", ("live", "replay", "sessions", "stream")),
+    Action("page(1)", "pagedown,l", "l PgDn", "page down", "One page down", "Move", ("live", "replay", "sessions", "stream")),
+    Action("edge(0)", "g,home", "g", "first", "To the first line", "Move", ("live", "replay", "sessions", "stream")),
+    Action("edge(1)", "G,end", "G", "last", "To the last line", "Move", ("live", "replay", "sessions", "stream")),
+    Action("next_theme", "t", "t", "theme", "The next theme", "Program", ("live", "replay", "sessions", "stream")),
+    Action("back", "escape", "esc", "back", "Back to where you were", "Program", ("live", "replay", "sessions", "stream", "setup")),
+    Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", ("everywhere",)),
+    Action("help", "question_mark", "?", "help", "All keys, and what the figures mean", "Program", ("everywhere",), True),
+    Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; while a run is on you are asked what becomes of it", "Program", ("everywhere",), True),
+)  # fmt: skip
+
+GROUPS = ("Load", "Replay", "Setup", "Session", "Sessions", "Look", "Move", "Program")
+
+
+class Keymap:
+    """The table with the keys that a person prefers; `overrides` is [keymap] of config.toml."""
+
+    def __init__(self, overrides: dict[str, str] | None = None) -> None:
+        self.overrides = overrides or {}
+
+    def actions(self, where: Where) -> list[Action]:
+        return [self._own(action) for action in ACTIONS if where in action.where or "everywhere" in action.where]
+
+    def _own(self, action: Action) -> Action:
+        keys = self.overrides.get(binding_id(action))
+        return action if keys is None else action._replace(keys=keys, shown=keys.replace(",", " "))
+
+
+def binding_id(action: Action) -> str:
+    """`panel(1)` is called panel_1 in config.toml."""
+    return action.id.replace("(", "_").replace(")", "").replace("-", "minus_")
+
+
+def bindings(where: Where) -> list[Binding]:
+    """For BINDINGS of a screen; `everywhere` is for the app itself."""
+    return [
+        Binding(
+            action.keys,
+            action.id,
+            action.label,
+            show=action.footer,
+            key_display=action.shown,
+            tooltip=action.tooltip,
+            id=f"{where}.{binding_id(action)}",
+            priority=action.id in ("leave", "help", "palette") and "ctrl" in action.keys and where == "everywhere",
+        )
+        for action in ACTIONS
+        if where in action.where
+    ]
+
+
+def known_ids() -> set[str]:
+    return {binding_id(action) for action in ACTIONS}

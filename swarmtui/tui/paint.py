@@ -1,0 +1,182 @@
+"""How lines get to the terminal: a widget is a list of lines, and only cells that changed are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+Span = tuple[str, str]
+Line = list[Span]
+
+STYLES = ("dim", "bold", "title", "good", "warn", "bad", "first", "second", "empty", "cursor")
+
+# Two changes nearer than this are sent as one: a cursor movement with its colours costs about as much.
+_NEAR = 10
+
+
+class Lines(Widget):
+    """Base of all panels. A subclass says in `draw` what its lines are; styles are named, "" is plain."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"lines--{name}" for name in STYLES}
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._shown: list[Line] = []
+        self._styles_by_name: dict[str, Style] = {}
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """Draws anew, and asks for a repaint of what is different."""
+        width, height = self.size
+        if not width or not height or not self.is_attached:
+            return
+        lines = [fitted(line, width) for line in self.draw(width, height)[:height]]
+        lines += [[(" " * width, "")]] * (height - len(lines))
+        before, self._shown = self._shown, lines
+        if len(before) != len(lines):
+            self.refresh()
+            return
+        regions = [
+            Region(start, y, end - start, 1)
+            for y, (old, new) in enumerate(zip(before, lines, strict=True))
+            if old != new
+            for start, end in changed_cells(old, new)
+        ]
+        if regions:
+            self.refresh(*regions)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        base = self.rich_style
+        if y >= len(self._shown):
+            return Strip.blank(width, base)
+        segments = [Segment(text, base + self._style(name) if name else base) for text, name in self._shown[y]]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def on_resize(self) -> None:
+        self._shown = []
+        self.redraw()
+
+    def on_show(self) -> None:
+        self.redraw()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles_by_name = {}
+        self.refresh()
+
+    def _style(self, name: str) -> Style:
+        style = self._styles_by_name.get(name)
+        if style is None:
+            style = self._styles_by_name[name] = self.get_component_rich_style(f"lines--{name}", partial=True)
+        return style
+
+
+def fitted(line: Iterable[Span], width: int) -> Line:
+    """Exactly so many cells: cut, or filled up with blanks."""
+    fit: Line = []
+    left = width
+    for text, style in line:
+        if not text:
+            continue
+        used = cell_len(text)
+        if used > left:
+            text, used = set_cell_size(text, left), left
+        if used:
+            fit.append((text, style))
+        left -= used
+        if not left:
+            return fit
+    fit.append((" " * left, ""))
+    return fit
+
+
+def changed_cells(old: Line, new: Line) -> list[tuple[int, int]]:
+    """Ranges of cells that differ; both lines are equally wide."""
+    before, after = _cells(old), _cells(new)
+    if len(before) != len(after):
+        return [(0, len(after))]
+    ranges: list[tuple[int, int]] = []
+    for place, (was, now) in enumerate(zip(before, after, strict=True)):
+        if was != now:
+            if ranges and place - ranges[-1][1] < _NEAR:
+                ranges[-1] = (ranges[-1][0], place + 1)
+            else:
+                ranges.append((place, place + 1))
+    return [_whole_characters(after, *found) for found in ranges]
+
+
+def _whole_characters(cells: list[Span], start: int, end: int) -> tuple[int, int]:
+    """A wide character has an empty second cell: it is sent whole."""
+    while start > 0 and cells[start][0] == "":
+        start -= 1
+    while end < len(cells) and cells[end][0] == "":
+        end += 1
+    return start, end
+
+
+def _cells(line: Line) -> list[Span]:
+    cells: list[Span] = []
+    for text, style in line:
+        if text.isascii():
+            cells += [(char, style) for char in text]
+            continue
+        for char in text:
+            size = cell_len(char)
+            if size == 0 and cells:
+                cells[-1] = (cells[-1][0] + char, cells[-1][1])
+            else:
+                cells += [(char, style), *([("", style)] * (size - 1))]
+    return cells
+
+
+def left(text: str, width: int) -> str:
+    """Cut with a sign, or filled up."""
+    used = cell_len(text)
+    if used <= width:
+        return text + " " * (width - used)
+    return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+
+
+def right(text: str, width: int) -> str:
+    used = cell_len(text)
+    return " " * (width - used) + text if used <= width else left(text, width)
+
+
+def heading(key: str, title: str, beside: str, width: int) -> Line:
+    """The rule above a panel: its key, its name, and what is to be said of it."""
+    name = f" {key} {title} " if key else f" {title} "
+    room = width - cell_len(name) - 4
+    beside = left(beside, room).rstrip() if room > 3 else ""
+    tail = f" {beside} " if beside else ""
+    rule = "─" * max(0, width - 2 - cell_len(name) - cell_len(tail))
+    return [("──", "dim"), (name, "title"), (rule, "dim"), (tail, "dim")]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most so many cells, broken at blanks where there are any."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        while cell_len(word) > width:
+            head = set_cell_size(word, width - (cell_len(line) + 1 if line else 0)).rstrip("\0 ")
+            if not head:
+                lines.append(line)
+                line = ""
+                continue
+            lines.append(f"{line} {head}" if line else head)
+            word, line = word[len(head) :], ""
+        if line and cell_len(line) + 1 + cell_len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]

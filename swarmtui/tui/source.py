@@ -1,0 +1,128 @@
+"""Where frames come from: a conductor that runs now, or a session that is watched again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from swarmtui.conductor.client import Client, Gone
+from swarmtui.model.frame import Command, Ended
+from swarmtui.tui.track import Track
+
+if TYPE_CHECKING:
+    from swarmtui.sessions.replay import Replay
+
+SPEEDS = (1, 2, 5, 10, 20, 50)
+
+
+class Source(Protocol):
+    """Both kinds fill a track and call `wake` when there is something new to show."""
+
+    track: Track
+
+    def open(self, wake: Callable[[], None]) -> None: ...
+    def say(self, command: Command) -> None: ...
+    def close(self) -> None: ...
+
+
+class Live:
+    """A running conductor, read as its messages come; it never waits for us, so we read all that is there."""
+
+    def __init__(self, client: Client) -> None:
+        self.track = Track()
+        self._client = client
+        self._open = False
+        self._wake: Callable[[], None] = lambda: None
+
+    def open(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        asyncio.get_running_loop().add_reader(self._client.fileno(), self._read)
+        self._open = True
+
+    def say(self, command: Command) -> None:
+        self._client.say(command)
+
+    def close(self) -> None:
+        """The run goes on: a conductor does not mind that a face leaves."""
+        self._stop_reading()
+        self._client.close()
+
+    def _read(self) -> None:
+        try:
+            while (message := self._client.next(0.0)) is not None:
+                self.track.hear(message)
+        except Gone:
+            self._stop_reading()
+            if self.track.ended is None:
+                why = "the conductor was killed; what had finished by then is saved"
+                self.track.hear(Ended("interrupted", why, self.track.directory))
+        self._wake()
+
+    def _stop_reading(self) -> None:
+        if self._open:
+            asyncio.get_running_loop().remove_reader(self._client.fileno())
+            self._open = False
+
+
+class Past:
+    """A saved session on a clock of its own, which can stand still, run faster, and jump."""
+
+    def __init__(self, replay: Replay, hz: float) -> None:
+        self.track = Track()
+        self._replay = replay
+        self._pause_s = 1.0 / hz
+        self.at_s = 0.0
+        self.playing = True
+        self.speed = SPEEDS[0]
+        self._task: asyncio.Task[None] | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self.track.hear(replay.hello)
+
+    @property
+    def length_s(self) -> float:
+        return self._replay.length_s
+
+    def open(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.seek(0.0)
+        self._task = asyncio.create_task(self._play())
+
+    def say(self, command: Command) -> None:
+        """Nobody listens: what happened has happened."""
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def seek(self, at_s: float) -> None:
+        back = at_s < self.at_s
+        self.at_s = min(self.length_s, max(0.0, at_s))
+        if back:
+            self.track.restart(self._replay.points_until(self.at_s))
+        self._show()
+
+    def faster(self, steps: int) -> None:
+        place = SPEEDS.index(self.speed) + steps
+        self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, place))]
+        self._wake()
+
+    def toggle(self) -> None:
+        if self.at_s >= self.length_s:
+            self.seek(0.0)
+        self.playing = not self.playing
+        self._wake()
+
+    async def _play(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause_s)
+            if self.playing:
+                self.at_s = min(self.length_s, self.at_s + self._pause_s * self.speed)
+                self._show()
+                self.playing = self.at_s < self.length_s
+
+    def _show(self) -> None:
+        known = self.track.points[-1].t_ns if self.track.points else 0
+        self.track.points.extend(point for point in self._replay.points_until(self.at_s) if point.t_ns > known)
+        self.track.hear(self._replay.frame_at(self.at_s))
+        self._wake()

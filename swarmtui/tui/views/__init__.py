@@ -1,0 +1,1 @@
+"""What panels show: frames and their history turned into small frozen views, every number already written out."""

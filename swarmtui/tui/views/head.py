@@ -1,0 +1,151 @@
+"""The lines above everything: what is measured, how far it is, and the figures that matter most."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from swarmtui.model.frame import Ended, Frame
+from swarmtui.model.session import Session
+from swarmtui.model.telemetry import Trust
+from swarmtui.text import plain
+from swarmtui.tui.views.numbers import NOTHING, clock, rate, seconds, whole
+
+Mood = Literal["", "good", "warn", "bad"]
+
+_MOODS: dict[str, Mood] = {"ok": "good", "doubtful": "warn", "wrong": "bad"}
+_SIGNS = {"ok": "●", "doubtful": "▲", "wrong": "✖"}
+
+
+class HeadView(NamedTuple):
+    """`share` is how much of this run is done; None where it has no end."""
+
+    title: str
+    phase: str
+    progress: str
+    share: float | None
+    clock: str
+    trust: str
+    trust_mood: Mood
+    notice: str
+    notice_mood: Mood
+
+
+class Figure(NamedTuple):
+    label: str
+    value: str
+    beside: str
+    mood: Mood = ""
+
+
+class Clock(NamedTuple):
+    """A replay's own time."""
+
+    at_s: float
+    length_s: float
+    speed: int
+    playing: bool
+
+
+def head_view(session: Session | None, frame: Frame | None, ended: Ended | None, replay: Clock | None) -> HeadView:
+    title = _title(session)
+    trust, mood = _trust(frame.trust if frame else ())
+    if frame is None:
+        return HeadView(title, "starting", "", None, "", trust, mood, "", "")
+    notice, notice_mood = _notice(frame, ended)
+    progress = f"{frame.done}/{frame.of}" if frame.of else f"{frame.done} done" if frame.done else ""
+    return HeadView(
+        title=title,
+        phase=phase(frame),
+        progress=progress,
+        share=frame.done / frame.of if frame.of else None,
+        clock=_clock(frame, replay),
+        trust=trust,
+        trust_mood=mood,
+        notice=notice,
+        notice_mood=notice_mood,
+    )
+
+
+def phase(frame: Frame) -> str:
+    if frame.status == "running":
+        return f"C={frame.c}" + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
+    if frame.status in ("draining", "paused", "stopping") and frame.c:
+        return f"{frame.status}, C={frame.c}"
+    return "warm-up, discarded" if frame.status == "warming up" else frame.status
+
+
+def figures(frame: Frame | None, asked_c: int | None) -> tuple[Figure, ...]:
+    """`asked_c` is what was just asked for, and shown until frames say it themselves."""
+    if frame is None:
+        return ()
+    target = frame.c if asked_c is None else asked_c
+    here = next((level for level in frame.levels if level.c == frame.c), None)
+    steady = here.out_tps_steady if here else None
+    worst = max(frame.error_counts, key=lambda name: frame.error_counts[name]) if frame.error_counts else ""
+    return (
+        Figure("C", str(target), f"{frame.in_flight} in flight", "warn" if asked_c not in (None, frame.c) else ""),
+        Figure("output tok/s", rate(frame.out_tps), f"{rate(steady)} steady"),
+        Figure("per stream", rate(frame.per_stream_tps), "tok/s"),
+        Figure("TTFT", seconds(frame.ttft_s), "median of 32"),
+        Figure("queue", str(frame.waiting), f"server {whole(_server_waiting(frame))}", "warn" if frame.waiting else ""),
+        Figure("errors", str(frame.errors), plain(worst) or f"of {frame.finished}", "bad" if frame.errors else ""),
+        Figure("tokens/J", rate(_tokens_per_joule(frame)), "GPU only"),
+    )
+
+
+def _title(session: Session | None) -> str:
+    if session is None:
+        return ""
+    endpoint = session.endpoints[0] if session.endpoints else None
+    parts = [session.label, "SIMULATED" if session.simulated else ""]
+    if endpoint is not None:
+        more = f" +{len(session.endpoints) - 1}" if len(session.endpoints) > 1 else ""
+        parts += [endpoint.url.removeprefix("http://") + more, endpoint.engine, endpoint.model]
+    return " · ".join(plain(part) for part in [*parts, session.workload] if part)
+
+
+def _clock(frame: Frame, replay: Clock | None) -> str:
+    if replay is not None:
+        state = f"×{replay.speed}" if replay.playing else "paused"
+        return f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}"
+    left = "" if frame.left_s is None else f", {clock(frame.left_s)} left"
+    return f"{clock(frame.elapsed_s)} elapsed{left}"
+
+
+def _trust(lines: tuple[Trust, ...]) -> tuple[str, Mood]:
+    if not lines:
+        return "", ""
+    order = ("wrong", "doubtful", "ok")
+    worst = min(lines, key=lambda line: order.index(line.state))
+    words = "trust ok" if worst.state == "ok" else f"{worst.state}: {plain(worst.name)} {plain(worst.value)}"
+    return f"{_SIGNS[worst.state]} {words}", _MOODS[worst.state]
+
+
+def _notice(frame: Frame, ended: Ended | None) -> tuple[str, Mood]:
+    """One line of what must be known now; the most pressing first."""
+    if ended is not None:
+        bad = ended.ending in ("unusable", "failed", "interrupted")
+        where = f"saved: {ended.directory}" if ended.directory else "nothing was measured"
+        words = f"{ended.ending}: {plain(ended.message)}" if ended.message else ended.ending
+        return f"{words} · {where}", "bad" if bad else "good"
+    if frame.warnings:
+        return plain(frame.warnings[-1]), "bad"
+    if frame.answer:
+        return plain(frame.answer), "good"
+    return plain(frame.note), ""
+
+
+def _server_waiting(frame: Frame) -> float | None:
+    states = frame.telemetry.servers if frame.telemetry else ()
+    known = [state.waiting for state in states if state.waiting is not None]
+    return sum(known) if known else None
+
+
+def _tokens_per_joule(frame: Frame) -> float | None:
+    """Present tok/s over present watts; the level's own figure, from the energy counter, is the one to publish."""
+    gpus = frame.telemetry.gpus if frame.telemetry else ()
+    watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    return frame.out_tps / sum(watts) if frame.out_tps is not None and watts and sum(watts) > 0 else None
+
+
+__all__ = ["NOTHING", "Clock", "Figure", "HeadView", "Mood", "figures", "head_view", "phase"]

@@ -1,0 +1,138 @@
+"""The levels that are done: as a table, and as a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swarmtui.model.session import Level, Spread
+from swarmtui.tui.views.numbers import percent, rate, seconds, times
+
+# As the search for the cliff has it: more streams bring less than this, and those that wait notice it.
+_LEAST_GAIN = 0.05
+_TTFT_FACTOR = 3.0
+
+
+class LevelLine(NamedTuple):
+    """`mark` is ▸ for the best throughput, ▼ for the level past the cliff."""
+
+    mark: str
+    cells: tuple[str, ...]
+    best: bool
+    partial: bool
+
+
+class LevelsView(NamedTuple):
+    titles: tuple[str, ...]
+    lines: tuple[LevelLine, ...]
+    flags: tuple[str, ...]
+    empty: str
+
+
+class Curve(NamedTuple):
+    """Parallel lists; a level without a figure is not in it."""
+
+    c: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+class CurveView(NamedTuple):
+    tps: Curve
+    ttft: Curve
+    ghost: Curve
+    ghost_name: str
+    knee: int | None
+    cliff: int | None
+    words: str
+    empty: str
+
+
+TITLES = ("C", "n", "err", "steady", "wall", "stream", "TTFT", "lost", "gain", "real C")
+
+
+def levels_view(levels: Sequence[Level]) -> LevelsView:
+    best, cliff = _best(levels), _cliff(levels)
+    lines = tuple(
+        LevelLine(
+            mark="▸" if level.c == best else "▼" if level.c == cliff else " ",
+            cells=_cells(level),
+            best=level.c == best,
+            partial=not level.complete,
+        )
+        for level in levels
+    )
+    flags = tuple(f"C={level.c}: {flag}" for level in levels for flag in level.flags)
+    return LevelsView(TITLES, lines, flags, "no level is done yet; s starts a sweep, f looks for the cliff")
+
+
+def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str) -> CurveView:
+    tps = _curve(levels)
+    knee, cliff = _best(levels), _cliff(levels)
+    words = []
+    if knee is not None:
+        words.append(f"▸ best C={knee}")
+    if cliff is not None:
+        words.append(f"▼ cliff C={cliff}")
+    empty = "" if len(tps.c) > 1 else "a curve needs two levels"
+    ttft = [(level.c, value) for level in levels if (value := _ttft(level.ttft_s)) is not None]
+    return CurveView(
+        tps,
+        Curve(tuple(c for c, _ in ttft), tuple(value for _, value in ttft)),
+        _curve(ghost),
+        ghost_name,
+        knee,
+        cliff,
+        "  ".join(words),
+        empty,
+    )
+
+
+def _cells(level: Level) -> tuple[str, ...]:
+    about = "~" if level.token_source in ("chunks", "mixed") else ""
+
+    def tokens(value: float | None) -> str:
+        return rate(value) if value is None else about + rate(value)
+
+    return (
+        str(level.c),
+        str(level.n),
+        str(level.errors),
+        tokens(level.out_tps_steady),
+        tokens(level.out_tps_wall),
+        tokens(level.per_stream_tps.mean),
+        seconds(_ttft(level.ttft_s)),
+        percent(level.contention),
+        times(level.rate_speedup),
+        rate(level.c_achieved),
+    )
+
+
+def _ttft(spread: Spread) -> float | None:
+    return spread.p50 if spread.p50 is not None else spread.mean
+
+
+def _curve(levels: Sequence[Level]) -> Curve:
+    known = [(level.c, value) for level in levels if (value := _tps(level)) is not None]
+    return Curve(tuple(c for c, _ in known), tuple(value for _, value in known))
+
+
+def _tps(level: Level) -> float | None:
+    return level.out_tps_steady if level.out_tps_steady is not None else level.out_tps_wall
+
+
+def _best(levels: Sequence[Level]) -> int | None:
+    """None where there is nothing to choose from."""
+    rated = [(value, level.c) for level in levels if (value := _tps(level)) is not None]
+    return max(rated)[1] if len(rated) > 1 else None
+
+
+def _cliff(levels: Sequence[Level]) -> int | None:
+    """The first level that brings next to nothing, for a TTFT of three times as much."""
+    for before, level in zip(levels, levels[1:], strict=False):
+        had, has = _tps(before), _tps(level)
+        waited, waits = _ttft(before.ttft_s), _ttft(level.ttft_s)
+        if had and has is not None and waited and waits is not None:
+            wanted = _LEAST_GAIN * min(1.0, level.c / before.c - 1)
+            if has < had * (1 + wanted) and waits >= _TTFT_FACTOR * waited:
+                return level.c
+    return None

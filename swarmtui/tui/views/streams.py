@@ -1,0 +1,100 @@
+"""One line for each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from swarmtui.model.frame import Frame
+from swarmtui.model.wire import StreamRow
+from swarmtui.text import plain
+from swarmtui.tui.track import SPARK, Pace
+from swarmtui.tui.views.numbers import rate, seconds, spark
+
+Order = Literal["agent", "rate", "tokens", "ttft", "state"]
+ORDERS: tuple[Order, ...] = ("agent", "rate", "tokens", "ttft", "state")
+
+_SIGNS = {
+    "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
+}  # fmt: skip
+
+
+class StreamLine(NamedTuple):
+    agent: int
+    sign: str
+    state: str
+    task: str
+    tokens: str
+    rate: str
+    spark: str
+    ttft: str
+
+
+class StreamsView(NamedTuple):
+    """`shown` are the lines from `top` on; `total` is how many pass the filter, `agents` how many there are."""
+
+    shown: tuple[StreamLine, ...]
+    top: int
+    total: int
+    agents: int
+    order: Order
+    filter: str
+    empty: str
+
+
+def chosen_rows(frame: Frame, paces: Mapping[int, Pace], order: Order, words: str) -> list[StreamRow]:
+    """Those that pass the filter, in order; agents that are no longer wanted and do nothing are left out."""
+    rows = [row for row in frame.rows if row.agent < frame.c or row.state != "idle"]
+    if words:
+        wanted = words.lower()
+        rows = [row for row in rows if wanted in f"{row.agent} {row.state} {row.task} {row.type}".lower()]
+    match order:
+        case "rate":
+            rows.sort(key=lambda row: -(paces[row.agent].rate or 0.0) if row.agent in paces else 0.0)
+        case "tokens":
+            rows.sort(key=lambda row: -row.total)
+        case "ttft":
+            rows.sort(key=lambda row: -(row.ttft_s or 0.0))
+        case "state":
+            rows.sort(key=lambda row: (row.state, row.agent))
+        case "agent":
+            pass
+    return rows
+
+
+def streams_view(
+    frame: Frame | None, paces: Mapping[int, Pace], order: Order, words: str, top: int, height: int
+) -> StreamsView:
+    if frame is None:
+        return StreamsView((), 0, 0, 0, order, words, "no frame yet: the session is starting")
+    rows = chosen_rows(frame, paces, order, words)
+    fastest = max((pace.rate or 0.0 for pace in paces.values()), default=0.0) or None
+    shown = tuple(_line(row, paces.get(row.agent), frame, fastest) for row in rows[top : top + height])
+    return StreamsView(shown, top, len(rows), len(frame.rows), order, words, _why_empty(frame, words))
+
+
+def _line(row: StreamRow, pace: Pace | None, frame: Frame, fastest: float | None) -> StreamLine:
+    recent = pace.recent if pace else ()
+    task = "" if row.task < 0 else f"{row.task} {plain(row.type)}".rstrip()
+    ttft = seconds(row.ttft_s)
+    if row.ttft_s is None and row.t_sent_ns and row.state in ("waiting", "prefill"):
+        # Still counting: whole seconds, so that a long queue does not repaint at each frame.
+        ttft = f"> {max(0, frame.t_ns - row.t_sent_ns) // 1_000_000_000} s"
+    return StreamLine(
+        agent=row.agent,
+        sign=_SIGNS.get(row.state, "?"),
+        state=plain(row.state),
+        task=task,
+        tokens=f"{row.total * frame.tokens_per_chunk:,.0f}" if row.total else "",
+        rate=rate(pace.rate) if pace and pace.rate is not None else "",
+        spark=spark((None,) * (SPARK - len(recent)) + recent, fastest),
+        ttft="" if row.state == "idle" else ttft,
+    )
+
+
+def _why_empty(frame: Frame, words: str) -> str:
+    if words and frame.rows:
+        return f"no stream fits “{words}”; Esc clears the filter"
+    if frame.status == "ended":
+        return "the run has ended: no stream is open"
+    return "no stream yet" if frame.status != "paused" else "paused: p goes on"

@@ -1,0 +1,48 @@
+"""Memory, watts and clocks of each GPU."""
+
+from __future__ import annotations
+
+from swarmtui.tui.paint import Line, Lines, heading, left, right, wrapped
+from swarmtui.tui.views.machine import Gauge, GpusView
+from swarmtui.tui.views.numbers import bar
+
+_TEXT = 15
+_SPARK = 12
+
+
+class Gpus(Lines):
+    view: GpusView | None = None
+
+    def show(self, view: GpusView) -> None:
+        if view != self.view:
+            self.view = view
+            self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        if view is None:
+            return [heading("3", "GPUs", "", width)]
+        lines = [heading("3", "GPUs", "SIMULATED" if any(gpu.simulated for gpu in view.gpus) else "", width)]
+        if not view.gpus:
+            lines += [[(f" {line}", "dim")] for line in wrapped(view.empty, max(8, width - 2))]
+        for gpu in view.gpus:
+            mark = ("  SIMULATED", "second") if gpu.simulated else ("", "")
+            lines.append([(f" {gpu.title}", "bold"), mark])
+            lines += [_gauge(gpu.memory, width, "first"), _gauge(gpu.power, width, "second")]
+            lines.append([(f" {gpu.facts} · ", "dim"), (gpu.throttle, gpu.throttle_mood or "dim")])
+        if view.server:
+            lines += [[(f" {line}", "dim")] for line in wrapped(view.server, max(8, width - 2))]
+        return lines
+
+
+def _gauge(gauge: Gauge, width: int, style: str) -> Line:
+    room = width - 6 - _TEXT
+    trail = _SPARK + 1 if room >= _SPARK + 10 else 0
+    full, rest = bar(gauge.share, max(0, room - trail))
+    return [
+        (f" {gauge.label} ", "dim"),
+        (full, style),
+        (rest, "empty"),
+        (right(gauge.text, _TEXT), ""),
+        (left(f" {gauge.spark}", trail) if trail else "", style),
+    ]

@@ -1,0 +1,39 @@
+"""What is measured, how far it is, and whether it can be believed."""
+
+from __future__ import annotations
+
+from swarmtui.tui.paint import Line, Lines, left, right
+from swarmtui.tui.views.head import HeadView
+from swarmtui.tui.views.numbers import bar
+
+_BAR = 16
+
+
+class Header(Lines):
+    view: HeadView | None = None
+    frozen = False
+
+    def show(self, view: HeadView, frozen: bool) -> None:
+        self.view, self.frozen = view, frozen
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        if view is None:
+            return [[(" swarmtui", "title"), ("  starting …", "dim")]]
+        trust = f"{view.trust} "
+        room = max(0, width - len(" swarmtui  ") - len(trust) - 1)
+        first: Line = [(" swarmtui  ", "title"), (left(view.title, room), ""), (" ", ""), (trust, view.trust_mood)]
+        second: Line = [(f" {view.phase} ", "bold")]
+        if view.share is not None:
+            full, rest = bar(view.share, _BAR)
+            second += [(full, "first"), (rest, "empty"), (" ", "")]
+        second += [(view.progress, ""), ("   ", "")]
+        if self.frozen:
+            second += [("DISPLAY FROZEN, space goes on", "warn"), ("   ", "")]
+        used = sum(len(text) for text, _ in second)
+        second.append((right(f"{view.clock} ", max(0, width - used)), "dim"))
+        lines = [first, second]
+        if height > 2:
+            lines.append([(f" {view.notice}", view.notice_mood or "dim")])
+        return lines

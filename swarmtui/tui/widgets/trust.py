@@ -1,0 +1,36 @@
+"""Whether the figures can be believed, line by line."""
+
+from __future__ import annotations
+
+from swarmtui.tui.paint import Line, Lines, heading, left, wrapped
+from swarmtui.tui.views.machine import TrustView
+
+_NAME = 18
+_VALUE = 14
+
+
+class TrustPanel(Lines):
+    view: TrustView | None = None
+
+    def show(self, view: TrustView) -> None:
+        if view != self.view:
+            self.view = view
+            self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        lines = [heading("6", "trust", "can these figures be believed?", width)]
+        if self.view is None:
+            return lines
+        if self.view.empty:
+            lines.append([(f" {self.view.empty}", "dim")])
+        room = max(16, width - _NAME - _VALUE - 6)
+        for line in self.view.lines:
+            sentence = wrapped(line.sentence, room)
+            lines.append([
+                (f" {line.sign} ", line.mood),
+                (left(line.name, _NAME) + " ", ""),
+                (left(line.value, _VALUE) + " ", "bold"),
+                (sentence[0], "dim"),
+            ])  # fmt: skip
+            lines += [[(" " * (_NAME + _VALUE + 5), ""), (more, "dim")] for more in sentence[1:]]
+        return lines

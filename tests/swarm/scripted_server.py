@@ -1,0 +1,162 @@
+"""A small HTTP server on threads whose answers a test writes byte by byte, since real servers never fail on demand."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Gone(Exception):
+    """The client has closed the connection."""
+
+
+class Call:
+    """One request, and the means to answer it: well, badly, slowly or not at all."""
+
+    def __init__(self, sock: socket.socket, connection: int, head: bytes, body: bytes) -> None:
+        lines = head.decode("latin-1").split("\r\n")
+        self.connection = connection
+        self.line = lines[0]
+        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+        self.body: dict[str, Any] = json.loads(body) if body else {}
+        self.open = True
+        self._sock = sock
+
+    @property
+    def asked(self) -> str:
+        """The last message."""
+        text: str = self.body["messages"][-1]["content"]
+        return text
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except OSError:
+            raise Gone from None
+
+    def begin(self, kind: str = "text/event-stream", *extra: str) -> None:
+        """The head of a streamed answer; `chunk` and `end` go on with it."""
+        head = ["HTTP/1.1 200 OK", f"Content-Type: {kind}", "Transfer-Encoding: chunked", *extra, "", ""]
+        self.send("\r\n".join(head).encode())
+
+    def chunk(self, data: bytes) -> None:
+        self.send(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def end(self) -> None:
+        self.send(b"0\r\n\r\n")
+
+    def stream(self, *events: bytes) -> None:
+        self.begin()
+        for event in events:
+            self.chunk(event)
+        self.end()
+
+    def whole(self, status: str, text: str, kind: str = "application/json") -> None:
+        body = text.encode()
+        self.send(f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def close(self) -> None:
+        self.open = False
+
+    def reset(self) -> None:
+        """Closes so that the client gets a reset instead of an end."""
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.open = False
+
+
+class ScriptedServer:
+    """`answer` gets each request, on a thread for each connection. `seen` holds all requests in the order they came."""
+
+    def __init__(
+        self,
+        answer: Callable[[Call], None],
+        *,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+        read_body: bool = True,
+    ) -> None:
+        self.seen: list[Call] = []
+        self.connections = 0
+        self._answer, self._tls, self._read_body = answer, tls, read_body
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family, backlog=256)
+        port = self._listener.getsockname()[1]
+        self.authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.url = f"{'https' if tls else 'http'}://{self.authority}"
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> ScriptedServer:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            number, self.connections = self.connections, self.connections + 1
+            threading.Thread(target=self._serve, args=(sock, number), daemon=True).start()
+
+    def _serve(self, sock: socket.socket, number: int) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_side=True)
+            with sock:
+                while (call := self._next_call(sock, number)) is not None:
+                    self.seen.append(call)
+                    self._answer(call)
+                    if not call.open:
+                        return
+        except (OSError, Gone):
+            sock.close()
+
+    def _next_call(self, sock: socket.socket, number: int) -> Call | None:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            more = sock.recv(65536)
+            if not more:
+                return None
+            data += more
+        head, _, body = data.partition(b"\r\n\r\n")
+        if not self._read_body:
+            return Call(sock, number, head, b"")
+        size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        while len(body) < size:
+            body += sock.recv(65536)
+        return Call(sock, number, head, body)
+
+
+def event(payload: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(payload, ensure_ascii=False).encode() + b"\n\n"
+
+
+def delta(finish: str | None = None, **fields: Any) -> bytes:
+    return event({"id": "answer", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]})
+
+
+def usage(tokens_out: int, tokens_in: int = 7) -> bytes:
+    return event(
+        {"id": "answer", "choices": [], "usage": {"prompt_tokens": tokens_in, "completion_tokens": tokens_out}}
+    )
+
+
+ROLE = delta(role="assistant", content="")
+HELLO = (ROLE, delta(content="Hel"), delta(content="lo "), delta("stop", content="you"), usage(3), DONE)
+
+
+def hello(call: Call) -> None:
+    call.stream(*HELLO)
