@@ -11,7 +11,7 @@ import click
 
 from swarmtui import __version__
 
-_DEMO = "sim:moe-tp2-nvlink?speed=4"
+_DEMO = "sim:qwen36-27b-2x?speed=4"
 _MOST_WARMUP = 8
 
 
@@ -34,15 +34,25 @@ def _session_dir(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--session-dir", metavar="DIR", help="Where sessions are kept.")(command)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, invoke_without_command=True
+)
 @click.version_option(__version__, message="swarmtui %(version)s")
-def commands() -> None:
-    """Live benchmarking of LLM endpoints under the load of an agent swarm.
+@click.option("--slow", is_flag=True, help="Two frames a second, for a thin line.")
+@click.option("--session-dir", metavar="DIR", hidden=True)
+@click.pass_context
+def commands(context: click.Context, slow: bool, session_dir: str | None) -> None:
+    """Live benchmarking of LLM endpoints under the load of an agent swarm; without a command, the app.
 
     \b
     Exit codes: 0 done; 1 a limit was missed; 2 wrong usage or a bad file;
     3 the endpoint could not be used; 4 stopped, what was measured is saved.
     """
+    if context.invoked_subcommand is None:
+        _need_terminal()
+        from swarmtui.tui.launch import set_up
+
+        _after(set_up(_sessions(session_dir), slow=slow))
 
 
 @commands.command()
@@ -77,6 +87,9 @@ def commands() -> None:
 @click.option("--header", "headers", multiple=True, metavar="K=V", help="A header for each request.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Certificates to trust.")
 @click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
+@click.option("--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="The server's metrics, if elsewhere.")
+@click.option("--gpu-metrics-url", "gpu_metrics_urls", multiple=True, metavar="URL", help="A DCGM exporter.")
+@click.option("--no-gpu", is_flag=True, help="Do not look at GPUs.")
 @click.option("--keep-text", is_flag=True, help="Keep the answers in the session.")
 @click.option("--workers", type=click.IntRange(1, 64), hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of the table.")
@@ -141,6 +154,9 @@ def _order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
         ca_file=given["ca_file"],
         insecure=given["insecure"],
         keep_text=given["keep_text"],
+        gpus=not given["no_gpu"],
+        metrics_urls=given["metrics_urls"],
+        gpu_metrics_urls=given["gpu_metrics_urls"],
         label=given["label"],
         note=given["note"],
         tags=_pairs(given["tags"], "--tag"),
@@ -240,12 +256,85 @@ def _sessions(directory: str | None) -> Path:
     return Path(directory).resolve() if directory else sessions_root()
 
 
+def _slow(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--slow", is_flag=True, help="Two frames a second, for a thin line.")(command)
+
+
 @commands.command()
+@_slow
 @_session_dir
-def demo(session_dir: str | None) -> None:
-    """A sweep on the embedded simulator: no GPU and no server needed."""
-    context = click.get_current_context()
-    context.invoke(run, endpoints=(_DEMO,), session_dir=session_dir, label="demo")
+def demo(slow: bool, session_dir: str | None) -> None:
+    """The app on the embedded simulator, a sweep already running: no GPU and no server needed."""
+    from swarmtui.model.order import Order
+    from swarmtui.model.plan import Plan, Requests
+
+    plan = Plan(levels=(1, 2, 4, 8), runs=2, requests=Requests(count=4), warmup=4)
+    order = Order(
+        endpoints=(_DEMO,), workload=_workload("coding"), plan=plan, session_root=str(_sessions(session_dir)), label="demo"
+    )
+    if not _is_terminal():
+        context = click.get_current_context()
+        context.invoke(run, endpoints=(_DEMO,), session_dir=session_dir, label="demo")
+    from swarmtui.tui.launch import run_order
+
+    _after(run_order(order, slow=slow))
+
+
+@commands.command()
+@click.argument("session", required=False)
+@_slow
+@_session_dir
+def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
+    """Join a running session; without SESSION the only one, or a list of them."""
+    from swarmtui.conductor.client import running
+    from swarmtui.model.schema import BadInput
+
+    found = [name for name in running() if session is None or name.startswith(session)]
+    if not found:
+        raise BadInput("no session is running" if session is None else "no such session is running", key=session or "")
+    if len(found) > 1:
+        click.echo("running sessions; join one with `swarmtui attach ID`:\n" + "\n".join(found))
+        return
+    _need_terminal()
+    from swarmtui.tui.launch import join
+
+    _after(join(found[0], slow=slow))
+
+
+@commands.command()
+@click.argument("session", default="last")
+@_slow
+@_session_dir
+def replay(session: str, slow: bool, session_dir: str | None) -> None:
+    """Watch a saved session again. SESSION is an id, the beginning of one, or `last`."""
+    _need_terminal()
+    from swarmtui.tui.launch import watch_again
+
+    watch_again(_sessions(session_dir), session, slow=slow)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _need_terminal() -> None:
+    from swarmtui.model.schema import BadInput
+
+    if not _is_terminal():
+        raise BadInput("this needs a terminal; over SSH: ssh -t HOST swarmtui. Without one there is `swarmtui run`")
+
+
+def _after(outcome: Any) -> NoReturn:
+    """What stays on the normal screen: the table and the path of each run that ended, or how to join again."""
+    from swarmtui.headless.progress import progress_on
+    from swarmtui.headless.run import report
+
+    code = 0
+    for ended in outcome.ended:
+        code = report(ended, as_json=False, progress=progress_on(sys.stderr, False))
+    if outcome.goes_on:
+        click.echo(f"the run goes on: swarmtui attach {outcome.goes_on}", err=True)
+    sys.exit(code)
 
 
 @commands.group(invoke_without_command=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 from swarmtui.analysis.stats import ratio
 from swarmtui.model.telemetry import Energy, Gpu, Telemetry
@@ -31,7 +32,8 @@ def energy(
         return None
     joules: float | None = 0.0
     for uuid in names:
-        counter = [(t, g.energy_j) for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None]
+        read = {t: g.energy_j for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None}
+        counter = sorted(read.items())
         for span in spans:
             used = _used(counter, span)
             joules = None if joules is None or used is None else joules + used
@@ -61,7 +63,7 @@ def _used(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
     times = [t for t, _ in counter]
     first, last = max(bisect_left(times, start + 1) - 1, 0), min(bisect_left(times, end), len(times) - 1)
     near = counter[first : last + 1]
-    if len(near) < 2 or any(later < earlier for (_, earlier), (_, later) in zip(near, near[1:], strict=False)):
+    if len(near) < 2 or any(later < earlier for (_, earlier), (_, later) in pairwise(near)):
         return None
     if near[0][0] > start + _REACH_NS or near[-1][0] < end - _REACH_NS:
         return None

@@ -20,7 +20,7 @@ class Batch(Stored, frozen=True, kw_only=True):
 
 
 class Speedup(Stored, frozen=True, kw_only=True):
-    """`token_ratio`: how much of the serial work the swarm did. `clean` is null, with a `reason`, where it cannot be."""
+    """`token_ratio`: how much of the serial work the swarm did. `clean` is null, with a `reason`, where it must be."""
 
     raw: float
     clean: float | None

@@ -72,18 +72,15 @@ class Faces:
             writer.close()
 
     async def _show(self, writer: asyncio.StreamWriter, wish: said.Subscribe) -> None:
-        hello = self._hello()
-        while hello is None:
-            writer.write(pack(self._frame(False)))
-            await asyncio.sleep(0.05)
-            hello = self._hello()
-        writer.write(pack(hello))
         pause = 1.0 / min(20.0, max(0.1, wish.hz))
+        hello: said.Hello | None = None
         while not writer.is_closing():
             # A face that has not taken its last frame gets the next one when it has: the latest, not all.
             if not writer.transport.get_write_buffer_size():
+                if hello is None and (hello := self._hello()) is not None:
+                    writer.write(pack(hello))
                 writer.write(pack(self._frame(wish.rows)))
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause if hello else 0.05)
 
     async def close(self, last: said.Ended, frame: said.Frame) -> None:
         """Says goodbye with the final state; nobody can delay it for long."""

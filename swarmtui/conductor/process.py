@@ -24,12 +24,13 @@ from swarmtui.conductor.launch import Started
 from swarmtui.conductor.ledger import Ledger
 from swarmtui.conductor.runner import Runner
 from swarmtui.conductor.runtime import socket_path
+from swarmtui.conductor.watch import Watch
 from swarmtui.model import frame as said
 from swarmtui.model import wire
 from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
 from swarmtui.model.order import SIMULATOR, Order, decode_order
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Client, Description, End, Head, Session, TokenCount
+from swarmtui.model.session import Client, Description, End, Head, Sample, Session, TokenCount
 from swarmtui.model.workload import Task
 from swarmtui.prompts.calibrate import Calibration, needs_calibration
 from swarmtui.prompts.library import Found, digest, find
@@ -40,6 +41,8 @@ from swarmtui.sessions.store import discard, write_summary
 Ending = said.Ending
 
 _POINT_S = 0.25
+_WATCH_AFTER_S = 0.3
+_SAMPLE_NS = 900_000_000
 _RECOUNT_S = 60.0
 
 
@@ -106,26 +109,43 @@ class Conductor:
         self._ledger.write(Head(session=self._session, pid=os.getpid()))
         if self._ledger.problem:
             return "failed", self._ledger.problem
-        self._runner = Runner(
-            order.plan, source, self._crew, self._board, self._ledger, keep_text=order.keep_text
-        )
+        self._runner = Runner(order.plan, source, self._crew, self._board, self._ledger, keep_text=order.keep_text)
         for command in self._early:
             self._runner.obey(command)
         self._crew.start(lambda worker, workers: self._setup(worker, workers, endpoints))
-        marking = asyncio.create_task(self._mark())
+        watch = Watch(
+            endpoints,
+            order.secrets,
+            simulated=self._session.simulated,
+            gpus=order.gpus,
+            metrics_urls=order.metrics_urls,
+            gpu_metrics_urls=order.gpu_metrics_urls,
+        )
+        # Its imports are not to come between the command and the first request.
+        asyncio.get_running_loop().call_later(_WATCH_AFTER_S, watch.start)
+        marking = asyncio.create_task(self._mark(watch))
         running = asyncio.create_task(self._runner.run())
         dying = asyncio.create_task(self._died.wait())
         await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
         marking.cancel()
+        watch.stop()
         if not running.done():
             running.cancel()
             return "interrupted", self._death
         ending: Literal["done", "stopped", "unusable"] = running.result()
         return ending, self._blame() if ending == "unusable" else ""
 
-    async def _mark(self) -> None:
+    async def _mark(self, watch: Watch) -> None:
+        """Four times a second a point of the history; once a second what the machine says, into the journal."""
+        assert self._ledger is not None
+        written = 0
         while True:
+            self._board.telemetry = watch.latest()
             self._board.mark()
+            sample = watch.sample()
+            if sample.t_ns - written >= _SAMPLE_NS and (sample.gpus or sample.servers):
+                written = sample.t_ns
+                self._ledger.write(Sample(telemetry=sample))
             await asyncio.sleep(_POINT_S)
 
     def _preflight(self, found: Found) -> tuple[tuple[Endpoint, ...], Calibration | None]:

@@ -15,7 +15,7 @@ from swarmtui.conductor.crew import Crew, Link
 from swarmtui.conductor.ledger import Ledger
 from swarmtui.model import frame as said
 from swarmtui.model import wire
-from swarmtui.model.plan import Plan
+from swarmtui.model.plan import MAX_STREAMS, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Request, StretchEnd, StretchStart
 from swarmtui.model.workload import Task
@@ -94,8 +94,9 @@ class Runner:
                 self._turn = "stop"
             case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self._turn != "stop":
                 self._movement, self._turn = command, "turn"
-                if isinstance(command, said.SetConcurrency) and command.cancel and self._stretch is not None:
-                    self._tell(self._stretch, c=command.c, cancel=True)
+                stretch, steered = self._stretch, isinstance(command, said.SetConcurrency)
+                if steered and command.cancel and stretch is not None and command.c < stretch.c:
+                    self._tell(stretch, c=max(1, command.c), cancel=True)
             case said.NextLevel() if self._turn != "stop":
                 self._turn = "next"
             case said.Pause() if self._turn == "go":
@@ -152,7 +153,7 @@ class Runner:
                 self._turn = "go"
             match self._movement:
                 case said.SetConcurrency(c):
-                    await self._steer(max(1, c))
+                    await self._steer(min(MAX_STREAMS, max(1, c)))
                 case said.Sweep(levels, runs):
                     if not await self._sweep(levels, runs):
                         return "unusable"

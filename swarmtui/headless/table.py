@@ -29,8 +29,8 @@ _COLUMNS = (
     _Column("stream", lambda level: _tokens(level, level.per_stream_tps.mean)),
     _Column("TTFT s", lambda level: _middle(level.ttft_s)),
     _Column("TPOT ms", lambda level: _tokens(level, level.tpot_s.mean, 1e3)),
-    _Column("e2e s", lambda level: _number(level.e2e_s.mean, 3)),
-    _Column("real C", lambda level: _number(level.c_achieved, 3)),
+    _Column("e2e s", lambda level: number(level.e2e_s.mean, 3)),
+    _Column("real C", lambda level: number(level.c_achieved, 3)),
     _Column("lost", lambda level: _percent(level.contention)),
     _Column("gain", lambda level: _times(level.rate_speedup)),
 )
@@ -50,9 +50,9 @@ def level_table(levels: Sequence[Level]) -> str:
     rows = [
         [f"{BEST if level is best else ''}{level.c}", *(column.cell(level) for column in shown)] for level in levels
     ]
-    table = _table(["C", *(column.title for column in shown)], rows, right=[True] * (len(shown) + 1))
+    table = aligned(["C", *(column.title for column in shown)], rows, right=[True] * (len(shown) + 1))
     legend = _LEGEND if best is None else f"{_LEGEND} {BEST}: best steady."
-    return "\n".join([*table, "", *_wrapped(legend), *_notes(levels)]) + "\n"
+    return "\n".join([*table, "", *wrapped(legend), *_notes(levels)]) + "\n"
 
 
 def session_table(sessions: Sequence[Listed]) -> str:
@@ -67,13 +67,13 @@ def session_table(sessions: Sequence[Listed]) -> str:
             plain(row.workload),
             plain(row.label),
             NOTHING if row.requests is None else str(row.requests),
-            NOTHING if row.best_c is None else f"{_number(row.best_out_tps_steady)} at C={row.best_c}",
+            NOTHING if row.best_c is None else f"{number(row.best_out_tps_steady)} at C={row.best_c}",
         ]
         for row in sessions
     ]
     right = [False] * 5 + [True] * 2
-    problems = [line for row in sessions if row.problem for line in _wrapped(f"{plain(row.id)}: {plain(row.problem)}")]
-    table = _table(titles, _narrowed(titles, rows, {0: 20, 2: 6, 3: 8, 4: 5}), right=right)
+    problems = [line for row in sessions if row.problem for line in wrapped(f"{plain(row.id)}: {plain(row.problem)}")]
+    table = aligned(titles, narrowed(titles, rows, {0: 20, 2: 6, 3: 8, 4: 5}), right=right)
     return "\n".join([*table, *([""] if problems else []), *problems]) + "\n"
 
 
@@ -84,7 +84,7 @@ def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> str
         for name, kind, prompts, before, after in rows
     ]
     right = [False, False, True, False, False]
-    return "\n".join(_table(["name", "kind", "prompts", "in", "out"], cells, right=right)) + "\n"
+    return "\n".join(aligned(["name", "kind", "prompts", "in", "out"], cells, right=right)) + "\n"
 
 
 def session_text(summary: Summary) -> str:
@@ -128,14 +128,14 @@ def _notes(levels: Iterable[Level]) -> list[str]:
     for level in levels:
         for flag in level.flags:
             said.setdefault(plain(flag), []).append(level.c)
-    return [line for flag, at in said.items() for line in _wrapped(f"C={','.join(map(str, at))}: {flag}")]
+    return [line for flag, at in said.items() for line in wrapped(f"C={','.join(map(str, at))}: {flag}")]
 
 
-def _wrapped(text: str) -> list[str]:
+def wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDEST, subsequent_indent="  ")
 
 
-def _table(titles: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
+def aligned(titles: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
     """Blanks beside the bars are left out where the table would be too wide with them."""
     widths = [max(map(width, column)) for column in zip(titles, *rows, strict=True)]
     blank = " " if sum(widths) + 3 * len(widths) + 1 <= WIDEST else ""
@@ -147,7 +147,7 @@ def _table(titles: list[str], rows: list[list[str]], right: list[bool]) -> list[
     return [f"|{blank}{f'{blank}|{blank}'.join(row)}{blank}|" for row in (padded[0], rule, *padded[1:])]
 
 
-def _narrowed(titles: list[str], rows: list[list[str]], least: dict[int, int]) -> list[list[str]]:
+def narrowed(titles: list[str], rows: list[list[str]], least: dict[int, int]) -> list[list[str]]:
     """Long names are cut, the longest column first, until the table fits; `least` is how far each column gives way."""
     rows = [[cell.replace("|", "¦") for cell in row] for row in rows]
     widths = [max(map(width, column)) for column in zip(titles, *rows, strict=True)]
@@ -161,20 +161,20 @@ def _narrowed(titles: list[str], rows: list[list[str]], least: dict[int, int]) -
 
 def _tokens(level: Level, value: float | None, factor: float = 1.0) -> str:
     """With a ~ where tokens were not counted by the server."""
-    text = _number(None if value is None else value * factor)
+    text = number(None if value is None else value * factor)
     return f"~{text}" if value is not None and level.token_source in ("chunks", "mixed") else text
 
 
 def _middle(spread: Spread) -> str:
     if spread.p50 is not None:
-        return _number(spread.p50, 3)
+        return number(spread.p50, 3)
     if spread.min is None or spread.max is None:
         return NOTHING
-    low, high = _number(spread.min, 2), _number(spread.max, 2)
+    low, high = number(spread.min, 2), number(spread.max, 2)
     return low if low == high else f"{low}–{high}"
 
 
-def _number(value: float | None, digits: int = 4) -> str:
+def number(value: float | None, digits: int = 4) -> str:
     """So many significant digits, all those before the point, and no exponent."""
     if value is None:
         return NOTHING
@@ -192,4 +192,4 @@ def _percent(share: float | None) -> str:
 
 
 def _times(factor: float | None) -> str:
-    return NOTHING if factor is None else f"{_number(factor, 3)}×"
+    return NOTHING if factor is None else f"{number(factor, 3)}×"

@@ -23,6 +23,9 @@ class Order(Stored, frozen=True, kw_only=True):
     ca_file: str | None = None
     insecure: bool = False
     keep_text: bool = False
+    gpus: bool = True
+    metrics_urls: tuple[str, ...] = ()
+    gpu_metrics_urls: tuple[str, ...] = ()
     label: str = ""
     note: str = ""
     tags: dict[str, str] = {}

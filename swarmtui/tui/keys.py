@@ -103,21 +103,39 @@ def binding_id(action: Action) -> str:
 
 
 def bindings(where: Where) -> list[Binding]:
-    """For BINDINGS of a screen; `everywhere` is for the app itself."""
-    return [
-        Binding(
-            action.keys,
-            action.id,
-            action.label,
-            show=action.footer,
-            key_display=action.shown,
-            tooltip=action.tooltip,
-            id=f"{where}.{binding_id(action)}",
-            priority=action.id in ("leave", "help", "palette") and "ctrl" in action.keys and where == "everywhere",
-        )
+    """For BINDINGS of a screen; `everywhere` is for the app itself, where control keys come before any input."""
+    made = []
+    for action in ACTIONS:
+        if where not in action.where:
+            continue
+        plain = [key for key in action.keys.split(",") if where != "everywhere" or "+" not in key]
+        control = [key for key in action.keys.split(",") if key not in plain]
+        for keys, priority in ((plain, False), (control, True)):
+            if keys:
+                name = f"{where}.{binding_id(action)}" + (".control" if priority else "")
+                made.append(
+                    Binding(
+                        ",".join(keys),
+                        action.id,
+                        action.label,
+                        show=action.footer,
+                        key_display=action.shown,
+                        priority=priority,
+                        tooltip=action.tooltip,
+                        id=name,
+                    )
+                )
+    return made
+
+
+def keymap(overrides: dict[str, str]) -> dict[str, str]:
+    """For `App.set_keymap`: the same keys wherever the action can be taken."""
+    return {
+        f"{where}.{binding_id(action)}": overrides[binding_id(action)]
         for action in ACTIONS
-        if where in action.where
-    ]
+        for where in action.where
+        if binding_id(action) in overrides
+    }
 
 
 def known_ids() -> set[str]:

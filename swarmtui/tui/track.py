@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from swarmtui.model.frame import Ended, Frame, Hello, Message
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import Point, Telemetry
@@ -60,6 +62,11 @@ class Track:
             case Ended():
                 self.ended = message
                 self.directory = message.directory or self.directory
+
+    def describe(self, label: str, note: str) -> None:
+        """As it was just commanded: no frame repeats it."""
+        if self.session is not None:
+            self.session = msgspec.structs.replace(self.session, label=label, note=note)
 
     def forget_text(self) -> None:
         self.text = ""

@@ -1,0 +1,205 @@
+"""Sessions side by side: each against the first, level by level, with a verdict from runs and never from requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from swarmtui.analysis.differences import Difference, flag_differences, refusals, session_differences
+from swarmtui.analysis.stats import ratio
+from swarmtui.analysis.verdicts import Verdict, verdict
+from swarmtui.model.schema import Stored
+from swarmtui.model.session import Level, Summary
+
+Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
+
+FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
+    "out_tps_steady": ("output tok/s, steady", "higher"),
+    "out_tps_wall": ("output tok/s, wall", "higher"),
+    "per_stream_tps": ("tok/s a stream", "higher"),
+    "ttft_s": ("TTFT", "lower"),
+}
+
+
+class Row(Stored, frozen=True, kw_only=True):
+    """One figure of one level in two sessions. `verdict` is null where ratios are refused."""
+
+    c: int
+    figure: Figure
+    before: float | None
+    after: float | None
+    verdict: Verdict | None
+
+
+class Pair(Stored, frozen=True, kw_only=True):
+    """`b` against `a`. `only_a` and `only_b` are levels that the other does not have."""
+
+    a: str
+    b: str
+    refused: tuple[str, ...]
+    notes: tuple[str, ...]
+    flags: tuple[Difference, ...]
+    differences: tuple[Difference, ...]
+    rows: tuple[Row, ...]
+    only_a: tuple[int, ...]
+    only_b: tuple[int, ...]
+    sentence: str
+
+
+class Stage(Stored, frozen=True, kw_only=True):
+    """A row of the leaderboard: what changed since the row before, and what it came to."""
+
+    id: str
+    label: str
+    model: str
+    out_tps_alone: float | None
+    best_out_tps: float | None
+    best_c: int | None
+    tpot_s: float | None
+    ttft_s: float | None
+    changes: tuple[str, ...]
+    best_of_model: bool
+
+
+class Comparison(Stored, frozen=True, kw_only=True):
+    sessions: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    stages: tuple[Stage, ...]
+
+
+def compare(summaries: Sequence[Summary]) -> Comparison:
+    """The first is the baseline of all others; the stages stand in the order given."""
+    first, *others = summaries
+    return Comparison(
+        sessions=tuple(summary.session.id for summary in summaries),
+        pairs=tuple(compare_pair(first, other) for other in others),
+        stages=leaderboard(summaries),
+    )
+
+
+def compare_pair(a: Summary, b: Summary) -> Pair:
+    refused = refusals(a, b)
+    before, after = {level.c: level for level in a.levels}, {level.c: level for level in b.levels}
+    both = [c for c in before if c in after]
+    rows = tuple(_row(name, before[c], after[c], bool(refused)) for c in both for name in FIGURES)
+    return Pair(
+        a=a.session.id,
+        b=b.session.id,
+        refused=refused,
+        notes=_notes(a, b),
+        flags=flag_differences(a.session.server_flags, b.session.server_flags),
+        differences=session_differences(a.session, b.session),
+        rows=rows,
+        only_a=tuple(c for c in before if c not in after),
+        only_b=tuple(c for c in after if c not in before),
+        sentence=_sentence(rows, refused, both),
+    )
+
+
+def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:
+    """S1's stages: each row with what changed since the row before it."""
+    best: dict[str, float] = {}
+    for summary in summaries:
+        model, rate = _model(summary), _best(summary)[0]
+        if rate is not None:
+            best[model] = max(rate, best.get(model, 0.0))
+    stages = []
+    for place, summary in enumerate(summaries):
+        rate, at = _best(summary)
+        alone = next((level for level in summary.levels if level.c == 1), None)
+        stages.append(
+            Stage(
+                id=summary.session.id,
+                label=summary.session.label,
+                model=_model(summary),
+                out_tps_alone=alone.out_tps_steady or alone.out_tps_wall if alone else None,
+                best_out_tps=rate,
+                best_c=at.c if at else None,
+                tpot_s=at.tpot_s.mean if at else None,
+                ttft_s=(at.ttft_s.p50 or at.ttft_s.mean) if at else None,
+                changes=_changes(summaries[place - 1], summary) if place else (),
+                best_of_model=rate is not None and rate == best[_model(summary)],
+            )
+        )
+    return tuple(stages)
+
+
+def level_ratio(a: Summary, b: Summary, c_a: int, c_b: int, figure: Figure = "out_tps_wall") -> float | tuple[str, ...]:
+    """A figure of `b` at one level over that of `a` at another; the reasons where such a ratio may not be made."""
+    refused = refusals(a, b)
+    if refused:
+        return refused
+    values = [_value(figure, _at(summary, c)) for summary, c in ((a, c_a), (b, c_b))]
+    found = ratio(values[1], values[0])
+    return found if found is not None else ("not measured",)
+
+
+def _at(summary: Summary, c: int) -> Level | None:
+    return next((level for level in summary.levels if level.c == c), None)
+
+
+def _row(figure: Figure, a: Level, b: Level, refused: bool) -> Row:
+    judged = None if refused else verdict(_replicates(figure, a), _replicates(figure, b), better=FIGURES[figure][1])
+    return Row(c=a.c, figure=figure, before=_value(figure, a), after=_value(figure, b), verdict=judged)
+
+
+def _replicates(figure: Figure, level: Level) -> list[float]:
+    values: list[float | None] = [getattr(run, figure) for run in level.by_run]
+    return [value for value in values if value is not None]
+
+
+def _value(figure: Figure, level: Level | None) -> float | None:
+    if level is None:
+        return None
+    if figure == "per_stream_tps":
+        return level.per_stream_tps.mean
+    if figure == "ttft_s":
+        return level.ttft_s.p50 or level.ttft_s.mean
+    value: float | None = getattr(level, figure)
+    return value
+
+
+def _notes(a: Summary, b: Summary) -> tuple[str, ...]:
+    """What weakens a comparison without forbidding it."""
+    found = []
+    models = {_model(a), _model(b)}
+    if len(models) > 1:
+        found.append("different models: tokens of two tokenisers are not the same amount of text")
+    for summary in (a, b):
+        if any(level.token_source in ("chunks", "mixed") for level in summary.levels):
+            found.append(f"{summary.session.id}: tokens are estimates (~)")
+        if any(not level.complete for level in summary.levels):
+            found.append(f"{summary.session.id}: a level ended before all that was planned")
+        if any(level.errors for level in summary.levels):
+            found.append(f"{summary.session.id}: requests failed")
+    return tuple(found)
+
+
+def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[int]) -> str:
+    """`C=4: +25.6 % output tok/s, faster (4 v 4 runs, p = 0.03)`, of the highest level that both have."""
+    if refused:
+        return f"no ratio: {'; '.join(refused)}"
+    if not both:
+        return "no level in common"
+    row = next(row for row in rows if row.c == max(both) and row.figure == "out_tps_steady")
+    found = row.verdict
+    if found is None or found.change is None:
+        return f"C={row.c}: undecided, not measured"
+    change = f"{'−' if found.change < 0 else '+'}{abs(100 * found.change):.1f} % output tok/s"
+    p = "" if found.p is None else f", p = {found.p:.2g}"
+    return f"C={row.c}: {change}, {found.word} ({found.n_a} v {found.n_b} runs{p})"
+
+
+def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
+    flags = flag_differences(before.session.server_flags, after.session.server_flags)
+    others = [d for d in session_differences(before.session, after.session) if not d.what.startswith("client")]
+    return tuple(str(difference) for difference in (*flags, *others))
+
+
+def _best(summary: Summary) -> tuple[float | None, Level | None]:
+    rated = [(rate, level) for level in summary.levels if (rate := level.out_tps_steady or level.out_tps_wall)]
+    return max(rated, key=lambda pair: pair[0]) if rated else (None, None)
+
+
+def _model(summary: Summary) -> str:
+    return ", ".join(sorted({endpoint.model for endpoint in summary.session.endpoints}))

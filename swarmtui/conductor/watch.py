@@ -1,0 +1,127 @@
+"""Looks at GPUs and server metrics beside the load: two threads, and the newest of what they saw.
+
+Nothing here is waited for: a metrics page that hangs makes an old reading, not a late frame.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from swarmtui.model.endpoint import Endpoint, Secrets, parse_address
+from swarmtui.model.telemetry import Gpu, ServerState, Telemetry
+
+_GPU_S = 0.25
+_WHOLE_EVERY = 4
+_URL_S = 0.5
+_METRICS_S = 1.0
+
+
+class Watch:
+    def __init__(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        secrets: Secrets,
+        *,
+        simulated: bool,
+        gpus: bool,
+        metrics_urls: tuple[str, ...],
+        gpu_metrics_urls: tuple[str, ...],
+    ) -> None:
+        self._endpoints, self._secrets, self._simulated = endpoints, secrets, simulated
+        self._look_at_gpus = gpus
+        self._metrics_urls, self._gpu_metrics_urls = metrics_urls, gpu_metrics_urls
+        self._gpus: tuple[Gpu, ...] = ()
+        self._whole: tuple[int, tuple[Gpu, ...]] = (0, ())
+        self._gpu_problem = "" if gpus else "switched off (--no-gpu)"
+        self._servers: tuple[ServerState, ...] = ()
+        self._server_problem = ""
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        if self._look_at_gpus:
+            self._begin(self._follow_gpus)
+        self._begin(self._follow_servers)
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def stop(self) -> None:
+        """The threads end by themselves; one that hangs in a read is left behind with the process."""
+        self._stop.set()
+
+    def latest(self) -> Telemetry:
+        """For the screen: the newest of everything."""
+        return self._telemetry(time.perf_counter_ns(), self._gpus)
+
+    def sample(self) -> Telemetry:
+        """For the journal: the last reading with energy counters, at the time when they were read."""
+        t_ns, gpus = self._whole
+        return self._telemetry(t_ns or time.perf_counter_ns(), gpus)
+
+    def _telemetry(self, t_ns: int, gpus: tuple[Gpu, ...]) -> Telemetry:
+        return Telemetry(
+            t_ns=t_ns,
+            gpus=gpus,
+            gpu_problem=self._gpu_problem,
+            servers=self._servers,
+            server_problem=self._server_problem,
+        )
+
+    def _follow_gpus(self) -> None:
+        from swarmtui.telemetry.gpu_source import open_gpus
+
+        urls = self._gpu_urls()
+        if urls is None:
+            self._gpu_problem = "the endpoint is on another host; name its DCGM exporter with --gpu-metrics-url"
+            return
+        source, looks = open_gpus(urls), 0
+        every, pause = (1, _URL_S) if urls else (_WHOLE_EVERY, _GPU_S)
+        while not self._stop.is_set():
+            whole = looks % every == 0
+            self._gpus, self._gpu_problem = source.read(whole), source.problem
+            if whole:
+                self._whole = (time.perf_counter_ns(), self._gpus)
+            looks += 1
+            self._stop.wait(pause)
+        source.close()
+
+    def _gpu_urls(self) -> tuple[str, ...] | None:
+        """Exporters to read; empty for this host's own GPUs; None when there is nothing to look at from here."""
+        if self._gpu_metrics_urls:
+            return self._gpu_metrics_urls
+        if self._simulated:
+            return tuple(f"{parse_address(endpoint.url).root}/gpu/metrics" for endpoint in self._endpoints)
+        return () if any(_is_local(parse_address(endpoint.url).host) for endpoint in self._endpoints) else None
+
+    def _follow_servers(self) -> None:
+        from swarmtui.telemetry.server_metrics import MetricsReader, metrics_url
+
+        first, secrets = self._endpoints[0], self._secrets
+        urls = self._metrics_urls or tuple(
+            metrics_url(parse_address(endpoint.url).root, endpoint.engine) for endpoint in self._endpoints
+        )
+        headers = {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
+        reader = MetricsReader(
+            urls, headers | secrets.headers, engine=first.engine, ca_file=first.ca_file, insecure=first.insecure
+        )
+        while not self._stop.is_set():
+            self._servers, self._server_problem = reader.read()
+            self._stop.wait(_METRICS_S)
+        reader.close()
+
+
+def _is_local(host: str) -> bool:
+    """Whether an address is one of this host's own: then it can be bound here."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+            probe.bind(found[0][4])
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,218 @@
+"""A session as a report: facts, tables and sentences, the same for Markdown and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from swarmtui.analysis.checks import checks_sentence
+from swarmtui.model.session import Level, Spread, Summary
+from swarmtui.sessions.export.figures import NOTHING, amount, milliseconds, percent, seconds, times
+
+FORMULAS = (
+    "ttft = first output − sent; tok/s of a stream = (n − tokens of the first chunk) / (t_last − t_first); "
+    "tpot = its inverse; e2e = last token − sent. steady = tokens while C requests were in flight, over that time; "
+    "wall = all output tokens / makespan. real C = Σ e2e / makespan. lost = 1 − stream rate / stream rate at C=1; "
+    "gain = steady / steady at C=1. A percentile needs n: p50 5, p90 29, p95 59, p99 299. "
+    "clean: without answers that were cut at the token limit."
+)
+
+
+class Table(NamedTuple):
+    """`right` says of each column whether it holds numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[bool, ...]
+    note: str = ""
+
+
+class Report(NamedTuple):
+    title: str
+    lead: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+
+def report(summary: Summary) -> Report:
+    return Report(
+        title=_title(summary),
+        lead=_lead(summary),
+        facts=_facts(summary),
+        tables=tuple(table for table in _tables(summary) if table.rows),
+        notes=_notes(summary),
+    )
+
+
+def _title(summary: Summary) -> str:
+    session = summary.session
+    model = ", ".join(sorted({endpoint.model for endpoint in session.endpoints})) or "no endpoint"
+    name = f"{session.label}: {model}" if session.label else model
+    return f"{name} (SIMULATED)" if session.simulated else name
+
+
+def _lead(summary: Summary) -> tuple[str, ...]:
+    said = []
+    if summary.state != "done":
+        said.append(f"This session is {summary.state}" + (f": {summary.message}" if summary.message else "."))
+    if summary.scaling is not None:
+        said.append(summary.scaling.sentence)
+    said.append(checks_sentence(summary.checks))
+    return tuple(line[:1].upper() + line[1:] for line in said if line)
+
+
+def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
+    session, plan = summary.session, summary.session.plan
+    each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"
+    levels = ", ".join(str(c) for c in plan.levels)
+    facts = [
+        ("Session", session.id),
+        ("Measured", session.created),
+        *(("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine)))) for e in session.endpoints),
+        ("Server flags", session.server_flags),
+        ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
+        ("Plan", f"{plan.mode} over C = {levels}; {plan.runs} × {each} a level; warm-up {summary.warmup_requests}"),
+        ("Token cap", "" if plan.max_tokens is None else str(plan.max_tokens)),
+        ("Temperature", "" if plan.temperature is None else f"{plan.temperature:g}"),
+        ("SLO", plan.slo),
+        ("Client", f"swarmtui {session.client.version}, Python {session.client.python}, {session.client.cores} cores"),
+        ("Note", session.note),
+        *((f"Tag {name}", value) for name, value in session.tags.items()),
+    ]
+    return tuple((name, value) for name, value in facts if value)
+
+
+def _tables(summary: Summary) -> tuple[Table, ...]:
+    levels = summary.levels
+    return (
+        _table("Throughput", levels, _THROUGHPUT, "output tok/s unless it says otherwise; ~ is an estimate"),
+        _table("Latency", levels, _LATENCY, "median, or smallest–largest below 5 answers"),
+        _table("Contention and speed-up", levels if len(levels) > 1 else (), _CONTENTION),
+        _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), _CLEAN),
+        _goodput(summary),
+        _scaling(summary),
+        _checks(summary),
+    )
+
+
+Cell = Callable[[Level], str]
+
+
+def _rate(level: Level, value: float | None) -> str:
+    text = amount(value)
+    return f"~{text}" if value is not None and level.token_source in ("chunks", "mixed") else text
+
+
+def _middle(spread: Spread, unit: Callable[[float | None], str]) -> str:
+    if spread.p50 is not None:
+        return unit(spread.p50)
+    if spread.min is None or spread.max is None:
+        return NOTHING
+    low, high = unit(spread.min), unit(spread.max)
+    return low if low == high else f"{low}–{high}"
+
+
+_THROUGHPUT: tuple[tuple[str, Cell], ...] = (
+    ("C", lambda level: str(level.c)),
+    ("runs", lambda level: str(level.runs)),
+    ("n", lambda level: str(level.n)),
+    ("errors", lambda level: str(level.errors)),
+    ("cap hits", lambda level: str(level.cap_hits)),
+    ("steady", lambda level: _rate(level, level.out_tps_steady)),
+    ("wall", lambda level: _rate(level, level.out_tps_wall)),
+    ("prompt", lambda level: amount(level.prompt_tps)),
+    ("total", lambda level: _rate(level, level.total_tps)),
+    ("a stream", lambda level: _rate(level, level.per_stream_tps.mean)),
+    ("real C", lambda level: amount(level.c_achieved, 3)),
+)
+_LATENCY: tuple[tuple[str, Cell], ...] = (
+    ("C", lambda level: str(level.c)),
+    ("TTFT", lambda level: _middle(level.ttft_s, seconds)),
+    ("TTFT p90", lambda level: seconds(level.ttft_s.p90)),
+    ("TTFT p99", lambda level: seconds(level.ttft_s.p99)),
+    ("TPOT", lambda level: _middle(level.tpot_s, milliseconds)),
+    ("TPOT p90", lambda level: milliseconds(level.tpot_s.p90)),
+    ("e2e", lambda level: _middle(level.e2e_s, seconds)),
+    ("e2e p90", lambda level: seconds(level.e2e_s.p90)),
+    ("longest stall", lambda level: seconds(level.longest_stall_s)),
+)
+_CONTENTION: tuple[tuple[str, Cell], ...] = (
+    ("C", lambda level: str(level.c)),
+    ("a stream, tok/s", lambda level: _rate(level, level.per_stream_tps.mean)),
+    ("lost", lambda level: percent(level.contention)),
+    ("gain", lambda level: times(level.rate_speedup)),
+    ("wall speed-up", lambda level: times(level.wall_speedup)),
+    ("token ratio", lambda level: amount(level.token_ratio, 3)),
+    ("straggler", lambda level: amount(level.straggler, 3)),
+    ("passed", lambda level: percent(level.pass_rate)),
+)
+_CLEAN: tuple[tuple[str, Cell], ...] = (
+    ("C", lambda level: str(level.c)),
+    ("cut", lambda level: f"{level.cap_hits} of {level.ok}"),
+    ("a stream, raw", lambda level: _rate(level, level.per_stream_tps.mean)),
+    ("a stream, clean", lambda level: _rate(level, level.per_stream_tps_clean.mean)),
+)
+
+
+def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell], ...], note: str = "") -> Table:
+    """Columns in which no level has anything are left out."""
+    rows = [tuple(cell(level) for _, cell in columns) for level in levels]
+    kept = [place for place in range(len(columns)) if any(row[place] != NOTHING for row in rows)]
+    return Table(
+        title,
+        tuple(columns[place][0] for place in kept),
+        tuple(tuple(row[place] for place in kept) for row in rows),
+        (True,) * len(kept),
+        note,
+    )
+
+
+def _goodput(summary: Summary) -> Table:
+    rows = tuple(
+        (str(found.c), f"{found.good} of {found.n}", percent(found.share), amount(found.per_s), amount(found.out_tps))
+        for found in summary.goodput
+    )
+    columns = ("C", "kept the SLO", "share", "good requests/s", "good tok/s")
+    return Table("Goodput", columns, rows, (True,) * 5, summary.session.plan.slo)
+
+
+def _scaling(summary: Summary) -> Table:
+    found = summary.scaling
+    if found is None:
+        return Table("Scaling", (), (), ())
+    refused = found.refused
+    step = NOTHING
+    if found.step_a_s is not None and found.step_c_s is not None:
+        step = f"{amount(1e3 * found.step_a_s)} + {amount(1e3 * found.step_c_s)}·b ms"
+    seats = found.seats
+    rows = (
+        ("decode step", step, refused.get("fit", f"off by at most {percent(found.fit_error)}")),
+        ("seats", str(seats.total) if seats else NOTHING, seats.reason if seats else "nobody said, no queue was seen"),
+        ("σ", amount(found.sigma, 3), refused.get("ceiling", "share of a step that grows with each stream")),
+        ("ceiling", amount(found.ceiling_tps), refused.get("ceiling", "tok/s with any number of seats; extrapolated")),
+        ("knee", amount(found.knee, 3), refused.get("knee", "C at half of the ceiling")),
+        ("sweet spot", str(found.sweet_spot or NOTHING), refused.get("sweet spot", "")),
+        *((f"queue tax at C={tax.c}", f"+{seconds(tax.seconds)}", f"TTFT {times(tax.factor)}") for tax in found.queue_tax),
+    )  # fmt: skip
+    return Table("Scaling", ("what", "value", "why"), rows, (False, True, False))
+
+
+def _checks(summary: Summary) -> Table:
+    rows = tuple((c.state, c.name, c.value, c.limit, c.sentence) for c in summary.checks)
+    return Table("Fit to publish", ("state", "check", "value", "limit", ""), rows, (False,) * 5)
+
+
+def _notes(summary: Summary) -> tuple[str, ...]:
+    said: dict[str, list[int]] = {}
+    for level in summary.levels:
+        for flag in level.flags:
+            said.setdefault(flag, []).append(level.c)
+    flags = [f"C={', '.join(map(str, at))}: {flag}" for flag, at in said.items()]
+    t0 = summary.session.t0_ns
+    events = [
+        f"+{(event.t_ns - t0) / 1e9:.1f} s {event.name}" + (f": {event.detail}" if event.detail else "")
+        for event in summary.events
+    ]
+    return (*flags, *events, FORMULAS)

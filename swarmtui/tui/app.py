@@ -1,0 +1,251 @@
+"""The app itself: which screen is shown, and what becomes of a run when people leave."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+from rich.console import RenderableType
+from textual._compositor import ChopsUpdate
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from swarmtui.conductor.client import start
+from swarmtui.model import frame as said
+from swarmtui.model.order import Order
+from swarmtui.text import plain
+from swarmtui.tui.config import Config
+from swarmtui.tui.keys import Keymap, Where, bindings, keymap
+from swarmtui.tui.screens.live import LiveScreen, ReplayScreen, RunScreen
+from swarmtui.tui.screens.too_small import TooSmall, is_too_small
+from swarmtui.tui.source import Live, Past
+from swarmtui.tui.terminal import Narrow, Terminal
+from swarmtui.tui.themes import CYCLE, SWARM
+from swarmtui.tui.track import Track
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What is said on the normal screen afterwards: runs that ended here, or the one that goes on."""
+
+    ended: tuple[said.Ended, ...] = ()
+    goes_on: str = ""
+    detached: bool = False
+
+
+class SwarmApp(App[Outcome]):
+    """Started with a run, a past session, or nothing: then it asks what to run."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "swarmtui"
+    ENABLE_COMMAND_PALETTE = True
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (110, "-normal"), (170, "-wide")]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (34, "-tall"), (54, "-high")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
+
+    def __init__(
+        self,
+        *,
+        config: Config | None = None,
+        source: Live | Past | None = None,
+        order: Order | None = None,
+        session_root: Path | None = None,
+        hz: float = 4.0,
+    ) -> None:
+        super().__init__(driver_class=Terminal)
+        self.config = config or Config()
+        self.keys = Keymap(self.config.keymap)
+        self.session_root = session_root
+        self.hz = hz
+        self.crash: Exception | None = None
+        self._source = source
+        self._order = order
+        self._ended: dict[str, said.Ended] = {}
+        self._leaving = False
+
+    def on_mount(self) -> None:
+        self.register_theme(SWARM)
+        self.theme = self.config.theme if self.config.theme in self.available_themes else SWARM.name
+        self.set_keymap(keymap(self.config.keymap))
+        if not self.is_headless:
+            # To be ended from outside is to be left alone: the run goes on.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.detach)
+        match self._source:
+            case Live():
+                self.push_screen(RunScreen(self._source))
+            case Past():
+                self.push_screen(ReplayScreen(self._source))
+            case None:
+                self.open_setup()
+
+    def on_resize(self) -> None:
+        small = is_too_small(self.size)
+        if small and not isinstance(self.screen, TooSmall):
+            self.push_screen(TooSmall())
+        elif not small and isinstance(self.screen, TooSmall):
+            self.pop_screen()
+
+    # what screens ask for
+
+    @property
+    def behind(self) -> bool:
+        return isinstance(self._driver, Terminal) and self._driver.behind
+
+    def say(self, words: str) -> None:
+        self.notify(plain(words), markup=False, timeout=4)
+
+    def note_end(self, ended: said.Ended) -> None:
+        self._ended[ended.directory] = ended
+        if self._leaving:
+            self.exit(self._outcome())
+
+    def open_setup(self) -> None:
+        from swarmtui.tui.screens.setup import SetupScreen
+
+        self.push_screen(SetupScreen())
+
+    def open_sessions(self) -> None:
+        from swarmtui.tui.screens.sessions import SessionsScreen
+
+        self.push_screen(SessionsScreen(self._root()))
+
+    def open_run(self, order: Order) -> None:
+        """A new conductor, and the screen of its run in the place of what was there."""
+        self._close_source()
+        self._order = order
+        self._source = Live(start(order, said.Subscribe(hz=self.hz, rows=True)))
+        if isinstance(self.screen, LiveScreen):
+            self.switch_screen(RunScreen(self._source))
+        else:
+            self.push_screen(RunScreen(self._source))
+
+    def open_replay(self, source: Past) -> None:
+        self.push_screen(ReplayScreen(source))
+
+    def run_again(self, track: Track) -> None:
+        """With a new seed: the same kind of requests, and none that a cache has seen."""
+        if self._order is None:
+            self.say("this run was started elsewhere; its secrets are not known here, so start it anew")
+            return
+        plan = msgspec.structs.replace(self._order.plan, seed=secrets.randbelow(1_000_000))
+        label = track.session.label if track.session else self._order.label
+        self.open_run(msgspec.structs.replace(self._order, plan=plan, label=label))
+
+    def export(self, track: Track) -> None:
+        from swarmtui.tui.export import write_levels
+
+        if track.session is None or track.frame is None or not track.frame.levels:
+            self.say("nothing to export yet: no level is done")
+            return
+        try:
+            path = write_levels(Path.cwd(), track.session, track.frame.levels)
+        except OSError as error:
+            self.say(f"cannot write here: {error.strerror}")
+        else:
+            self.say(f"written: {path}")
+
+    def _root(self) -> Path:
+        from swarmtui.sessions.paths import sessions_root
+
+        return self.session_root or sessions_root()
+
+    # leaving
+
+    @property
+    def running_id(self) -> str:
+        """The run that would go on without us; empty when there is none."""
+        if not isinstance(self._source, Live) or self._source.track.ended is not None:
+            return ""
+        session = self._source.track.session
+        return session.id if session else ""
+
+    @property
+    def _is_on(self) -> bool:
+        return isinstance(self._source, Live) and self._source.track.ended is None
+
+    def action_leave(self) -> None:
+        from swarmtui.tui.screens.dialogs import QuitDialog
+
+        if isinstance(self.screen, QuitDialog):
+            self.screen.dismiss("go on")
+        elif self._is_on:
+            self.push_screen(QuitDialog(), self._leave)
+        else:
+            self.exit(self._outcome())
+
+    def _leave(self, choice: str | None) -> None:
+        if choice == "detach":
+            self.detach()
+        elif choice == "stop" and isinstance(self._source, Live):
+            self._leaving = True
+            self._source.say(said.Stop())
+            self.say("stopping, then saving …")
+            if not self._is_on:
+                self.exit(self._outcome())
+
+    def detach(self) -> None:
+        outcome = msgspec.structs.replace(self._outcome(), goes_on=self.running_id, detached=True)
+        self.exit(outcome)
+
+    def _outcome(self) -> Outcome:
+        return Outcome(ended=tuple(self._ended.values()))
+
+    def _close_source(self) -> None:
+        if self._source is not None:
+            self._source.close()
+
+    def on_unmount(self) -> None:
+        self._close_source()
+
+    # looks
+
+    def action_help(self) -> None:
+        from swarmtui.tui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.keys, self._where()))
+
+    def action_palette(self) -> None:
+        self.action_command_palette()
+
+    def action_next_theme(self) -> None:
+        place = CYCLE.index(self.theme) + 1 if self.theme in CYCLE else 0
+        self.theme = CYCLE[place % len(CYCLE)]
+
+    def _where(self) -> Where:
+        where: Where = getattr(self.screen, "where", "live")
+        return where
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette is the table of actions, as far as it goes here."""
+        where: Where = getattr(screen, "where", "live")
+        for action in self.keys.actions(where):
+            if action.group != "Move" and action.id != "palette":
+                run = f"{'app' if 'everywhere' in action.where or action.id == 'next_theme' else 'screen'}.{action.id}"
+                yield SystemCommand(f"{action.label} ({action.shown})", action.tooltip, self._runner(run, screen))
+
+    def _runner(self, action: str, screen: Screen[Any]) -> Any:
+        async def run() -> None:
+            await self.run_action(action, screen)
+
+        return run
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        if type(renderable) is ChopsUpdate:
+            renderable = Narrow(renderable.chops, renderable.spans, renderable.chop_ends)
+        super()._display(screen, renderable)
+
+    # a mistake of ours
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.crash = self.crash or error
+        super()._handle_exception(error)
+
+    def _print_error_renderables(self) -> None:
+        """Nobody is served by a traceback on the terminal: the launcher says what happened, and where it is written."""
+        self._exit_renderables.clear()

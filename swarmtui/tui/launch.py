@@ -1,0 +1,95 @@
+"""From the command line into the app and back: what must be set before Textual is imported, and what is said after."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from swarmtui.conductor.client import Client, attach, start
+from swarmtui.model.frame import Subscribe
+from swarmtui.model.order import Order
+
+SLOW_HZ = 2.0
+
+
+def run_order(order: Order, *, slow: bool) -> Any:
+    """The conductor starts while Textual is still being imported."""
+    config = _config()
+    hz = SLOW_HZ if slow else config.refresh
+    client = start(order, Subscribe(hz=hz, rows=True))
+    return _live(client, config, hz, order)
+
+
+def join(session_id: str, *, slow: bool) -> Any:
+    config = _config()
+    hz = SLOW_HZ if slow else config.refresh
+    return _live(attach(session_id, Subscribe(hz=hz, rows=True)), config, hz, None)
+
+
+def set_up(session_root: Path | None, *, slow: bool) -> Any:
+    config = _config()
+    return _run(config=config, session_root=session_root, hz=SLOW_HZ if slow else config.refresh)
+
+
+def watch_again(root: Path, which: str, *, slow: bool) -> Any:
+    from swarmtui.sessions.replay import open_replay
+
+    config = _config()
+    hz = SLOW_HZ if slow else config.refresh
+    replay = open_replay(root, which)
+    _prepare(hz)
+    from swarmtui.tui.source import Past
+
+    return _run(config=config, source=Past(replay, hz), session_root=root, hz=hz)
+
+
+def _live(client: Client, config: Any, hz: float, order: Order | None) -> Any:
+    _prepare(hz)
+    from swarmtui.tui.source import Live
+
+    root = Path(order.session_root) if order else None
+    return _run(config=config, source=Live(client), order=order, session_root=root, hz=hz)
+
+
+def _config() -> Any:
+    _prepare(4.0)
+    from swarmtui.tui.config import read_config
+
+    return read_config()
+
+
+def _prepare(hz: float) -> None:
+    """Textual reads these when it is imported."""
+    os.environ.setdefault("TEXTUAL_FPS", "20")
+    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+
+
+def _run(**given: Any) -> Any:
+    _prepare(given["hz"])
+    from swarmtui.tui.app import Outcome, SwarmApp
+
+    app = SwarmApp(**given)
+    outcome = app.run()
+    if app.crash is not None:
+        _own_up(app.crash, app.running_id)
+        return Outcome(goes_on=app.running_id, detached=True)
+    return outcome or Outcome()
+
+
+def _own_up(error: BaseException, running_id: str) -> None:
+    """The terminal is as it was; the traceback goes to a file."""
+    from platformdirs import user_state_dir
+
+    path = Path(user_state_dir("swarmtui")) / "crash.txt"
+    kept = f"; details are in {path}"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    except OSError:
+        kept = ""
+    sys.stderr.write(f"swarmtui: the screen failed ({type(error).__name__}){kept}\n")
+    if running_id:
+        sys.stderr.write("swarmtui: the run is not hurt\n")
