@@ -378,6 +378,112 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
         click.echo(f"removed {remove(_sessions(session_dir or context.obj), name)}")
 
 
+@commands.command()
+@click.argument("session", nargs=-1, required=True)
+@click.option("--baseline", metavar="SESSION", help="What the others are held against.  [default: the first]")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@_session_dir
+def compare(session: tuple[str, ...], baseline: str | None, as_json: bool, session_dir: str | None) -> None:
+    """Sessions side by side, with what differs between them and a verdict from their runs.
+
+    A SESSION may also be a result file (.json) of vllm bench serve, GuideLLM or AIPerf.
+    """
+    from swarmtui.analysis.compare import compare as side_by_side
+    from swarmtui.headless.comparison import comparison_text
+    from swarmtui.model.schema import BadInput
+    from swarmtui.sessions.sources import summary_of
+
+    names = (baseline, *(name for name in session if name != baseline)) if baseline else session
+    if len(names) < 2:
+        raise BadInput("two sessions at least are needed", key="compare")
+    found = side_by_side([summary_of(_sessions(session_dir), name) for name in names])
+    click.echo(_json(found) if as_json else comparison_text(found), nl=as_json)
+
+
+@commands.command()
+@click.argument("session", nargs=-1, required=True)
+@click.option("--format", "form", required=True, type=click.Choice(["md", "csv", "json", "toml", "html", "png", "svg"]))
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The file; - is stdout.  [default: stdout]")
+@click.option("--chart", help="One chart alone (png, svg): throughput ttft contention degradation radar …")
+@_session_dir
+def export(session: tuple[str, ...], form: Any, output: str | None, chart: str | None, session_dir: str | None) -> None:
+    """A session as a file for others; charts of several lie over each other (html, png, svg).
+
+    png and svg need matplotlib: pip install 'swarmtui[charts]'.
+    """
+    from swarmtui.model.schema import BadInput
+    from swarmtui.sessions.export import BINARY
+    from swarmtui.sessions.export import export as render
+    from swarmtui.sessions.store import load
+
+    if output is None and form in BINARY:
+        if sys.stdout.isatty():
+            raise BadInput("is not for a terminal; name a file with -o", key=f"--format {form}")
+        output = "-"
+    content = render([load(_sessions(session_dir), name) for name in session], form, chart)
+    if output in (None, "-"):
+        click.get_binary_stream("stdout").write(content)
+        return
+    try:
+        Path(str(output)).write_bytes(content)
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", source=str(output)) from None
+
+
+@commands.command()
+@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|sim:PRESET", help="Repeat for replicas.")
+@click.option("--model", help="The model's name; without it the first that the endpoint lists.")
+@click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
+@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 100), help="Timed runs of a probe.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Cap on each answer.")
+@click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
+@click.option("--every", metavar="TIME", help="Again and again, in the foreground, for example 1h.")
+@click.option("--history", "show_history", is_flag=True, help="Show the probes so far and leave.")
+@click.option("--install-hint", is_flag=True, help="Print a systemd timer and a cron line, and leave.")
+@click.option("--json", "as_json", is_flag=True, help="The history as one JSON document.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@_session_dir
+def probe(every: str | None, show_history: bool, install_hint: bool, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Warm-up, discarded, and one timed run of one stream; builds a history and says when it drifts."""
+    from swarmtui.model.plan import parse_seconds
+
+    every_s = parse_seconds(every, "--every") if every else None
+    if show_history:
+        from swarmtui.analysis.history import history
+        from swarmtui.headless.history import history_text
+        from swarmtui.sessions.probes import probes_by_target
+
+        found = {name: history(rows) for name, rows in probes_by_target(_sessions(given["session_dir"])).items()}
+        click.echo(_json(found) if as_json else history_text(found), nl=as_json)
+        return
+    whole = run.make_context("run", []).params | given
+    whole |= {"levels": "1", "requests": "1", "warmup": "1", "tags": ("probe=yes",)}
+    if install_hint:
+        from swarmtui.headless.probe import install_hint as hint
+
+        click.echo(hint(_probe_words(given), every_s or 3600.0), nl=False)
+        return
+    from swarmtui.conductor.launch import start_conductor
+    from swarmtui.headless.probe import probe as measure
+
+    _order(given["endpoints"], whole)
+    sys.exit(measure(lambda: _order(given["endpoints"], whole), start_conductor, every_s, quiet))
+
+
+def _probe_words(given: dict[str, Any]) -> list[str]:
+    """The command again, as a timer would give it."""
+    import shutil
+
+    program = shutil.which("swarmtui")
+    words = [program] if program else [sys.executable, "-m", "swarmtui"]
+    words += ["probe", "--quiet"]
+    words += [part for endpoint in given["endpoints"] for part in ("--endpoint", endpoint)]
+    for name in ("model", "workload", "runs", "max_tokens", "api_key_env", "session_dir"):
+        if given[name] is not None:
+            words += [f"--{name.replace('_', '-')}", str(given[name])]
+    return words
+
+
 @commands.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
 @click.pass_context
@@ -449,6 +555,61 @@ def sim(preset: str, port: int, listing: bool, as_json: bool, **given: Any) -> N
     words += [f"--{name}={value}" for name, value in given.items() if name != "knobs" and value is not None]
     words += [f"--set={knob}" for knob in given["knobs"]]
     sys.exit(simulate(words))
+
+
+@commands.command()
+@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+def discover(as_json: bool) -> None:
+    """Servers of models found on this host: engine, models, seats, and the flags they were started with."""
+    from swarmtui.telemetry.discovery import discover as look
+    from swarmtui.telemetry.discovery import with_gpus
+    from swarmtui.telemetry.gpu_source import open_gpus
+
+    found = look()
+    if found:
+        source = open_gpus()
+        found = with_gpus(found, source.read())
+        source.close()
+    if as_json:
+        click.echo(_json(found))
+    else:
+        from swarmtui.headless.checks import discovered_text
+
+        click.echo(discovered_text(found), nl=False)
+
+
+@commands.command()
+@click.option("--endpoint", metavar="URL", help="A server to check as well; without it those of this host are listed.")
+@click.option("--streams", default=256, show_default=True, type=click.IntRange(1), help="The C to be fit for.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@_session_dir
+def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str | None) -> None:
+    """Is this machine fit to measure? Each line says what to do; exit code 1 when something is wrong."""
+    import os
+    import shutil
+
+    from swarmtui.conductor import doctor as checks
+    from swarmtui.headless.checks import check_line, names_width
+
+    size = shutil.get_terminal_size() if sys.stdout.isatty() else None
+    steps: tuple[tuple[str, Callable[[], Any]], ...] = (
+        ("terminal", lambda: checks.terminal(os.environ, size)),
+        ("colours", lambda: checks.colours(os.environ)),
+        ("open files", lambda: checks.files(streams)),
+        ("GPU", checks.gpus),
+        ("endpoint", lambda: checks.endpoint(endpoint) if endpoint else checks.endpoints_here()),
+        ("disk", lambda: checks.disk(_sessions(session_dir))),
+        ("client speed", lambda: checks.speed(streams)),
+    )
+    lines = []
+    names = names_width([name for name, _ in steps])
+    for _, step in steps:
+        lines.append(step())
+        if not as_json:
+            click.echo(check_line(lines[-1], names))
+    if as_json:
+        click.echo(_json(lines))
+    sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)
 
 
 def _json(value: Any) -> str:

@@ -81,7 +81,8 @@ def compare_pair(a: Summary, b: Summary) -> Pair:
     refused = refusals(a, b)
     before, after = {level.c: level for level in a.levels}, {level.c: level for level in b.levels}
     both = [c for c in before if c in after]
-    rows = tuple(_row(name, before[c], after[c], bool(refused)) for c in both for name in FIGURES)
+    every = [_row(name, before[c], after[c], bool(refused)) for c in both for name in FIGURES]
+    rows = tuple(row for row in every if row.before is not None or row.after is not None)
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -181,10 +182,10 @@ def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[int]) 
         return f"no ratio: {'; '.join(refused)}"
     if not both:
         return "no level in common"
-    row = next(row for row in rows if row.c == max(both) and row.figure == "out_tps_steady")
-    found = row.verdict
-    if found is None or found.change is None:
-        return f"C={row.c}: undecided, not measured"
+    row = next((row for row in rows if row.c == max(both) and row.figure in ("out_tps_steady", "out_tps_wall")), None)
+    found = row.verdict if row else None
+    if row is None or found is None or found.change is None:
+        return f"C={max(both)}: undecided, not measured"
     change = f"{'−' if found.change < 0 else '+'}{abs(100 * found.change):.1f} % output tok/s"
     p = "" if found.p is None else f", p = {found.p:.2g}"
     return f"C={row.c}: {change}, {found.word} ({found.n_a} v {found.n_b} runs{p})"

@@ -29,6 +29,7 @@ from swarmtui.model import frame as said
 from swarmtui.model import wire
 from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
 from swarmtui.model.order import SIMULATOR, Order, decode_order
+from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Client, Description, End, Head, Sample, Session, TokenCount
 from swarmtui.model.workload import Task
@@ -44,6 +45,9 @@ _POINT_S = 0.25
 _WATCH_AFTER_S = 0.3
 _SAMPLE_NS = 900_000_000
 _RECOUNT_S = 60.0
+
+# Shorter ones are words such as "true", and no secrets.
+_SECRET_LENGTH = 6
 
 
 class Conductor:
@@ -257,12 +261,20 @@ class Conductor:
         runner = self._runner
         match report:
             case wire.Finished(record=record) if runner is not None:
-                runner.finish(link, record)
+                runner.finish(link, self._discreet(record))
             case wire.WorkerFrame() if runner is not None:
                 runner.hear(link, report)
                 self._board.warnings = tuple(filter(None, [self._ledger.problem if self._ledger else ""]))
             case wire.Failed(problem):
                 self._end_by(problem)
+
+    def _discreet(self, record: Record) -> Record:
+        """A server may say the key back in its complaint: it gets into no file that way."""
+        detail, secrets = record.error_detail, self._order.secrets
+        for secret in (secrets.api_key or "", *secrets.headers.values()):
+            if len(secret) >= _SECRET_LENGTH:
+                detail = detail.replace(secret, "…")
+        return record if detail == record.error_detail else msgspec.structs.replace(record, error_detail=detail)
 
     def _lost(self, link: Link, how: str) -> None:
         self._end_by(f"worker {link.number} ended {how}; what it had finished is saved")

@@ -94,8 +94,8 @@ class Runner:
                 self._turn = "stop"
             case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self._turn != "stop":
                 self._movement, self._turn = command, "turn"
-                stretch, steered = self._stretch, isinstance(command, said.SetConcurrency)
-                if steered and command.cancel and stretch is not None and command.c < stretch.c:
+                stretch = self._stretch
+                if isinstance(command, said.SetConcurrency) and command.cancel and stretch and command.c < stretch.c:
                     self._tell(stretch, c=max(1, command.c), cancel=True)
             case said.NextLevel() if self._turn != "stop":
                 self._turn = "next"

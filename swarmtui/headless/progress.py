@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from typing import Protocol, TextIO
@@ -42,13 +43,11 @@ class Line:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._shown = False
-        self._warned: tuple[str, ...] = ()
+        self._warned: set[str] = set()
 
     def show(self, frame: Frame) -> None:
-        for warning in frame.warnings:
-            if warning.partition(":")[0] not in self._warned:
-                self._warned += (warning.partition(":")[0],)
-                self.say(f"warning: {warning}")
+        for warning in _new_warnings(frame, self._warned):
+            self.say(f"warning: {warning}")
         columns = shutil.get_terminal_size().columns
         self._out.write("\r\x1b[2K" + fit(describe(frame), columns - 1))
         self._out.flush()
@@ -74,12 +73,11 @@ class Lines:
         self._phase: tuple[object, ...] = ()
         self._levels: tuple[Level, ...] = ()
         self._said = 0.0
-        self._warnings = 0
+        self._warned: set[str] = set()
 
     def show(self, frame: Frame) -> None:
-        if len(frame.warnings) > self._warnings:
-            self._warnings = len(frame.warnings)
-            self.say(f"warning: {frame.warnings[-1]}")
+        for warning in _new_warnings(frame, self._warned):
+            self.say(f"warning: {warning}")
         for level in frame.levels:
             if level not in self._levels:
                 self.say(_result(level))
@@ -97,6 +95,14 @@ class Lines:
 
     def clear(self) -> None:
         pass
+
+
+def _new_warnings(frame: Frame, known: set[str]) -> list[str]:
+    """Each kind once: a warning whose numbers grow is not a new one."""
+    new = {re.sub(r"\d+", "", warning): warning for warning in frame.warnings}
+    fresh = [warning for kind, warning in new.items() if kind not in known]
+    known.update(new)
+    return fresh
 
 
 def progress_on(out: TextIO, quiet: bool) -> Progress:

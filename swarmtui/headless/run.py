@@ -39,6 +39,23 @@ _SPOOL_S = 0.5
 
 def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits: Sequence[Limit] = ()) -> int:
     progress = progress_on(sys.stderr, quiet)
+    ended, levels = _follow(order, conductor, progress)
+    code = report(ended, levels, as_json=as_json, progress=progress)
+    if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
+        return MISSED
+    return code
+
+
+def drive(order: Order, conductor: Started, quiet: bool) -> tuple[said.Ended, int]:
+    """The same without a table: how it ended, and the exit code for it."""
+    progress = progress_on(sys.stderr, quiet)
+    ended, _ = _follow(order, conductor, progress)
+    if ended.message:
+        progress.say(f"swarmtui: {ended.message}")
+    return ended, _EXIT[ended.ending]
+
+
+def _follow(order: Order, conductor: Started, progress: Progress) -> tuple[said.Ended, tuple[Level, ...]]:
     client = start(order, said.Subscribe(hz=4.0), conductor)
     stopper = _Stopper(client, progress)
     signal.signal(signal.SIGINT, stopper.ask)
@@ -50,10 +67,7 @@ def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits:
         ended = _recover(follower.directory, client.how_it_ended())
     progress.clear()
     client.close()
-    code = report(ended, follower.levels, as_json=as_json, progress=progress)
-    if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
-        return MISSED
-    return code
+    return ended, follower.levels
 
 
 def _missed(directory: str, slo: str, limits: Sequence[Limit], progress: Progress) -> bool:
@@ -113,10 +127,10 @@ def _recover(directory: str, how: str) -> said.Ended:
     return said.Ended("interrupted", f"the conductor {how}; what had finished by then is saved", directory)
 
 
-def report(ended: said.Ended, seen: tuple[Level, ...], *, as_json: bool, progress: Progress) -> int:
+def report(ended: said.Ended, seen: tuple[Level, ...] = (), *, as_json: bool, progress: Progress) -> int:
     """`seen` are the levels as they were shown: what a full disk did not take is in them all the same."""
     summary = _read_summary(ended.directory)
-    if summary is not None and ended.ending == "failed":
+    if summary is not None and seen and ended.ending == "failed":
         summary = msgspec.structs.replace(summary, levels=seen)
     if summary is None and seen and not as_json:
         sys.stdout.write(level_table(seen))

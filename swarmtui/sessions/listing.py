@@ -32,6 +32,7 @@ class Listed(Stored, frozen=True, kw_only=True):
     best_c: int | None = None
     requests: int | None = None
     simulated: bool = False
+    tags: dict[str, str] = {}
     directory: str = ""
     problem: str | None = None
 
@@ -143,4 +144,5 @@ def _head_row(session: Session) -> Listed:
         model=endpoint.model if endpoint else "",
         workload=session.workload,
         simulated=session.simulated,
+        tags=session.tags,
     )

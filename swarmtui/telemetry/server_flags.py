@@ -29,8 +29,8 @@ _ENVIRONMENT = re.compile(
     r"(OLLAMA|LLAMA_ARG|VLLM|SGLANG|SGL|TGI)_\w+|(CUDA|HIP|ROCR|ZE)_VISIBLE_DEVICES|ONEAPI_DEVICE_SELECTOR"
 )
 _SERVERS = re.compile(
-    r"vllm|sglang|llama-server|llama_cpp\.server|llamafile|ollama|text-generation-|transformers\S* serve|tabbyapi|lmdeploy"
-    r"|litellm|koboldcpp|mlc_llm|aphrodite|trtllm-serve|swarmtui(\.| )sim",
+    r"vllm|sglang|llama-server|llama_cpp\.server|llamafile|ollama|text-generation-|transformers\S* serve|tabbyapi"
+    r"|lmdeploy|litellm|koboldcpp|mlc_llm|aphrodite|trtllm-serve|swarmtui(\.| )sim",
     re.IGNORECASE,
 )
 _INTERPRETER = re.compile(r"(.*/)?(python|pypy)[\d.]*")

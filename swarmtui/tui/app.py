@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import secrets
 import signal
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from textual._compositor import ChopsUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.theme import Theme
 
 from swarmtui.conductor.client import start
 from swarmtui.model import frame as said
@@ -22,11 +24,12 @@ from swarmtui.model.order import Order
 from swarmtui.text import plain
 from swarmtui.tui.config import Config
 from swarmtui.tui.keys import Keymap, Where, bindings, keymap
+from swarmtui.tui.paint import Lines
 from swarmtui.tui.screens.live import LiveScreen, ReplayScreen, RunScreen
 from swarmtui.tui.screens.too_small import TooSmall, is_too_small
 from swarmtui.tui.source import Live, Past
 from swarmtui.tui.terminal import Narrow, Terminal
-from swarmtui.tui.themes import CYCLE, SWARM
+from swarmtui.tui.themes import CYCLE, SWARM, inks
 from swarmtui.tui.track import Track
 
 
@@ -67,21 +70,36 @@ class SwarmApp(App[Outcome]):
         self._order = order
         self._ended: dict[str, said.Ended] = {}
         self._leaving = False
-
-    def on_mount(self) -> None:
         self.register_theme(SWARM)
         self.theme = self.config.theme if self.config.theme in self.available_themes else SWARM.name
+        self.inks = inks(self.current_theme, self.theme_variables)
+
+    def on_mount(self) -> None:
+        self.theme_changed_signal.subscribe(self, self._take_inks)
         self.set_keymap(keymap(self.config.keymap))
         if not self.is_headless:
             # To be ended from outside is to be left alone: the run goes on.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.detach)
+        gc.freeze()
+        gc.enable()
+
+    def _take_inks(self, theme: Theme) -> None:
+        self.inks = inks(theme, self.theme_variables)
+        for screen in self.screen_stack:
+            for lines in screen.query(Lines):
+                lines.refresh()
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The first screen is the one to be seen: no empty one is laid out before it."""
         match self._source:
             case Live():
-                self.push_screen(RunScreen(self._source))
+                return RunScreen(self._source)
             case Past():
-                self.push_screen(ReplayScreen(self._source))
+                return ReplayScreen(self._source)
             case None:
-                self.open_setup()
+                from swarmtui.tui.screens.setup import SetupScreen
+
+                return SetupScreen()
 
     def on_resize(self) -> None:
         small = is_too_small(self.size)
@@ -103,11 +121,6 @@ class SwarmApp(App[Outcome]):
         self._ended[ended.directory] = ended
         if self._leaving:
             self.exit(self._outcome())
-
-    def open_setup(self) -> None:
-        from swarmtui.tui.screens.setup import SetupScreen
-
-        self.push_screen(SetupScreen())
 
     def open_sessions(self) -> None:
         from swarmtui.tui.screens.sessions import SessionsScreen

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,14 @@ def watch_again(root: Path, which: str, *, slow: bool) -> Any:
     config = _config()
     hz = SLOW_HZ if slow else config.refresh
     replay = open_replay(root, which)
-    _prepare(hz)
+    _prepare()
     from swarmtui.tui.source import Past
 
     return _run(config=config, source=Past(replay, hz), session_root=root, hz=hz)
 
 
 def _live(client: Client, config: Any, hz: float, order: Order | None) -> Any:
-    _prepare(hz)
+    _prepare()
     from swarmtui.tui.source import Live
 
     root = Path(order.session_root) if order else None
@@ -55,20 +55,21 @@ def _live(client: Client, config: Any, hz: float, order: Order | None) -> Any:
 
 
 def _config() -> Any:
-    _prepare(4.0)
+    _prepare()
     from swarmtui.tui.config import read_config
 
     return read_config()
 
 
-def _prepare(hz: float) -> None:
-    """Textual reads these when it is imported."""
+def _prepare() -> None:
+    """Textual reads these when it is imported; nothing made meanwhile is garbage, so none is looked for."""
+    gc.disable()
     os.environ.setdefault("TEXTUAL_FPS", "20")
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
 
 def _run(**given: Any) -> Any:
-    _prepare(given["hz"])
+    _prepare()
     from swarmtui.tui.app import Outcome, SwarmApp
 
     app = SwarmApp(**given)
@@ -81,6 +82,8 @@ def _run(**given: Any) -> Any:
 
 def _own_up(error: BaseException, running_id: str) -> None:
     """The terminal is as it was; the traceback goes to a file."""
+    import traceback
+
     from platformdirs import user_state_dir
 
     path = Path(user_state_dir("swarmtui")) / "crash.txt"

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
-from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+if TYPE_CHECKING:
+    from swarmtui.tui.app import SwarmApp
+
 Span = tuple[str, str]
 Line = list[Span]
-
-STYLES = ("dim", "bold", "title", "good", "warn", "bad", "first", "second", "empty", "cursor")
 
 # Two changes nearer than this are sent as one: a cursor movement with its colours costs about as much.
 _NEAR = 10
 
 
 class Lines(Widget):
-    """Base of all panels. A subclass says in `draw` what its lines are; styles are named, "" is plain."""
+    """Base of all panels. A subclass says in `draw` what its lines are; styles are named as in themes.py, "" is plain."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"lines--{name}" for name in STYLES}
+    app: SwarmApp
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._shown: list[Line] = []
-        self._styles_by_name: dict[str, Style] = {}
 
     def draw(self, width: int, height: int) -> list[Line]:
         raise NotImplementedError
@@ -59,7 +58,8 @@ class Lines(Widget):
         base = self.rich_style
         if y >= len(self._shown):
             return Strip.blank(width, base)
-        segments = [Segment(text, base + self._style(name) if name else base) for text, name in self._shown[y]]
+        inks = self.app.inks
+        segments = [Segment(text, base + inks[name] if name else base) for text, name in self._shown[y]]
         return Strip(segments).adjust_cell_length(width, base)
 
     def on_resize(self) -> None:
@@ -68,17 +68,6 @@ class Lines(Widget):
 
     def on_show(self) -> None:
         self.redraw()
-
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self._styles_by_name = {}
-        self.refresh()
-
-    def _style(self, name: str) -> Style:
-        style = self._styles_by_name.get(name)
-        if style is None:
-            style = self._styles_by_name[name] = self.get_component_rich_style(f"lines--{name}", partial=True)
-        return style
 
 
 def fitted(line: Iterable[Span], width: int) -> Line:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rich.style import Style
+from textual.color import Color
 from textual.theme import Theme
 
 SWARM = Theme(
@@ -19,3 +23,31 @@ SWARM = Theme(
 )
 
 CYCLE = ("swarm", "ansi-dark", "textual-light", "ansi-light")
+
+
+def inks(theme: Theme, variables: Mapping[str, str]) -> dict[str, Style]:
+    """The styles that lines are made of, by name."""
+
+    def ink(name: str, *, bold: bool | None = None) -> Style:
+        return Style(color=Color.parse(variables[name]).rich_color, bold=bold)
+
+    def faint(share: float) -> Style:
+        """Towards the background; terminals that keep their own colours have a way of their own to say it."""
+        back, front = Color.parse(variables["background"]), Color.parse(variables["foreground"])
+        if back.ansi is not None or front.ansi is not None:
+            return Style(dim=True)
+        return Style(color=front.blend(back, share).rich_color)
+
+    return {
+        "": Style(),
+        "dim": faint(0.4),
+        "empty": faint(0.75),
+        "bold": Style(bold=True),
+        "title": ink("primary", bold=True),
+        "good": ink("success"),
+        "warn": ink("warning"),
+        "bad": ink("error", bold=True),
+        "first": ink("primary"),
+        "second": ink("secondary"),
+        "cursor": ink("warning", bold=True),
+    }

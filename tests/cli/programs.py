@@ -148,6 +148,10 @@ class Program:
         """What is on stderr so far."""
         return bytes(self._err).decode(errors="replace")
 
+    def printed(self) -> str:
+        """What is on stdout so far, in whole lines."""
+        return bytes(self._out).decode().rpartition("\n")[0]
+
     def signal_group(self, number: int) -> None:
         os.killpg(self.process.pid, number)
 

@@ -63,7 +63,7 @@ class DrivenWorker:
         )
 
     def __enter__(self) -> DrivenWorker:
-        self._process = subprocess.Popen([sys.executable, "-m", "swarmtui.swarm.worker"], stdin=self._theirs)
+        self._process = subprocess.Popen([sys.executable, "-m", "swarmtui.swarm.worker"], stdin=self._theirs.fileno())
         self._theirs.close()
         self.say(self._setup)
         return self

@@ -25,7 +25,9 @@ class Call:
         lines = head.decode("latin-1").split("\r\n")
         self.connection = connection
         self.line = lines[0]
-        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+        fields = [line.split(": ", 1) for line in lines[1:]]
+        self.header_names = [name.lower() for name, _ in fields]
+        self.headers = {name.lower(): value for name, value in fields}
         self.body: dict[str, Any] = json.loads(body) if body else {}
         self.open = True
         self._sock = sock
@@ -91,7 +93,6 @@ class ScriptedServer:
         port = self._listener.getsockname()[1]
         self.authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.url = f"{'https' if tls else 'http'}://{self.authority}"
-        self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> ScriptedServer:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -160,3 +161,24 @@ HELLO = (ROLE, delta(content="Hel"), delta(content="lo "), delta("stop", content
 
 def hello(call: Call) -> None:
     call.stream(*HELLO)
+
+
+class Gate:
+    """An answer that begins at once and ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.now = self.most = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, call: Call) -> None:
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        call.begin()
+        call.chunk(ROLE + delta(content="a"))
+        self.open.wait(10)
+        with self._lock:
+            self.now -= 1
+        call.chunk(delta("stop", content="b") + usage(2) + DONE)
+        call.end()

@@ -169,6 +169,7 @@ def test_a_header_of_ones_own_replaces_ours_however_it_is_written() -> None:
         worker.run([task(0)])
     assert server.seen[0].headers["authorization"] == "Basic abc"
     assert server.seen[0].headers["user-agent"] == "bench"
+    assert len(set(server.seen[0].header_names)) == len(server.seen[0].header_names)
 
 
 def test_no_key_no_authorization() -> None:

@@ -194,8 +194,8 @@ def _scaling(summary: Summary) -> Table:
         ("ceiling", amount(found.ceiling_tps), refused.get("ceiling", "tok/s with any number of seats; extrapolated")),
         ("knee", amount(found.knee, 3), refused.get("knee", "C at half of the ceiling")),
         ("sweet spot", str(found.sweet_spot or NOTHING), refused.get("sweet spot", "")),
-        *((f"queue tax at C={tax.c}", f"+{seconds(tax.seconds)}", f"TTFT {times(tax.factor)}") for tax in found.queue_tax),
-    )  # fmt: skip
+        *((f"queue tax at C={x.c}", f"+{seconds(x.seconds)}", f"TTFT {times(x.factor)}") for x in found.queue_tax),
+    )
     return Table("Scaling", ("what", "value", "why"), rows, (False, True, False))
 
 

@@ -50,14 +50,12 @@ def history_view(points: Sequence[Point], t0_ns: int, columns: int, whole_sessio
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
         _trace("TTFT", buckets, lambda p: p.ttft_s, seconds, newest),
-        _trace("queue", buckets, lambda p: float(p.waiting), whole, newest),
-        _trace("in flight", buckets, lambda p: float(p.in_flight), whole, newest),
+        _trace("queue", buckets, lambda p: float(p.waiting), whole, newest, least=1.0),
+        _trace("in flight", buckets, lambda p: float(p.in_flight), whole, newest, least=1.0),
     ]
     if any(point.server_waiting is not None for bucket in buckets for point in bucket):
-        traces.insert(3, _trace("server's queue", buckets, lambda p: p.server_waiting, whole, newest))
-    return HistoryView(
-        tuple(traces), _marks(buckets), clock(first * step), clock(last_s), ""
-    )
+        traces.insert(3, _trace("server's queue", buckets, lambda p: p.server_waiting, whole, newest, least=1.0))
+    return HistoryView(tuple(traces), _marks(buckets), clock(first * step), clock(last_s), "")
 
 
 def strip_view(points: Sequence[Point], t0_ns: int, columns: int) -> tuple[Trace, ...]:
@@ -77,10 +75,12 @@ def _trace(
     read: Callable[[Point], float | None],
     words: Callable[[float | None], str],
     newest: Point,
+    least: float = 0.0,
 ) -> Trace:
+    """`least` is the lowest top of the scale: what is counted has no half."""
     values = tuple(_mean([value for point in bucket if (value := read(point)) is not None]) for bucket in buckets)
     highest = max((value for value in values if value is not None), default=None)
-    top = _round_up(highest) if highest else None
+    top = _round_up(max(highest or 0.0, least)) if highest or least else None
     return Trace(label, words(read(newest)), top, words(top), values)
 
 
@@ -93,7 +93,7 @@ def _round_up(value: float) -> float:
     scale = 10.0 ** (len(f"{value:.0f}") - 1) if value >= 1 else 0.1
     while scale > value:
         scale /= 10
-    return next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * scale >= value)
+    return next(step * scale for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * scale >= value)
 
 
 def _marks(buckets: list[list[Point]]) -> tuple[Mark, ...]:

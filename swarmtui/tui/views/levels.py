@@ -47,7 +47,7 @@ class CurveView(NamedTuple):
     empty: str
 
 
-TITLES = ("C", "n", "err", "steady", "wall", "stream", "TTFT", "lost", "gain", "real C")
+TITLES = ("C", "steady", "stream", "TTFT", "lost", "gain", "n", "err", "wall", "real C")
 
 
 def levels_view(levels: Sequence[Level]) -> LevelsView:
@@ -95,14 +95,14 @@ def _cells(level: Level) -> tuple[str, ...]:
 
     return (
         str(level.c),
-        str(level.n),
-        str(level.errors),
         tokens(level.out_tps_steady),
-        tokens(level.out_tps_wall),
         tokens(level.per_stream_tps.mean),
         seconds(_ttft(level.ttft_s)),
         percent(level.contention),
         times(level.rate_speedup),
+        str(level.n),
+        str(level.errors),
+        tokens(level.out_tps_wall),
         rate(level.c_achieved),
     )
 

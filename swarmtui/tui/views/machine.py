@@ -93,7 +93,7 @@ def _gpu(gpu: Gpu, power: tuple[float | None, ...], memory: tuple[float | None, 
     limit = f"/{whole(gpu.power_limit_w)}" if gpu.power_limit_w is not None else ""
     throttle, mood = _throttle(gpu)
     facts = [
-        "" if gpu.utilisation is None else f"util {percent(gpu.utilisation)}",
+        "" if gpu.utilisation is None else f"busy {percent(gpu.utilisation)}",
         "" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
         "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:,} MHz",
     ]
@@ -115,9 +115,9 @@ def _gpu(gpu: Gpu, power: tuple[float | None, ...], memory: tuple[float | None, 
 
 def _throttle(gpu: Gpu) -> tuple[str, Mood]:
     if gpu.throttle is None:
-        return "throttling not known", ""
+        return "", ""
     if not gpu.throttle:
-        return "clocks free", "good"
+        return "free", "good"
     return "slowed: " + ", ".join(plain(reason) for reason in gpu.throttle), "warn"
 
 

@@ -26,23 +26,24 @@ class Gpus(Lines):
         if not view.gpus:
             lines += [[(f" {line}", "dim")] for line in wrapped(view.empty, max(8, width - 2))]
         for gpu in view.gpus:
-            mark = ("  SIMULATED", "second") if gpu.simulated else ("", "")
-            lines.append([(f" {gpu.title}", "bold"), mark])
+            mark = "  SIMULATED" if gpu.simulated and "SIMULATED" not in gpu.title else ""
+            lines.append([(f" {gpu.title}", "bold"), (mark, "second")])
             lines += [_gauge(gpu.memory, width, "first"), _gauge(gpu.power, width, "second")]
-            lines.append([(f" {gpu.facts} · ", "dim"), (gpu.throttle, gpu.throttle_mood or "dim")])
+            lines.append([(f" {gpu.facts}", "dim"), (f" · {gpu.throttle}" if gpu.throttle else "", gpu.throttle_mood)])
         if view.server:
             lines += [[(f" {line}", "dim")] for line in wrapped(view.server, max(8, width - 2))]
         return lines
 
 
 def _gauge(gauge: Gauge, width: int, style: str) -> Line:
+    """Without a limit there is nothing to be full of: then only the trail is drawn."""
     room = width - 6 - _TEXT
-    trail = _SPARK + 1 if room >= _SPARK + 10 else 0
-    full, rest = bar(gauge.share, max(0, room - trail))
+    trail = _SPARK + 1 if gauge.share is None or room >= _SPARK + 10 else 0
+    full, rest = bar(gauge.share, max(0, room - trail)) if gauge.share is not None else (" " * max(0, room - trail), "")
     return [
         (f" {gauge.label} ", "dim"),
         (full, style),
         (rest, "empty"),
-        (right(gauge.text, _TEXT), ""),
         (left(f" {gauge.spark}", trail) if trail else "", style),
+        (right(gauge.text, _TEXT), ""),
     ]

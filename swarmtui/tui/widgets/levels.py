@@ -5,7 +5,7 @@ from __future__ import annotations
 from swarmtui.tui.paint import Line, Lines, heading, right, wrapped
 from swarmtui.tui.views.levels import LevelsView
 
-_WIDTHS = (4, 5, 4, 8, 8, 8, 8, 6, 7, 8)
+_WIDTHS = (4, 8, 8, 8, 6, 7, 5, 4, 8, 8)
 
 
 class Levels(Lines):
@@ -20,7 +20,7 @@ class Levels(Lines):
         view = self.view
         if view is None:
             return [heading("4", "levels", "", width)]
-        lines = [heading("4", "levels", "output tok/s · ▸ best · ▼ past the cliff" if view.lines else "", width)]
+        lines = [heading("4", "levels", "▸ best · ▼ past the cliff" if view.lines else "", width)]
         if not view.lines:
             return [*lines, *([(f" {line}", "dim")] for line in wrapped(view.empty, max(8, width - 2)))]
         lines.append([(" ", ""), (_row(view.titles, width), "dim")])

@@ -1,0 +1,96 @@
+"""`swarmtui probe`: a discarded warm-up and one timed run, once or by the clock, and where it stands in its history."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from swarmtui.analysis.history import Probe, history
+from swarmtui.conductor.launch import Started
+from swarmtui.headless.run import DONE, STOPPED, UNUSABLE, drive
+from swarmtui.headless.table import number
+from swarmtui.model.order import Order
+from swarmtui.sessions.probes import probes_by_target
+
+
+def probe(order: Callable[[], Order], start: Callable[[], Started], every_s: float | None, quiet: bool) -> int:
+    """By the clock: the next one begins `every_s` after the last began; a server that is away is tried again."""
+    code = DONE
+    due = time.monotonic()
+    while True:
+        code = _once(order(), start(), quiet)
+        if every_s is None or code not in (DONE, UNUSABLE):
+            return code
+        due = max(due + every_s, time.monotonic())
+        try:
+            _sleep_until(due)
+        except KeyboardInterrupt:
+            return STOPPED
+
+
+def _sleep_until(due: float) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    while (left := due - time.monotonic()) > 0:
+        time.sleep(min(left, 60.0))
+
+
+def _once(order: Order, started: Started, quiet: bool) -> int:
+    ended, code = drive(order, started, quiet)
+    if code == DONE:
+        sys.stdout.write(_line(Path(order.session_root), Path(ended.directory).name))
+        sys.stdout.flush()
+    return code
+
+
+def _line(root: Path, name: str) -> str:
+    """`2026-11-15T01:44:55Z 76.9 tok/s, engine 77.1, TTFT 120 ms; 7-day median …`"""
+    for probes in probes_by_target(root).values():
+        latest = next((found for found in probes if found.id == name), None)
+        if latest is not None:
+            return f"{latest.created} {_told(latest)}; {history(probes).sentence}\n"
+    return f"{name}: nothing was measured\n"
+
+
+def _told(latest: Probe) -> str:
+    parts = [f"{number(latest.tps)} tok/s"]
+    if latest.engine_tps is not None:
+        parts.append(f"engine {number(latest.engine_tps)}")
+    if latest.ttft_s is not None:
+        parts.append(f"TTFT {number(1e3 * latest.ttft_s, 3)} ms")
+    return ", ".join(parts)
+
+
+def install_hint(words: list[str], every_s: float) -> str:
+    """A systemd timer and a cron line that do the same by themselves."""
+    command = shlex.join(words)
+    minutes = max(1, round(every_s / 60))
+    when = f"*/{minutes} * * * *" if minutes < 60 else f"0 */{max(1, round(minutes / 60))} * * *"
+    return f"""\
+# As a systemd timer of the user: two files, then `systemctl --user enable --now swarmtui-probe.timer`
+# ~/.config/systemd/user/swarmtui-probe.service
+[Unit]
+Description=swarmtui probe
+
+[Service]
+Type=oneshot
+ExecStart={command.replace("%", "%%")}
+
+# ~/.config/systemd/user/swarmtui-probe.timer
+[Unit]
+Description=swarmtui probe, again and again
+
+[Timer]
+OnBootSec=2min
+OnUnitActiveSec={minutes}min
+
+[Install]
+WantedBy=timers.target
+
+# Or a line for `crontab -e`:
+{when} {command.replace("%", chr(92) + "%")}
+"""

@@ -1,0 +1,185 @@
+"""What charts show, as data: the same points for the HTML report and for matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from swarmtui.analysis.levels import PASSES
+from swarmtui.analysis.stats import mean, ratio
+from swarmtui.model.record import Record
+from swarmtui.model.session import Level, Summary
+from swarmtui.model.telemetry import Telemetry
+
+Points = tuple[tuple[float, float], ...]
+
+
+class Series(NamedTuple):
+    name: str
+    points: Points
+
+
+class Chart(NamedTuple):
+    """`levels`: x is C, drawn as equal steps. `bars`: one group for each of `labels`. `radar`: axes are `labels`."""
+
+    name: str
+    title: str
+    kind: Literal["levels", "time", "bars", "radar"]
+    x: str
+    y: str
+    series: tuple[Series, ...]
+    labels: tuple[str, ...] = ()
+    note: str = ""
+
+
+class Source(NamedTuple):
+    """A session with what its charts are made of."""
+
+    name: str
+    summary: Summary
+    records: Sequence[Record] = ()
+    telemetry: Sequence[Telemetry] = ()
+
+
+def charts(sources: Sequence[Source]) -> tuple[Chart, ...]:
+    """Those for which there is something to show; curves of several sessions lie over each other."""
+    made = (
+        _throughput(sources),
+        _ttft(sources),
+        _contention(sources),
+        _degradation(sources),
+        _side_tasks(sources[0]),
+        _gpu(sources[0]),
+        _radar(sources),
+    )
+    return tuple(chart for chart in made if any(series.points for series in chart.series))
+
+
+def _curve(source: Source, name: str, of: Callable[[Level], float | None], many: bool) -> Series:
+    levels = source.summary.levels
+    points = tuple((float(level.c), value) for level in levels if (value := of(level)) is not None)
+    return Series(f"{source.name}: {name}" if many and name else name or source.name, points)
+
+
+def _throughput(sources: Sequence[Source]) -> Chart:
+    many = len(sources) > 1
+    series = [_curve(source, "" if many else "steady", lambda level: level.out_tps_steady, many) for source in sources]
+    if not many:
+        series.append(_curve(sources[0], "wall", lambda level: level.out_tps_wall, many))
+        series.append(_curve(sources[0], "one stream", lambda level: level.per_stream_tps.mean, many))
+    return Chart("throughput", "Output throughput", "levels", "C", "tok/s", _filled(series))
+
+
+def _ttft(sources: Sequence[Source]) -> Chart:
+    many = len(sources) > 1
+
+    def middle(level: Level) -> float | None:
+        return level.ttft_s.p50 if level.ttft_s.p50 is not None else level.ttft_s.mean
+
+    series = [_curve(source, "" if many else "middle", middle, many) for source in sources]
+    if not many:
+        series.append(_curve(sources[0], "largest", lambda level: level.ttft_s.max, many))
+    note = "median, or the mean below 5 answers"
+    return Chart("ttft", "Time to first token", "levels", "C", "s", _filled(series), note=note)
+
+
+def _contention(sources: Sequence[Source]) -> Chart:
+    def lost(level: Level) -> float | None:
+        return None if level.contention is None else 100 * level.contention
+
+    series = [_curve(source, "", lost, len(sources) > 1) for source in sources if len(source.summary.levels) > 1]
+    title = "Contention: rate that a stream loses against C=1"
+    return Chart("contention", title, "levels", "C", "%", _filled(series))
+
+
+def _degradation(sources: Sequence[Source]) -> Chart:
+    """Each latency against its own at C=1."""
+    many = len(sources) > 1
+    series = []
+    for source in sources:
+        alone = next((level for level in source.summary.levels if level.c == 1), None)
+        if alone is None or len(source.summary.levels) < 2:
+            continue
+        for name in ("TTFT", "TPOT", "e2e"):
+            series.append(_curve(source, name, _factor(f"{name.lower()}_s", alone), many))
+    title = "Degradation: latency against C=1 (means)"
+    return Chart("degradation", title, "levels", "C", "×", _filled(series))
+
+
+def _factor(field: str, alone: Level) -> Callable[[Level], float | None]:
+    return lambda level: ratio(getattr(level, field).mean, getattr(alone, field).mean)
+
+
+def _side_tasks(source: Source) -> Chart:
+    """By type of task, at the highest level: how long it took; how many passed stands in its name."""
+    highest = max((level.c for level in source.summary.levels), default=0)
+    found = [r for r in source.records if r.phase == "level" and r.c == highest and r.type]
+    types = tuple(sorted({record.type for record in found}))
+    if len(types) < 2:
+        return Chart("side_tasks", "", "bars", "", "", ())
+    points, labels = [], []
+    for place, kind in enumerate(types):
+        of_kind = [record for record in found if record.type == kind]
+        value = mean([record.e2e_s for record in of_kind if record.ok and record.e2e_s is not None])
+        verdicts = [record.verdict for record in of_kind if record.verdict is not None]
+        passed = f" {sum(v in PASSES for v in verdicts)}/{len(verdicts)} passed" if verdicts else ""
+        labels.append(f"{kind}{passed}")
+        if value is not None:
+            points.append((float(place), value))
+    title = f"Tasks at C={highest}: mean time"
+    return Chart("side_tasks", title, "bars", "", "s", (Series("e2e", tuple(points)),), tuple(labels))
+
+
+def _gpu(source: Source) -> Chart:
+    """Power of each GPU over time, from the beginning of the session."""
+    t0 = source.summary.session.t0_ns
+    by_gpu: dict[int, list[tuple[float, float]]] = {}
+    simulated = False
+    for moment in source.telemetry:
+        for gpu in moment.gpus:
+            simulated = simulated or gpu.simulated
+            if gpu.power_w is not None:
+                by_gpu.setdefault(gpu.index, []).append(((moment.t_ns - t0) / 1e9, gpu.power_w))
+    series = tuple(Series(f"GPU {index}", tuple(points)) for index, points in sorted(by_gpu.items()))
+    title = "GPU power" + (" (SIMULATED)" if simulated else "")
+    return Chart("gpu", title, "time", "s", "W", series, note="sampled, lags about a second")
+
+
+_AXES: tuple[tuple[str, Callable[[Summary], float | None]], ...] = (
+    ("tok/s alone", lambda s: _at_first(s, lambda level: level.per_stream_tps.mean)),
+    ("most tok/s", lambda s: max((level.out_tps_steady or 0.0 for level in s.levels), default=0.0) or None),
+    ("TTFT alone", lambda s: ratio(1.0, _at_first(s, lambda level: level.ttft_s.mean))),
+    ("TTFT loaded", lambda s: ratio(1.0, s.levels[-1].ttft_s.mean) if s.levels else None),
+    ("stream kept", lambda s: _kept_at(s.levels)),
+    ("answers passed", lambda s: s.levels[-1].pass_rate if s.levels else None),
+)
+
+
+def _at_first(summary: Summary, of: Callable[[Level], float | None]) -> float | None:
+    return of(summary.levels[0]) if summary.levels and summary.levels[0].c == 1 else None
+
+
+def _kept_at(levels: Sequence[Level]) -> float | None:
+    lost = levels[-1].contention if len(levels) > 1 else None
+    return None if lost is None else 1.0 - lost
+
+
+def _radar(sources: Sequence[Source]) -> Chart:
+    """Each axis as a share of the best session; only axes that all have, and only if three are left."""
+    empty = Chart("radar", "", "radar", "", "", ())
+    if len(sources) < 2:
+        return empty
+    rows = [(name, [of(source.summary) for source in sources]) for name, of in _AXES]
+    full = [(name, [v for v in values if v]) for name, values in rows if all(values)]
+    if len(full) < 3:
+        return empty
+    series = tuple(
+        Series(source.name, tuple((float(k), values[place] / max(values)) for k, (_, values) in enumerate(full)))
+        for place, source in enumerate(sources)
+    )
+    title = "Sessions beside each other, each axis as a share of the best"
+    return Chart("radar", title, "radar", "", "", series, tuple(name for name, _ in full))
+
+
+def _filled(series: Sequence[Series]) -> tuple[Series, ...]:
+    return tuple(one for one in series if one.points)

@@ -1,0 +1,179 @@
+"""What the app costs: bytes to the terminal, CPU, how soon a key shows, how soon the first picture.
+
+    python -m tests.bench.terminal                 # C=64 and C=1000, and C=64 read at 20 KB/s
+    python -m tests.bench.terminal --c 64 --seconds 30
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from pathlib import Path
+
+from swarmtui.conductor.client import Client, start
+from swarmtui.model.frame import Frame, Hello, Stop, Subscribe
+from swarmtui.model.order import Order
+from swarmtui.model.plan import Plan
+
+GOALS = {"bytes/s": 20_000, "worst second": 60_000, "first paint s": 0.5, "key s": 0.5}
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Screen:
+    """The app in a terminal of our own, read as fast as it comes or at `limit` bytes a second."""
+
+    def __init__(self, words: list[str], limit: int | None, columns: int, rows: int) -> None:
+        self.begun = time.monotonic()
+        self.process, self._fd = _spawn(words, columns, rows)
+        self._limit = limit
+        self._budget_from = self.begun
+        self._taken = 0
+        self.seconds: dict[int, int] = {}
+        self.seen = b""
+
+    def read(self, until: float, wanted: bytes | None = None) -> float | None:
+        """Reads until then, or until `wanted` was seen: then says when."""
+        while (now := time.monotonic()) < until:
+            if not select.select([self._fd], [], [], min(0.02, until - now))[0]:
+                continue
+            size = 65536
+            if self._limit is not None:
+                allowed = int((now - self._budget_from) * self._limit) - self._taken
+                if allowed <= 0:
+                    time.sleep(0.01)
+                    continue
+                size = min(size, allowed)
+                if allowed > self._limit // 4:
+                    # What was not used before is not saved up.
+                    self._taken += allowed - self._limit // 4
+                    size = min(size, self._limit // 4)
+            data = os.read(self._fd, size)
+            self._taken += len(data)
+            second = int(time.monotonic() - self.begun)
+            self.seconds[second] = self.seconds.get(second, 0) + len(data)
+            self.seen = (self.seen + data)[-20_000:]
+            if wanted is not None and wanted in self.seen:
+                return time.monotonic()
+        return None
+
+    def press(self, key: bytes) -> None:
+        os.write(self._fd, key)
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 5
+        while self.process.poll() is None and time.monotonic() < deadline:
+            if select.select([self._fd], [], [], 0.05)[0]:
+                try:
+                    os.read(self._fd, 65536)
+                except OSError:
+                    break
+        self.process.wait(5)
+        os.close(self._fd)
+
+
+def _spawn(words: list[str], columns: int, rows: int) -> tuple[subprocess.Popen[bytes], int]:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLORTERM", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "swarmtui", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment | {"TERM": "xterm-256color"},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    return process, ours
+
+
+def run_swarm(c: int, root: Path) -> tuple[Client, str]:
+    """A run at so many streams; returns when they are all there."""
+    endpoint = f"sim:b70-swarm?seats={max(64, c)}&speed=4&budget={max(2048, 2 * c)}"
+    order = Order(
+        endpoints=(endpoint,),
+        workload="coding",
+        plan=Plan(mode="manual", levels=(c,), warmup=1),
+        session_root=str(root),
+    )
+    client = start(order, Subscribe(hz=2.0))
+    identity = ""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        match client.next(1.0):
+            case Hello(session=session):
+                identity = session.id
+            case Frame(in_flight=in_flight, status="running") if in_flight >= c and identity:
+                return client, identity
+    raise SystemExit("the swarm did not come up")
+
+
+def measure(c: int, seconds: float, limit: int | None, columns: int = 120, rows: int = 40) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        client, identity = run_swarm(c, Path(folder))
+        screen = Screen(["attach", identity], limit, columns, rows)
+        try:
+            painted = screen.read(screen.begun + 10, b"streams")
+            screen.read(time.monotonic() + 3)
+            if c > rows:
+                screen.press(b"\x1b[6~")  # page down: scrolled
+            cpu, begun = screen.cpu_s(), time.monotonic()
+            first = int(begun - screen.begun) + 1
+            screen.read(begun + seconds)
+            share = (screen.cpu_s() - cpu) / (time.monotonic() - begun)
+            rates = [screen.seconds.get(second, 0) for second in range(first, first + int(seconds) - 1)]
+            keys = [_key_s(screen, phase) for phase in (0.0, 0.07, 0.13, 0.19, 0.23)]
+        finally:
+            screen.end()
+            client.say(Stop(grace_s=0.0))
+            client.close()
+    shown = "–" if painted is None else f"{painted - screen.begun:.2f}"
+    lag = "never" if None in keys else f"{max(key for key in keys if key is not None):.2f}"
+    print(
+        f"C={c:<5} {columns}×{rows} reader {'free' if limit is None else f'{limit // 1000} KB/s':8}"
+        f" mean {sum(rates) / max(1, len(rates)) / 1000:6.1f} KB/s  worst second {max(rates, default=0) / 1000:6.1f} KB/s"
+        f"  CPU {share * 100:5.1f} %  slowest key {lag} s  first paint {shown} s"
+    )
+
+
+def _key_s(screen: Screen, phase: float) -> float | None:
+    """From a press of space to the word on the screen."""
+    screen.read(time.monotonic() + 0.6 + phase)
+    screen.seen = b""
+    pressed = time.monotonic()
+    screen.press(b" ")
+    shown = screen.read(pressed + 3, b"FROZEN")
+    screen.press(b" ")
+    return None if shown is None else shown - pressed
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--c", type=int)
+    words.add_argument("--seconds", type=float, default=15.0)
+    words.add_argument("--limit", type=int, help="bytes a second that the terminal takes")
+    words.add_argument("--size", default="120x40")
+    given = words.parse_args()
+    columns, rows = map(int, given.size.split("x"))
+    cases = [(given.c, given.limit)] if given.c else [(64, None), (64, 20_000), (1000, None)]
+    for c, limit in cases:
+        measure(c, given.seconds, limit, columns, rows)
+
+
+if __name__ == "__main__":
+    main()

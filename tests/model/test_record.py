@@ -1,0 +1,92 @@
+"""What a record says of its request follows from its stamps, and is null where they are missing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.model.record import Record
+from swarmtui.swarm.answer import Answer
+
+RECORD = Record(
+    task=1,
+    t_sent_ns=1_000_000_000,
+    t_first_ns=1_200_000_000,
+    t_first_content_ns=1_300_000_000,
+    t_last_ns=2_200_000_000,
+    chunks=11,
+    tokens_out=81,
+    first_tokens=1,
+)
+
+
+def test_figures_of_a_request() -> None:
+    assert RECORD.ok
+    assert RECORD.ttft_s == pytest.approx(0.2)
+    assert RECORD.ttfo_s == pytest.approx(0.3)
+    assert RECORD.e2e_s == pytest.approx(1.2)
+    assert RECORD.decode_tps == pytest.approx(80.0)
+    assert RECORD.tpot_s == pytest.approx(0.0125)
+
+
+def test_tokens_of_the_first_chunk_are_not_decoded_after_it() -> None:
+    assert msgspec.structs.replace(RECORD, first_tokens=8).decode_tps == pytest.approx(73.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tokens_out": None},
+        {"first_tokens": None},
+        {"t_first_ns": None},
+        {"t_last_ns": RECORD.t_first_ns},
+        {"first_tokens": 81},
+    ],
+    ids=["no count", "no first count", "no first token", "one read", "one chunk"],
+)
+def test_no_rate_is_none(changes: dict[str, int | None]) -> None:
+    record = msgspec.structs.replace(RECORD, **changes)
+    assert record.decode_tps is None
+    assert record.tpot_s is None
+
+
+def test_what_did_not_happen_is_null() -> None:
+    record = Record(task=1, error="refused")
+    assert not record.ok
+    assert (record.ttft_s, record.ttfo_s, record.e2e_s, record.decode_tps) == (None, None, None, None)
+    assert record.chunk_times_ns() == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 1 << 60), st.lists(st.integers(0, 10**10), max_size=200))
+def test_chunk_times_come_back_within_a_microsecond_however_many(first: int, gaps: list[int]) -> None:
+    answer, t = Answer(), first
+    for gap in gaps:
+        t += gap
+        answer.output(t, "x", None, "")
+    record = Record(task=1, t_first_ns=answer.times[0] if answer.times else None, chunk_us=answer.chunk_us())
+    assert len(record.chunk_times_ns()) == len(gaps)
+    for kept, exact in zip(record.chunk_times_ns(), answer.times, strict=True):
+        assert abs(kept - exact) <= 500
+    assert sum(record.chunk_gaps_s()) == pytest.approx(sum(gaps[1:]) / 1e9, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("record", "shares"),
+    [
+        (Record(task=1, chunks=3, tokens_out=6, chunk_tokens=(1, 2, 3)), [1.0, 2.0, 3.0]),
+        (Record(task=1, chunks=3, tokens_out=9, first_tokens=1), [1.0, 4.0, 4.0]),
+        (Record(task=1, chunks=1, tokens_out=9, first_tokens=9), [9.0]),
+        (Record(task=1, chunks=2), [0.0, 0.0]),
+        (Record(task=1), []),
+    ],
+)
+def test_tokens_of_each_chunk_add_up(record: Record, shares: list[float]) -> None:
+    assert record.token_shares() == shares
+
+
+def test_a_record_survives_the_journal() -> None:
+    record = msgspec.structs.replace(RECORD, chunk_us=(0, 7), left_out=("a",), text="größer 🐝", chunk_tokens=(1, 80))
+    assert msgspec.json.decode(msgspec.json.encode(record), type=Record) == record

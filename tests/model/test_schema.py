@@ -1,0 +1,125 @@
+"""What a person wrote wrongly is told so that they can mend it: file, line, key, and what was expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.model.schema import BadInput, Given, Stored, read_json, read_toml
+from swarmtui.model.workload import Conversation, Prompts, RandomText, read_workload
+
+
+class Part(Given, frozen=True, kw_only=True):
+    max_tokens: int = 0
+    name: str = ""
+    on: bool = False
+
+
+class Whole(Given, frozen=True, kw_only=True):
+    title: str
+    part: Part = Part()
+    parts: tuple[Part, ...] = ()
+    size: int | str | None = None
+
+
+class Kept(Stored, frozen=True, kw_only=True):
+    title: str
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('title = "a"\nmax_token = 1\n', "f.toml:2: max_token: unknown key"),
+        ('title = "a"\ntitel = "b"\n', "f.toml:2: titel: unknown key, did you mean title?"),
+        ('title = "a"\n\n[part]\nmax_token = 1\n', "f.toml:4: part.max_token: unknown key, did you mean max_tokens?"),
+        (
+            'title = "a"\n[[parts]]\nname = "x"\n[[parts]]\nnmae = "y"\n',
+            "f.toml:5: parts[1].nmae: unknown key, did you mean name?",
+        ),
+        ('title = "a"\npart.max_tokens = "many"\n', "f.toml:2: part.max_tokens: expected a whole number, got text"),
+        ('title = "a"\n[part]\non = 1\n', "f.toml:3: part.on: expected true or false, got a whole number"),
+        ('title = "a"\nparts = 3\n', "f.toml:2: parts: expected a list, got a whole number"),
+        ('title = "a"\nsize = []\n', "f.toml:2: size: expected a whole number or text, got a list"),
+        ("[part]\n", "f.toml: the key title is missing"),
+        ("title = 1\n", "f.toml:1: title: expected text, got a whole number"),
+    ],
+)
+def test_a_wrong_key_or_value(text: str, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_toml(text, Whole, "f.toml")
+    assert str(caught.value) == message
+
+
+def test_the_parts_of_an_error_can_be_asked_for() -> None:
+    with pytest.raises(BadInput) as caught:
+        read_toml('title = "a"\n[part]\nmax_token = 1\n', Whole, "f.toml")
+    error = caught.value
+    assert (error.source, error.line, error.key) == ("f.toml", 3, "part.max_token")
+    assert error.problem == "unknown key, did you mean max_tokens?"
+
+
+def test_what_is_no_toml_is_told_with_its_line() -> None:
+    with pytest.raises(BadInput, match=r"^f\.toml:2: not valid TOML: ") as caught:
+        read_toml('title = "a"\nname = \n', Whole, "f.toml")
+    assert caught.value.line == 2
+
+
+def test_what_is_no_json() -> None:
+    with pytest.raises(BadInput, match=r"^f\.json: not valid JSON: "):
+        read_json('{"title": ', Kept, "f.json")
+
+
+def test_json_is_checked_as_toml_is() -> None:
+    with pytest.raises(BadInput, match=r"^f\.json: titel: unknown key, did you mean title\?$"):
+        read_json('{"title": "a", "titel": "b"}', Whole, "f.json")
+
+
+def test_what_a_newer_version_wrote_can_be_read() -> None:
+    assert read_json('{"title": "a", "later": 1}', Kept, "f.json") == Kept(title="a")
+
+
+def test_a_workload_with_a_typo() -> None:
+    text = 'name = "w"\nkind = "random"\ninput_tokens = 8\noutput_tokens = 8\nmax_token = 5\n'
+    with pytest.raises(BadInput) as caught:
+        read_workload(text, "w.toml")
+    assert str(caught.value) == "w.toml:5: max_token: unknown key, did you mean max_tokens?"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('kind = "random"\ninput_tokens = 0\noutput_tokens = 8\n', "input_tokens"),
+        ('kind = "random"\ninput_tokens = {dist = "uniform", low = 9, high = 3}\noutput_tokens = 8\n', "input_tokens"),
+        (
+            'kind = "random"\ninput_tokens = 8\n'
+            'output_tokens = {dist = "normal", mean = 5, sd = 1, low = 9, high = 3}\n',
+            "output_tokens",
+        ),
+        (
+            'kind = "random"\ninput_tokens = 8\n'
+            'output_tokens = {dist = "by_level", tokens = 9, shares = {"2" = [1.0]}}\n',
+            "output_tokens.shares",
+        ),
+        ('kind = "prompts"\n', "prompts"),
+        ('kind = "prompts"\nfile = "x"\n[[prompts]]\ntext = "y"\n', "prompts"),
+        ('kind = "conversation"\nconversations = []\n', "conversations"),
+        ('kind = "poetry"\n', "kind"),
+        ('temperature = -1.0\nkind = "jsonl"\nfile = "x"\n', "temperature"),
+    ],
+)
+def test_workloads_that_make_no_sense(text: str, key: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_workload('name = "w"\n' + text, "w.toml")
+    assert caught.value.key == key
+    assert caught.value.source == "w.toml"
+
+
+def test_workloads_by_kind() -> None:
+    random = read_workload('name = "r"\nkind = "random"\ninput_tokens = 8\noutput_tokens = 9\n', "w")
+    assert isinstance(random, RandomText)
+    assert (random.input_tokens, random.output_tokens, random.cache) == (8, 9, "cold")
+    prompts = read_workload('name = "p"\nkind = "prompts"\n[[prompts]]\ntext = "hi"\n', "w")
+    assert isinstance(prompts, Prompts)
+    assert prompts.prompts[0].text == "hi"
+    talk = read_workload('name = "c"\nkind = "conversation"\n[[conversations]]\nturns = ["a", "b"]\n', "w")
+    assert isinstance(talk, Conversation)
+    assert talk.conversations[0].turns == ("a", "b")

@@ -1,0 +1,78 @@
+"""Messages between conductor and worker arrive whole, however the stream between them is cut."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.model.plan import Timeouts
+from swarmtui.model.record import Record
+from swarmtui.model.wire import (
+    MAX_MESSAGE,
+    Ack,
+    Drop,
+    Enqueue,
+    Failed,
+    Finished,
+    Quit,
+    Ready,
+    Setup,
+    Stretch,
+    Target,
+    Unpacker,
+    Watch,
+    decode_command,
+    decode_report,
+    pack,
+)
+from swarmtui.model.workload import Message, Task
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(max_size=300), max_size=12), st.lists(st.integers(0, 4000), max_size=30))
+def test_any_cutting_gives_the_same_messages(texts: list[str], cuts: list[int]) -> None:
+    stream = b"".join(pack(Failed(text)) for text in texts)
+    edges = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    unpacker = Unpacker()
+    bodies = [body for a, b in itertools.pairwise(edges) for body in unpacker.feed(stream[a:b])]
+    assert [decode_report(body) for body in bodies] == [Failed(text) for text in texts]
+
+
+def test_a_message_that_is_not_ours_is_refused_at_its_first_bytes() -> None:
+    with pytest.raises(ValueError, match="not one of ours"):
+        Unpacker().feed((MAX_MESSAGE + 1).to_bytes(4, "big"))
+
+
+TASK = Task(id=1, messages=(Message(role="user", content="größer 🐝"),), followups=("and?",), extra={"top_k": 1})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Setup(1, 2, (Target(url="http://[::1]:1", model="m", headers={"A": "b"}),), Timeouts(idle=1.5), spool="s"),
+        Enqueue((TASK,)),
+        Stretch(3, 4, c=8, run=2, phase="warmup", cancel=True),
+        Drop(cancel=True),
+        Ack(7),
+        Watch(None),
+        Quit(),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_commands_arrive_as_they_were_sent(command: msgspec.Struct) -> None:
+    (body,) = Unpacker().feed(pack(command))
+    assert decode_command(body) == command
+
+
+@pytest.mark.parametrize(
+    "report",
+    [Ready(1), Failed("why"), Finished(3, Record(task=1, chunk_us=(0, 5), left_out=("stream_options",)))],
+    ids=lambda report: type(report).__name__,
+)
+def test_reports_arrive_as_they_were_sent(report: msgspec.Struct) -> None:
+    (body,) = Unpacker().feed(pack(report))
+    assert decode_report(body) == report

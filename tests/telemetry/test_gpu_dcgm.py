@@ -1,0 +1,48 @@
+"""GPUs from exporters: NVIDIA's, and the simulator's, which is never taken for a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from text_server import serving
+
+from swarmtui.telemetry.fetch import Fetcher
+from swarmtui.telemetry.gpu_dcgm import DcgmReader, parse
+from swarmtui.telemetry.gpu_source import open_gpus
+
+TEXT = (Path(__file__).parent / "samples/dcgm.txt").read_text()
+SIMULATED = """DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-SIMULATED-0",modelName="SIMULATED RTX 3090"} 140.0\n"""
+
+
+def test_an_exporter_of_two_cards() -> None:
+    found = parse(TEXT)
+    assert found is not None
+    first, second, part = found
+    assert (first.uuid, first.index, first.name, first.simulated) == ("GPU-aa", 0, "NVIDIA H100 80GB HBM3", False)
+    assert (first.power_w, first.energy_j, first.utilisation, first.sm_mhz) == (412.5, 2500.0, 0.99, 1980)
+    assert (first.memory_used, first.memory_total, first.memory_reserved) == (80000 << 20, 81500 << 20, 500 << 20)
+    assert first.memory_temperature_c is None, "near 2^63 the exporter means that there is none"
+    assert first.throttle == ("power cap",)
+    assert (second.uuid, second.power_w, second.energy_j, second.throttle) == ("GPU-bb", 70.25, None, None)
+    assert (part.part_of, part.memory_used) == ("GPU-bb", 12 << 20)
+
+
+def test_a_simulated_card_is_marked() -> None:
+    found = parse(SIMULATED)
+    assert found is not None and found[0].simulated
+
+
+def test_what_is_no_exporter_is_said_and_does_not_hide_the_others() -> None:
+    with serving({"/gpu": SIMULATED, "/else": "<html>hello</html>"}) as server:
+        source = open_gpus((f"{server.url}/gpu", f"{server.url}/else"))
+        assert len(source.read()) == 1
+        assert source.problem == f"{server.url}/else: not the text of a DCGM exporter"
+        source.close()
+
+
+def test_between_whole_readings_nobody_is_asked() -> None:
+    with serving({"/gpu": SIMULATED}) as server:
+        reader = DcgmReader(Fetcher((f"{server.url}/gpu",)))
+        assert reader.read() == reader.read(whole=False)
+        assert len(server.asked) == 1
+        reader.close()

@@ -1,0 +1,99 @@
+"""AMD and Intel cards from trees laid out as their drivers lay them out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from scripted_nvml import H200, ScriptedNvml
+
+from swarmtui.telemetry.gpu_source import open_gpus
+from swarmtui.telemetry.gpu_sysfs import SysfsReader
+
+TREES: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "samples/drm-trees.json").read_text())
+
+
+def planted(root: Path, name: str) -> Path:
+    for path, text in TREES[name].items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    return root
+
+
+def test_an_amd_card(tmp_path: Path) -> None:
+    (gpu,) = SysfsReader(planted(tmp_path, "amd")).read()
+    assert (gpu.uuid, gpu.index, gpu.name) == ("b3ce61ba2f8d39e7", 0, "AMD Radeon RX 7900 XTX")
+    assert (gpu.memory_used, gpu.memory_total) == (21474836480, 25753026560)
+    assert (gpu.power_w, gpu.power_limit_w, gpu.energy_j) == (pytest.approx(287.0), pytest.approx(339.0), None)
+    assert (gpu.utilisation, gpu.memory_utilisation) == (0.93, 0.58)
+    assert (gpu.temperature_c, gpu.memory_temperature_c) == (71.0, 80.0)
+    assert (gpu.sm_mhz, gpu.memory_mhz, gpu.fan) == (2482, 1249, 0.4)
+    assert (gpu.pcie_generation, gpu.pcie_width, gpu.pcie_max_generation) == (4, 16, 5)
+    assert gpu.throttle is None
+
+
+def test_an_intel_card_has_its_power_from_its_energy(tmp_path: Path) -> None:
+    now = 10.0
+    reader = SysfsReader(planted(tmp_path, "intel-xe"), clock=lambda: now)
+    (first,) = reader.read()
+    assert first.power_w is None
+    (tmp_path / "card1/device/hwmon/hwmon7/energy1_input").write_text("5300000000\n")
+    now = 12.0
+    (gpu,) = reader.read()
+    assert gpu.power_w == pytest.approx(150.0)
+    assert gpu.energy_j == pytest.approx(5300.0)
+    assert (gpu.uuid, gpu.name) == ("0000:4d:00.0", "Intel e223 at 0000:4d:00.0")
+    assert (gpu.memory_used, gpu.memory_total, gpu.utilisation) == (None, None, None)
+    assert (gpu.temperature_c, gpu.memory_temperature_c, gpu.sm_mhz, gpu.sm_max_mhz) == (66.0, 72.0, 2800, 2850)
+    assert gpu.throttle == ("power cap",)
+    assert gpu.fan is None
+
+
+def test_a_reading_soon_after_the_last_keeps_the_power(tmp_path: Path) -> None:
+    now = 10.0
+    reader = SysfsReader(planted(tmp_path, "intel-xe"), clock=lambda: now)
+    reader.read()
+    (tmp_path / "card1/device/hwmon/hwmon7/energy1_input").write_text("5100000000\n")
+    now = 11.0
+    assert reader.read()[0].power_w == pytest.approx(100.0)
+    now = 11.01
+    assert reader.read()[0].power_w == pytest.approx(100.0)
+
+
+def test_an_older_intel_card(tmp_path: Path) -> None:
+    (gpu,) = SysfsReader(planted(tmp_path, "intel-i915")).read()
+    assert gpu.memory_used == 8_000_000_000
+    assert gpu.power_limit_w is None, "0 is a limit that is switched off"
+    assert gpu.temperature_c == 49.0
+    assert gpu.throttle == ()
+
+
+def test_a_card_of_another_kind_is_none(tmp_path: Path) -> None:
+    reader = SysfsReader(planted(tmp_path, "none"))
+    assert reader.read() == () and "no AMD or Intel GPU" in reader.problem
+
+
+def test_garbage_in_a_file_is_null(tmp_path: Path) -> None:
+    planted(tmp_path, "amd")
+    (tmp_path / "card0/device/mem_info_vram_used").write_bytes(b"\xff\xfe nonsense")
+    (tmp_path / "card0/device/gpu_busy_percent").unlink()
+    (gpu,) = SysfsReader(tmp_path).read()
+    assert gpu.memory_used is None and gpu.utilisation is None and gpu.memory_total == 25753026560
+
+
+def test_without_nvidia_the_other_cards_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", ScriptedNvml())
+    assert [gpu.uuid for gpu in open_gpus(root=planted(tmp_path, "amd")).read()] == ["b3ce61ba2f8d39e7"]
+
+
+def test_nvidia_comes_first_and_no_gpu_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = ScriptedNvml(H200)
+    monkeypatch.setitem(sys.modules, "pynvml", script)
+    assert open_gpus(root=planted(tmp_path, "amd")).read()[0].name == "NVIDIA H200"
+    script.init = 12
+    source = open_gpus(root=tmp_path / "nothing")
+    assert source.read() == ()
+    assert source.problem == "no NVIDIA driver: NVMLError_LibraryNotFound; GPU panel off"
