@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -19,10 +21,17 @@ def main() -> None:
     """Bad input of any kind is one line and exit code 2."""
     from swarmtui.model.schema import BadInput
 
+    signal.signal(signal.SIGINT, _leave)
     try:
         commands()
     except BadInput as error:
         _refuse(str(error))
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Ctrl-C where nothing runs yet that has a better answer to it."""
+    click.echo("swarmtui: stopped", err=True)
+    sys.exit(4)
 
 
 def _refuse(message: str) -> NoReturn:
@@ -422,7 +431,7 @@ def export(session: tuple[str, ...], form: Any, output: str | None, chart: str |
         output = "-"
     content = render([load(_sessions(session_dir), name) for name in session], form, chart)
     if output in (None, "-"):
-        click.get_binary_stream("stdout").write(content)
+        sys.stdout.buffer.write(content)
         return
     try:
         Path(str(output)).write_bytes(content)
@@ -457,7 +466,7 @@ def probe(every: str | None, show_history: bool, install_hint: bool, as_json: bo
         click.echo(_json(found) if as_json else history_text(found), nl=as_json)
         return
     whole = run.make_context("run", []).params | given
-    whole |= {"levels": "1", "requests": "1", "warmup": "1", "tags": ("probe=yes",)}
+    whole |= {"levels": "1", "requests": "1", "warmup": "1", "tags": (f"probe={','.join(given['endpoints'])}",)}
     if install_hint:
         from swarmtui.headless.probe import install_hint as hint
 

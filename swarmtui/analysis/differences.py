@@ -61,7 +61,7 @@ def flag_differences(before: str, after: str) -> tuple[Difference, ...]:
 
 
 def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
-    """Everything but the flags that may explain a change of figures."""
+    """Everything but the flags that may explain a change of figures; a simulator has a new port each time."""
     pairs = (
         ("model", _of(a.endpoints, "model"), _of(b.endpoints, "model")),
         ("engine", _of(a.endpoints, "engine"), _of(b.endpoints, "engine")),
@@ -75,7 +75,11 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
         ("client", f"swarmtui {a.client.version}", f"swarmtui {b.client.version}"),
         ("client host", a.client.host, b.client.host),
     )
-    found = [Difference(what=what, before=x or None, after=y or None) for what, x, y in pairs if x != y]
+    found = [
+        Difference(what=what, before=x or None, after=y or None)
+        for what, x, y in pairs
+        if x != y and not (what == "endpoint" and a.simulated and b.simulated)
+    ]
     return (*found, *_mapped(a.tags, b.tags, "tag"))
 
 

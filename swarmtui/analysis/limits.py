@@ -14,7 +14,8 @@ from swarmtui.model.session import Level
 _KEY = "--fail-if"
 _DEEPEST = 50
 _TOKENS = re.compile(
-    r"\s*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>\d+(?:\.\d+)?|\.\d+)(?P<unit>%|[a-z]+(?:/s)?)?"
+    r"\s*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<number>\d+(?:\.\d+)?|\.\d+)(?:\s*(?P<unit>%|(?:tok/s|us|ms|s|m)(?![A-Za-z0-9_/]))|(?P<odd>[A-Za-z]+))?"
     r"|(?P<sign>>=|<=|==|!=|>|<|@|\(|\)))"
 )
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -94,9 +95,9 @@ class _Reader:
             if match is None:
                 start = position + len(self._text[position:]) - len(self._text[position:].lstrip())
                 raise self._wrong(f"{self._text[start]!r} means nothing here", start)
-            kind = match.lastgroup if match.lastgroup != "unit" else "number"
-            start = match.start(kind or 0)
-            tokens.append(_Token(kind or "", match.group(kind or 0), match.group("unit") or "", start, match.end()))
+            kind = next(name for name in ("word", "number", "sign") if match.group(name) is not None)
+            unit = match.group("unit") or match.group("odd") or ""
+            tokens.append(_Token(kind, match.group(kind), unit, match.start(kind), match.end()))
             position = match.end()
         return tokens
 

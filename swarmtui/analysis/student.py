@@ -11,7 +11,11 @@ _TINY = 1e-300
 
 def t_cdf(t: float, df: float) -> float:
     """The share of Student's t below `t`; `df` need not be whole (Welch)."""
-    tail = 0.5 * _incomplete_beta(df / 2, 0.5, df / (df + t * t))
+    square = t * t
+    if square < df:  # near the middle the other end of the integral keeps its digits
+        half = 0.5 * _incomplete_beta(0.5, df / 2, square / (df + square))
+        return 0.5 + half if t > 0 else 0.5 - half
+    tail = 0.5 * _incomplete_beta(df / 2, 0.5, df / (df + square))
     return 1.0 - tail if t > 0 else tail
 
 

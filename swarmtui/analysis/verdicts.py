@@ -142,7 +142,7 @@ def _sentence(found: Verdict) -> str:
             f"{ENOUGH} v {ENOUGH} at this spread would find {needs}"
         )
     if found.word == "undecided":
-        return f"undecided: {change} ({sure}; {runs}, p = {found.p:.2g}); so many find {needs}"
+        return f"undecided: {change} ({sure}; {runs}, p = {found.p:.2g}); {needs} would have been found"
     if found.word == "equivalent":
         return f"equivalent: {change} ({sure}, all within ±{100 * EQUIVALENT:.0f} %; {runs})"
     return f"{found.word}: {change} ({sure}; {runs}, p = {found.p:.2g})"

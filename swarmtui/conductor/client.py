@@ -36,7 +36,8 @@ class Client:
         return self._socket.fileno()
 
     def say(self, command: said.Command) -> None:
-        with contextlib.suppress(ConnectionError):
+        """To nobody, where the conductor is gone or we have hung up: a Ctrl-C can come as late as that."""
+        with contextlib.suppress(OSError):
             self._socket.sendall(pack(command))
 
     def next(self, timeout_s: float | None = None) -> said.Message | None:

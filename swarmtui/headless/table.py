@@ -137,7 +137,7 @@ def wrapped(text: str) -> list[str]:
 
 def aligned(titles: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
     """Blanks beside the bars are left out where the table would be too wide with them."""
-    widths = [max(map(width, column)) for column in zip(titles, *rows, strict=True)]
+    widths = [max(2, *map(width, column)) for column in zip(titles, *rows, strict=True)]
     blank = " " if sum(widths) + 3 * len(widths) + 1 <= WIDEST else ""
     rule = [("-" * (w - 1) + ":" if to_right else "-" * w) for w, to_right in zip(widths, right, strict=True)]
     padded = [

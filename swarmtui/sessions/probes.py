@@ -12,6 +12,7 @@ from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level
 from swarmtui.sessions.listing import Listed, list_sessions
 
+# Its value is the endpoint as people wrote it: the embedded simulator has another address each time.
 TAG = "probe"
 
 
@@ -35,7 +36,7 @@ def probes_by_target(root: Path) -> dict[str, list[Probe]]:
         if TAG in row.tags and row.problem is None:
             probe = _probe(row)
             if probe is not None:
-                found.setdefault(f"{row.endpoint} {row.model} {row.workload}", []).append(probe)
+                found.setdefault(f"{row.tags[TAG]} {row.model} {row.workload}", []).append(probe)
     return found
 
 

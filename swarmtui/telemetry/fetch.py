@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 class Fetcher:
-    """The same few URLs again and again. One that failed is left alone for a while: 1 s, then 2 s, up to 5 s."""
+    """The same few URLs again and again. One that failed is left alone for `retry_s`, then twice that, up to 5 s."""
 
     def __init__(
         self,
@@ -34,9 +34,10 @@ class Fetcher:
         ca_file: str | None = None,
         insecure: bool = False,
         timeout_s: float = TIMEOUT_S,
+        retry_s: float = 1.0,
     ) -> None:
         self._urls = tuple(urls)
-        self._timeout_s = timeout_s
+        self._timeout_s, self._retry_s = timeout_s, retry_s
         # Made only where it is needed: certificates take longer to load than everything else here.
         verified = any(url.startswith("https:") for url in urls) and not insecure
         context = ssl.create_default_context(cafile=ca_file) if verified else False
@@ -54,13 +55,12 @@ class Fetcher:
             self._pool.shutdown(wait=False)
 
     def _one(self, url: str) -> Answer:
-        until, wait_s, problem = self._resting.get(url, (0.0, 0.5, ""))
+        until, wait_s, problem = self._resting.get(url, (0.0, self._retry_s, ""))
         if time.monotonic() < until:
             return Answer(url, "", problem)
         body, problem = self._get(url)
         if problem:
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            self._resting[url] = (time.monotonic() + wait_s, wait_s, problem)
+            self._resting[url] = (time.monotonic() + wait_s, min(2 * wait_s, _LONGEST_WAIT_S), problem)
         else:
             self._resting.pop(url, None)
         return Answer(url, body, problem)

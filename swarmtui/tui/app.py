@@ -21,6 +21,7 @@ from textual.theme import Theme
 from swarmtui.conductor.client import start
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
+from swarmtui.model.schema import BadInput
 from swarmtui.text import plain
 from swarmtui.tui.config import Config
 from swarmtui.tui.keys import Keymap, Where, bindings, keymap
@@ -125,7 +126,7 @@ class SwarmApp(App[Outcome]):
     def open_sessions(self) -> None:
         from swarmtui.tui.screens.sessions import SessionsScreen
 
-        self.push_screen(SessionsScreen(self._root()))
+        self.push_screen(SessionsScreen(self.session_root_or_default))
 
     def open_run(self, order: Order) -> None:
         """A new conductor, and the screen of its run in the place of what was there."""
@@ -150,19 +151,29 @@ class SwarmApp(App[Outcome]):
         self.open_run(msgspec.structs.replace(self._order, plan=plan, label=label))
 
     def export(self, track: Track) -> None:
-        from swarmtui.tui.export import write_levels
+        """The session as a Markdown report, where the app was started; an older one of the same session goes."""
+        from swarmtui.sessions.export import export
+        from swarmtui.sessions.store import load
 
+        directory = Path(track.directory)
         if track.session is None or track.frame is None or not track.frame.levels:
             self.say("nothing to export yet: no level is done")
             return
+        path = Path.cwd() / f"swarmtui-{track.session.id}.md"
         try:
-            path = write_levels(Path.cwd(), track.session, track.frame.levels)
-        except OSError as error:
-            self.say(f"cannot write here: {error.strerror}")
+            path.write_bytes(export([load(directory.parent, directory.name)], "md"))
+        except (OSError, BadInput) as error:
+            self.say(f"cannot export: {error}")
         else:
             self.say(f"written: {path}")
 
-    def _root(self) -> Path:
+    def command(self, command: said.Command) -> None:
+        """To the run that was started last."""
+        if self._source is not None:
+            self._source.say(command)
+
+    @property
+    def session_root_or_default(self) -> Path:
         from swarmtui.sessions.paths import sessions_root
 
         return self.session_root or sessions_root()

@@ -114,6 +114,11 @@ class Place:
                     continue
         return found
 
+    def complaints(self) -> str:
+        """What conductors and workers wrote that should never happen."""
+        log = self.runtime / "swarmtui" / "errors.log"
+        return log.read_text() if log.is_file() else ""
+
     def close(self) -> None:
         """Ends what a failed test left behind."""
         for process in self.processes(""):
@@ -195,5 +200,6 @@ def place_in(home: Path) -> Iterator[Place]:
     place = Place(home)
     try:
         yield place
+        assert "Traceback" not in place.complaints(), place.complaints()
     finally:
         place.close()

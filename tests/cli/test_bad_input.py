@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cli.programs import SIM, Place
+from tests.cli.programs import SIM, Place, until
 from tests.cli.scripted import Answering, Asked, refusing, scripted, words
 
 ONE = ("--levels", "1", "--requests", "2")
@@ -175,6 +175,7 @@ def test_a_server_that_dies_in_mid_sweep_leaves_rows_with_errors(place: Place) -
 def test_no_endpoint(place: Place) -> None:
     told = place.run("run").refused(2)
     assert "--endpoint" in told and "sim:moe-tp1" in told
+    until(lambda: not place.processes(), "what was started ahead has ended", 3.0)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,5 @@ def test_help_and_version_come_at_once(place: Place) -> None:
             before = os.times()
             assert place.run(option).code == 0
             after = os.times()
-            used.append(
-                after.children_user + after.children_system - before.children_user - before.children_system
-            )
+            used.append(after.children_user + after.children_system - before.children_user - before.children_system)
         assert min(used) < 0.15, (option, used)

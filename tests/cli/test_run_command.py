@@ -231,7 +231,6 @@ def test_two_endpoints_share_the_load(place: Place) -> None:
     assert {request["endpoint"] for request in place.detail()["requests"]} == {one.url, two.url}
 
 
-
 def test_sessions_lie_in_the_data_directory_unless_told_otherwise(place: Place) -> None:
     ran = place.run("run", "--endpoint", SIM, *SHORT, "--levels", "1", "--requests", "1")
     assert ran.code == 0, ran

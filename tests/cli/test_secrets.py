@@ -58,6 +58,7 @@ def test_no_process_carries_them_where_others_can_look(place: Place) -> None:
             proc = Path("/proc") / str(process.pid)
             assert not holds(proc / "cmdline") and not holds(proc / "environ")
         assert KEY.encode() not in (Path("/proc") / str(face.pid) / "cmdline").read_bytes()
-        for _ in range(2):
-            face.signal_group(signal.SIGINT)
+        face.signal_group(signal.SIGINT)
+        until(lambda: "stopping" in face.said(), "the first Ctrl-C was heard")
+        face.signal_group(signal.SIGINT)
         face.wait()

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,13 @@ def after(server: Scripted, seed: int) -> None:
     """Some moment in mid-level: so many answers have gone out, and nobody knows what is under way."""
     moment = random.Random(seed).randint(30, 50)
     until(lambda: len(server.completed) >= moment, f"{moment} answers")
+
+
+def more_after(server: Scripted, count: int) -> None:
+    """So many more answers, and time enough that they count as settled."""
+    enough = len(server.completed) + count
+    until(lambda: len(server.completed) >= enough, f"{count} more answers")
+    time.sleep(SETTLED_NS / 1e9)
 
 
 def saved(place: Place) -> dict[str, Record]:
@@ -154,6 +162,35 @@ def test_two_workers_and_one_of_them_killed(place: Place) -> None:
         nobody_left(place)
 
 
+def test_a_conductor_that_hung_before_it_was_killed(place: Place) -> None:
+    """What finished while it hung is known to the worker alone, which leaves it beside the journal."""
+    with scripted(ANSWER) as server:
+        face = place.begin(server.url, *ENDLESS)
+        after(server, 5)
+        conductor = only(place, CONDUCTOR)
+        os.kill(conductor, signal.SIGSTOP)
+        more_after(server, 4)
+        killed_ns = kill(conductor)
+        interrupted(face.wait())
+        nobody_left(place)
+    assert (place.session / "spool-0.jsonl").exists()
+    cut_off(place, server, killed_ns)
+
+
+def test_two_workers_and_one_of_them_killed_while_the_conductor_hung(place: Place) -> None:
+    with scripted(ANSWER) as server:
+        face = place.begin(server.url, *ENDLESS, "--workers", "2")
+        after(server, 6)
+        conductor = only(place, CONDUCTOR)
+        os.kill(conductor, signal.SIGSTOP)
+        more_after(server, 4)
+        killed_ns = kill(place.processes(WORKER)[0].pid)
+        os.kill(conductor, signal.SIGCONT)
+        interrupted(face.wait())
+        cut_off(place, server, killed_ns)
+        nobody_left(place)
+
+
 def test_everything_killed_at_once_keeps_the_journal(place: Place) -> None:
     with scripted(ANSWER) as server:
         face = place.begin(server.url, *ENDLESS)
@@ -223,6 +260,17 @@ def test_stopped_while_the_endpoint_is_still_looked_at(place: Place) -> None:
     nobody_left(place)
 
 
+def test_stopped_while_it_reads_its_own_words(place: Place) -> None:
+    """Before there is anybody to stop: a workload that never comes keeps it in that moment."""
+    os.mkfifo(place.home / "slow.toml")
+    face = place.begin("127.0.0.1:9", "--workload", str(place.home / "slow.toml"))
+    until(lambda: place.processes(CONDUCTOR), "the conductor was started ahead")
+    face.signal_group(signal.SIGINT)
+    ran = face.wait()
+    assert (ran.code, ran.out) == (4, "") and "Traceback" not in ran.err
+    nobody_left(place)
+
+
 def test_a_hang_up_does_not_end_the_run(place: Place) -> None:
     """As when SSH drops: the terminal's process group gets SIGHUP."""
     with scripted(ANSWER) as server:
@@ -243,10 +291,8 @@ def test_sigterm_to_the_conductor_stops_and_saves(place: Place) -> None:
 
 def kill(pid: int) -> int:
     """Returns when."""
-    from time import perf_counter_ns
-
     os.kill(pid, signal.SIGKILL)
-    return perf_counter_ns()
+    return time.perf_counter_ns()
 
 
 def enough_lines(place: Place) -> bool:

@@ -31,9 +31,9 @@ def test_every_figure_has_its_unit_and_what_the_card_refuses_is_null(monkeypatch
             memory_used=40 * GIB,
             memory_total=141 * GIB,
             memory_reserved=645 << 20,
-            power_w=pytest.approx(671.25),
-            power_limit_w=pytest.approx(700.0),
-            energy_j=pytest.approx(123_456.789),
+            power_w=671_250 * 1e-3,
+            power_limit_w=700_000 * 1e-3,
+            energy_j=123_456_789 * 1e-3,
             utilisation=0.97,
             memory_utilisation=0.41,
             temperature_c=61.0,
@@ -101,7 +101,7 @@ def test_a_card_that_tells_no_memory_is_still_shown(monkeypatch: pytest.MonkeyPa
 
 
 def test_nvlinks_are_counted_with_their_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
-    states: dict[int, int] = {link: 1 for link in range(18)} | {link: 0 for link in range(18, 36)}
+    states: dict[int, int] = dict.fromkeys(range(18), 1) | dict.fromkeys(range(18, 36), 0)
     traffic = [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(ullVal=kib, uiVal=0)) for kib in (1000, 2000)]
     installed(monkeypatch, {**H200, "nvmlDeviceGetNvLinkState": states, "nvlink traffic": traffic})
     (gpu,) = NvmlReader().read()

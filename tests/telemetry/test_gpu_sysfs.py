@@ -27,7 +27,7 @@ def test_an_amd_card(tmp_path: Path) -> None:
     (gpu,) = SysfsReader(planted(tmp_path, "amd")).read()
     assert (gpu.uuid, gpu.index, gpu.name) == ("b3ce61ba2f8d39e7", 0, "AMD Radeon RX 7900 XTX")
     assert (gpu.memory_used, gpu.memory_total) == (21474836480, 25753026560)
-    assert (gpu.power_w, gpu.power_limit_w, gpu.energy_j) == (pytest.approx(287.0), pytest.approx(339.0), None)
+    assert gpu.power_w == pytest.approx(287.0) and gpu.power_limit_w == pytest.approx(339.0) and gpu.energy_j is None
     assert (gpu.utilisation, gpu.memory_utilisation) == (0.93, 0.58)
     assert (gpu.temperature_c, gpu.memory_temperature_c) == (71.0, 80.0)
     assert (gpu.sm_mhz, gpu.memory_mhz, gpu.fan) == (2482, 1249, 0.4)

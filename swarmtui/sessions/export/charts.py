@@ -84,6 +84,7 @@ def _lines(axes: Any, chart: Chart) -> None:
     values = [y for series in chart.series for _, y in series.points]
     if min(values) > 0 and max(values) / min(values) > _LOG_FROM:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
     elif min(values) >= 0:
         axes.set_ylim(bottom=0)
     if by_level:
@@ -98,5 +99,7 @@ def _radar(axes: Any, chart: Chart) -> None:
             [*angles, angles[0]], [*shares, shares[0]],
             color=_COLOURS[k % 6], linestyle=_STYLES[k % 6], marker=_MARKS[k % 6], label=plain(series.name),
         )  # fmt: skip
+    axes.set_theta_offset(pi / 2)
     axes.set_xticks(angles, chart.labels)
+    axes.tick_params(axis="x", pad=14)
     axes.set_ylim(0, 1)

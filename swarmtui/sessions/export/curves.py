@@ -13,6 +13,8 @@ from swarmtui.model.telemetry import Telemetry
 
 Points = tuple[tuple[float, float], ...]
 
+_LONG_S = 10.0
+
 
 class Series(NamedTuple):
     name: str
@@ -71,16 +73,23 @@ def _throughput(sources: Sequence[Source]) -> Chart:
 
 
 def _ttft(sources: Sequence[Source]) -> Chart:
+    """In milliseconds where none is above ten seconds."""
     many = len(sources) > 1
+    most = max((level.ttft_s.max or 0.0 for source in sources for level in source.summary.levels), default=0.0)
+    unit, factor = ("ms", 1e3) if most < _LONG_S else ("s", 1.0)
 
     def middle(level: Level) -> float | None:
-        return level.ttft_s.p50 if level.ttft_s.p50 is not None else level.ttft_s.mean
+        value = level.ttft_s.p50 if level.ttft_s.p50 is not None else level.ttft_s.mean
+        return None if value is None else factor * value
+
+    def largest(level: Level) -> float | None:
+        return None if level.ttft_s.max is None else factor * level.ttft_s.max
 
     series = [_curve(source, "" if many else "middle", middle, many) for source in sources]
     if not many:
-        series.append(_curve(sources[0], "largest", lambda level: level.ttft_s.max, many))
+        series.append(_curve(sources[0], "largest", largest, many))
     note = "median, or the mean below 5 answers"
-    return Chart("ttft", "Time to first token", "levels", "C", "s", _filled(series), note=note)
+    return Chart("ttft", "Time to first token", "levels", "C", unit, _filled(series), note=note)
 
 
 def _contention(sources: Sequence[Source]) -> Chart:

@@ -73,7 +73,7 @@ def _lines(chart: Chart) -> str:
     ys = [y for series in chart.series for _, y in series.points]
     up = _Scale(ys, _HEIGHT - _BOTTOM, _TOP)
     if chart.kind == "levels":
-        places = {x: _LEFT + 20 + (_WIDTH - _LEFT - _RIGHT - 40) * k / max(1, len(xs) - 1) for k, x in enumerate(xs)}
+        places = {x: _LEFT + 30 + (_WIDTH - _LEFT - _RIGHT - 60) * k / max(1, len(xs) - 1) for k, x in enumerate(xs)}
         marks = [(places[x], f"{x:g}") for x in xs[:: ceil(len(xs) / _MOST_LABELS)]]
     else:
         along = _Scale(xs, _LEFT, _WIDTH - _RIGHT, may_log=False)

@@ -8,8 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
-from textual.widgets.option_list import Option
+from textual.widgets import Input, Static
+
+from swarmtui.tui.widgets.pick import Item, Pick
 
 
 class QuitDialog(ModalScreen[str]):
@@ -18,31 +19,23 @@ class QuitDialog(ModalScreen[str]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "choose('stop')", "stop and save", show=False),
         Binding("d", "choose('detach')", "detach", show=False),
-        Binding("g,escape", "choose('go on')", "go on", show=False),
-        Binding("j", "move(1)", "down", show=False),
-        Binding("k", "move(-1)", "up", show=False),
+        Binding("escape", "choose('go on')", "go on", show=False),
     ]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             yield Static("A run is on. What becomes of it?", markup=False)
-            yield OptionList(
-                Option("s  stop and save: up to 5 s for what is in flight", id="stop"),
-                Option("d  detach: it goes on; `swarmtui attach` joins it again", id="detach"),
-                Option("g  go on: back to the screen", id="go on"),
-                markup=False,
-            )
+            yield Pick([
+                Item("stop", "s  stop and save: up to 5 s for what is in flight"),
+                Item("detach", "d  detach: it goes on; attach joins it again"),
+                Item("go on", "esc  go on: back to the screen"),
+            ])  # fmt: skip
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option_id or "go on")
+    def on_pick_taken(self, event: Pick.Taken) -> None:
+        self.dismiss(event.pick.chosen)
 
     def action_choose(self, choice: str) -> None:
         self.dismiss(choice)
-
-    def action_move(self, by: int) -> None:
-        options = self.query_one(OptionList)
-        options.action_cursor_down() if by > 0 else options.action_cursor_up()
-
 
 class NoteDialog(ModalScreen[tuple[str, str] | None]):
     """Label and note; both are saved at once."""

@@ -58,6 +58,8 @@ class LiveScreen(Screen[None]):
         self._previous: tuple[Level, ...] = ()
         self._previous_name = ""
         self._looked_back = False
+        self._table: tuple[tuple[Level, ...], levels.LevelsView] | None = None
+        self._curve: tuple[tuple[tuple[Level, ...], str], levels.CurveView] | None = None
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -131,12 +133,23 @@ class LiveScreen(Screen[None]):
                 case Gpus():
                     panel.show(machine.gpus_view(frame.telemetry if frame else None, track.power, track.memory))
                 case Levels():
-                    panel.show(levels.levels_view(frame.levels if frame else ()))
+                    panel.show(self._levels_view(frame.levels if frame else ()))
                 case Curve():
-                    done = frame.levels if frame else ()
-                    panel.show(levels.curve_view(done, self._previous, self._previous_name))
+                    panel.show(self._curve_view(frame.levels if frame else ()))
                 case TrustPanel():
                     panel.show(machine.trust_view(frame))
+
+    def _levels_view(self, done: tuple[Level, ...]) -> levels.LevelsView:
+        """Frames repeat levels that have not changed: what was made of them is kept."""
+        if self._table is None or self._table[0] != done:
+            self._table = (done, levels.levels_view(done))
+        return self._table[1]
+
+    def _curve_view(self, done: tuple[Level, ...]) -> levels.CurveView:
+        key = (done, self._previous_name)
+        if self._curve is None or self._curve[0] != key:
+            self._curve = (key, levels.curve_view(done, self._previous, self._previous_name))
+        return self._curve[1]
 
     def _clock(self) -> head.Clock | None:
         return None
@@ -160,9 +173,8 @@ class LiveScreen(Screen[None]):
         for panel in _PANELS:
             widget = self.query_one(panel)
             widget.set_class(panel is kind, "-this")
-            if widget.parent is not None and panel is kind:
-                for row in self.query("#upper, #lower"):
-                    row.set_class(row is widget.parent, "-this")
+        for row in self.query("#upper, #lower"):
+            row.set_class(kind is not None and self.query_one(kind).parent is row, "-this")
         self.call_after_refresh(self.paint)
 
     def action_back(self) -> None:

@@ -83,10 +83,10 @@ def figures(frame: Frame | None, asked_c: int | None) -> tuple[Figure, ...]:
     steady = here.out_tps_steady if here else None
     worst = max(frame.error_counts, key=lambda name: frame.error_counts[name]) if frame.error_counts else ""
     return (
-        Figure("C", str(target), f"{frame.in_flight} in flight", "warn" if asked_c not in (None, frame.c) else ""),
-        Figure("output tok/s", rate(frame.out_tps), f"{rate(steady)} steady"),
+        Figure("C", str(target), f"{frame.in_flight} active", "warn" if asked_c not in (None, frame.c) else ""),
+        Figure("out tok/s", rate(frame.out_tps), f"{rate(steady)} steady"),
         Figure("per stream", rate(frame.per_stream_tps), "tok/s"),
-        Figure("TTFT", seconds(frame.ttft_s), "median of 32"),
+        Figure("TTFT", seconds(frame.ttft_s), "median"),
         Figure("queue", str(frame.waiting), f"server {whole(_server_waiting(frame))}", "warn" if frame.waiting else ""),
         Figure("errors", str(frame.errors), plain(worst) or f"of {frame.finished}", "bad" if frame.errors else ""),
         Figure("tokens/J", rate(_tokens_per_joule(frame)), "GPU only"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from swarmtui.analysis.scaling import scaling
+from swarmtui.model.findings import Scaling
 from swarmtui.model.session import Level, Spread
+from swarmtui.text import plain
 from swarmtui.tui.views.numbers import percent, rate, seconds, times
-
-# As the search for the cliff has it: more streams bring less than this, and those that wait notice it.
-_LEAST_GAIN = 0.05
-_TTFT_FACTOR = 3.0
 
 
 class LevelLine(NamedTuple):
@@ -41,7 +40,7 @@ class CurveView(NamedTuple):
     ttft: Curve
     ghost: Curve
     ghost_name: str
-    knee: int | None
+    best: int | None
     cliff: int | None
     words: str
     empty: str
@@ -51,10 +50,10 @@ TITLES = ("C", "steady", "stream", "TTFT", "lost", "gain", "n", "err", "wall", "
 
 
 def levels_view(levels: Sequence[Level]) -> LevelsView:
-    best, cliff = _best(levels), _cliff(levels)
+    best, cliff = _best(levels), scaling(levels).cliff
     lines = tuple(
         LevelLine(
-            mark="▸" if level.c == best else "▼" if level.c == cliff else " ",
+            mark="▸" if level.c == best else "▼" if cliff and level.c == cliff.c else " ",
             cells=_cells(level),
             best=level.c == best,
             partial=not level.complete,
@@ -67,24 +66,29 @@ def levels_view(levels: Sequence[Level]) -> LevelsView:
 
 def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str) -> CurveView:
     tps = _curve(levels)
-    knee, cliff = _best(levels), _cliff(levels)
-    words = []
-    if knee is not None:
-        words.append(f"▸ best C={knee}")
-    if cliff is not None:
-        words.append(f"▼ cliff C={cliff}")
-    empty = "" if len(tps.c) > 1 else "a curve needs two levels"
+    found = scaling(levels)
+    best, cliff = _best(levels), found.cliff.c if found.cliff else None
+    empty = "" if len(tps.c) > 1 else "a curve needs two levels; s starts a sweep"
     ttft = [(level.c, value) for level in levels if (value := _ttft(level.ttft_s)) is not None]
     return CurveView(
         tps,
         Curve(tuple(c for c, _ in ttft), tuple(value for _, value in ttft)),
         _curve(ghost),
-        ghost_name,
-        knee,
+        plain(ghost_name),
+        best,
         cliff,
-        "  ".join(words),
+        _words(best, found),
         empty,
     )
+
+
+def _words(best: int | None, found: Scaling) -> str:
+    words = [
+        "" if best is None else f"▸ best C={best}",
+        "" if found.sweet_spot is None else f"sweet spot C={found.sweet_spot}",
+        "" if found.cliff is None else f"▼ cliff C={found.cliff.c}",
+    ]
+    return "  ".join(word for word in words if word)
 
 
 def _cells(level: Level) -> tuple[str, ...]:
@@ -121,18 +125,6 @@ def _tps(level: Level) -> float | None:
 
 
 def _best(levels: Sequence[Level]) -> int | None:
-    """None where there is nothing to choose from."""
+    """The best throughput; None where there is nothing to choose from."""
     rated = [(value, level.c) for level in levels if (value := _tps(level)) is not None]
     return max(rated)[1] if len(rated) > 1 else None
-
-
-def _cliff(levels: Sequence[Level]) -> int | None:
-    """The first level that brings next to nothing, for a TTFT of three times as much."""
-    for before, level in zip(levels, levels[1:], strict=False):
-        had, has = _tps(before), _tps(level)
-        waited, waits = _ttft(before.ttft_s), _ttft(level.ttft_s)
-        if had and has is not None and waited and waits is not None:
-            wanted = _LEAST_GAIN * min(1.0, level.c / before.c - 1)
-            if has < had * (1 + wanted) and waits >= _TTFT_FACTOR * waited:
-                return level.c
-    return None

@@ -63,7 +63,7 @@ def _figure(plotext: Any, view: CurveView, width: int, height: int) -> list[Line
         figure.ruler("y", side).lim(0, top)
         figure.ruler("y", side).ticks(places, [_short(place) for place in places])
     levels = sorted({*view.tps.c, *view.ghost.c})
-    labels = [f"{'▸' if c == view.knee else '▼' if c == view.cliff else ''}{c}" for c in levels]
+    labels = [f"{'▸' if c == view.best else '▼' if c == view.cliff else ''}{c}" for c in levels]
     figure.ruler("x").ticks([log2(c) for c in levels], labels)
     return [_line(text) for text in figure.build().string().split("\n")[:height]]
 

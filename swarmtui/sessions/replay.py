@@ -1,0 +1,218 @@
+"""A saved session as the frames that a face saw, or could have seen: any moment of it, made from its journal."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import accumulate
+from pathlib import Path
+
+from swarmtui.analysis.levels import level_figures
+from swarmtui.model.frame import Frame, Hello, Status
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import Level, StretchEnd, StretchStart
+from swarmtui.model.telemetry import Point, Telemetry
+from swarmtui.model.wire import StreamRow
+from swarmtui.sessions.store import Loaded, load
+
+_POINT_NS = 250_000_000
+_SECOND_NS = 1_000_000_000
+_NEWEST_TTFTS = 32
+
+
+def open_replay(root: Path, which: str) -> Replay:
+    return Replay(load(root, which))
+
+
+class Replay:
+    """Everything is looked up by time; nothing is remembered from one moment to the next but levels."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        journal = loaded.journal
+        self._session = session = journal.head.session
+        self._t0 = session.t0_ns
+        self._records = sorted((r for r in journal.records if r.t_sent_ns is not None), key=_sent)
+        self._starts = sorted(journal.stretches, key=lambda start: start.t_ns)
+        self._ends = sorted(journal.ends, key=lambda end: end.t_ns)
+        self._telemetry = sorted(journal.telemetry, key=lambda sample: sample.t_ns)
+        self._end = journal.end
+        self._answers = [(event.t_ns, event.detail) for event in journal.events if event.name == "cliff"]
+        self._pauses = [event for event in journal.events if event.name in ("paused", "resumed")]
+        self._last_ns = max(
+            [self._t0, *(_left(r) for r in self._records), *(end.t_ns for end in self._ends)]
+            + ([journal.end.t_ns] if journal.end else [])
+        )
+        self._levels: tuple[int, tuple[Level, ...]] = (-1, ())
+        self._index()
+        self.hello = Hello(session, str(loaded.directory))
+        self._points = self._all_points()
+
+    def _index(self) -> None:
+        records = self._records
+        self._by_agent: defaultdict[int, list[Record]] = defaultdict(list)
+        for record in records:
+            self._by_agent[record.agent].append(record)
+        self._sent_by_agent = {agent: [_sent(r) for r in of] for agent, of in self._by_agent.items()}
+        self._finished = sorted(records, key=_left)
+        self._finished_ns = [_left(record) for record in self._finished]
+        self._firsts = sorted((r.t_first_ns, r.ttft_s) for r in records if r.t_first_ns and r.ttft_s is not None)
+        self._first_ns = [t_ns for t_ns, _ in self._firsts]
+        tokens: defaultdict[int, float] = defaultdict(float)
+        for record in records:
+            for t_ns, share in zip(record.chunk_times_ns(), record.token_shares(), strict=False):
+                tokens[(t_ns - self._t0) // _POINT_NS] += share
+        last = max(tokens, default=0)
+        self._produced = list(accumulate((tokens.get(place, 0.0) for place in range(last + 1)), initial=0.0))
+        self._sent_ns = [_sent(record) for record in records]
+        self._answered_ns = sorted(min(record.t_first_ns or _left(record), _left(record)) for record in records)
+        self._failed_ns = [_left(r) for r in self._finished if r.error not in (None, CANCELLED)]
+
+    @property
+    def length_s(self) -> float:
+        return (self._last_ns - self._t0) / 1e9
+
+    def points_until(self, at_s: float) -> list[Point]:
+        return self._points[: int(at_s * 1e9 // _POINT_NS) + 1]
+
+    def frame_at(self, at_s: float) -> Frame:
+        now = self._t0 + int(at_s * 1e9)
+        stretch = self._stretch_at(now)
+        point = self._point(now, stretch)
+        finished = self._finished[: bisect_right(self._finished_ns, now)]
+        failed = Counter(r.error for r in finished if r.error not in (None, CANCELLED))
+        here = [r for r in finished if stretch is not None and r.stretch == stretch.number]
+        writing = point.in_flight - point.waiting
+        return Frame(
+            t_ns=now,
+            status=self._status(now, stretch),
+            note="",
+            elapsed_s=at_s,
+            left_s=None,
+            done=len(here),
+            of=stretch.of if stretch else None,
+            c=point.c,
+            run=stretch.run if stretch else 0,
+            runs=self._session.plan.runs,
+            in_flight=point.in_flight,
+            waiting=point.waiting,
+            out_tps=point.out_tps,
+            per_stream_tps=point.out_tps / writing if point.out_tps and writing else None,
+            ttft_s=point.ttft_s,
+            finished=len(finished),
+            errors=point.errors,
+            error_counts={str(name): count for name, count in failed.items()},
+            lag_ms=0.0,
+            worker_cpu=0.0,
+            shared_reads=sum(r.shared_reads for r in finished),
+            clock_steps=0,
+            levels=self._levels_at(now),
+            warnings=(),
+            rows=tuple(self._row(agent, now) for agent in sorted(self._by_agent)),
+            telemetry=self._telemetry_at(now),
+            answer=next((answer for t_ns, answer in reversed(self._answers) if t_ns <= now), ""),
+            tokens_per_chunk=self._tokens_per_chunk(finished),
+        )
+
+    def _status(self, now: int, stretch: StretchStart | None) -> Status:
+        if now >= self._last_ns:
+            return "ended"
+        paused = [event.name for event in self._pauses if event.t_ns <= now]
+        if paused and paused[-1] == "paused":
+            return "paused"
+        if stretch is None:
+            return "starting"
+        return "warming up" if stretch.phase == "warmup" else "running"
+
+    def _stretch_at(self, now: int) -> StretchStart | None:
+        place = bisect_right(self._starts, now, key=lambda start: start.t_ns)
+        return self._starts[place - 1] if place else None
+
+    def _telemetry_at(self, now: int) -> Telemetry | None:
+        place = bisect_right(self._telemetry, now, key=lambda sample: sample.t_ns)
+        return self._telemetry[place - 1] if place else None
+
+    def _levels_at(self, now: int) -> tuple[Level, ...]:
+        """Made anew only when another stretch has ended, as the conductor does."""
+        ended = bisect_right(self._ends, now, key=lambda end: end.t_ns)
+        if self._levels[0] != ended:
+            ends: list[StretchEnd] = self._ends[:ended]
+            over = {end.number for end in ends}
+            starts = [start for start in self._starts if start.number in over]
+            records = [r for r in self._records if r.stretch in over and r.phase == "level"]
+            self._levels = (ended, level_figures(records, starts, ends))
+        return self._levels[1]
+
+    def _row(self, agent: int, now: int) -> StreamRow:
+        of = self._by_agent[agent]
+        place = bisect_right(self._sent_by_agent[agent], now)
+        record = of[place - 1] if place else None
+        if record is None or now >= _left(record):
+            return StreamRow(agent, "idle", -1, "", 0, 0, 0, None)
+        total = bisect_right(record.chunk_times_ns(), now)
+        if total:
+            content = record.t_first_content_ns
+            state = "writing" if content is not None and content <= now else "thinking"
+        else:
+            state = "waiting" if record.t_headers_ns is None or record.t_headers_ns > now else "prefill"
+        ttft = record.ttft_s if total else None
+        return StreamRow(agent, state, record.task, record.type, _sent(record), 0, total, ttft)
+
+    def _tokens_per_chunk(self, finished: Iterable[Record]) -> float:
+        good = [r for r in finished if r.ok and r.tokens_out]
+        chunks = sum(r.chunks for r in good)
+        return sum(r.tokens_out or 0 for r in good) / chunks if chunks else 1.0
+
+    # the history
+
+    def _all_points(self) -> list[Point]:
+        count = int((self._last_ns - self._t0) // _POINT_NS) + 1
+        moments = (self._t0 + place * _POINT_NS for place in range(count))
+        return [self._point(now, self._stretch_at(now)) for now in moments]
+
+    def _point(self, now: int, stretch: StretchStart | None) -> Point:
+        sent = bisect_right(self._sent_ns, now)
+        left = bisect_right(self._finished_ns, now)
+        answered = bisect_right(self._answered_ns, now)
+        telemetry = self._telemetry_at(now)
+        servers = telemetry.servers if telemetry else ()
+        gpus = telemetry.gpus if telemetry else ()
+        return Point(
+            t_ns=now,
+            c=stretch.c if stretch else 0,
+            in_flight=sent - left,
+            waiting=sent - answered,
+            out_tps=self._rate(now),
+            ttft_s=self._ttft(now),
+            errors=bisect_right(self._failed_ns, now),
+            server_running=_sum(state.running for state in servers),
+            server_waiting=_sum(state.waiting for state in servers),
+            power_w=_sum(gpu.power_w for gpu in gpus),
+        )
+
+    def _rate(self, now: int) -> float | None:
+        """Tokens of the last whole second."""
+        if not self._sent_ns or now < self._sent_ns[0]:
+            return None
+        last = min(len(self._produced) - 1, (now - self._t0) // _POINT_NS)
+        first = max(0, min(last, (now - _SECOND_NS - self._t0) // _POINT_NS))
+        return self._produced[last] - self._produced[first] if now <= self._last_ns else None
+
+    def _ttft(self, now: int) -> float | None:
+        place = bisect_left(self._first_ns, now)
+        newest = sorted(ttft for _, ttft in self._firsts[max(0, place - _NEWEST_TTFTS) : place])
+        return newest[len(newest) // 2] if newest else None
+
+
+def _sent(record: Record) -> int:
+    return record.t_sent_ns or 0
+
+
+def _left(record: Record) -> int:
+    """When it was no longer in flight."""
+    return record.t_done_ns or record.t_last_ns or record.t_sent_ns or 0
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

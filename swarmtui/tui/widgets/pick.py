@@ -1,0 +1,89 @@
+"""A list of which one is chosen; the chosen one has a sign before it, not a colour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from swarmtui.tui.paint import Line, Lines, left
+
+
+class Item(NamedTuple):
+    """Without an id it is only to be read."""
+
+    id: str
+    text: str
+
+
+class Pick(Lines):
+    can_focus = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "move(-10)", "page up", show=False),
+        Binding("pagedown", "move(10)", "page down", show=False),
+        Binding("home,g", "move(-9999)", "first", show=False),
+        Binding("end,G", "move(9999)", "last", show=False),
+        Binding("enter", "take", "take", show=False),
+    ]
+
+    class Moved(Message):
+        def __init__(self, pick: Pick) -> None:
+            super().__init__()
+            self.pick = pick
+
+    class Taken(Message):
+        def __init__(self, pick: Pick) -> None:
+            super().__init__()
+            self.pick = pick
+
+    def __init__(self, items: Sequence[Item] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.items: Sequence[Item] = ()
+        self.place = 0
+        self.set_items(items)
+
+    @property
+    def chosen(self) -> str:
+        """The id of the chosen item; empty where there is none."""
+        return self.items[self.place].id if 0 <= self.place < len(self.items) else ""
+
+    def set_items(self, items: Sequence[Item], chosen: str = "") -> None:
+        self.items = tuple(items)
+        self.choose(chosen)
+
+    def choose(self, wanted: str) -> None:
+        able = [place for place, item in enumerate(self.items) if item.id]
+        fitting = [place for place in able if self.items[place].id == wanted]
+        self.place = (fitting or able or [0])[0]
+        self.redraw()
+
+    def action_move(self, by: int) -> None:
+        able = [place for place, item in enumerate(self.items) if item.id]
+        if able:
+            at = able.index(self.place) if self.place in able else 0
+            self.place = able[min(len(able) - 1, max(0, at + by))]
+            self.redraw()
+            self.post_message(self.Moved(self))
+
+    def action_take(self) -> None:
+        self.post_message(self.Taken(self))
+
+    def on_focus(self) -> None:
+        self.redraw()
+
+    def on_blur(self) -> None:
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        first = max(0, min(self.place - height // 2, len(self.items) - height))
+        lines: list[Line] = []
+        for place, item in enumerate(self.items[first : first + height], first):
+            here = place == self.place and bool(item.id)
+            strong = "cursor" if self.has_focus else "bold"
+            text = left(item.text, max(1, width - 3))
+            lines.append([(" › " if here else "   ", strong), (text, strong if here else "" if item.id else "dim")])
+        return lines

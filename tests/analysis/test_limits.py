@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_levels import level
+from made_records import BOOT_NS, MS, request
+
+from swarmtui.analysis.limits import parse_limit
+from swarmtui.analysis.quantities import QUANTITIES
+from swarmtui.analysis.slo import goodput, parse_slo, slo_sentence
+from swarmtui.model.schema import BadInput
+
+ONE = level(1, tps=90.0, ttft=0.2, tpot=0.01, contention=0.0)
+FOUR = level(4, tps=250.0, ttft=0.8, tpot=0.016, contention=0.4)
+LEVELS = [ONE, FOUR]
+
+
+@pytest.mark.parametrize(
+    ("text", "true"),
+    [
+        ("ttft_p50>1s or out_tps_steady@4<200", False),
+        ("ttft_p50>1s or out_tps_steady@4<251", True),
+        ("ttft_p50>500ms", True),
+        ("ttft_p50@1>500ms", False),
+        ("ttft_p50 > 0.5 s", True),
+        ("out_tps_steady<100 and contention>30%", True),
+        ("out_tps_steady@1<100tok/s", True),
+        ("contention@4>=0.4", True),
+        ("errors>0", False),
+        ("errors==0 and (ttft_p50>1s or tpot_mean>15ms)", True),
+        ("(errors>0 or cap_hits>0) and ttft_p50>1us", False),
+        ("error_rate>1%", False),
+        ("ttft_s_p50>500ms", True),
+        ("n!=16", False),
+    ],
+)
+def test_expressions_mean_what_they_say(text: str, true: bool) -> None:
+    assert parse_limit(text).judge(LEVELS).true is true
+
+
+def test_and_binds_tighter_than_or() -> None:
+    assert parse_limit("errors==0 or errors==0 and errors>0").judge(LEVELS).true is True
+    assert parse_limit("(errors==0 or errors==0) and errors>0").judge(LEVELS).true is False
+
+
+def test_the_figures_that_decided_are_named() -> None:
+    judged = parse_limit("errors>0 or out_tps_steady@4<300").judge(LEVELS)
+    assert judged.because == ("out_tps_steady@4<300: out_tps_steady is 250 tok/s at C=4",)
+
+
+def test_what_cannot_be_judged_is_missed_and_says_why() -> None:
+    few = [level(1, tps=90.0, ttft=0.2, n=4)]
+    judged = parse_limit("ttft_p50>1s").judge(few)
+    assert (judged.true, judged.missed) == (None, True)
+    assert judged.because == ("ttft_p50>1s: p50 needs 5 answers, C=1 has 4",)
+    assert parse_limit("out_tps_steady@16<1").judge(few).because == ("out_tps_steady@16<1: no level C=16 was measured",)
+    assert parse_limit("pass_rate<90%").judge(few).missed
+
+
+def test_levels_that_lack_a_figure_do_not_count_beside_those_that_have_it() -> None:
+    """C=1 with four requests has no median; that must not fail every default run."""
+    assert parse_limit("ttft_p50>1s").judge([level(1, ttft=0.2, n=4), FOUR]).true is False
+
+
+def test_a_true_part_of_an_or_needs_no_other() -> None:
+    assert parse_limit("pass_rate<90% or ttft_p50>500ms").judge(LEVELS).true is True
+    assert parse_limit("pass_rate<90% and ttft_p50>10s").judge(LEVELS).true is False
+    assert parse_limit("pass_rate<90% and ttft_p50>500ms").judge(LEVELS).true is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "position"),
+    [
+        ("ttft_p51>1s", "no figure is called ttft_p51, did you mean", 0),
+        ("ttft_p50>1", "1 has no unit; write 1s or 1ms", 9),
+        ("ttft_p50>1%", "% does not fit here", 9),
+        ("errors>1s", "s does not fit here", 7),
+        ("ttft_p50>1parsec", "'parsec' is not a unit", 9),
+        ("ttft_p50>1s or", "expected a figure", 14),
+        ("ttft_p50 1s", "expected one of", 9),
+        ("ttft_p50@x>1s", "expected a level behind @", 9),
+        ("ttft_p50@1.5>1s", "a level is a whole number", 9),
+        ("(errors>0", "a closing ) is missing", 9),
+        ("errors>0 errors>0", "expected and, or, or the end", 9),
+        ("errors>0; import os", "';' means nothing here", 8),
+        ("__import__>0", "no figure is called __import__", 0),
+    ],
+)
+def test_mistakes_are_refused_with_their_place(text: str, problem: str, position: int) -> None:
+    with pytest.raises(BadInput) as raised:
+        parse_limit(text)
+    message = str(raised.value)
+    assert message.startswith(f"--fail-if: {problem}")
+    assert message.splitlines()[1:] == [f"  {text}", f"  {' ' * position}^"]
+
+
+def test_an_empty_expression_and_endless_brackets_are_refused() -> None:
+    with pytest.raises(BadInput, match="is empty"):
+        parse_limit("  ")
+    with pytest.raises(BadInput, match="too many brackets"):
+        parse_limit("(" * 5000 + "errors>0" + ")" * 5000)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet="ab_<>=@()%. 14smorndtfp/;'\n\t", max_size=30) | st.text(max_size=20))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        parse_limit(text).judge(LEVELS)
+    except BadInput as error:
+        assert str(error)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(sorted(QUANTITIES)), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.integers(0, 300))
+def test_every_figure_can_be_asked_for(name: str, sign: str, limit: int) -> None:
+    unit = "ms" if QUANTITIES[name].kind == "time" else ""
+    judged = parse_limit(f"{name}{sign}{limit}{unit}").judge(LEVELS)
+    values = [value for one in LEVELS if (value := QUANTITIES[name].of(one)) is not None]
+    scale = 1e-3 if unit else 1.0
+    compare = {
+        "<": float.__lt__, "<=": float.__le__, ">": float.__gt__, ">=": float.__ge__,
+        "==": float.__eq__, "!=": float.__ne__,
+    }[sign]  # fmt: skip
+    assert judged.true is (any(compare(float(v), limit * scale) for v in values) if values else None)
+
+
+def test_goodput_counts_requests_that_kept_all_of_it_and_failures_against_it() -> None:
+    records = [
+        request(0, [100, 110, 120]),
+        request(0, [600, 610, 620]),
+        request(0, [100, 200, 300]),
+        request(0, [], error="reset", tokens_out=None, t_done_ns=BOOT_NS + MS),
+    ]
+    slo = parse_slo("ttft=500ms,tpot=50ms")
+    (found,) = goodput([level(1, wall_s=2.0)], {1: records}, slo)
+    assert (found.n, found.good, found.share) == (4, 1, 0.25)
+    assert found.per_s == pytest.approx(0.5)
+    assert found.out_tps == pytest.approx(1.5)
+    assert found.kept is False
+
+
+def test_an_answer_of_one_token_breaks_no_limit_that_it_cannot_have() -> None:
+    assert parse_slo("tpot=1ms,stall=1ms").kept_by(request(0, [100]))
+    assert not parse_slo("stall=50ms").kept_by(request(0, [100, 110, 200]))
+    assert not parse_slo("e2e=100ms").kept_by(request(0, [50, 101]))
+
+
+def test_the_share_wanted_can_be_said() -> None:
+    assert parse_slo("ttft=500ms").share == 0.95
+    assert parse_slo("ttft=500ms, share=99%").share == pytest.approx(0.99)
+
+
+def test_the_slo_in_a_sentence() -> None:
+    slo = parse_slo("ttft=500ms")
+    good, bad = [request(0, [100])] * 8, [request(0, [900])] * 3 + [request(0, [100])] * 5
+    found = goodput([level(1), level(4), level(8)], {1: good, 4: good, 8: bad}, slo)
+    assert slo_sentence(found, slo) == "SLO kept up to C=4; at C=8 62.5 % of requests kept it (95 % wanted)"
+    assert slo_sentence(found[:2], slo) == "SLO kept up to C=4"
+
+
+@pytest.mark.parametrize("text", ["ttft", "ttft=1", "speed=1s", "ttft=1s,ttft=2s", "ttft=5%", "share=90%", "", "x=y"])
+def test_a_wrong_slo_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="--slo"):
+        parse_slo(text)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_levels import level
+
+from swarmtui.analysis.scaling import scaling
+from swarmtui.analysis.seats import seats_from_flags
+from swarmtui.model.findings import Seats
+from swarmtui.model.session import Level
+
+
+def swarm(a: float, c: float, levels: list[int], seats: int = 10**6, prefill: float = 0.05) -> list[Level]:
+    """X(C) = m/(a + c·m) with m = min(C, seats); those without a seat wait for whole answers of 100 tokens."""
+    made = []
+    for streams in levels:
+        m = min(streams, seats)
+        step = a + c * m
+        wait = (streams - m) / m * 100 * step
+        made.append(level(streams, tps=m / step, tpot=step, ttft=prefill + wait, n=4 * streams + 4))
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.001, 0.1), st.floats(0.0001, 0.01))
+def test_levels_from_a_known_law_give_it_back(a: float, c: float) -> None:
+    found = scaling(swarm(a, c, [1, 2, 4, 8, 16]))
+    assert found.step_a_s == pytest.approx(a, rel=1e-6)
+    assert found.step_c_s == pytest.approx(c, rel=1e-6)
+    assert found.sigma == pytest.approx(c / (a + c), rel=1e-6)
+    assert found.ceiling_tps == pytest.approx(1 / c, rel=1e-6)
+    assert found.fit_error == pytest.approx(0.0, abs=1e-6)
+    if 1.001 <= a / c <= 15.999:
+        assert found.knee == pytest.approx(a / c, rel=1e-6)
+    elif not 0.999 <= a / c <= 16.001:
+        assert "outside" in found.refused["knee"]
+
+
+def test_where_seats_bind_they_are_the_sweet_spot_and_more_streams_pay_the_queue_tax() -> None:
+    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 5, 8], seats=4), Seats(per_replica=2, replicas=2))
+    assert found.sweet_spot == 4
+    assert found.cliff is not None
+    assert (found.cliff.c_before, found.cliff.c) == (4, 5)
+    assert found.cliff.gain == pytest.approx(0.0)
+    assert [tax.c for tax in found.queue_tax] == [5, 8]
+    assert found.queue_tax[1].seconds == pytest.approx(100 * 0.009)
+    assert found.sentence == "sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +0 % tok/s for ×5.5 TTFT"
+
+
+def test_the_sentence_of_a_small_gain_dearly_bought() -> None:
+    levels = [level(1, tps=90, ttft=0.5), level(4, tps=225, ttft=0.5), level(5, tps=229.5, ttft=4.5)]
+    found = scaling(levels, Seats(per_replica=2, replicas=2))
+    assert found.sentence == "sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +2 % tok/s for ×9 TTFT"
+
+
+def test_seats_that_nobody_told_are_inferred_from_a_cliff_with_the_reason() -> None:
+    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8], seats=4))
+    assert found.seats is not None and found.seats.inferred
+    assert found.seats.total == 4
+    assert "TTFT grew" in found.seats.reason and "4 to 7 seats" in found.seats.reason
+    assert "4 seats, inferred" in found.sentence
+
+
+def test_without_a_queue_there_are_no_seats_and_no_sweet_spot() -> None:
+    found = scaling(swarm(0.01, 0.001, [1, 2, 4]))
+    assert (found.seats, found.sweet_spot, found.cliff) == (None, None, None)
+    assert found.refused["sweet spot"] == "tok/s still grew at C=4, the highest level"
+    assert found.refused["knee"] == "3 levels of different load; 5 are needed"
+    assert found.sentence == "no sweet spot: tok/s still grew at C=4, the highest level"
+
+
+def test_seats_above_the_highest_level_do_not_bind() -> None:
+    found = scaling(swarm(0.01, 0.001, [1, 2, 4]), Seats(per_replica=64))
+    assert found.sweet_spot is None
+
+
+def test_a_plateau_below_the_seats_is_the_sweet_spot() -> None:
+    levels = [level(c, tps=tps, ttft=0.1, tpot=0.01) for c, tps in ((1, 50), (2, 98), (4, 100), (8, 101))]
+    assert scaling(levels, Seats(per_replica=64)).sweet_spot == 2
+
+
+def test_throughput_that_falls_while_seats_are_full_is_said() -> None:
+    """S1's 27B: 225.4 at C=4, 167.0 at C=8, with 2 × 2 seats."""
+    levels = [level(1, tps=81.8, ttft=1.0), level(4, tps=225.4, ttft=1.44), level(8, tps=167.0, ttft=19.0)]
+    found = scaling(levels, Seats(per_replica=2, replicas=2))
+    assert len(found.anomalies) == 1
+    assert found.anomalies[0].startswith("throughput fell by 26 % from C=4 to C=8 while all 4 seats were full")
+    assert found.anomalies[0] in found.sentence
+
+
+def test_saturation_without_a_fall_is_no_anomaly() -> None:
+    """S1's MoE: 282.7 and 282.2."""
+    levels = [level(4, tps=282.7, ttft=0.705), level(8, tps=282.2, ttft=13.4)]
+    found = scaling(levels, Seats(per_replica=4))
+    assert found.anomalies == ()
+    assert found.cliff is not None and found.cliff.ttft_factor == pytest.approx(19.0, abs=0.01)
+
+
+def test_steps_that_lie_on_no_line_are_refused() -> None:
+    """S4's gpt-oss: 7.9 ms alone, 20.4 with two."""
+    steps = ((1, 7.9), (2, 20.4), (3, 22.2), (5, 29.4))
+    found = scaling([level(c, tps=1e3 * c / ms, tpot=ms / 1e3, ttft=0.1) for c, ms in steps])
+    assert (found.step_a_s, found.ceiling_tps) == (None, None)
+    assert "off a line" in found.refused["fit"]
+
+
+def test_steps_that_do_not_grow_have_no_ceiling() -> None:
+    found = scaling([level(c, tps=100 * c, tpot=0.01, ttft=0.1) for c in (1, 2, 4)])
+    assert found.ceiling_tps is None
+    assert "no longer with more streams" in found.refused["ceiling"]
+
+
+def test_two_levels_are_too_few_for_a_law() -> None:
+    found = scaling(swarm(0.01, 0.001, [1, 4]))
+    assert found.refused["fit"] == "2 levels with a time per token; 3 are needed"
+
+
+def test_nothing_measured_is_refused_and_no_error() -> None:
+    assert scaling([]).sentence == "no sweet spot: no level has a throughput"
+    assert scaling([level(1)]).sweet_spot is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "replicas", "total"),
+    [
+        ("vllm serve m --max-num-seqs 2 --dtype float16", 2, 4),
+        ("--max_num_seqs=64", 1, 64),
+        ("llama-server -np 5 --cont-batching", 1, 5),
+        ("OLLAMA_NUM_PARALLEL=3 ollama serve", 1, 3),
+        ("--max-num-seqs-of-something 4", 1, None),
+        ("--parallel-loading", 1, None),
+        ("", 1, None),
+    ],
+)
+def test_seats_by_flags(flags: str, replicas: int, total: int | None) -> None:
+    found = seats_from_flags(flags, replicas)
+    assert (found.total if found else None) == total

@@ -1,0 +1,134 @@
+"""What servers' own texts say, whatever their names for it, and nothing where they say nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from text_server import Answer, Told, serving
+
+from swarmtui.telemetry.server_metrics import MetricsReader, metrics_url, parse, parse_ollama
+
+SAMPLES = Path(__file__).parent / "samples"
+VLLM = (SAMPLES / "vllm-0.32.txt").read_text()
+
+
+def test_vllm_tells_everything() -> None:
+    state = parse(VLLM)
+    assert state is not None
+    assert (state.engine, state.running, state.waiting, state.kv_use) == ("vLLM", 0.0, 0.0, 0.0)
+    assert (state.prompt_tokens, state.output_tokens, state.cached_tokens) == (711.0, 6141.0, 0.0)
+    assert (state.cache_queries, state.cache_hits, state.preemptions, state.finished) == (711.0, 0.0, 0.0, 41.0)
+    assert state.drafts is None, "no speculative decoding is not none of it"
+    for histogram, total in ((state.ttft, 98.855), (state.queue, 94.803), (state.prefill, 2.647), (state.e2e, 196.784)):
+        assert histogram is not None
+        assert histogram.count == 41.0 and histogram.sum == pytest.approx(total, abs=1e-3)
+        assert histogram.buckets[-1].le == float("inf") and histogram.buckets[-1].count == 41.0
+    assert state.itl is not None and state.itl.count == 6100.0
+
+
+def test_older_names_of_vllm_mean_the_same() -> None:
+    old = """vllm:gpu_cache_usage_perc{engine="0"} 0.5
+vllm:gpu_prefix_cache_queries_total{engine="0"} 100.0
+vllm:gpu_prefix_cache_hits_total{engine="0"} 40.0
+vllm:time_per_output_token_seconds_sum{engine="0"} 2.0
+vllm:time_per_output_token_seconds_count{engine="0"} 100.0
+"""
+    state = parse(old)
+    assert state is not None and state.itl is not None
+    assert (state.kv_use, state.cache_queries, state.cache_hits, state.itl.count) == (0.5, 100.0, 40.0, 100.0)
+
+
+def test_engines_behind_one_address_are_added_up() -> None:
+    two = VLLM + "\n".join(
+        line.replace('engine="0"', 'engine="1"') for line in VLLM.splitlines() if 'engine="0"' in line
+    ).replace('vllm:kv_cache_usage_perc{engine="1",model_name="tiny"} 0.0', 'vllm:kv_cache_usage_perc{engine="1"} 0.75')
+    state = parse(two + "\n")
+    assert state is not None and state.ttft is not None
+    assert (state.output_tokens, state.finished, state.ttft.count) == (12282.0, 82.0, 82.0)
+    assert state.ttft.buckets[-1].count == 82.0
+    assert state.kv_use == 0.75, "the fullest, not the sum"
+
+
+def test_llama_counts_cached_prompts_apart_and_we_do_not() -> None:
+    state = parse((SAMPLES / "llama-server.txt").read_text())
+    assert state is not None
+    assert (state.engine, state.running, state.waiting) == ("llama.cpp", 0.0, 0.0)
+    assert (state.prompt_tokens, state.cached_tokens, state.output_tokens) == (38.0 + 199.0, 199.0, 322.0)
+    assert (state.cache_queries, state.cache_hits) == (237.0, 199.0)
+    assert state.prefill_seconds == pytest.approx(0.062784)
+    assert state.ttft is None and state.kv_use is None
+
+
+def test_sglang() -> None:
+    state = parse((SAMPLES / "sglang.txt").read_text())
+    assert state is not None and state.ttft is not None and state.queue is not None
+    assert (state.engine, state.running, state.waiting, state.kv_use) == ("SGLang", 12.0, 3.0, 0.28)
+    assert (state.prompt_tokens, state.output_tokens) == (8128902.0, 7557572.0)
+    assert (state.cache_queries, state.cache_hits, state.accept_length) == (8128902.0, 100.0, 2.6)
+    assert (state.ttft.count, state.queue.sum) == (100.0, 50.0)
+    assert state.preemptions is None, "its gauge of retracted requests is no counter"
+
+
+def test_tgi() -> None:
+    state = parse((SAMPLES / "tgi.txt").read_text())
+    assert state is not None and state.queue is not None
+    assert (state.engine, state.running, state.waiting, state.finished) == ("TGI", 16.0, 4.0, 30.0)
+    assert (state.prompt_tokens, state.output_tokens, state.queue.sum) == (3000.0, 9000.0, 6.0)
+
+
+def test_the_simulator_is_called_by_its_name() -> None:
+    state = parse(VLLM, "simulator")
+    assert state is not None and state.engine == "simulator"
+
+
+def test_ollama_tells_only_its_memory() -> None:
+    state = parse_ollama('{"models":[{"name":"a","size_vram":5000},{"name":"b","size_vram":7000}]}')
+    assert state is not None
+    assert (state.engine, state.vram_bytes, state.running) == ("Ollama", 12000.0, None)
+    idle = parse_ollama('{"models":[]}')
+    assert idle is not None and idle.vram_bytes is None
+    assert parse_ollama("<html>") is None and parse_ollama('{"models":3}') is None
+    assert metrics_url("http://h:11434/", "Ollama") == "http://h:11434/api/ps"
+    assert metrics_url("http://h:8000", "vLLM") == "http://h:8000/metrics"
+
+
+def test_what_is_not_a_number_is_not_measured() -> None:
+    state = parse("vllm:num_requests_running NaN\nvllm:num_requests_waiting 2\n")
+    assert state is not None and state.running is None and state.waiting == 2.0
+
+
+@pytest.mark.parametrize("text", ["", "<html>503</html>", "vllm", "vllm:num_requests_running{", "process_cpu 1\n"])
+def test_no_metrics_is_none(text: str) -> None:
+    assert parse(text) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_no_text_whatever_raises(data: st.DataObject) -> None:
+    """Real lines, cut and joined anywhere, with anything between."""
+    cut = data.draw(st.integers(0, len(VLLM)))
+    parse(VLLM[cut : cut + data.draw(st.integers(0, 400))] + data.draw(st.text(max_size=40)))
+    name = data.draw(st.sampled_from(["vllm:num_requests_running", "vllm:prompt_tokens_total", "tgi_queue_size"]))
+    parse(name + data.draw(st.text(alphabet='{}"\\=,e+-.0 \n#x', max_size=30)) + "\n")
+
+
+def test_servers_that_do_not_answer_are_named_and_the_others_read() -> None:
+    answers: dict[str, Answer] = {
+        "/metrics": VLLM,
+        "/guarded": Told(401, b"{}", {}),
+        "/garbage": "\x00\x01 not metrics",
+    }
+    with serving(answers) as server:
+        urls = [f"{server.url}{path}" for path in ("/metrics", "/guarded", "/garbage", "/absent")]
+        reader = MetricsReader(urls, {"Authorization": "Bearer k"})
+        states, problem = reader.read()
+        reader.close()
+    assert [state.url for state in states] == [urls[0]]
+    assert problem == (
+        f"{urls[1]}: HTTP 401, it wants a key: --api-key-env or --header; "
+        f"{urls[2]}: no metrics of a server that we know; {urls[3]}: HTTP 404"
+    )
+    assert set(server.keys) == {"Bearer k"}
