@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -29,8 +30,8 @@ def main() -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Ctrl-C where nothing runs yet that has a better answer to it."""
-    click.echo("swarmtui: stopped", err=True)
+    """Ctrl-C where nothing runs yet that has a better answer to it. It may come in the middle of a print."""
+    os.write(2, b"swarmtui: stopped\n")
     sys.exit(4)
 
 

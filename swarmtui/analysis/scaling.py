@@ -167,8 +167,6 @@ def _said(found: Scaling) -> Scaling:
     else:
         parts.append(f"no sweet spot: {found.refused.get('sweet spot') or found.refused.get('scaling', '')}")
     if cliff is not None:
-        sign = "−" if cliff.gain < 0 else "+"
-        parts.append(
-            f"cliff at C={cliff.c}: {sign}{abs(100 * cliff.gain):.0f} % tok/s for ×{cliff.ttft_factor:.2g} TTFT"
-        )
+        gain = f"{100 * cliff.gain:+.0f}".replace("-0", "+0").replace("-", "−")
+        parts.append(f"cliff at C={cliff.c}: {gain} % tok/s for ×{cliff.ttft_factor:.2g} TTFT")
     return msgspec.structs.replace(found, sentence="; ".join([*parts, *found.anomalies]))

@@ -71,17 +71,15 @@ def mean_between(before: ServerHistogram | None, after: ServerHistogram | None) 
 def percentile_between(before: ServerHistogram | None, after: ServerHistogram | None, q: float) -> float | None:
     """Linear within its bucket, as Prometheus does it; a value above all bounds is given as the highest of them."""
     found = between(before, after)
-    if found is None or not found.buckets or found.buckets[-1].count <= 0:
+    if found is None or not found.buckets or found.count <= 0:
         return None
-    rank = q * found.buckets[-1].count
+    rank = q * found.count
     low, below = 0.0, 0.0
     for bucket in found.buckets:
         if bucket.count >= rank and bucket.count > below:
-            if bucket.le == float("inf"):
-                return low
             return low + (bucket.le - low) * max(0.0, rank - below) / (bucket.count - below)
         low, below = bucket.le, max(below, bucket.count)
-    return low if low != float("inf") else None
+    return low
 
 
 def _difference(before: float | None, after: float | None) -> float | None:

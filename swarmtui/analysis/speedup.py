@@ -43,7 +43,7 @@ def wall_speedup(serial: Batch, swarm: Batch) -> Speedup:
     share = ratio(swarm.tokens_out, serial.tokens_out)
     tokens = None if share is None else share * serial.tasks / swarm.tasks
     if swarm.capped:
-        why = f"{swarm.capped} answers of the swarm were cut, and its wall is that of its longest"
+        why = f"answers of the swarm were cut too ({swarm.capped}), and its wall is that of its longest"
         return Speedup(raw=raw, clean=None, token_ratio=tokens, reason=why)
     whole = serial.tasks - serial.capped
     if not whole:

@@ -29,7 +29,7 @@ def t_quantile(p: float, df: float) -> float:
     low, high = 0.0, 1.0
     while t_cdf(high, df) < p:
         high *= 2.0
-    for _ in range(100):
+    while high - low > 1e-12 * high:
         middle = (low + high) / 2
         if t_cdf(middle, df) < p:
             low = middle

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from swarmtui.model.frame import Frame, Status
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
-from swarmtui.model.telemetry import Point, Telemetry, Trust
+from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust
 from swarmtui.model.wire import StreamRow, WorkerFrame
 
 _WINDOW_NS = 1_000_000_000
@@ -43,6 +43,7 @@ class Board:
         self.answer = ""
         self.telemetry: Telemetry | None = None
         self.trust: tuple[Trust, ...] = ()
+        self.servers: tuple[Discovered, ...] = ()
         self.history: list[Point] = []
         self._newest: deque[Point] = deque(maxlen=_NEWEST_POINTS)
 
@@ -90,8 +91,9 @@ class Board:
             self.errors[record.error] += 1
         self.finished += 1
 
-    def forget_streams(self) -> None:
-        self._rows.clear()
+    @property
+    def in_flight(self) -> int:
+        return sum(frame.in_flight for frame in self._workers.values())
 
     @property
     def _tokens_per_chunk(self) -> float:
@@ -106,7 +108,7 @@ class Board:
 
     def frame(self, rows: bool) -> Frame:
         now = time.perf_counter_ns()
-        in_flight = sum(frame.in_flight for frame in self._workers.values())
+        in_flight = self.in_flight
         waiting = sum(frame.waiting for frame in self._workers.values())
         out_tps = self._rate()
         writing = in_flight - waiting
@@ -143,6 +145,7 @@ class Board:
             telemetry=self.telemetry,
             trust=self.trust,
             answer=self.answer,
+            servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,
         )
 

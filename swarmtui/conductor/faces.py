@@ -31,23 +31,22 @@ class Faces:
     async def open(self, path: Path) -> None:
         mask = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._meet, path)
+            self._server = await asyncio.start_unix_server(self.welcome, path)
         finally:
             os.umask(mask)
         self._path = path
 
     def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A face whose stream is open already: the one that started us. It hears how it ends, however soon that is."""
+        """The one that started us, or one that joins. It hears how the session ends, however soon that is."""
+        if not _is_ours(writer.get_extra_info("socket")):
+            writer.close()
+            return
         self._writers.add(writer)
         task = asyncio.create_task(self._meet(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not _is_ours(writer.get_extra_info("socket")):
-            writer.close()
-            return
-        self._writers.add(writer)
         # So that `drain` at the end means: the face has it.
         writer.transport.set_write_buffer_limits(0)
         showing: asyncio.Task[None] | None = None

@@ -19,6 +19,7 @@ import msgspec
 import swarmtui
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link, Simulator, spool_path, workers_for
+from swarmtui.conductor.doubts import Doubts
 from swarmtui.conductor.faces import Faces
 from swarmtui.conductor.launch import Started
 from swarmtui.conductor.ledger import Ledger
@@ -31,7 +32,17 @@ from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
 from swarmtui.model.order import SIMULATOR, Order, decode_order
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Client, Description, End, Head, Sample, Session, TokenCount
+from swarmtui.model.session import (
+    Client,
+    Description,
+    End,
+    Head,
+    Sample,
+    ServerFound,
+    Session,
+    TokenCount,
+    Trusted,
+)
 from swarmtui.model.workload import Task
 from swarmtui.prompts.calibrate import Calibration, needs_calibration
 from swarmtui.prompts.library import Found, digest, find
@@ -61,6 +72,7 @@ class Conductor:
         self._runner: Runner | None = None
         self._ledger: Ledger | None = None
         self._simulators: list[Simulator] = []
+        self._doubts = Doubts(cold_promised=True)
         self._died = asyncio.Event()
         self._death = ""
         self._early: list[said.Command] = []
@@ -109,6 +121,7 @@ class Conductor:
         except Unusable as error:
             return "unusable", str(error)
         source = self._open_source(found, calibration, endpoints)
+        self._doubts = Doubts(cold_promised=source.task(0, 1, 0).cold)
         self._session = self._describe(identity, found, endpoints, calibration)
         self._ledger.write(Head(session=self._session, pid=os.getpid()))
         if self._ledger.problem:
@@ -144,8 +157,14 @@ class Conductor:
         assert self._ledger is not None
         written = 0
         while True:
-            self._board.telemetry = watch.latest()
+            seen = self._board.telemetry = watch.latest()
+            self._doubts.look(seen, self._board.in_flight)
+            self._board.trust = self._doubts.lines(self._board.levels, seen)
             self._board.mark()
+            while not watch.found.empty():
+                number, server = watch.found.get()
+                self._board.servers += (server,)
+                self._ledger.write(ServerFound(endpoint=number, server=server))
             sample = watch.sample()
             if sample.t_ns - written >= _SAMPLE_NS and (sample.gpus or sample.servers):
                 written = sample.t_ns
@@ -262,8 +281,10 @@ class Conductor:
         match report:
             case wire.Finished(record=record) if runner is not None:
                 runner.finish(link, self._discreet(record))
+                self._doubts.finish(record)
             case wire.WorkerFrame() if runner is not None:
                 runner.hear(link, report)
+                self._doubts.hear(report)
                 self._board.warnings = tuple(filter(None, [self._ledger.problem if self._ledger else ""]))
             case wire.Failed(problem):
                 self._end_by(problem)
@@ -323,6 +344,7 @@ class Conductor:
             return ending, message, ""
         for count in await asyncio.to_thread(self._recount):
             ledger.write(count)
+        ledger.write(Trusted(lines=self._doubts.lines(self._board.levels, self._board.telemetry)))
         ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
         ledger.catch_up()
         problem = ledger.problem

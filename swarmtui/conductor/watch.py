@@ -9,9 +9,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 
 from swarmtui.model.endpoint import Endpoint, Secrets, parse_address
-from swarmtui.model.telemetry import Gpu, ServerState, Telemetry
+from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry
 
 _GPU_S = 0.25
 _WHOLE_EVERY = 4
@@ -20,6 +21,8 @@ _METRICS_S = 1.0
 
 
 class Watch:
+    """`found` gets what is known of each endpoint's server, once."""
+
     def __init__(
         self,
         endpoints: tuple[Endpoint, ...],
@@ -38,6 +41,7 @@ class Watch:
         self._gpu_problem = "" if gpus else "switched off (--no-gpu)"
         self._servers: tuple[ServerState, ...] = ()
         self._server_problem = ""
+        self.found: SimpleQueue[tuple[int, Discovered]] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -99,6 +103,14 @@ class Watch:
             return tuple(f"{parse_address(endpoint.url).root}/gpu/metrics" for endpoint in self._endpoints)
         return () if any(_is_local(parse_address(endpoint.url).host) for endpoint in self._endpoints) else None
 
+    def _identify(self) -> None:
+        from swarmtui.telemetry.discovery import identify
+
+        for number, endpoint in enumerate(self._endpoints):
+            found = identify(parse_address(endpoint.url).root)
+            if found is not None:
+                self.found.put((number, found))
+
     def _follow_servers(self) -> None:
         from swarmtui.telemetry.server_metrics import MetricsReader, metrics_url
 
@@ -110,6 +122,7 @@ class Watch:
         reader = MetricsReader(
             urls, headers | secrets.headers, engine=first.engine, ca_file=first.ca_file, insecure=first.insecure
         )
+        self._identify()
         while not self._stop.is_set():
             self._servers, self._server_problem = reader.read()
             self._stop.wait(_METRICS_S)

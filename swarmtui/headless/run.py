@@ -33,6 +33,9 @@ _EXIT: dict[said.Ending, int] = {
 
 _GRACE_S = 5.0
 
+# So soon is a Ctrl-C answered, also when the conductor says nothing.
+_LOOK_S = 0.1
+
 # So long may workers whose conductor was killed take to leave what they still hold on disk.
 _SPOOL_S = 0.5
 
@@ -40,6 +43,8 @@ _SPOOL_S = 0.5
 def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits: Sequence[Limit] = ()) -> int:
     progress = progress_on(sys.stderr, quiet)
     ended, levels = _follow(order, conductor, progress)
+    # All is saved: a Ctrl-C too many takes neither the table nor the exit code away.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = report(ended, levels, as_json=as_json, progress=progress)
     if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
         return MISSED
@@ -60,7 +65,7 @@ def _follow(order: Order, conductor: Started, progress: Progress) -> tuple[said.
     stopper = _Stopper(client, progress)
     signal.signal(signal.SIGINT, stopper.ask)
     signal.signal(signal.SIGTERM, stopper.ask)
-    follower = _Follower(progress)
+    follower = _Follower(progress, stopper)
     try:
         ended = follower.follow(client)
     except Gone:
@@ -81,14 +86,15 @@ def _missed(directory: str, slo: str, limits: Sequence[Limit], progress: Progres
 
 
 class _Follower:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress, stopper: _Stopper) -> None:
+        self._progress, self._stopper = progress, stopper
         self.directory = ""
         self.levels: tuple[Level, ...] = ()
 
     def follow(self, client: Client) -> said.Ended:
         while True:
-            message = client.next(None)
+            message = client.next(_LOOK_S)
+            self._stopper.answer()
             match message:
                 case said.Hello(directory=directory):
                     self.directory = directory
@@ -105,14 +111,17 @@ class _Stopper:
     def __init__(self, client: Client, progress: Progress) -> None:
         self._client, self._progress = client, progress
         self._asked = 0
+        self._answered = False
 
     def ask(self, number: int, frame: FrameType | None) -> None:
+        """As a signal handler it may come in the middle of a print: it prints nothing itself."""
         self._asked += 1
-        if self._asked == 1:
+        self._client.say(said.Stop(grace_s=_GRACE_S if self._asked == 1 else 0.0))
+
+    def answer(self) -> None:
+        if self._asked and not self._answered:
+            self._answered = True
             self._progress.say(f"stopping: up to {_GRACE_S:g} s for what is in flight; once more stops at once")
-            self._client.say(said.Stop(grace_s=_GRACE_S))
-        else:
-            self._client.say(said.Stop(grace_s=0.0))
 
 
 def _recover(directory: str, how: str) -> said.Ended:

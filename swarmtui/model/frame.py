@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.session import Level, Session
-from swarmtui.model.telemetry import Point, Telemetry, Trust
+from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust
 from swarmtui.model.wire import StreamRow
 
 Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
@@ -121,6 +121,7 @@ class Frame(_Said, frozen=True):
     telemetry: Telemetry | None = None
     trust: tuple[Trust, ...] = ()
     answer: str = ""
+    servers: tuple[Discovered, ...] = ()
     tokens_per_chunk: float = 1.0
 
 

@@ -11,7 +11,7 @@ from swarmtui.model.findings import Check, Goodput, Scaling
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
-from swarmtui.model.telemetry import Telemetry
+from swarmtui.model.telemetry import Discovered, Energy, Telemetry, Trust, TtftSplit
 
 State = Literal["running", "done", "stopped", "unusable", "failed", "interrupted"]
 
@@ -114,13 +114,28 @@ class TokenCount(Stored, frozen=True, kw_only=True, tag_field="kind", tag="token
     tokens_out: int
 
 
+class ServerFound(Stored, frozen=True, kw_only=True, tag_field="kind", tag="server"):
+    """What is known of an endpoint's server: engine, version, flags, seats."""
+
+    endpoint: int
+    server: Discovered
+
+
+class Trusted(Stored, frozen=True, kw_only=True, tag_field="kind", tag="trust"):
+    """What spoke for or against the figures, as judged at the end."""
+
+    lines: tuple[Trust, ...]
+
+
 class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     t_ns: int
     state: Literal["done", "stopped", "unusable", "failed", "interrupted"]
     message: str = ""
 
 
-Entry = Head | StretchStart | StretchEnd | Request | Event | Description | Sample | TokenCount | End
+Entry = (
+    Head | StretchStart | StretchEnd | Request | Event | Description | Sample | TokenCount | ServerFound | Trusted | End
+)
 
 entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 entry_encoder = msgspec.json.Encoder()
@@ -209,6 +224,8 @@ class Level(Stored, frozen=True, kw_only=True):
     stamp: Literal["kernel", "read", "mixed"] | None
     flags: tuple[str, ...]
     by_run: tuple[RunFigures, ...]
+    energy: Energy | None = None
+    ttft_split: TtftSplit | None = None
 
 
 class Summary(Stored, frozen=True, kw_only=True):
@@ -224,3 +241,5 @@ class Summary(Stored, frozen=True, kw_only=True):
     checks: tuple[Check, ...] = ()
     scaling: Scaling | None = None
     goodput: tuple[Goodput, ...] = ()
+    servers: tuple[Discovered, ...] = ()
+    trust: tuple[Trust, ...] = ()

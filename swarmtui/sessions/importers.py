@@ -74,8 +74,8 @@ def _vllm(data: dict[str, Any], path: Path) -> Summary:
 def _guidellm(data: dict[str, Any], path: Path) -> Summary:
     """Latencies stand under `successful`; its inter-token latency is a mean of each request, so our tpot."""
     levels, notes, model = [], [], ""
-    for found in data["benchmarks"]:
-        metrics = _dict(_dict(found).get("metrics"))
+    for found in map(_dict, data["benchmarks"]):
+        metrics = _dict(found.get("metrics"))
         totals = _dict(metrics.get("request_totals"))
         made = _dict(_dict(found.get("run_stats")).get("requests_made"))
         ok = _int(totals.get("successful", made.get("successful")))

@@ -19,13 +19,15 @@ from swarmtui.model.session import (
     Head,
     Request,
     Sample,
+    ServerFound,
     StretchEnd,
     StretchStart,
     TokenCount,
+    Trusted,
     entry_decoder,
     entry_encoder,
 )
-from swarmtui.model.telemetry import Telemetry
+from swarmtui.model.telemetry import Discovered, Telemetry, Trust
 
 JOURNAL = "journal.jsonl"
 SPOOLS = "spool-*.jsonl"
@@ -41,6 +43,8 @@ class Journal(Stored, frozen=True, kw_only=True):
     records: tuple[Record, ...] = ()
     events: tuple[Event, ...] = ()
     telemetry: tuple[Telemetry, ...] = ()
+    servers: tuple[Discovered, ...] = ()
+    trust: tuple[Trust, ...] = ()
     end: End | None = None
     damaged_lines: int = 0
 
@@ -77,6 +81,8 @@ def read_journal(directory: Path) -> Journal:
         ),
         events=tuple(entry for entry in entries if isinstance(entry, Event)),
         telemetry=tuple(entry.telemetry for entry in entries if isinstance(entry, Sample)),
+        servers=tuple(entry.server for entry in entries if isinstance(entry, ServerFound)),
+        trust=next((entry.lines for entry in reversed(entries) if isinstance(entry, Trusted)), ()),
         end=next((entry for entry in reversed(entries) if isinstance(entry, End)), None),
         damaged_lines=damaged,
     )

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from swarmtui.analysis.checks import checks
 from swarmtui.analysis.levels import finished_by_level, level_figures
+from swarmtui.analysis.machine import with_machine
 from swarmtui.analysis.observed import observe
 from swarmtui.analysis.scaling import scaling
 from swarmtui.analysis.seats import seats_from_flags
 from swarmtui.analysis.slo import goodput, parse_slo
-from swarmtui.model.findings import Goodput
+from swarmtui.model.findings import Goodput, Seats
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import Event, Level, State, Summary
@@ -56,7 +57,8 @@ def summarise(loaded: Loaded) -> Summary:
     if state == "interrupted" and not message:
         message = "it was cut off: what had finished by then is here"
     session = journal.head.session
-    levels = level_figures(journal.records, journal.stretches, journal.ends)
+    figures = level_figures(journal.records, journal.stretches, journal.ends)
+    levels = with_machine(figures, journal.stretches, journal.ends, journal.telemetry)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
         schema=SCHEMA_VERSION,
@@ -73,8 +75,10 @@ def summarise(loaded: Loaded) -> Summary:
             warmup_requests=warmup_requests,
             damaged_lines=journal.damaged_lines,
         ),
-        scaling=scaling(levels, seats_from_flags(session.server_flags, len(session.endpoints))),
+        scaling=scaling(levels, _seats(journal)),
         goodput=_goodput(journal, levels),
+        servers=journal.servers,
+        trust=journal.trust,
     )
 
 
@@ -125,6 +129,16 @@ def remove(root: Path, which: str) -> Path:
 def discard(directory: Path) -> None:
     """Takes away what a session left that measured nothing."""
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def _seats(journal: Journal) -> Seats | None:
+    """As the flags that people gave say, else as the servers themselves were found."""
+    session = journal.head.session
+    told = seats_from_flags(session.server_flags, len(session.endpoints))
+    known = [server.seats for server in journal.servers]
+    if told is not None or not known or known[0] is None or any(seats != known[0] for seats in known):
+        return told
+    return Seats(per_replica=known[0], replicas=len(known), reason="as the server said")
 
 
 def _state(loaded: Loaded) -> State:

@@ -84,15 +84,19 @@ class Simulator:
             self._schedule()
 
     def _handle(self, connection: Connection, request: Request) -> None:
+        made = self._preset
         gets: dict[str, Callable[[], bytes]] = {
             "/v1/models": self._models,
             "/metrics": self._metrics,
             "/gpu/metrics": self._gpu_metrics,
             "/version": lambda: msgspec.json.encode({"version": VERSION}),
+            "/server_info": lambda: msgspec.json.encode(
+                {"version": VERSION, "preset": made.name, "seats": made.seats, "replicas": made.replicas}
+            ),
             "/health": lambda: b"",
         }
         path = request.path
-        key = self._preset.api_key
+        key = made.api_key
         if key and path.startswith(("/v1/", "/api/")) and request.headers.get("authorization") != f"Bearer {key}":
             connection.respond(401, b'{"error":"Unauthorized"}')
         elif path in gets and request.method == "GET":

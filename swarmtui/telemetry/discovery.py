@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
@@ -46,6 +47,18 @@ def discover(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
     found = [server for future in done if (server := future.result()) is not None]
     found += [server for future in late if (server := _silent(asked[future], timeout_s)) is not None]
     return tuple(sorted(found, key=lambda server: (not server.reachable, server.url)))
+
+
+def identify(url: str, timeout_s: float = 2.0) -> Discovered | None:
+    """The server at this address, and, where it listens on this host, the process behind it; None when it is silent."""
+    port = urlsplit(url).port or (443 if url.startswith("https:") else 80)
+    local = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
+    listener = next((one for one in _listeners() if one.port == port), None) if local else None
+    give_up = time.monotonic() + timeout_s
+    with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as client:
+        if listener is None:
+            return fingerprint(url, client=client, give_up=give_up)
+        return _look(client, listener, give_up)
 
 
 def with_gpus(servers: Iterable[Discovered], gpus: Sequence[Gpu]) -> tuple[Discovered, ...]:

@@ -100,7 +100,11 @@ def fingerprint(
 def _details(asker: _Asker, engine: str, metrics: str) -> Discovered | None:
     """What its own addresses add; they are tried one by one where the engine is not known yet."""
     if engine == "simulator":
-        return Discovered(url="", engine=engine, version=_version(asker.get("/version").json()))
+        told = asker.get("/server_info").json()
+        each, replicas = _positive(told.get("seats")), _positive(told.get("replicas"))
+        flags = {name: str(told[name]) for name in ("preset", "seats", "replicas") if name in told}
+        number = each * (replicas or 1) if each else None
+        return Discovered(url="", engine=engine, version=_version(told), seats=number, flags=flags)
     if engine == "vLLM":
         flags = flags_of_cache_config(metrics)
         version = _version(asker.get("/version").json())

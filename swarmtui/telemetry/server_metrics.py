@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from math import isfinite
 
 import msgspec
 
@@ -149,7 +150,8 @@ def _histogram(parts: list[tuple[str, Sample]]) -> ServerHistogram | None:
             total = (total or 0.0) + sample.value
     if count is None or total is None:
         return None
-    bounds = tuple(Bucket(le=le, count=n) for le, n in sorted(buckets.items()) if le == le)
+    # The bucket without a bound is the count, and JSON knows no infinity.
+    bounds = tuple(Bucket(le=le, count=n) for le, n in sorted(buckets.items()) if isfinite(le))
     return ServerHistogram(count=count, sum=total, buckets=bounds)
 
 

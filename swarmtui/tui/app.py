@@ -48,8 +48,8 @@ class SwarmApp(App[Outcome]):
     CSS_PATH = "app.tcss"
     TITLE = "swarmtui"
     ENABLE_COMMAND_PALETTE = True
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (110, "-normal"), (170, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (34, "-tall"), (54, "-high")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal"), (170, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall"), (54, "-high")]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
     def __init__(

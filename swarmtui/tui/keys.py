@@ -24,6 +24,8 @@ class Action(NamedTuple):
 
 _RUN: tuple[Where, ...] = ("live",)
 _LOOK: tuple[Where, ...] = ("live", "replay")
+_LISTS: tuple[Where, ...] = ("live", "replay", "sessions", "stream")
+_EVERYWHERE: tuple[Where, ...] = ("everywhere",)
 
 ACTIONS: tuple[Action, ...] = (
     Action("more", "plus,equals_sign", "+", "one more", "One stream more (C + 1)", "Load", _RUN, True),
@@ -32,19 +34,19 @@ ACTIONS: tuple[Action, ...] = (
     Action("halve", "left_square_bracket", "[", "halve", "Half as many streams", "Load", _RUN),
     Action("type_c", "c", "c", "type C", "Type the number of streams", "Load", _RUN),
     Action("sweep", "s", "s", "sweep", "Run levels by itself, one after the other", "Load", _RUN, True),
-    Action("find_cliff", "f", "f", "find the cliff", "Double C until it brings nothing, then close in", "Load", _RUN, True),
+    Action("find_cliff", "f", "f", "find the cliff", "Double C until it brings nothing; close in", "Load", _RUN, True),
     Action("next_level", "n", "n", "next level", "End this run of this level, go on to the next", "Load", _RUN),
     Action("pause", "p", "p", "pause load", "No new requests until p is pressed again", "Load", _RUN, True),
     Action("stop", "x", "x", "stop", "No new requests; what is in flight may end; then save", "Load", _RUN, True),
-    Action("again", "R", "R", "run again", "The same plan once more; this session becomes the ghost line", "Load", _RUN),
-    Action("describe", "w", "w", "label, note", "Label and note of this session; both are saved at once", "Session", _RUN),
-    Action("export", "e", "e", "export", "Write the table of levels to a Markdown file", "Session", _LOOK),
-    Action("detach", "d", "d", "detach", "Leave; the run goes on, `swarmtui attach` joins it again", "Session", _RUN, True),
+    Action("again", "R", "R", "run again", "The same plan once more, this one as its ghost line", "Load", _RUN),
+    Action("describe", "w", "w", "label, note", "Label and note of this session, saved at once", "Session", _RUN),
+    Action("export", "e", "e", "export", "Write a report of this session, in Markdown", "Session", _LOOK),
+    Action("detach", "d", "d", "detach", "Leave; the run goes on, `swarmtui attach` joins it", "Session", _RUN, True),
     Action("sessions", "L", "L", "sessions", "Saved sessions, best first", "Session", ("live", "replay", "setup")),
     Action("freeze", "space", "space", "freeze", "Hold the display still; data goes on", "Look", _RUN),
     Action("filter", "slash", "/", "filter", "Only streams whose line holds these words", "Look", _LOOK),
     Action("order", "o", "o", "order", "Sort streams by the next column", "Look", _LOOK),
-    Action("open_stream", "enter", "enter", "open stream", "The stream under the cursor: its text, its stamps", "Look", _LOOK),
+    Action("open_stream", "enter", "enter", "open stream", "The stream at the cursor: text and stamps", "Look", _LOOK),
     Action("panel(1)", "1", "1", "streams", "Streams alone; Esc brings all panels back", "Look", _LOOK),
     Action("panel(2)", "2", "2", "history", "History alone, the whole session", "Look", _LOOK),
     Action("panel(3)", "3", "3", "GPUs", "GPUs alone", "Look", _LOOK),
@@ -67,17 +69,17 @@ ACTIONS: tuple[Action, ...] = (
     Action("compare", "c", "c", "compare", "Marked sessions side by side", "Sessions", ("sessions",), True),
     Action("delete", "delete,D", "D", "delete", "Take it away; u brings it back", "Sessions", ("sessions",), True),
     Action("undo", "u", "u", "undo", "Bring back what was deleted last", "Sessions", ("sessions",), True),
-    Action("move(-1)", "up,k", "k ↑", "up", "One line up", "Move", ("live", "replay", "sessions", "stream")),
-    Action("move(1)", "down,j", "j ↓", "down", "One line down", "Move", ("live", "replay", "sessions", "stream")),
-    Action("page(-1)", "pageup,h", "h PgUp", "page up", "One page up", "Move", ("live", "replay", "sessions", "stream")),
-    Action("page(1)", "pagedown,l", "l PgDn", "page down", "One page down", "Move", ("live", "replay", "sessions", "stream")),
-    Action("edge(0)", "g,home", "g", "first", "To the first line", "Move", ("live", "replay", "sessions", "stream")),
-    Action("edge(1)", "G,end", "G", "last", "To the last line", "Move", ("live", "replay", "sessions", "stream")),
-    Action("next_theme", "t", "t", "theme", "The next theme", "Program", ("live", "replay", "sessions", "stream")),
-    Action("back", "escape", "esc", "back", "Back to where you were", "Program", ("live", "replay", "sessions", "stream", "setup")),
-    Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", ("everywhere",)),
-    Action("help", "question_mark", "?", "help", "All keys, and what the figures mean", "Program", ("everywhere",), True),
-    Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; while a run is on you are asked what becomes of it", "Program", ("everywhere",), True),
+    Action("move(-1)", "up,k", "k ↑", "up", "One line up", "Move", _LISTS),
+    Action("move(1)", "down,j", "j ↓", "down", "One line down", "Move", _LISTS),
+    Action("page(-1)", "pageup,h", "h PgUp", "page up", "One page up", "Move", _LISTS),
+    Action("page(1)", "pagedown,l", "l PgDn", "page down", "One page down", "Move", _LISTS),
+    Action("edge(0)", "g,home", "g", "first", "To the first line", "Move", _LISTS),
+    Action("edge(1)", "G,end", "G", "last", "To the last line", "Move", _LISTS),
+    Action("next_theme", "t", "t", "theme", "The next theme", "Program", _LISTS),
+    Action("back", "escape", "esc", "back", "Back to where you were", "Program", (*_LISTS, "setup")),
+    Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", _EVERYWHERE),
+    Action("help", "question_mark", "?", "help", "All keys, and what the figures mean", "Program", _EVERYWHERE, True),
+    Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; asks what becomes of a run", "Program", _EVERYWHERE, True),
 )  # fmt: skip
 
 GROUPS = ("Load", "Replay", "Setup", "Session", "Sessions", "Look", "Move", "Program")

@@ -14,6 +14,9 @@ from swarmtui.model.order import Order
 
 SLOW_HZ = 2.0
 
+# The alternate screen, as Textual enters and leaves it.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[H", "\x1b[?1049l"
+
 
 def run_order(order: Order, *, slow: bool) -> Any:
     """The conductor starts while Textual is still being imported."""
@@ -70,14 +73,24 @@ def _prepare() -> None:
 
 def _run(**given: Any) -> Any:
     _prepare()
-    from swarmtui.tui.app import Outcome, SwarmApp
-
+    _greet()
+    try:
+        from swarmtui.tui.app import Outcome, SwarmApp
+    except BaseException:
+        sys.stdout.write(_LEAVE)
+        raise
     app = SwarmApp(**given)
     outcome = app.run()
     if app.crash is not None:
         _own_up(app.crash, app.running_id)
         return Outcome(goes_on=app.running_id, detached=True)
     return outcome or Outcome()
+
+
+def _greet() -> None:
+    """Something to see while Textual is being imported, on the screen that it is going to use."""
+    sys.stdout.write(f"{_ENTER} swarmtui  starting …")
+    sys.stdout.flush()
 
 
 def _own_up(error: BaseException, running_id: str) -> None:

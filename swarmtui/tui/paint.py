@@ -22,7 +22,7 @@ _NEAR = 10
 
 
 class Lines(Widget):
-    """Base of all panels. A subclass says in `draw` what its lines are; styles are named as in themes.py, "" is plain."""
+    """Base of all panels. A subclass says in `draw` what its lines are; styles have the names of themes.py."""
 
     app: SwarmApp
 
@@ -75,16 +75,14 @@ def fitted(line: Iterable[Span], width: int) -> Line:
     fit: Line = []
     left = width
     for text, style in line:
-        if not text:
-            continue
         used = cell_len(text)
         if used > left:
-            text, used = set_cell_size(text, left), left
+            return [*fit, (set_cell_size(text, left), style)]
         if used:
             fit.append((text, style))
         left -= used
-        if not left:
-            return fit
+    if not left:
+        return fit
     fit.append((" " * left, ""))
     return fit
 
@@ -155,17 +153,24 @@ def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most so many cells, broken at blanks where there are any."""
     lines, line = [], ""
     for word in text.split(" "):
-        while cell_len(word) > width:
-            head = set_cell_size(word, width - (cell_len(line) + 1 if line else 0)).rstrip("\0 ")
-            if not head:
+        for part in _parts(word, width):
+            if line and cell_len(line) + 1 + cell_len(part) > width:
                 lines.append(line)
-                line = ""
-                continue
-            lines.append(f"{line} {head}" if line else head)
-            word, line = word[len(head) :], ""
-        if line and cell_len(line) + 1 + cell_len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
+                line = part
+            else:
+                line = f"{line} {part}" if line else part
     return [*lines, line]
+
+
+def _parts(word: str, width: int) -> list[str]:
+    """A word that is wider than a line, cut into pieces that are not."""
+    if cell_len(word) <= width:
+        return [word]
+    parts, part, used = [], "", 0
+    for char in word:
+        size = cell_len(char)
+        if used + size > width:
+            parts.append(part)
+            part, used = "", 0
+        part, used = part + char, used + size
+    return [*parts, part]

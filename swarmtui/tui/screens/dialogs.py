@@ -37,6 +37,7 @@ class QuitDialog(ModalScreen[str]):
     def action_choose(self, choice: str) -> None:
         self.dismiss(choice)
 
+
 class NoteDialog(ModalScreen[tuple[str, str] | None]):
     """Label and note; both are saved at once."""
 

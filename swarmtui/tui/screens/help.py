@@ -11,7 +11,7 @@ _LABEL = 16
 
 FIGURES = (
     ("output tok/s", "tokens of all streams over the last second; steady: while exactly C requests were in flight"),
-    ("per stream", "output tok/s over the streams that are writing; in the table: (n - tokens of the first chunk) / (last - first)"),
+    ("per stream", "now: output tok/s over the streams that write; of a level: (n - first chunk) / (last - first)"),
     ("TTFT", "first content, reasoning or tool delta - sent; never the role chunk"),
     ("queue", "requests that were sent and have no token yet; beside it what the server says of its own queue"),
     ("wall", "all output tokens / time from the first request sent to the last token; the drain lowers it"),
@@ -62,6 +62,6 @@ def help_lines(keys: Keymap, where: Where, width: int) -> list[Line]:
             lines.append([(f"  {left(name if not number else '', _KEYS + 2)}", "bold"), (text, "dim")])
     lines += [
         [],
-        [(" Keys can be changed in config.toml, [keymap], by the name of the action: more = \"plus\"", "dim")],
+        [(' Keys can be changed in config.toml, [keymap], by the name of the action: more = "plus"', "dim")],
     ]
     return lines[1:]

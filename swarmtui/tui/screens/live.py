@@ -178,11 +178,19 @@ class LiveScreen(Screen[None]):
         self.call_after_refresh(self.paint)
 
     def action_back(self) -> None:
+        """One thing at a time: the filter, the panel alone, and, when nothing runs here, this screen."""
         if self._filter:
             self._filter = ""
             self.paint()
-        else:
+        elif self._alone is not None:
             self._show_alone(None)
+        elif self._is_over and len(self.app.screen_stack) > 1:
+            self.source.close()
+            self.dismiss()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.source.track.ended is not None
 
     def action_order(self) -> None:
         place = streams.ORDERS.index(self._order) + 1
@@ -340,6 +348,13 @@ class ReplayScreen(LiveScreen):
     def __init__(self, source: Past) -> None:
         super().__init__(source)
         self._past = source
+
+    @property
+    def _is_over(self) -> bool:
+        return True
+
+    def on_unmount(self) -> None:
+        self._past.close()
 
     def _clock(self) -> head.Clock:
         past = self._past

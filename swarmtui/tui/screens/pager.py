@@ -64,7 +64,8 @@ class Pager(Screen[None]):
         raise NotImplementedError
 
     def actions(self) -> list[Action]:
-        return self.app.keys.actions("stream")
+        actions = self.app.keys.actions("stream")
+        return [action._replace(footer=True) if action.id == "back" else action for action in actions]
 
     def compose(self) -> ComposeResult:
         yield self.page()

@@ -38,7 +38,7 @@ class StreamScreen(Pager):
     def __init__(self, source: Source, agent: int) -> None:
         super().__init__()
         self._source, self._agent = source, agent
-        self._task = -1
+        self._shown_task = -1
         self._gaps: tuple[float | None, ...] = ()
         self._seen = (0, 0)
 
@@ -67,9 +67,9 @@ class StreamScreen(Pager):
         if frame is None or self.app.behind:
             return
         row = next((row for row in frame.rows if row.agent == self._agent), None)
-        if row is not None and row.task != self._task:
+        if row is not None and row.task != self._shown_task:
             # Another request: the text of the one before has been seen.
-            self._task, self._gaps = row.task, ()
+            self._shown_task, self._gaps = row.task, ()
             self._source.track.forget_text()
         self._note_gap(row, frame.t_ns)
         pace = self._source.track.paces.get(self._agent)
@@ -99,7 +99,9 @@ class StreamScreen(Pager):
             ("chunks / 0.25 s", f"{spark(self._gaps, top)} max {top:.0f}"),
         )
         lines: list[Line] = [[(f" agent {self._agent}", "title")]]
-        lines += [[(f" {left(name, _LABEL)}", "dim"), (value, "bold" if name == "state" else "")] for name, value in facts]
+        lines += [
+            [(f" {left(name, _LABEL)}", "dim"), (value, "bold" if name == "state" else "")] for name, value in facts
+        ]
         return lines
 
     def _text(self, width: int) -> list[Line]:

@@ -1,0 +1,217 @@
+"""Saved sessions: sorted, filtered, watched again, compared, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from swarmtui.model.schema import BadInput
+from swarmtui.text import plain
+from swarmtui.tui.keys import Where, bindings
+from swarmtui.tui.paint import Line, Lines, heading
+from swarmtui.tui.screens.pager import Page, Pager
+from swarmtui.tui.trash import Trash
+from swarmtui.tui.views.sessions import BY, TITLES, By, SessionLine, comparison_lines, session_lines
+from swarmtui.tui.widgets.footer import KeyLine
+from swarmtui.tui.widgets.prompt import Prompt
+
+if TYPE_CHECKING:
+    from swarmtui.analysis.compare import Comparison
+    from swarmtui.sessions.listing import Listed
+    from swarmtui.tui.app import SwarmApp
+
+
+class Board(Lines):
+    """The rows, with a cursor."""
+
+    rows: list[SessionLine] = []
+    cursor = 0
+    beside = ""
+    empty = "looking …"
+
+    def show(self, rows: list[SessionLine], beside: str, empty: str) -> None:
+        self.rows, self.beside, self.empty = rows, beside, empty
+        self.move(self.cursor)
+
+    def move(self, to: int) -> None:
+        self.cursor = min(max(0, to), max(0, len(self.rows) - 1))
+        self.redraw()
+
+    @property
+    def chosen(self) -> str:
+        return self.rows[self.cursor].id if self.rows else ""
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        lines: list[Line] = [heading("", "sessions", self.beside, width), [(TITLES, "dim")]]
+        if not self.rows:
+            return [lines[0], [(f" {self.empty}", "dim")]]
+        room = height - 2
+        first = max(0, min(self.cursor - room // 2, len(self.rows) - room))
+        for place, row in enumerate(self.rows[first : first + room], first):
+            here = place == self.cursor
+            style = "bold" if here else "dim" if row.doubtful else ""
+            sign = ("›" if here else " ") + ("*" if row.marked else " ") + " "
+            lines.append([(sign, "cursor"), ("".join(row.cells), style)])
+        return lines
+
+
+class SessionsScreen(Screen[None]):
+    where: Where = "sessions"
+    app: SwarmApp
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("sessions")]
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+        self._listed: list[Listed] = []
+        self._by: By = "newest"
+        self._words = ""
+        self._marked: set[str] = set()
+        self._trash = Trash(root)
+        self._problem = ""
+
+    def compose(self) -> ComposeResult:
+        yield Board()
+        yield Prompt()
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.query_one(KeyLine).show(self.app.keys.actions("sessions"))
+        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+
+    def on_unmount(self) -> None:
+        self._trash.empty()
+
+    async def _read(self) -> None:
+        from swarmtui.sessions.listing import list_sessions
+
+        try:
+            self._listed = await asyncio.to_thread(list_sessions, self._root)
+        except BadInput as problem:
+            self._problem = plain(str(problem))
+        self.paint()
+
+    def paint(self) -> None:
+        rows = session_lines(self._listed, self._by, self._words, self._marked)
+        narrowed = f"/{self._words} · " if self._words else ""
+        empty = self._problem or (f"none fits “{self._words}”" if self._words else f"no session yet in {self._root}")
+        self.query_one(Board).show(rows, f"{narrowed}{self._by} first · {len(rows)}", empty)
+
+    def action_move(self, by: int) -> None:
+        board = self.query_one(Board)
+        board.move(board.cursor + by)
+
+    def action_page(self, by: int) -> None:
+        self.action_move(by * max(1, self.query_one(Board).size.height - 2))
+
+    def action_edge(self, last: int) -> None:
+        self.query_one(Board).move(len(self._listed) if last else 0)
+
+    def action_sort(self) -> None:
+        self._by = BY[(BY.index(self._by) + 1) % len(BY)]
+        self.paint()
+
+    def action_narrow(self) -> None:
+        def typed(words: str) -> None:
+            self._words = words
+            self.paint()
+
+        self.query_one(Prompt).ask("sessions with", self._words, str, lambda words: typed(words or ""), typed)
+
+    def action_back(self) -> None:
+        if self._words:
+            self._words = ""
+            self.paint()
+        else:
+            self.dismiss()
+
+    def action_mark(self) -> None:
+        self._marked ^= {self.query_one(Board).chosen} - {""}
+        self.action_move(1)
+        self.paint()
+
+    def action_watch(self) -> None:
+        chosen = self.query_one(Board).chosen
+        if chosen:
+            self.run_worker(self._watch(chosen), exclusive=True, exit_on_error=False)
+
+    async def _watch(self, chosen: str) -> None:
+        from swarmtui.sessions.replay import open_replay
+        from swarmtui.tui.source import Past
+
+        try:
+            replay = await asyncio.to_thread(open_replay, self._root, chosen)
+        except BadInput as problem:
+            self.app.say(str(problem))
+        else:
+            self.app.open_replay(Past(replay, self.app.hz))
+
+    def action_compare(self) -> None:
+        order = [row.id for row in self._listed if row.id in self._marked]
+        if len(order) < 2:
+            self.app.say("mark two sessions or more with m, the oldest is what the others are compared with")
+        else:
+            self.run_worker(self._compare(sorted(order)), exclusive=True, exit_on_error=False)
+
+    async def _compare(self, names: list[str]) -> None:
+        try:
+            found = await asyncio.to_thread(_compared, self._root, names)
+        except BadInput as problem:
+            self.app.say(str(problem))
+            return
+        labels = {row.id: f"{plain(row.label)} ({row.id})" if row.label else row.id for row in self._listed}
+        self.app.push_screen(CompareScreen(found, labels))
+
+    def action_delete(self) -> None:
+        chosen = self.query_one(Board).chosen
+        if not chosen:
+            return
+        try:
+            self._trash.take(chosen)
+        except BadInput as problem:
+            self.app.say(str(problem))
+            return
+        self._marked.discard(chosen)
+        self.app.say(f"{chosen} is deleted; u brings it back as long as this screen is open")
+        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+
+    def action_undo(self) -> None:
+        try:
+            name = self._trash.give_back()
+        except BadInput as problem:
+            self.app.say(str(problem))
+            return
+        self.app.say(f"{name} is back" if name else "nothing was deleted here")
+        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+
+
+def _compared(root: Path, names: list[str]) -> Comparison:
+    from swarmtui.analysis.compare import compare
+    from swarmtui.sessions.store import load, summarise
+
+    return compare([summarise(load(root, name)) for name in names])
+
+
+class CompareScreen(Pager):
+    def __init__(self, found: Comparison, names: dict[str, str]) -> None:
+        super().__init__()
+        self._found, self._names = found, names
+
+    def page(self) -> Page:
+        return Page("compare")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self._fill()
+
+    def on_resize(self) -> None:
+        self._fill()
+
+    def _fill(self) -> None:
+        self.query_one(Page).show(comparison_lines(self._found, self._names, max(40, self.app.size.width)))

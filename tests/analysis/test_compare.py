@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_levels import level, summary
+
+from swarmtui.analysis.compare import compare, compare_pair, leaderboard
+from swarmtui.analysis.differences import flag_differences, parse_flags, refusals
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.plan import Plan
+
+BEFORE = [100.0, 101.0, 99.5, 100.5]
+AFTER = [125.0, 126.5, 125.5, 126.0]
+
+
+def test_a_flag_that_helped_is_found_with_its_interval() -> None:
+    a = summary([level(4, tps=100, runs=BEFORE)], "a", server_flags="vllm serve m --max-num-seqs 2")
+    b = summary([level(4, tps=126, runs=AFTER)], "b", server_flags="vllm serve m --max-num-seqs 4 --enforce-eager")
+    pair = compare_pair(a, b)
+    assert pair.sentence == "C=4: +25.4 % output tok/s, faster (4 v 4 runs, p = 0.029)"
+    assert [str(flag) for flag in pair.flags] == ["--max-num-seqs 2 → 4", "+ --enforce-eager"]
+    row = next(row for row in pair.rows if row.figure == "out_tps_steady")
+    assert row.verdict is not None and row.verdict.interval is not None
+    assert row.verdict.interval.low < 0.2544 < row.verdict.interval.high
+
+
+def test_levels_that_only_one_has_are_named_and_not_compared() -> None:
+    a, b = summary([level(1, tps=1), level(2, tps=2)]), summary([level(2, tps=2), level(8, tps=8)])
+    pair = compare_pair(a, b)
+    assert {row.c for row in pair.rows} == {2}
+    assert (pair.only_a, pair.only_b) == ((1,), (8,))
+    assert compare_pair(summary([level(1, tps=1)]), summary([level(2, tps=2)])).sentence == "no level in common"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("workload_digest", "ffff", "different workloads: coding (0123456789ab) and coding (ffff)"),
+        ("workload_digest", "", "the workload of one is not known"),
+        ("plan", Plan(max_tokens=256), "different output caps: none and 256"),
+    ],
+)
+def test_ratios_between_unlike_sessions_are_refused(field: str, value: Any, reason: str) -> None:
+    a = summary([level(1, tps=100, runs=BEFORE)])
+    b = summary([level(1, tps=125, runs=AFTER)], **{field: value})
+    pair = compare_pair(a, b)
+    assert pair.refused == (reason,)
+    assert pair.sentence == f"no ratio: {reason}"
+    assert all(row.verdict is None for row in pair.rows)
+    assert pair.rows[0].before == 100
+
+
+def test_token_sources_must_be_the_same_but_usage_is_usage() -> None:
+    by_usage, by_chunks = summary([level(1, tps=1)]), summary([level(1, tps=1, token_source="chunks")])
+    in_chunks = summary([level(1, tps=1, token_source="usage_chunks")])
+    assert refusals(by_usage, by_chunks) == ("different token sources: usage and chunks",)
+    assert refusals(by_usage, in_chunks) == ()
+
+
+def test_what_weakens_a_comparison_is_noted() -> None:
+    a = summary([level(1, tps=1, errors=1)], "a")
+    b = summary([level(1, tps=1, complete=False)], "b", endpoints=(Endpoint(url="x", model="gemma"),))
+    assert compare_pair(a, b).notes == (
+        "different models: tokens of two tokenisers are not the same amount of text",
+        "a: requests failed",
+        "b: a level ended before all that was planned",
+    )
+
+
+def test_the_leaderboard_has_one_change_a_row_and_the_best_of_each_model() -> None:
+    """S1's stages."""
+    stages = [
+        summary([level(1, tps=25.1)], "1", server_flags="--enforce-eager"),
+        summary([level(1, tps=43.2)], "2", server_flags=""),
+        summary([level(1, tps=51.1)], "3", server_flags="--speculative-config n=3"),
+        summary([level(1, tps=81.8), level(4, tps=225.4)], "8", server_flags="--speculative-config n=3"),
+        summary([level(4, tps=282.7)], "moe", endpoints=(Endpoint(url="x", model="moe"),)),
+    ]
+    rows = leaderboard(stages)
+    assert [row.best_out_tps for row in rows] == [25.1, 43.2, 51.1, 225.4, 282.7]
+    assert [row.best_of_model for row in rows] == [False, False, False, True, True]
+    assert rows[0].changes == ()
+    assert rows[1].changes == ("− --enforce-eager",)
+    assert rows[2].changes == ("+ --speculative-config n=3",)
+    assert "model qwen3 → moe" in rows[4].changes
+    assert (rows[3].out_tps_alone, rows[3].best_c) == (81.8, 4)
+
+
+def test_all_others_are_held_against_the_first() -> None:
+    found = compare([summary([level(1, tps=1)], name) for name in ("a", "b", "c")])
+    assert [(pair.a, pair.b) for pair in found.pairs] == [("a", "b"), ("a", "c")]
+
+
+def test_flags_by_name_however_they_are_written() -> None:
+    text = "VLLM_USE_V1=1 vllm serve 'my model' --max_num_seqs=4 --dtype float16 --enforce-eager -np 5 --x '{\"a\": 1}'"
+    assert parse_flags(text) == {
+        "VLLM_USE_V1": "1", "": "vllm serve my model", "--max-num-seqs": "4", "--dtype": "float16",
+        "--enforce-eager": "", "-np": "5", "--x": '{"a": 1}',
+    }  # fmt: skip
+    assert parse_flags("--a 'unbalanced") == {"--a": "'unbalanced"}
+    assert flag_differences("--a 1 --b", "--b --a=1") == ()

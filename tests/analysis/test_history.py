@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+
+from swarmtui.analysis.history import Probe, history
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def probe(hours: float, *runs: float) -> Probe:
+    at = START + timedelta(hours=hours)
+    return Probe(id=f"{hours:g}", created=at.isoformat(), runs=runs)
+
+
+def hourly(n: int, cv: float = 0.01, seed: int = 3) -> list[Probe]:
+    chance = Random(seed)
+    return [probe(k, 76.9 * (1 + chance.gauss(0, cv))) for k in range(n)]
+
+
+def test_a_drop_of_four_percent_in_a_calm_week_is_outside() -> None:
+    calm = [probe(k, rate) for k, rate in enumerate([76.13, 77.67, 76.13, 77.67, 76.9] * 20)]
+    found = history([*calm, probe(100, 76.9 * 0.959)])
+    assert found.drifted is True
+    assert found.sentence == "7-day median 76.9, CV 0.9 %, the latest −4.1 % is outside"
+    assert (found.low, found.high) == (pytest.approx(73.75, abs=0.01), 77.67)
+
+
+def test_ordinary_noise_is_inside_nineteen_times_in_twenty() -> None:
+    flagged = sum(history(hourly(30, seed=seed)).drifted is True for seed in range(400))
+    assert flagged / 400 <= 0.08
+
+
+def test_only_the_window_counts() -> None:
+    old = [probe(k, 50.0) for k in range(10)]
+    new = [probe(24 * 10 + k, 80.0 + 0.1 * k) for k in range(8)]
+    found = history([*new, *old])
+    assert found.median == pytest.approx(80.3)
+    assert (found.n, len(found.probes)) == (7, 18)
+    assert found.rolling[:2] == (50.0, 50.0)
+    assert found.rolling[-1] == pytest.approx(80.35)
+
+
+def test_noise_within_and_between_probes_are_two_numbers() -> None:
+    found = history([probe(k, 100 + 5 * (k % 2), 101 + 5 * (k % 2)) for k in range(8)])
+    assert found.cv_within == pytest.approx(0.0069, abs=0.0003)
+    assert found.cv_between == pytest.approx(0.026, abs=0.002)
+
+
+def test_too_few_probes_are_judged_not_at_all() -> None:
+    assert history([]).sentence == "no probe yet"
+    assert history([probe(0, 80.0)]).sentence == "one probe: nothing to compare it with yet"
+    found = history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
+    assert found.drifted is None
+    assert found.sentence == "7-day median 80, the latest −50.0 %; 5 earlier probes are needed to judge it, 2 there are"
+
+
+def test_a_probe_without_a_rate_is_left_out() -> None:
+    assert history([probe(0), probe(1, 80.0)]).probes == (probe(1, 80.0),)

@@ -1,0 +1,52 @@
+"""`swarmtui discover` and `doctor` as people start them, beside a running simulator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def simulator() -> Iterator[str]:
+    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--seats=6", "--watch-stdin"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+
+
+def swarmtui(*words: str) -> tuple[int, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "swarmtui", *words, "--json"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_discover_lists_the_simulator_with_its_seats(simulator: str) -> None:
+    code, servers = swarmtui("discover")
+    (found,) = [server for server in servers if server["url"] == simulator]
+    assert code == 0
+    assert (found["engine"], found["seats"], found["reachable"]) == ("simulator", 6, True)
+
+
+def test_doctor_is_content_with_a_server_that_answers_and_not_with_one_that_is_gone(
+    simulator: str, tmp_path: Path
+) -> None:
+    code, lines = swarmtui("doctor", "--endpoint", simulator, "--streams", "4", "--session-dir", str(tmp_path))
+    state = {line["name"]: line["state"] for line in lines}
+    assert code == 0, lines
+    assert list(state) == ["terminal", "colours", "open files", "GPU", "endpoint", "disk", "client speed"]
+    assert state["endpoint"] == "ok" and state["client speed"] == "ok"
+
+    code, lines = swarmtui(
+        "doctor", "--endpoint", "http://127.0.0.1:9", "--streams", "4", "--session-dir", str(tmp_path)
+    )
+    assert code == 1
+    assert [line["name"] for line in lines if line["state"] == "wrong"] == ["endpoint"]
