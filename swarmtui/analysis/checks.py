@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
+
+import msgspec
 
 from swarmtui.analysis.intervals import variation
 from swarmtui.analysis.observed import Observed
 from swarmtui.analysis.stats import median
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Level, Session
+from swarmtui.model.telemetry import Discovered, Trust
 
 REQUESTS_PER_STREAM = 4
 RUNS = 4
@@ -23,6 +26,16 @@ COUNTED = ("usage_chunks", "usage", "engine", "tokenize")
 
 State = Literal["ok", "not ok", "unknown"]
 
+# Lines of the trust panel that answer a check.
+_TOLD_BY = {
+    "cache": ("cold cache",),
+    "clocks": ("throttling",),
+    "client": ("client lag", "client CPU"),
+    "alone": ("others on the server",),
+    "preemptions": ("preemptions",),
+    "engine agrees": ("decode rate",),
+}
+
 
 def checks(
     session: Session,
@@ -31,9 +44,12 @@ def checks(
     *,
     warmup_requests: int,
     damaged_lines: int = 0,
+    trust: Sequence[Trust] = (),
+    servers: Sequence[Discovered] = (),
 ) -> tuple[Check, ...]:
-    """In the order in which method prints them."""
-    return (
+    """In the order in which they are to be read. What was judged while it ran (`trust`) fills in what is unknown."""
+    flags_known = bool(servers) and all(server.flags is not None for server in servers)
+    made = (
         _warmup(warmup_requests),
         _cache(session, levels, observed),
         _errors(levels),
@@ -42,13 +58,29 @@ def checks(
         _enough(levels),
         _spread(levels),
         _achieved(levels),
-        _flags(session),
+        _flags(session, flags_known),
         _clocks(observed),
         _client(levels, observed),
         _alone(observed),
         _preemptions(observed),
         _engine(observed),
         _derived(damaged_lines),
+    )
+    lines = {line.name: line for line in trust}
+    return tuple(_told(check, lines) for check in made)
+
+
+def _told(check: Check, lines: Mapping[str, Trust]) -> Check:
+    found = [lines[name] for name in _TOLD_BY.get(check.name, ()) if name in lines]
+    if check.state != "unknown" or not found or len(found) < len(_TOLD_BY[check.name]):
+        return check
+    if any(line.value == "not known" for line in found):
+        return check
+    return msgspec.structs.replace(
+        check,
+        state="ok" if all(line.state == "ok" for line in found) else "not ok",
+        value="; ".join(line.value for line in found),
+        sentence="; ".join(line.sentence for line in found),
     )
 
 
@@ -156,8 +188,8 @@ def _achieved(levels: Sequence[Level]) -> Check:
     return _check("achieved C", worst <= OFF_NOMINAL, f"{level.c_achieved:.3g} at C={level.c}", limit, said)
 
 
-def _flags(session: Session) -> Check:
-    known = bool(session.server_flags.strip()) or session.simulated
+def _flags(session: Session, found: bool) -> Check:
+    known = bool(session.server_flags.strip()) or session.simulated or found
     said = "one workload, and how the server was started is known"
     if not known:
         said = "nobody can repeat it without the server's flags; give them with --server-flags"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from swarmtui.analysis.differences import Difference, flag_differences, refusals, session_differences
@@ -31,6 +31,16 @@ class Row(Stored, frozen=True, kw_only=True):
     verdict: Verdict | None
 
 
+class Beside(Stored, frozen=True, kw_only=True):
+    """A figure of a level that has no runs of its own, so that nothing is judged: energy, memory, parts of TTFT."""
+
+    c: int
+    figure: str
+    unit: str
+    before: float | None
+    after: float | None
+
+
 class Pair(Stored, frozen=True, kw_only=True):
     """`b` against `a`. `only_a` and `only_b` are levels that the other does not have."""
 
@@ -41,6 +51,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     flags: tuple[Difference, ...]
     differences: tuple[Difference, ...]
     rows: tuple[Row, ...]
+    machine: tuple[Beside, ...]
     only_a: tuple[int, ...]
     only_b: tuple[int, ...]
     sentence: str
@@ -91,10 +102,30 @@ def compare_pair(a: Summary, b: Summary) -> Pair:
         flags=flag_differences(a.session.server_flags, b.session.server_flags),
         differences=session_differences(a.session, b.session),
         rows=rows,
+        machine=tuple(beside for c in both for beside in _machine(before[c], after[c])),
         only_a=tuple(c for c in before if c not in after),
         only_b=tuple(c for c in after if c not in before),
         sentence=_sentence(rows, refused, both),
     )
+
+
+_MACHINE: tuple[tuple[str, str, Callable[[Level], float | None]], ...] = (
+    ("energy a token", "J", lambda level: level.energy.j_per_token if level.energy else None),
+    ("GPU power", "W", lambda level: level.energy.mean_w if level.energy else None),
+    ("GPU memory", "GB", lambda level: _giga(level.energy.peak_memory) if level.energy else None),
+    ("TTFT: queue", "s", lambda level: level.ttft_split.queue_s if level.ttft_split else None),
+    ("TTFT: prefill", "s", lambda level: level.ttft_split.prefill_s if level.ttft_split else None),
+    ("TTFT: rest", "s", lambda level: level.ttft_split.rest_s if level.ttft_split else None),
+)
+
+
+def _giga(count: int | None) -> float | None:
+    return None if count is None else count / 1e9
+
+
+def _machine(a: Level, b: Level) -> list[Beside]:
+    made = [Beside(c=a.c, figure=name, unit=unit, before=of(a), after=of(b)) for name, unit, of in _MACHINE]
+    return [beside for beside in made if beside.before is not None or beside.after is not None]
 
 
 def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:

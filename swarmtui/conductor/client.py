@@ -62,11 +62,12 @@ class Client:
             code = None
         return "was killed" if code is None or code < 0 else f"failed (see {error_log()})"
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 5.0) -> None:
+        """A conductor that has said its last word ends within this time; one that is to go on is not waited for."""
         self._socket.close()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
+                self._process.wait(wait_s)
 
 
 def start(order: Order, wish: said.Subscribe, conductor: Started | None = None) -> Client:

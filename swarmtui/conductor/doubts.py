@@ -8,7 +8,7 @@ from statistics import median
 from swarmtui.analysis.stats import percentile
 from swarmtui.analysis.trust import Facts, judge, strangers
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level
+from swarmtui.model.session import Level, Trusted
 from swarmtui.model.telemetry import Telemetry, Trust
 from swarmtui.model.wire import WorkerFrame
 
@@ -19,6 +19,8 @@ _LOOKS = 5
 
 
 class Doubts:
+    """`cpu` is the largest share of a core that a worker took for a second."""
+
     def __init__(self, cold_promised: bool) -> None:
         self._cold = cold_promised
         self._lags: deque[float] = deque(maxlen=_FRAMES)
@@ -28,12 +30,16 @@ class Doubts:
         self._throttled: deque[bool] = deque(maxlen=_FRAMES)
         self._clock_steps = 0
         self._preemptions: list[float] = []
+        self.cpu: float | None = None
 
     def hear(self, frame: WorkerFrame) -> None:
         if frame.in_flight:
             self._lags.append(frame.lag_ms)
         self._cpu.append((frame.t_ns, frame.cpu_ns))
         self._clock_steps = max(self._clock_steps, frame.clock_steps)
+        share = self._cpu_share()
+        if share is not None and len(self._cpu) == self._cpu.maxlen:
+            self.cpu = max(self.cpu or 0.0, share)
 
     def finish(self, record: Record) -> None:
         if record.ok and record.phase == "level":
@@ -59,7 +65,7 @@ class Doubts:
         reasons = {reason for gpu in seen.gpus for reason in gpu.throttle or ()} if seen else set()
         return judge(
             Facts(
-                lag_p99_ms=percentile(sorted(self._lags), 0.99) if self._lags else None,
+                lag_p99_ms=self.lag_p99_ms,
                 tpot_s=median(gaps) if gaps else None,
                 kernel_stamps=all(record.stamp == "kernel" for record in self._records) if self._records else None,
                 worker_cpu=self._cpu_share(),
@@ -77,6 +83,14 @@ class Doubts:
                 shared_reads=sum(record.shared_reads for record in self._records) / chunks if chunks else None,
             )
         )
+
+    def verdict(self, levels: tuple[Level, ...], seen: Telemetry | None) -> Trusted:
+        lag = self.lag_p99_ms
+        return Trusted(lines=self.lines(levels, seen), lag_p99_s=lag / 1e3 if lag is not None else None, cpu=self.cpu)
+
+    @property
+    def lag_p99_ms(self) -> float | None:
+        return percentile(sorted(self._lags), 0.99) if self._lags else None
 
     def _cpu_share(self) -> float | None:
         if len(self._cpu) < 2 or self._cpu[-1][0] == self._cpu[0][0]:

@@ -51,6 +51,14 @@ class Visit:
         models, owner = _models(answer)
         return Server(model=self._choose(models, wanted, path, answer), engine=_engine(answer, owner))
 
+    def glance(self, url: str) -> tuple[str, int, str] | None:
+        """A metrics page as it was before our first request: was the server idle, who else is on it."""
+        try:
+            answer = self._client.get(url, timeout=1.0)
+        except httpx2.HTTPError:
+            return None
+        return (url, time.perf_counter_ns(), answer.text) if answer.status_code == 200 else None
+
     def _get(self, path: str) -> httpx2.Response:
         root = self._address.root
         try:

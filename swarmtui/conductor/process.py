@@ -41,7 +41,6 @@ from swarmtui.model.session import (
     ServerFound,
     Session,
     TokenCount,
-    Trusted,
 )
 from swarmtui.model.workload import Task
 from swarmtui.prompts.calibrate import Calibration, needs_calibration
@@ -73,6 +72,7 @@ class Conductor:
         self._ledger: Ledger | None = None
         self._simulators: list[Simulator] = []
         self._doubts = Doubts(cold_promised=True)
+        self._glances: list[tuple[str, int, str]] = []
         self._died = asyncio.Event()
         self._death = ""
         self._early: list[said.Command] = []
@@ -137,6 +137,7 @@ class Conductor:
             gpus=order.gpus,
             metrics_urls=order.metrics_urls,
             gpu_metrics_urls=order.gpu_metrics_urls,
+            glances=tuple(self._glances),
         )
         # Its imports are not to come between the command and the first request.
         asyncio.get_running_loop().call_later(_WATCH_AFTER_S, watch.start)
@@ -161,6 +162,8 @@ class Conductor:
             self._doubts.look(seen, self._board.in_flight)
             self._board.trust = self._doubts.lines(self._board.levels, seen)
             self._board.mark()
+            while not watch.before.empty():
+                self._ledger.write(Sample(telemetry=watch.before.get()))
             while not watch.found.empty():
                 number, server = watch.found.get()
                 self._board.servers += (server,)
@@ -188,6 +191,8 @@ class Conductor:
             visit = Visit(address, order.secrets, False if order.insecure else order.ca_file or True)
             try:
                 server = visit.look(dialect, order.model)
+                if server.engine and not order.metrics_urls and (seen := visit.glance(f"{address.root}/metrics")):
+                    self._glances.append(seen)
                 if calibration is None and needs_calibration(found.workload):
                     calibration = visit.calibrate(dialect, server.model, found.workload.system, order.plan.seed)
             finally:
@@ -344,7 +349,7 @@ class Conductor:
             return ending, message, ""
         for count in await asyncio.to_thread(self._recount):
             ledger.write(count)
-        ledger.write(Trusted(lines=self._doubts.lines(self._board.levels, self._board.telemetry)))
+        ledger.write(self._doubts.verdict(self._board.levels, self._board.telemetry))
         ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
         ledger.catch_up()
         problem = ledger.problem

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
+import msgspec
+
 from swarmtui.model.endpoint import Endpoint, Secrets, parse_address
 from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry
 
@@ -21,7 +23,7 @@ _METRICS_S = 1.0
 
 
 class Watch:
-    """`found` gets what is known of each endpoint's server, once."""
+    """`found` gets what is known of each endpoint's server, `before` what metrics said before the load; both once."""
 
     def __init__(
         self,
@@ -32,7 +34,9 @@ class Watch:
         gpus: bool,
         metrics_urls: tuple[str, ...],
         gpu_metrics_urls: tuple[str, ...],
+        glances: tuple[tuple[str, int, str], ...] = (),
     ) -> None:
+        self._glances = glances
         self._endpoints, self._secrets, self._simulated = endpoints, secrets, simulated
         self._look_at_gpus = gpus
         self._metrics_urls, self._gpu_metrics_urls = metrics_urls, gpu_metrics_urls
@@ -42,6 +46,7 @@ class Watch:
         self._servers: tuple[ServerState, ...] = ()
         self._server_problem = ""
         self.found: SimpleQueue[tuple[int, Discovered]] = SimpleQueue()
+        self.before: SimpleQueue[Telemetry] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -103,6 +108,15 @@ class Watch:
             return tuple(f"{parse_address(endpoint.url).root}/gpu/metrics" for endpoint in self._endpoints)
         return () if any(_is_local(parse_address(endpoint.url).host) for endpoint in self._endpoints) else None
 
+    def _first_look(self) -> None:
+        """What preflight saw of the metrics, read now that there is time for it."""
+        from swarmtui.telemetry.server_metrics import parse
+
+        for url, t_ns, text in self._glances:
+            state = parse(text, self._endpoints[0].engine)
+            if state is not None:
+                self.before.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=url),)))
+
     def _identify(self) -> None:
         from swarmtui.telemetry.discovery import identify
 
@@ -122,6 +136,7 @@ class Watch:
         reader = MetricsReader(
             urls, headers | secrets.headers, engine=first.engine, ca_file=first.ca_file, insecure=first.insecure
         )
+        self._first_look()
         self._identify()
         while not self._stop.is_set():
             self._servers, self._server_problem = reader.read()

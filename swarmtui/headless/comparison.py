@@ -56,6 +56,9 @@ def _pair(pair: Pair) -> str:
         [_cells(row) for row in pair.rows],
         right=[True, False, True, True, True, True, False],
     )
+    if pair.machine:
+        cells = [[str(m.c), f"{m.figure}, {m.unit}", number(m.before), number(m.after)] for m in pair.machine]
+        rows += ["", *aligned(["C", "machine", "A", "B"], cells, right=[True, False, True, True])]
     tail = [line for row in pair.rows if _explained(row) for line in wrapped(_explanation(row))]
     for name, only in (("A", pair.only_a), ("B", pair.only_b)):
         if only:

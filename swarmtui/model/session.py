@@ -122,9 +122,11 @@ class ServerFound(Stored, frozen=True, kw_only=True, tag_field="kind", tag="serv
 
 
 class Trusted(Stored, frozen=True, kw_only=True, tag_field="kind", tag="trust"):
-    """What spoke for or against the figures, as judged at the end."""
+    """What spoke for or against the figures, as judged at the end; the client's own lag and largest CPU share."""
 
     lines: tuple[Trust, ...]
+    lag_p99_s: float | None = None
+    cpu: float | None = None
 
 
 class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):

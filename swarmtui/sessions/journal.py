@@ -27,7 +27,7 @@ from swarmtui.model.session import (
     entry_decoder,
     entry_encoder,
 )
-from swarmtui.model.telemetry import Discovered, Telemetry, Trust
+from swarmtui.model.telemetry import Discovered, Telemetry
 
 JOURNAL = "journal.jsonl"
 SPOOLS = "spool-*.jsonl"
@@ -44,7 +44,7 @@ class Journal(Stored, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
     telemetry: tuple[Telemetry, ...] = ()
     servers: tuple[Discovered, ...] = ()
-    trust: tuple[Trust, ...] = ()
+    trusted: Trusted | None = None
     end: End | None = None
     damaged_lines: int = 0
 
@@ -82,7 +82,7 @@ def read_journal(directory: Path) -> Journal:
         events=tuple(entry for entry in entries if isinstance(entry, Event)),
         telemetry=tuple(entry.telemetry for entry in entries if isinstance(entry, Sample)),
         servers=tuple(entry.server for entry in entries if isinstance(entry, ServerFound)),
-        trust=next((entry.lines for entry in reversed(entries) if isinstance(entry, Trusted)), ()),
+        trusted=next((entry for entry in reversed(entries) if isinstance(entry, Trusted)), None),
         end=next((entry for entry in reversed(entries) if isinstance(entry, End)), None),
         damaged_lines=damaged,
     )

@@ -57,6 +57,7 @@ def summarise(loaded: Loaded) -> Summary:
     if state == "interrupted" and not message:
         message = "it was cut off: what had finished by then is here"
     session = journal.head.session
+    trust = journal.trusted.lines if journal.trusted else ()
     figures = level_figures(journal.records, journal.stretches, journal.ends)
     levels = with_machine(figures, journal.stretches, journal.ends, journal.telemetry)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
@@ -71,14 +72,21 @@ def summarise(loaded: Loaded) -> Summary:
         checks=checks(
             session,
             levels,
-            observe(journal.records, journal.telemetry),
+            observe(
+                journal.records,
+                journal.telemetry,
+                lag_p99_s=journal.trusted.lag_p99_s if journal.trusted else None,
+                cpu=journal.trusted.cpu if journal.trusted else None,
+            ),
             warmup_requests=warmup_requests,
             damaged_lines=journal.damaged_lines,
+            trust=trust,
+            servers=journal.servers,
         ),
         scaling=scaling(levels, _seats(journal)),
         goodput=_goodput(journal, levels),
         servers=journal.servers,
-        trust=journal.trust,
+        trust=trust,
     )
 
 
@@ -138,7 +146,9 @@ def _seats(journal: Journal) -> Seats | None:
     known = [server.seats for server in journal.servers]
     if told is not None or not known or known[0] is None or any(seats != known[0] for seats in known):
         return told
-    return Seats(per_replica=known[0], replicas=len(known), reason="as the server said")
+    inside = (journal.servers[0].flags or {}).get("replicas", "")
+    each = int(inside) if inside.isdigit() and int(inside) and known[0] % int(inside) == 0 else 1
+    return Seats(per_replica=known[0] // each, replicas=len(known) * each, reason="as the server said")
 
 
 def _state(loaded: Loaded) -> State:

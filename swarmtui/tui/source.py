@@ -46,7 +46,7 @@ class Live:
     def close(self) -> None:
         """The run goes on: a conductor does not mind that a face leaves."""
         self._stop_reading()
-        self._client.close()
+        self._client.close(wait_s=0.0 if self.track.ended is None else 2.0)
 
     def _read(self) -> None:
         try:

@@ -224,8 +224,8 @@ def test_a_real_browser_shows_every_table_and_chart_without_an_error(tmp_path: P
     shot = tmp_path / "shot.png"
     words = [
         str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-        "--enable-logging=stderr", "--virtual-time-budget=2000", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=400,2000",
-        "--dump-dom", f"--screenshot={shot}", page.as_uri(),
+        "--enable-logging=stderr", "--virtual-time-budget=2000", f"--user-data-dir={tmp_path / 'profile'}",
+        "--window-size=400,2000", "--dump-dom", f"--screenshot={shot}", page.as_uri(),
     ]  # fmt: skip
     ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr

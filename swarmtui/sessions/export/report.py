@@ -91,6 +91,9 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
         _table("Latency", levels, _LATENCY, "median, or smallest–largest below 5 answers"),
         _table("Contention and speed-up", levels if len(levels) > 1 else (), _CONTENTION),
         _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), _CLEAN),
+        _table(
+            "Machine", [level for level in levels if level.energy or level.ttft_split], _MACHINE, _simulated(levels)
+        ),
         _goodput(summary),
         _scaling(summary),
         _checks(summary),
@@ -154,6 +157,27 @@ _CLEAN: tuple[tuple[str, Cell], ...] = (
     ("a stream, raw", lambda level: _rate(level, level.per_stream_tps.mean)),
     ("a stream, clean", lambda level: _rate(level, level.per_stream_tps_clean.mean)),
 )
+
+
+_MACHINE: tuple[tuple[str, Cell], ...] = (
+    ("C", lambda level: str(level.c)),
+    ("GPU power, W", lambda level: amount(level.energy.mean_w) if level.energy else NOTHING),
+    ("J a token", lambda level: amount(level.energy.j_per_token, 3) if level.energy else NOTHING),
+    ("tokens a J", lambda level: amount(level.energy.tokens_per_j, 3) if level.energy else NOTHING),
+    ("GPU memory, GB", lambda level: _giga(level.energy.peak_memory) if level.energy else NOTHING),
+    ("throttled", lambda level: percent(level.energy.throttled) if level.energy else NOTHING),
+    ("TTFT: queue", lambda level: seconds(level.ttft_split.queue_s) if level.ttft_split else NOTHING),
+    ("TTFT: prefill", lambda level: seconds(level.ttft_split.prefill_s) if level.ttft_split else NOTHING),
+    ("TTFT: rest", lambda level: seconds(level.ttft_split.rest_s) if level.ttft_split else NOTHING),
+)
+
+
+def _giga(count: int | None) -> str:
+    return amount(None if count is None else count / 1e9, 3)
+
+
+def _simulated(levels: Sequence[Level]) -> str:
+    return "GPU figures are SIMULATED" if any(level.energy and level.energy.simulated for level in levels) else ""
 
 
 def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell], ...], note: str = "") -> Table:

@@ -1,0 +1,160 @@
+"""The loop that people go through all day, by keys alone, on the real simulator with the real conductor."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from swarmtui.conductor.client import attach, running
+from swarmtui.model.frame import Ended, Frame, Hello, Stop, Subscribe
+from swarmtui.sessions.store import load, summarise
+from swarmtui.tui.app import Outcome, SwarmApp
+from swarmtui.tui.screens.live import RunScreen
+from swarmtui.tui.track import Track
+from tests.tui.conftest import Until
+from tests.tui.screen_text import screen_text
+
+FAST = "sim:moe-tp1?speed=20"
+
+
+def track_of(app: SwarmApp) -> Track:
+    screen = next(screen for screen in app.screen_stack if isinstance(screen, RunScreen))
+    return screen.source.track
+
+
+async def start_run(app: SwarmApp, pilot: Pilot[Outcome], until: Until, endpoint: str = FAST) -> Track:
+    """Types an endpoint on the setup screen, and presses Enter."""
+    await until(lambda: "coding" in screen_text(app))
+    app.screen.query_one("#url", Input).focus()
+    app.screen.query_one("#url", Input).value = endpoint
+    await pilot.pause()
+    await until(lambda: "Enter starts" in screen_text(app))
+    await pilot.press("enter")
+    await until(lambda: any(isinstance(screen, RunScreen) for screen in app.screen_stack))
+    track = track_of(app)
+    await until(lambda: track.frame is not None and track.frame.status == "running")
+    return track
+
+
+def c_of(track: Track) -> int:
+    return track.frame.c if track.frame else 0
+
+
+async def test_from_setup_to_a_saved_session(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(120, 40)) as pilot:
+        track = await start_run(app, pilot, until)
+        assert c_of(track) == 1
+
+        await pilot.press("plus")
+        await until(lambda: c_of(track) == 2)
+        await pilot.press("right_square_bracket")
+        await until(lambda: c_of(track) == 4)
+        await pilot.press("minus")
+        await until(lambda: c_of(track) == 3)
+
+        await pilot.press("s")
+        await pilot.pause()
+        entry = app.screen.query_one("Prompt Input", Input)
+        entry.value = "1,2"
+        await pilot.press("enter")
+        await until(lambda: track.frame is not None and {1, 2} <= {level.c for level in track.frame.levels})
+        await until(lambda: track.ended is not None)
+        await pilot.pause()
+        assert "saved:" in screen_text(app)
+        await pilot.press("q")
+    outcome = app.return_value
+    assert outcome is not None and [ended.ending for ended in outcome.ended] == ["done"]
+    summary = summarise(load(tmp_path / "sessions", "last"))
+    assert {1, 2} <= {level.c for level in summary.levels}
+    assert summary.session.simulated
+
+
+async def test_quitting_while_a_run_is_on_asks_and_stops_and_saves(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        track = await start_run(app, pilot, until)
+        await until(lambda: track.frame is not None and track.frame.finished >= 6)
+        await pilot.press("q")
+        await pilot.pause()
+        assert "What becomes of it?" in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "What becomes of it?" not in screen_text(app)
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        await pilot.press("s")
+        await until(lambda: track.ended is not None)
+    assert app.return_value is not None
+    assert app.return_value.ended[0].directory == str(load(tmp_path / "sessions", "last").directory)
+
+
+async def test_a_run_goes_on_when_people_detach_and_can_be_joined_with_its_history(
+    tmp_path: Path, until: Until
+) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        track = await start_run(app, pilot, until)
+        await until(lambda: len(track.points) > 4)
+        await pilot.press("d")
+        await pilot.pause()
+    assert app.return_value is not None
+    identity = app.return_value.goes_on
+    assert identity in running()
+    client = attach(identity, Subscribe(hz=10, rows=True))
+    hello = client.next(5)
+    assert isinstance(hello, Hello) and len(hello.history) > 4
+    frames = [client.next(5) for _ in range(3)]
+    assert all(isinstance(frame, Frame) and frame.status == "running" for frame in frames)
+    client.say(Stop(grace_s=0.0))
+    while not isinstance(client.next(5), Ended):
+        pass
+    client.close()
+
+
+async def test_a_stream_is_opened_and_its_text_is_seen_as_it_is_written(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        track = await start_run(app, pilot, until, "sim:dense-tp1?speed=4")
+        await until(lambda: track.frame is not None and bool(track.frame.rows))
+        await pilot.press("enter")
+        await until(lambda: len(track.text) > 40)
+        await until(lambda: "state           writing" in screen_text(app))
+        assert track.text.split()[0] in screen_text(app) or track.text.split()[-2] in screen_text(app)
+        await pilot.press("escape", "x")
+        await until(lambda: track.ended is not None)
+
+
+async def test_the_display_stands_still_while_data_goes_on(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(120, 40)) as pilot:
+        track = await start_run(app, pilot, until)
+        await pilot.press("space")
+        await pilot.pause()
+        still = screen_text(app)
+        assert "DISPLAY FROZEN" in still
+        finished = track.frame.finished if track.frame else 0
+        await until(lambda: track.frame is not None and track.frame.finished > finished + 3)
+        assert screen_text(app) == still
+        await pilot.press("space")
+        await pilot.pause()
+        assert screen_text(app) != still
+        await pilot.press("x", "x")
+        await until(lambda: track.ended is not None)
+
+
+async def test_label_and_note_are_saved(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        track = await start_run(app, pilot, until)
+        await pilot.press("w", "n", "e", "w", "enter", "enter")
+        await pilot.pause()
+        assert "new" in screen_text(app).splitlines()[0]
+        await until(lambda: track.frame is not None and track.frame.finished >= 5)
+        await pilot.press("x")
+        await until(lambda: track.ended is not None)
+    await asyncio.sleep(0)
+    assert load(tmp_path / "sessions", "last").journal.head.session.label == "new"
