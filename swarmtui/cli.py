@@ -396,6 +396,7 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 def compare(session: tuple[str, ...], baseline: str | None, as_json: bool, session_dir: str | None) -> None:
     """Sessions side by side, with what differs between them and a verdict from their runs.
 
+    The replicates are runs; with A1+A2+… B1+B2+… they are sessions, and the verdict holds from one to the next.
     A SESSION may also be a result file (.json) of vllm bench serve, GuideLLM or AIPerf.
     """
     from swarmtui.analysis.compare import compare as side_by_side

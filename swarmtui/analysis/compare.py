@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from swarmtui.analysis.differences import Difference, flag_differences, refusals, session_differences
+from swarmtui.analysis.differences import (
+    Difference,
+    flag_differences,
+    refusals,
+    server_differences,
+    session_differences,
+)
+from swarmtui.analysis.pool import is_pooled
 from swarmtui.analysis.stats import ratio
 from swarmtui.analysis.verdicts import Verdict, verdict
 from swarmtui.model.schema import Stored
@@ -90,22 +97,25 @@ def compare(summaries: Sequence[Summary]) -> Comparison:
 
 def compare_pair(a: Summary, b: Summary) -> Pair:
     refused = refusals(a, b)
+    if is_pooled(a) != is_pooled(b):
+        refused += ("the replicates of one are runs, those of the other are sessions",)
+    unit = "sessions" if is_pooled(a) else "runs"
     before, after = {level.c: level for level in a.levels}, {level.c: level for level in b.levels}
     both = [c for c in before if c in after]
-    every = [_row(name, before[c], after[c], bool(refused)) for c in both for name in FIGURES]
+    every = [_row(name, before[c], after[c], unit, bool(refused)) for c in both for name in FIGURES]
     rows = tuple(row for row in every if row.before is not None or row.after is not None)
     return Pair(
         a=a.session.id,
         b=b.session.id,
         refused=refused,
         notes=_notes(a, b),
-        flags=flag_differences(a.session.server_flags, b.session.server_flags),
-        differences=session_differences(a.session, b.session),
+        flags=flag_differences(a, b),
+        differences=(*session_differences(a.session, b.session), *server_differences(a, b)),
         rows=rows,
         machine=tuple(beside for c in both for beside in _machine(before[c], after[c])),
         only_a=tuple(c for c in before if c not in after),
         only_b=tuple(c for c in after if c not in before),
-        sentence=_sentence(rows, refused, both),
+        sentence=_sentence(rows, refused, both, unit),
     )
 
 
@@ -170,8 +180,9 @@ def _at(summary: Summary, c: int) -> Level | None:
     return next((level for level in summary.levels if level.c == c), None)
 
 
-def _row(figure: Figure, a: Level, b: Level, refused: bool) -> Row:
-    judged = None if refused else verdict(_replicates(figure, a), _replicates(figure, b), better=FIGURES[figure][1])
+def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> Row:
+    better = FIGURES[figure][1]
+    judged = None if refused else verdict(_replicates(figure, a), _replicates(figure, b), better=better, unit=unit)
     return Row(c=a.c, figure=figure, before=_value(figure, a), after=_value(figure, b), verdict=judged)
 
 
@@ -207,7 +218,7 @@ def _notes(a: Summary, b: Summary) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[int]) -> str:
+def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[int], unit: str) -> str:
     """`C=4: +25.6 % output tok/s, faster (4 v 4 runs, p = 0.03)`, of the highest level that both have."""
     if refused:
         return f"no ratio: {'; '.join(refused)}"
@@ -219,11 +230,11 @@ def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[int]) 
         return f"C={max(both)}: undecided, not measured"
     change = f"{'−' if found.change < 0 else '+'}{abs(100 * found.change):.1f} % output tok/s"
     p = "" if found.p is None else f", p = {found.p:.2g}"
-    return f"C={row.c}: {change}, {found.word} ({found.n_a} v {found.n_b} runs{p})"
+    return f"C={row.c}: {change}, {found.word} ({found.n_a} v {found.n_b} {unit}{p})"
 
 
 def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
-    flags = flag_differences(before.session.server_flags, after.session.server_flags)
+    flags = flag_differences(before, after)
     others = [d for d in session_differences(before.session, after.session) if not d.what.startswith("client")]
     return tuple(str(difference) for difference in (*flags, *others))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Session, Summary
+from swarmtui.model.telemetry import Discovered
 
 # Final usage and usage in every chunk are the same count by the same server.
 _SAME_SOURCE = {"usage_chunks": "usage"}
@@ -56,8 +57,18 @@ def parse_flags(text: str) -> dict[str, str]:
     return flags
 
 
-def flag_differences(before: str, after: str) -> tuple[Difference, ...]:
-    return _mapped(parse_flags(before), parse_flags(after), "command")
+def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
+    """Nothing where the flags of one are not known: that they are all new would be a guess."""
+    before, after = flags_of(a), flags_of(b)
+    return () if before is None or after is None else _mapped(before, after, "command")
+
+
+def flags_of(summary: Summary) -> dict[str, str] | None:
+    """As people gave them, else as the servers were found to be started."""
+    if summary.session.server_flags.strip():
+        return parse_flags(summary.session.server_flags)
+    found = [server.flags for server in summary.servers]
+    return found[0] if found else None
 
 
 def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
@@ -80,7 +91,29 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
         for what, x, y in pairs
         if x != y and not (what == "endpoint" and a.simulated and b.simulated)
     ]
-    return (*found, *_mapped(a.tags, b.tags, "tag"))
+    return (*found, *_mapped(_tags(a), _tags(b), "tag"))
+
+
+def server_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
+    """What the servers said of themselves; where one did not say, nothing differs."""
+    before, after = _said_by(a.servers), _said_by(b.servers)
+    return tuple(
+        Difference(what=what, before=before[what], after=after[what])
+        for what in before
+        if before[what] and after[what] and before[what] != after[what]
+    )
+
+
+def _said_by(servers: Sequence[Discovered]) -> dict[str, str]:
+    def each(values: Iterable[object]) -> str:
+        return ", ".join(sorted({str(value) for value in values if value}))
+
+    return {
+        "server version": each(server.version for server in servers),
+        "context": each(server.context for server in servers),
+        "seats": each(server.seats for server in servers),
+        "GPUs": each(len(server.gpus) for server in servers),
+    }
 
 
 def refusals(a: Summary, b: Summary) -> tuple[str, ...]:
@@ -98,6 +131,10 @@ def refusals(a: Summary, b: Summary) -> tuple[str, ...]:
     if mine and other and mine != other:
         found.append(f"different token sources: {', '.join(sorted(mine))} and {', '.join(sorted(other))}")
     return tuple(found)
+
+
+def _tags(session: Session) -> dict[str, str]:
+    return {f"tag {name}": value for name, value in session.tags.items()}
 
 
 def _workload(session: Session) -> str:

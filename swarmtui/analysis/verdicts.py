@@ -46,7 +46,9 @@ class Verdict(Stored, frozen=True, kw_only=True):
     sentence: str
 
 
-def verdict(a: Sequence[float], b: Sequence[float], *, better: Literal["higher", "lower"] = "higher") -> Verdict:
+def verdict(
+    a: Sequence[float], b: Sequence[float], *, better: Literal["higher", "lower"] = "higher", unit: str = "runs"
+) -> Verdict:
     """All in logs, so that changes are shares. Values must be above nought; others leave it undecided."""
     n_a, n_b = len(a), len(b)
     smallest = min(1.0, 2 / comb(n_a + n_b, n_a)) if n_a and n_b else 1.0
@@ -55,10 +57,10 @@ def verdict(a: Sequence[float], b: Sequence[float], *, better: Literal["higher",
     x, y = [log(value) for value in a], [log(value) for value in b]
     change = expm1(fsum(y) / n_b - fsum(x) / n_a)
     if min(n_a, n_b) < 2:
-        few = f"n={min(n_a, n_b)}" if n_a == n_b else f"{n_a} v {n_b} runs"
+        few = f"n={min(n_a, n_b)}" if n_a == n_b else f"{n_a} v {n_b} {unit}"
         return Verdict(
             word="undecided", n_a=n_a, n_b=n_b, change=change, smallest_p=smallest,
-            sentence=f"undecided: {few}; one run has no spread, so nobody knows what {_signed(change)} means",
+            sentence=f"undecided: {few}; one has no spread, so nobody knows what {_signed(change)} means",
         )  # fmt: skip
     interval, spread = _difference(x, y)
     p = permutation_p(x, y)
@@ -76,7 +78,7 @@ def verdict(a: Sequence[float], b: Sequence[float], *, better: Literal["higher",
         detectable_n=min(n),
         sentence="",
     )
-    return msgspec.structs.replace(found, sentence=_sentence(found))
+    return msgspec.structs.replace(found, sentence=_sentence(found, unit))
 
 
 def permutation_p(x: Sequence[float], y: Sequence[float]) -> float:
@@ -129,8 +131,8 @@ def _word(change: float, interval: Interval, p: float, decides: bool, better: Li
     return "faster" if (change > 0) == (better == "higher") else "slower"
 
 
-def _sentence(found: Verdict) -> str:
-    runs = f"{found.n_a} v {found.n_b} runs"
+def _sentence(found: Verdict, unit: str) -> str:
+    runs = f"{found.n_a} v {found.n_b} {unit}"
     if found.change is None or found.p is None or found.interval is None:
         return f"undecided: {runs}"
     change = _signed(found.change)

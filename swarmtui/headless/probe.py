@@ -19,28 +19,28 @@ from swarmtui.sessions.probes import probes_by_target
 
 def probe(order: Callable[[], Order], start: Callable[[], Started], every_s: float | None, quiet: bool) -> int:
     """By the clock: the next one begins `every_s` after the last began; a server that is away is tried again."""
-    code = DONE
     due = time.monotonic()
-    while True:
-        code = _once(order(), start(), quiet)
-        if every_s is None or code not in (DONE, UNUSABLE):
-            return code
-        due = max(due + every_s, time.monotonic())
-        try:
+    try:
+        while True:
+            code = _once(order(), start(), quiet)
+            if every_s is None or code not in (DONE, UNUSABLE):
+                return code
+            due = max(due + every_s, time.monotonic())
             _sleep_until(due)
-        except KeyboardInterrupt:
-            return STOPPED
+    except KeyboardInterrupt:
+        return STOPPED
 
 
 def _sleep_until(due: float) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     while (left := due - time.monotonic()) > 0:
         time.sleep(min(left, 60.0))
 
 
 def _once(order: Order, started: Started, quiet: bool) -> int:
     ended, code = drive(order, started, quiet)
+    # Between two probes there is nothing to stop in order.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if code == DONE:
         sys.stdout.write(_line(Path(order.session_root), Path(ended.directory).name))
         sys.stdout.flush()

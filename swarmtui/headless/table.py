@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from swarmtui.analysis.checks import checks_sentence
 from swarmtui.model.session import Event, Level, Spread, Summary
 from swarmtui.sessions.store import Listed
 from swarmtui.text import fit, pad, plain, width
@@ -53,6 +54,13 @@ def level_table(levels: Sequence[Level]) -> str:
     table = aligned(["C", *(column.title for column in shown)], rows, right=[True] * (len(shown) + 1))
     legend = _LEGEND if best is None else f"{_LEGEND} {BEST}: best steady."
     return "\n".join([*table, "", *wrapped(legend), *_notes(levels)]) + "\n"
+
+
+def findings_text(summary: Summary) -> str:
+    """Where the sweet spot and the cliff are, and whether the figures are fit to be published."""
+    said = [summary.scaling.sentence] if summary.scaling and len(summary.levels) > 1 else []
+    said += [checks_sentence(summary.checks)] if summary.checks else []
+    return "".join(f"{line}\n" for sentence in said for line in wrapped(plain(sentence)))
 
 
 def session_table(sessions: Sequence[Listed]) -> str:
@@ -107,7 +115,8 @@ def session_text(summary: Summary) -> str:
     ]
     lines = [f"{name:<9} {plain(value)}" for name, value in facts if value]
     events = [_event(event, session.t0_ns) for event in summary.events]
-    parts = ["\n".join(lines), level_table(summary.levels).rstrip("\n"), "\n".join(events)]
+    found = findings_text(summary).rstrip("\n")
+    parts = ["\n".join(lines), level_table(summary.levels).rstrip("\n"), found, "\n".join(events)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

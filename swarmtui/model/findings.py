@@ -84,3 +84,11 @@ class Goodput(Stored, frozen=True, kw_only=True):
     per_s: float | None
     out_tps: float | None
     kept: bool | None
+
+
+class BandwidthUse(Stored, frozen=True, kw_only=True):
+    """Bytes that a decode step reads, and their part of what the GPU could have read in that time."""
+
+    c: int
+    step_bytes: float
+    share: float

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import Check, Goodput, Scaling
+from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
@@ -243,5 +243,6 @@ class Summary(Stored, frozen=True, kw_only=True):
     checks: tuple[Check, ...] = ()
     scaling: Scaling | None = None
     goodput: tuple[Goodput, ...] = ()
+    bandwidth: tuple[BandwidthUse, ...] = ()
     servers: tuple[Discovered, ...] = ()
     trust: tuple[Trust, ...] = ()

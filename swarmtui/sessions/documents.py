@@ -55,6 +55,7 @@ def summary_toml(summary: Summary) -> bytes:
         "levels": [_main_figures(level) for level in summary.levels],
         "scaling": summary.scaling,
         "goodput": summary.goodput,
+        "bandwidth": summary.bandwidth,
         "checks": summary.checks,
         "events": [
             {"at_s": (event.t_ns - session.t0_ns) / 1e9, "name": event.name, "detail": event.detail}

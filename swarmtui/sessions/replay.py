@@ -44,6 +44,7 @@ class Replay:
             + ([journal.end.t_ns] if journal.end else [])
         )
         self._levels: tuple[int, tuple[Level, ...]] = (-1, ())
+        self._times_by_agent: dict[int, tuple[Record, list[int]]] = {}
         self._index()
         self.hello = Hello(session, str(loaded.directory))
         self._points = self._all_points()
@@ -149,7 +150,7 @@ class Replay:
         record = of[place - 1] if place else None
         if record is None or now >= _left(record):
             return StreamRow(agent, "idle", -1, "", 0, 0, 0, None)
-        total = bisect_right(record.chunk_times_ns(), now)
+        total = bisect_right(self._times(record), now)
         if total:
             content = record.t_first_content_ns
             state = "writing" if content is not None and content <= now else "thinking"
@@ -157,6 +158,13 @@ class Replay:
             state = "waiting" if record.t_headers_ns is None or record.t_headers_ns > now else "prefill"
         ttft = record.ttft_s if total else None
         return StreamRow(agent, state, record.task, record.type, _sent(record), 0, total, ttft)
+
+    def _times(self, record: Record) -> list[int]:
+        """When its chunks came; kept for the request that each agent is at."""
+        kept = self._times_by_agent.get(record.agent)
+        if kept is None or kept[0] is not record:
+            kept = self._times_by_agent[record.agent] = (record, record.chunk_times_ns())
+        return kept[1]
 
     def _tokens_per_chunk(self, finished: Iterable[Record]) -> float:
         good = [r for r in finished if r.ok and r.tokens_out]
@@ -194,9 +202,9 @@ class Replay:
         """Tokens of the last whole second."""
         if not self._sent_ns or now < self._sent_ns[0]:
             return None
-        last = min(len(self._produced) - 1, (now - self._t0) // _POINT_NS)
-        first = max(0, min(last, (now - _SECOND_NS - self._t0) // _POINT_NS))
-        return self._produced[last] - self._produced[first] if now <= self._last_ns else None
+        most = len(self._produced) - 1
+        first, last = (min(most, max(0, (moment - self._t0) // _POINT_NS)) for moment in (now - _SECOND_NS, now))
+        return self._produced[last] - self._produced[first]
 
     def _ttft(self, now: int) -> float | None:
         place = bisect_left(self._first_ns, now)

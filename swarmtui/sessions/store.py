@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+from swarmtui.analysis.bandwidth import bandwidth_use, weights_from_tags
 from swarmtui.analysis.checks import checks
 from swarmtui.analysis.levels import finished_by_level, level_figures
 from swarmtui.analysis.machine import with_machine
@@ -60,6 +61,7 @@ def summarise(loaded: Loaded) -> Summary:
     trust = journal.trusted.lines if journal.trusted else ()
     figures = level_figures(journal.records, journal.stretches, journal.ends)
     levels = with_machine(figures, journal.stretches, journal.ends, journal.telemetry)
+    weights = weights_from_tags(session.tags)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
         schema=SCHEMA_VERSION,
@@ -85,6 +87,7 @@ def summarise(loaded: Loaded) -> Summary:
         ),
         scaling=scaling(levels, _seats(journal)),
         goodput=_goodput(journal, levels),
+        bandwidth=bandwidth_use(levels, weights, _seats(journal)) if weights else (),
         servers=journal.servers,
         trust=trust,
     )

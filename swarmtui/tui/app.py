@@ -6,7 +6,7 @@ import asyncio
 import gc
 import secrets
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +15,8 @@ from rich.console import RenderableType
 from textual._compositor import ChopsUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.events import Resize
+from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -32,6 +34,9 @@ from swarmtui.tui.source import Live, Past
 from swarmtui.tui.terminal import Narrow, Terminal
 from swarmtui.tui.themes import CYCLE, SWARM, inks
 from swarmtui.tui.track import Track
+
+
+_COLOURLESS = NoColor()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -102,8 +107,8 @@ class SwarmApp(App[Outcome]):
 
                 return SetupScreen()
 
-    def on_resize(self) -> None:
-        small = is_too_small(self.size)
+    def on_resize(self, event: Resize) -> None:
+        small = is_too_small(event.size)
         if small and not isinstance(self.screen, TooSmall):
             self.push_screen(TooSmall())
         elif not small and isinstance(self.screen, TooSmall):
@@ -263,6 +268,10 @@ class SwarmApp(App[Outcome]):
         if type(renderable) is ChopsUpdate:
             renderable = Narrow(renderable.chops, renderable.spans, renderable.chop_ends)
         super()._display(screen, renderable)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """NO_COLOR means none, not grey; bold and dim stay."""
+        return [_COLOURLESS] if self.no_color else super().get_line_filters()
 
     # a mistake of ours
 

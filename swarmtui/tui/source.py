@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from swarmtui.sessions.replay import Replay
 
 SPEEDS = (1, 2, 5, 10, 20, 50)
+_PRIMED_S = 9
 
 
 class Source(Protocol):
@@ -96,11 +97,9 @@ class Past:
             self._task.cancel()
 
     def seek(self, at_s: float) -> None:
-        back = at_s < self.at_s
         self.at_s = min(self.length_s, max(0.0, at_s))
-        if back:
-            self.track.restart(self._replay.points_until(self.at_s))
-        self._show()
+        self.track.restart(self._replay.points_until(self.at_s))
+        self._show(_PRIMED_S)
 
     def faster(self, steps: int) -> None:
         place = SPEEDS.index(self.speed) + steps
@@ -117,12 +116,16 @@ class Past:
         while True:
             await asyncio.sleep(self._pause_s)
             if self.playing:
-                self.at_s = min(self.length_s, self.at_s + self._pause_s * self.speed)
-                self._show()
+                step = min(self._pause_s * self.speed, self.length_s - self.at_s)
+                self.at_s += step
+                self._show(min(_PRIMED_S, int(step)))
                 self.playing = self.at_s < self.length_s
 
-    def _show(self) -> None:
+    def _show(self, before_s: int) -> None:
+        """The seconds before it are told first, so that rates of streams are those of this moment."""
         known = self.track.points[-1].t_ns if self.track.points else 0
         self.track.points.extend(point for point in self._replay.points_until(self.at_s) if point.t_ns > known)
-        self.track.hear(self._replay.frame_at(self.at_s))
+        for second in range(before_s, -1, -1):
+            if self.at_s >= second:
+                self.track.hear(self._replay.frame_at(self.at_s - second))
         self._wake()

@@ -69,7 +69,8 @@ class Track:
             self.session = msgspec.structs.replace(self.session, label=label, note=note)
 
     def forget_text(self) -> None:
-        self.text = ""
+        """All but the newest: another request has begun."""
+        self.text = self.frame.text if self.frame else ""
 
     def restart(self, points: list[Point]) -> None:
         """A replay that jumps: what was kept of another moment no longer holds."""

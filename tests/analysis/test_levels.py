@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_records import BOOT_NS, MS, end, request, stretch
 
 from swarmtui.analysis.levels import level_figures
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
+from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch
 
 
 def streams(c: int, requests: int, *, number: int, run: int = 1, gap: float = 10.0, start: float = 0.0) -> list[Record]:

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_levels import level
-from made_records import BOOT_NS, MS, request
 
 from swarmtui.analysis.limits import parse_limit
 from swarmtui.analysis.quantities import QUANTITIES
 from swarmtui.analysis.slo import goodput, parse_slo, slo_sentence
 from swarmtui.model.schema import BadInput
+from tests.analysis.made_levels import level
+from tests.analysis.made_records import BOOT_NS, MS, request
 
 ONE = level(1, tps=90.0, ttft=0.2, tpot=0.01, contention=0.0)
 FOUR = level(4, tps=250.0, ttft=0.8, tpot=0.016, contention=0.4)

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_levels import level
 
 from swarmtui.analysis.scaling import scaling
 from swarmtui.analysis.seats import seats_from_flags
 from swarmtui.model.findings import Seats
 from swarmtui.model.session import Level
+from tests.analysis.made_levels import level
 
 
 def swarm(a: float, c: float, levels: list[int], seats: int = 10**6, prefill: float = 0.05) -> list[Level]:

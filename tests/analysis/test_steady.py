@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_records import BOOT_NS, MS, request
 
 from swarmtui.analysis.steady import in_flight, steady, times_at
 from swarmtui.model.record import Record
+from tests.analysis.made_records import BOOT_NS, MS, request
 
 
 def brute_force(records: list[Record], c: int, until_ns: int | None) -> tuple[int, float, int]:

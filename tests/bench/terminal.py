@@ -34,9 +34,17 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Screen:
     """The app in a terminal of our own, read as fast as it comes or at `limit` bytes a second."""
 
-    def __init__(self, words: list[str], limit: int | None, columns: int, rows: int) -> None:
+    def __init__(
+        self,
+        words: list[str],
+        limit: int | None,
+        columns: int,
+        rows: int,
+        environment: dict[str, str] | None = None,
+        program: tuple[str, ...] = (sys.executable, "-m", "swarmtui"),
+    ) -> None:
         self.begun = time.monotonic()
-        self.process, self._fd = _spawn(words, columns, rows)
+        self.process, self.master = _spawn([*program, *words], columns, rows, environment or {})
         self._limit = limit
         self._budget_from = self.begun
         self._taken = 0
@@ -46,7 +54,7 @@ class Screen:
     def read(self, until: float, wanted: bytes | None = None) -> float | None:
         """Reads until then, or until `wanted` was seen: then says when."""
         while (now := time.monotonic()) < until:
-            if not select.select([self._fd], [], [], min(0.02, until - now))[0]:
+            if not select.select([self.master], [], [], min(0.02, until - now))[0]:
                 continue
             size = 65536
             if self._limit is not None:
@@ -59,7 +67,10 @@ class Screen:
                     # What was not used before is not saved up.
                     self._taken += allowed - self._limit // 4
                     size = min(size, self._limit // 4)
-            data = os.read(self._fd, size)
+            try:
+                data = os.read(self.master, size)
+            except OSError:
+                return None
             self._taken += len(data)
             second = int(time.monotonic() - self.begun)
             self.seconds[second] = self.seconds.get(second, 0) + len(data)
@@ -69,38 +80,39 @@ class Screen:
         return None
 
     def press(self, key: bytes) -> None:
-        os.write(self._fd, key)
+        os.write(self.master, key)
 
     def cpu_s(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def end(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
+        """Asks it to leave, unless it has left, and takes what it still writes."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 5
         while self.process.poll() is None and time.monotonic() < deadline:
-            if select.select([self._fd], [], [], 0.05)[0]:
+            if select.select([self.master], [], [], 0.05)[0]:
                 try:
-                    os.read(self._fd, 65536)
+                    os.read(self.master, 65536)
                 except OSError:
                     break
         self.process.wait(5)
-        os.close(self._fd)
+        os.close(self.master)
 
 
-def _spawn(words: list[str], columns: int, rows: int) -> tuple[subprocess.Popen[bytes], int]:
+def _spawn(words: list[str], columns: int, rows: int, more: dict[str, str]) -> tuple[subprocess.Popen[bytes], int]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     # As installed: over SSH, with its bytecode beside it.
     unset = ("COLORTERM", "NO_COLOR", "PYTHONDONTWRITEBYTECODE")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     process = subprocess.Popen(
-        [sys.executable, "-m", "swarmtui", *words],
+        ["setsid", "--ctty", *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=environment | {"TERM": "xterm-256color", "PYTHONPYCACHEPREFIX": str(_bytecode())},
-        start_new_session=True,
+        env=environment | {"TERM": "xterm-256color", "PYTHONPYCACHEPREFIX": str(_bytecode())} | more,
     )
     os.close(theirs)
     return process, ours

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_sessions import T0, head, record, whole, write
 
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import End, Event, Head, Request, entry_encoder
 from swarmtui.sessions.journal import JournalWriter, is_running, read_journal
+from tests.sessions.made_sessions import T0, head, record, whole, write
 
 
 def spool(directory: Path, name: str, tasks: list[int]) -> None:

@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_sessions import T0, head, record, write
 
 from swarmtui.model.session import End, Request, StretchEnd, StretchStart
 from swarmtui.sessions.probes import TAG, probes_by_target
 from swarmtui.sessions.store import write_summary
+from tests.sessions.made_sessions import T0, head, record, write
 
 
 def made_probe(root: Path, name: str, engine: float | None = None, **fields: object) -> Path:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from made_sessions import T0, head, record, whole, write
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.schema import BadInput
@@ -22,6 +21,7 @@ from swarmtui.model.session import Level, Request, Summary, entry_encoder
 from swarmtui.sessions.files import write_whole
 from swarmtui.sessions.paths import is_id, new_id, sessions_root
 from swarmtui.sessions.store import list_sessions, load, remove, summarise, summary_json, write_summary
+from tests.sessions.made_sessions import T0, head, record, whole, write
 
 ID = "20261115-014455-3f9a"
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from swarmtui.conductor.client import attach, running
+from swarmtui.model.frame import Stop, Subscribe
 
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
@@ -24,14 +27,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(autouse=True)
-def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("DATA", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     monkeypatch.delenv("NO_COLOR", raising=False)
-    return tmp_path
+    yield tmp_path
+    for identity in running():
+        client = attach(identity, Subscribe())
+        client.say(Stop(grace_s=0.0))
+        client.close()
 
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]

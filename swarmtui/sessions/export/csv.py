@@ -25,8 +25,9 @@ def csv_rows(summary: Summary) -> bytes:
 
 
 def _rows(summary: Summary, level: Level) -> list[dict[str, Any]]:
-    whole = {"session": summary.session.id, "c": level.c, "run": None} | _flat(level)
-    runs = [{"session": summary.session.id, "c": level.c} | _run(run) for run in level.by_run]
+    name = {"schema": summary.schema, "session": summary.session.id, "c": level.c}
+    whole = name | {"run": None} | _flat(level)
+    runs = [name | _run(run) for run in level.by_run]
     return [{name: _safe(value) for name, value in row.items()} for row in (whole, *runs)]
 
 

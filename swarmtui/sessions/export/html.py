@@ -33,7 +33,8 @@ td.unknown{color:var(--dim);white-space:nowrap}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem;align-items:start}
 figure{margin:0;padding:.8rem;border:1px solid var(--rule);border-radius:6px;background:var(--card);min-width:0}
 figcaption{font-weight:600;margin-bottom:.3rem}.chart{width:100%;height:auto;display:block}
-svg text{fill:var(--dim);font:12.5px system-ui,sans-serif}svg .value{fill:var(--fg);paint-order:stroke;stroke:var(--card);stroke-width:4px}
+svg text{fill:var(--dim);font:12.5px system-ui,sans-serif}
+svg .value{fill:var(--fg);paint-order:stroke;stroke:var(--card);stroke-width:4px}
 .grid{stroke:var(--rule);fill:none}.axis{stroke:var(--dim);fill:none}.line{fill:none;stroke-width:2}
 .mark,.bar{stroke-width:1.5}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin:.3rem 0 0;padding:0;font-size:.88rem}

@@ -78,6 +78,7 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Temperature", "" if plan.temperature is None else f"{plan.temperature:g}"),
         ("SLO", plan.slo),
         ("Client", f"swarmtui {session.client.version}, Python {session.client.python}, {session.client.cores} cores"),
+        ("Schema", str(summary.schema)),
         ("Note", session.note),
         *((f"Tag {name}", value) for name, value in session.tags.items()),
     ]
@@ -94,6 +95,7 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
         _table(
             "Machine", [level for level in levels if level.energy or level.ttft_split], _MACHINE, _simulated(levels)
         ),
+        _bandwidth(summary),
         _goodput(summary),
         _scaling(summary),
         _checks(summary),
@@ -191,6 +193,14 @@ def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell],
         (True,) * len(kept),
         note,
     )
+
+
+def _bandwidth(summary: Summary) -> Table:
+    rows = tuple((str(u.c), amount(u.step_bytes / 1e9, 3), percent(u.share)) for u in summary.bandwidth)
+    note = "from the bytes that the tags name, and the mean time per token"
+    if any(used.share > 1.0 for used in summary.bandwidth):
+        note += "; above 100 % cannot be: the bytes are wrong, or a step makes several tokens (speculative decoding)"
+    return Table("Memory bandwidth", ("C", "GB a step", "of the GPU's"), rows, (True,) * 3, note)
 
 
 def _goodput(summary: Summary) -> Table:

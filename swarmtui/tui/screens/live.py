@@ -44,6 +44,7 @@ class LiveScreen(Screen[None]):
 
     where: Where = "live"
     app: SwarmApp
+    _past = False
     AUTO_FOCUS = ""
 
     def __init__(self, source: Source) -> None:
@@ -131,13 +132,15 @@ class LiveScreen(Screen[None]):
                     alone = self._alone is History
                     panel.show(history.history_view(track.points, t0_ns, panel.columns, alone))
                 case Gpus():
-                    panel.show(machine.gpus_view(frame.telemetry if frame else None, track.power, track.memory))
+                    panel.show(
+                        machine.gpus_view(frame.telemetry if frame else None, track.power, track.memory, self._past)
+                    )
                 case Levels():
                     panel.show(self._levels_view(frame.levels if frame else ()))
                 case Curve():
                     panel.show(self._curve_view(frame.levels if frame else ()))
                 case TrustPanel():
-                    panel.show(machine.trust_view(frame))
+                    panel.show(machine.trust_view(frame, self._past))
 
     def _levels_view(self, done: tuple[Level, ...]) -> levels.LevelsView:
         """Frames repeat levels that have not changed: what was made of them is kept."""
@@ -343,34 +346,35 @@ class RunScreen(LiveScreen):
 
 class ReplayScreen(LiveScreen):
     where = "replay"
+    _past = True
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("replay")]
 
     def __init__(self, source: Past) -> None:
         super().__init__(source)
-        self._past = source
+        self._time = source
 
     @property
     def _is_over(self) -> bool:
         return True
 
     def on_unmount(self) -> None:
-        self._past.close()
+        self._time.close()
 
     def _clock(self) -> head.Clock:
-        past = self._past
+        past = self._time
         return head.Clock(past.at_s, past.length_s, past.speed, past.playing)
 
     def action_play(self) -> None:
-        self._past.toggle()
+        self._time.toggle()
 
     def action_faster(self) -> None:
-        self._past.faster(1)
+        self._time.faster(1)
 
     def action_slower(self) -> None:
-        self._past.faster(-1)
+        self._time.faster(-1)
 
     def action_seek(self, by_s: int) -> None:
-        self._past.seek(self._past.at_s + by_s)
+        self._time.seek(self._time.at_s + by_s)
 
 
 def _streams(text: str) -> None:

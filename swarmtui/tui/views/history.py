@@ -105,6 +105,6 @@ def _marks(buckets: list[list[Point]]) -> tuple[Mark, ...]:
             if point.c != before and point.c:
                 if marks and marks[-1].column == column:
                     marks.pop()
-                marks.append(Mark(column, f"C={point.c}"))
+                marks.append(Mark(column, str(point.c)))
             before = point.c or before
     return tuple(marks)

@@ -84,9 +84,9 @@ def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str)
 
 def _words(best: int | None, found: Scaling) -> str:
     words = [
-        "" if best is None else f"▸ best C={best}",
-        "" if found.sweet_spot is None else f"sweet spot C={found.sweet_spot}",
-        "" if found.cliff is None else f"▼ cliff C={found.cliff.c}",
+        "" if best is None else f"▸ best {best}",
+        "" if found.sweet_spot in (None, best) else f"sweet spot {found.sweet_spot}",
+        "" if found.cliff is None else f"▼ cliff {found.cliff.c}",
     ]
     return "  ".join(word for word in words if word)
 

@@ -54,16 +54,20 @@ def gpus_view(
     telemetry: Telemetry | None,
     power: Mapping[str, tuple[float | None, ...]],
     memory: Mapping[str, tuple[float | None, ...]],
+    past: bool,
 ) -> GpusView:
     if telemetry is None:
-        return GpusView((), "", "no reading yet: GPUs are read about once a second")
+        nothing = "no reading up to here in this session" if past else "no reading yet: about one a second will come"
+        return GpusView((), "", nothing)
     gpus = tuple(_gpu(gpu, power.get(gpu.uuid, ()), memory.get(gpu.uuid, ())) for gpu in telemetry.gpus)
     empty = plain(telemetry.gpu_problem) or "no GPU on this host"
     return GpusView(gpus, _server(telemetry), empty)
 
 
-def trust_view(frame: Frame | None) -> TrustView:
+def trust_view(frame: Frame | None, past: bool) -> TrustView:
     if frame is None or not frame.trust:
+        if past:
+            return TrustView((), "nothing here: what is judged during a run is not kept in its journal")
         return TrustView(_own_health(frame), "nothing judged yet: that needs a few requests")
     moods: dict[str, tuple[str, Mood]] = {"ok": ("●", "good"), "doubtful": ("▲", "warn"), "wrong": ("✖", "bad")}
     return TrustView(

@@ -33,7 +33,7 @@ class History(Lines):
         for number, trace in enumerate(traces):
             style = _STYLES[view.traces.index(trace) % len(_STYLES)]
             lines += _trace(trace, each + (1 if number < more else 0), style)
-        lines.append([(" " * LABEL, ""), (_axis(view.marks, width - LABEL), "dim")])
+        lines.append([(left(" C", LABEL), "dim"), (_axis(view.marks, width - LABEL), "dim")])
         return lines
 
 

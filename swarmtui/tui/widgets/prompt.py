@@ -48,7 +48,8 @@ class Prompt(Horizontal):
         self.add_class("-open")
         entry.value = value
         entry.cursor_position = len(value)
-        entry.focus()
+        # What is not shown yet cannot be focused.
+        self.call_after_refresh(entry.focus)
 
     @property
     def is_open(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from made_levels import level, run, summary
 
 from swarmtui.analysis.compare import compare_pair, level_ratio
 from swarmtui.analysis.scaling import scaling
@@ -12,6 +11,7 @@ from swarmtui.analysis.stats import ratio
 from swarmtui.analysis.verdicts import verdict
 from swarmtui.model.findings import Seats
 from swarmtui.model.session import Rates
+from tests.analysis.made_levels import level, run, summary
 
 
 @pytest.mark.parametrize(

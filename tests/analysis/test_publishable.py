@@ -3,14 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_levels import level, session
-from made_records import BOOT_NS, MS, request
 
 from swarmtui.analysis.checks import checks, checks_sentence, publishable
 from swarmtui.analysis.observed import Observed, observe
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry, Trust
+from tests.analysis.made_levels import level, session
+from tests.analysis.made_records import BOOT_NS, MS, request
 
 GOOD = Observed(
     throttle=(), clock_spread=0.01, idle_before=True, others=0.0, preemptions=0.0, cache_hits=0.0, engine_ratio=1.01,

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
-from made_levels import level, summary
 
 from swarmtui.analysis.compare import compare, compare_pair, leaderboard
 from swarmtui.analysis.differences import flag_differences, parse_flags, refusals
+from swarmtui.analysis.pool import pool
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
+from swarmtui.model.schema import BadInput
+from swarmtui.model.session import Summary
+from swarmtui.model.telemetry import Discovered, Energy
+from tests.analysis.made_levels import level, summary
 
 BEFORE = [100.0, 101.0, 99.5, 100.5]
 AFTER = [125.0, 126.5, 125.5, 126.0]
@@ -71,10 +76,12 @@ def test_what_weakens_a_comparison_is_noted() -> None:
 def test_the_leaderboard_has_one_change_a_row_and_the_best_of_each_model() -> None:
     """S1's stages."""
     stages = [
-        summary([level(1, tps=25.1)], "1", server_flags="--enforce-eager"),
-        summary([level(1, tps=43.2)], "2", server_flags=""),
-        summary([level(1, tps=51.1)], "3", server_flags="--speculative-config n=3"),
-        summary([level(1, tps=81.8), level(4, tps=225.4)], "8", server_flags="--speculative-config n=3"),
+        summary([level(1, tps=25.1)], "1", server_flags="--dtype float16 --enforce-eager"),
+        summary([level(1, tps=43.2)], "2", server_flags="--dtype float16"),
+        summary([level(1, tps=51.1)], "3", server_flags="--dtype float16 --speculative-config n=3"),
+        summary(
+            [level(1, tps=81.8), level(4, tps=225.4)], "8", server_flags="--dtype float16 --speculative-config n=3"
+        ),
         summary([level(4, tps=282.7)], "moe", endpoints=(Endpoint(url="x", model="moe"),)),
     ]
     rows = leaderboard(stages)
@@ -99,4 +106,51 @@ def test_flags_by_name_however_they_are_written() -> None:
         "--enforce-eager": "", "-np": "5", "--x": '{"a": 1}',
     }  # fmt: skip
     assert parse_flags("--a 'unbalanced") == {"--a": "'unbalanced"}
-    assert flag_differences("--a 1 --b", "--b --a=1") == ()
+    same = [summary([], server_flags=flags) for flags in ("--a 1 --b", "--b --a=1")]
+    assert flag_differences(*same) == ()
+
+
+def test_flags_that_are_not_known_differ_in_nothing() -> None:
+    assert flag_differences(summary([], server_flags="--a 1"), summary([])) == ()
+
+
+def test_flags_and_versions_that_were_found_on_the_host_count_like_given_ones() -> None:
+    def found(version: str, seqs: str) -> Summary:
+        server = Discovered(url="x", version=version, flags={"--max-num-seqs": seqs}, gpus=("a", "b"))
+        return msgspec.structs.replace(summary([level(1, tps=1)]), servers=(server,))
+
+    pair = compare_pair(found("0.19", "2"), found("0.20", "4"))
+    assert [str(flag) for flag in pair.flags] == ["--max-num-seqs 2 → 4"]
+    assert [str(difference) for difference in pair.differences] == ["server version 0.19 → 0.20"]
+
+
+def test_energy_stands_side_by_side_without_a_verdict() -> None:
+    a = summary([level(1, tps=1, energy=Energy(seconds=1.0, j_per_token=2.0))])
+    b = summary([level(1, tps=1, energy=Energy(seconds=1.0, j_per_token=1.5, mean_w=300.0))])
+    rows = [(row.figure, row.before, row.after) for row in compare_pair(a, b).machine]
+    assert rows == [("energy a token", 2.0, 1.5), ("GPU power", None, 300.0)]
+
+
+def test_sessions_taken_together_are_replicates_themselves() -> None:
+    """Runs within a session agree to 0.1 %, sessions only to 3 %: four of each decide nothing that runs would."""
+    rates = {"a": (97.0, 103.0, 99.0, 101.0), "b": (100.0, 104.0, 98.0, 103.0)}
+    made = {
+        side: [summary([level(4, tps=tps, runs=[tps, 1.001 * tps] * 2)], f"{side}{k}") for k, tps in enumerate(values)]
+        for side, values in rates.items()
+    }
+    by_runs = compare_pair(made["a"][0], made["b"][0])
+    assert by_runs.sentence.endswith("faster (4 v 4 runs, p = 0.029)")
+    by_sessions = compare_pair(pool(made["a"]), pool(made["b"]))
+    assert "undecided (4 v 4 sessions, p = 0." in by_sessions.sentence
+    row = by_sessions.rows[0]
+    assert row.before == pytest.approx(100.0)
+    assert row.after == pytest.approx(101.25)
+
+
+def test_runs_are_not_held_against_sessions_and_unlike_ones_not_taken_together() -> None:
+    one, two = summary([level(1, tps=1)], "a"), summary([level(1, tps=2)], "b")
+    assert compare_pair(one, pool([one, two])).refused == (
+        "the replicates of one are runs, those of the other are sessions",
+    )
+    with pytest.raises(BadInput, match=r"a \+ b: cannot be taken together: different workloads"):
+        pool([one, summary([level(1, tps=2)], "b", workload_digest="ffff")])

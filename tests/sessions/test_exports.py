@@ -14,7 +14,6 @@ from statistics import median
 from typing import Any
 
 import pytest
-from made_sessions import T0, head, record, whole, write
 
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
@@ -22,6 +21,7 @@ from swarmtui.model.session import Entry, Request, Sample
 from swarmtui.model.telemetry import Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export
 from swarmtui.sessions.store import Loaded, load
+from tests.sessions.made_sessions import T0, head, record, whole, write
 
 NASTY = "<script>alert(1)</script> | *x* `y` [z](http://e) \x1b[31m =cmd()"
 CHROMIUM = next(

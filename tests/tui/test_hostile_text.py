@@ -1,0 +1,91 @@
+"""Text from servers and models is data: it neither breaks the layout nor reaches the terminal as anything else."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from rich.cells import cell_len
+
+from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.screens.live import RunScreen
+from swarmtui.tui.source import Live
+from swarmtui.tui.track import Track
+from tests.tui.made_frames import frame, hello
+from tests.tui.screen_text import screen_text
+
+HOSTILE = [
+    "[bold red]markup[/] [link=http://x]y[/link] $(x)",
+    "\x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b31m",
+    "\u202eright to left\u2066isolated\u2069 \u200b\u200d\ufeff zero",
+    "one\ntwo\r\nthree\ttab\x00nul\x08\x7f",
+    "很" * 300,
+    "e\u0301\u0302\u0303" * 50 + "👩‍👩‍👧‍👦" * 20,
+    "x" * 10_000,
+]
+
+
+class Still(Live):
+    """A source that nobody feeds but the test."""
+
+    def __init__(self, track: Track) -> None:
+        self.track = track
+
+    def open(self, wake: object) -> None:
+        pass
+
+    def say(self, command: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def track_with(words: str) -> Track:
+    track = Track()
+    track.hear(hello(model=words, label=words))
+    for second in range(5):
+        track.hear(frame(12, at_s=10.0 + second, words=words, total=100 + 40 * second, text=words))
+    return track
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+async def test_no_text_breaks_a_screen(size: tuple[int, int]) -> None:
+    source = Still(Track())
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        for words in HOSTILE:
+            source.track = track_with(words)
+            for key in ("g", "6", "3", "escape", "enter", "escape"):
+                await pilot.press(key)
+                if isinstance(app.screen, RunScreen):
+                    app.screen.paint()
+                await pilot.pause()
+                strips = app.screen._compositor.render_strips()
+                assert [strip.cell_length for strip in strips] == [size[0]] * size[1]
+                shown = screen_text(app)
+                assert not [char for char in shown if char != "\n" and unicodedata.category(char) in ("Cc", "Cf", "Cs")]
+                assert all(cell_len(line) <= size[0] for line in shown.splitlines())
+
+
+async def test_markup_is_shown_as_it_was_sent() -> None:
+    app = SwarmApp(source=Still(track_with("[b]x[/b]")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert isinstance(app.screen, RunScreen)
+        app.screen.paint()
+        await pilot.pause()
+        assert "[b]x[/b]" in screen_text(app)
+        app.say("[b]said[/b]")
+        await pilot.pause()
+
+
+async def test_a_terminal_too_small_says_so_and_comes_back() -> None:
+    app = SwarmApp(source=Still(track_with("x")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.resize_terminal(40, 10)
+        await pilot.pause()
+        assert "40×10 is too small" in screen_text(app)
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert "streams" in screen_text(app)

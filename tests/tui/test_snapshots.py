@@ -1,0 +1,82 @@
+"""The screens of a recorded session, as they were when somebody last looked at them and found them good.
+
+UPDATE_SCREENS=1 writes them anew; look at the difference before keeping it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from swarmtui.sessions.replay import open_replay
+from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.source import Past
+from swarmtui.tui.widgets.curve import Curve
+from tests.tui.conftest import Until
+from tests.tui.screen_text import screen_text
+
+HERE = Path(__file__).parent
+EXPECTED = HERE / "expected"
+END_S = 1_000.0
+
+SCREENS = [
+    ("live-80x24", (80, 24), 9.0, ()),
+    ("live-120x40", (120, 40), 12.0, ()),
+    ("live-200x60", (200, 60), END_S, ()),
+    ("history-80x24", (80, 24), END_S, ("2",)),
+    ("gpus-80x24", (80, 24), END_S, ("3",)),
+    ("levels-80x24", (80, 24), END_S, ("4",)),
+    ("curve-120x40", (120, 40), END_S, ("5",)),
+    ("trust-80x24", (80, 24), 9.0, ("6",)),
+    ("filtered-80x24", (80, 24), 9.0, ("slash", "t", "e", "s", "t")),
+    ("help-80x24", (80, 24), 0.0, ("question_mark",)),
+]
+
+
+def past_at(app: SwarmApp, at_s: float) -> Past:
+    source = app._source
+    assert isinstance(source, Past)
+    source.playing = False
+    source.seek(at_s)
+    return source
+
+
+@pytest.mark.parametrize(("name", "size", "at_s", "keys"), SCREENS, ids=[screen[0] for screen in SCREENS])
+async def test_the_screen_is_as_it_was(
+    name: str, size: tuple[int, int], at_s: float, keys: tuple[str, ...], until: Until
+) -> None:
+    app = SwarmApp(source=Past(open_replay(HERE / "recorded", "last"), hz=4.0))
+    async with app.run_test(size=size) as pilot:
+        past_at(app, at_s)
+        await pilot.press(*keys)
+        await pilot.pause()
+        curves = [curve for curve in app.screen.query(Curve) if curve.is_on_screen and curve.view]
+        await until(lambda: all(curve._plotext is not None for curve in curves if curve.view and not curve.view.empty))
+        await pilot.pause()
+        shown = screen_text(app) + "\n"
+    path = EXPECTED / f"{name}.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        EXPECTED.mkdir(exist_ok=True)
+        path.write_text(shown, encoding="utf-8")
+    assert shown == path.read_text(encoding="utf-8")
+
+
+async def test_time_can_be_held_hurried_and_turned_back() -> None:
+    app = SwarmApp(source=Past(open_replay(HERE / "recorded", "last"), hz=4.0))
+    async with app.run_test(size=(120, 40)) as pilot:
+        past = past_at(app, 0.0)
+        await pilot.press("right")
+        assert past.at_s == 10.0
+        await pilot.press("left", "left")
+        assert past.at_s == 0.0
+        await pilot.press("plus", "plus")
+        assert past.speed == 5
+        await pilot.press("minus")
+        assert past.speed == 2
+        await pilot.press("space")
+        assert past.playing
+        await pilot.press("space")
+        await pilot.pause()
+        assert "paused" in screen_text(app)
