@@ -140,13 +140,8 @@ def _order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
     """Everything that can be wrong with the words is found here, before anything is asked of the endpoint."""
     from swarmtui.model.endpoint import parse_address
     from swarmtui.model.order import SIMULATOR, Order
-    from swarmtui.model.schema import BadInput
 
-    if not endpoints:
-        raise BadInput(
-            "where is the server? for example --endpoint http://127.0.0.1:8000 or --endpoint sim:moe-tp1",
-            key="--endpoint",
-        )
+    endpoints = endpoints or (_only_endpoint(),)
     for endpoint in endpoints:
         if endpoint.startswith(SIMULATOR):
             from swarmtui.sim.presets import parse_spec
@@ -171,6 +166,23 @@ def _order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
         note=given["note"],
         tags=_pairs(given["tags"], "--tag"),
         server_flags=given["server_flags"],
+    )
+
+
+def _only_endpoint() -> str:
+    """The one server on this host; with none or several it is the person's to say which."""
+    from swarmtui.conductor.catalogue import servers_here
+    from swarmtui.model.schema import BadInput
+
+    found = [server for server in servers_here() if server.reachable and not server.problem]
+    if len(found) == 1:
+        click.echo(f"endpoint: {found[0].url} ({found[0].engine})", err=True)
+        return found[0].url
+    if found:
+        raise BadInput(f"choose one: {', '.join(f'{server.url} ({server.engine})' for server in found)}", key="--endpoint")
+    raise BadInput(
+        "no server found on this host; for example --endpoint http://127.0.0.1:8000 or --endpoint sim:moe-tp1",
+        key="--endpoint",
     )
 
 
@@ -530,7 +542,8 @@ def check_workload(file: str) -> None:
     from swarmtui.prompts.check import describe, problems
     from swarmtui.prompts.library import find
 
-    found = problems(file)
+    path = file if Path(file).exists() else find(file).source
+    found = problems(path)
     for problem in found:
         click.echo(f"swarmtui: {problem}", err=True)
     if found:

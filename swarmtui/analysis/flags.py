@@ -35,7 +35,7 @@ def _flags(level: Level, uncounted: int) -> Iterator[str]:
     if level.token_source == "mixed":
         yield "token counts come from several sources (~)"
     if level.shared_reads is not None and level.shared_reads > SHARED_READS:
-        yield f"{100 * level.shared_reads:.2g} % of chunks shared a read, and so another chunk's time stamp"
+        yield f"{100 * level.shared_reads:.3g} % of chunks shared a read, and so another chunk's time stamp"
     if level.stamp == "read":
         yield "time stamps are from the reader, not from the kernel"
     if level.stamp == "mixed":

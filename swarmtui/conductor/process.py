@@ -30,7 +30,6 @@ from swarmtui.model import frame as said
 from swarmtui.model import wire
 from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
 from swarmtui.model.order import SIMULATOR, Order, decode_order
-from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import (
     Client,
@@ -57,7 +56,6 @@ _SAMPLE_NS = 900_000_000
 _RECOUNT_S = 60.0
 
 # Shorter ones are words such as "true", and no secrets.
-_SECRET_LENGTH = 6
 
 
 class Conductor:
@@ -285,7 +283,7 @@ class Conductor:
         runner = self._runner
         match report:
             case wire.Finished(record=record) if runner is not None:
-                runner.finish(link, self._discreet(record))
+                runner.finish(link, record)
                 self._doubts.finish(record)
             case wire.WorkerFrame() if runner is not None:
                 runner.hear(link, report)
@@ -293,14 +291,6 @@ class Conductor:
                 self._board.warnings = tuple(filter(None, [self._ledger.problem if self._ledger else ""]))
             case wire.Failed(problem):
                 self._end_by(problem)
-
-    def _discreet(self, record: Record) -> Record:
-        """A server may say the key back in its complaint: it gets into no file that way."""
-        detail, secrets = record.error_detail, self._order.secrets
-        for secret in (secrets.api_key or "", *secrets.headers.values()):
-            if len(secret) >= _SECRET_LENGTH:
-                detail = detail.replace(secret, "…")
-        return record if detail == record.error_detail else msgspec.structs.replace(record, error_detail=detail)
 
     def _lost(self, link: Link, how: str) -> None:
         self._end_by(f"worker {link.number} ended {how}; what it had finished is saved")

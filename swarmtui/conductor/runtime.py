@@ -15,7 +15,7 @@ def socket_directory() -> Path:
     path = Path(base) / "swarmtui" if base else Path("/tmp") / f"swarmtui-{os.getuid()}"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.stat()
+        found = path.lstat()
     except OSError as error:
         raise BadInput(f"no place for sockets: {error.strerror}", key=str(path)) from None
     if found.st_uid != os.getuid() or found.st_mode & 0o077:

@@ -18,6 +18,7 @@ from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry
 
 _GPU_S = 0.25
 _WHOLE_EVERY = 4
+_FEW_GPUS = 4
 _URL_S = 0.5
 _METRICS_S = 1.0
 
@@ -90,8 +91,10 @@ class Watch:
             self._gpu_problem = "the endpoint is on another host; name its DCGM exporter with --gpu-metrics-url"
             return
         source, looks = open_gpus(urls), 0
-        every, pause = (1, _URL_S) if urls else (_WHOLE_EVERY, _GPU_S)
+        pause = _URL_S if urls else _GPU_S
         while not self._stop.is_set():
+            # An energy counter takes milliseconds to read: of many GPUs it is read half as often.
+            every = 1 if urls else _WHOLE_EVERY * (1 if len(self._gpus) <= _FEW_GPUS else 2)
             whole = looks % every == 0
             self._gpus, self._gpu_problem = source.read(whole), source.problem
             if whole:
@@ -118,11 +121,12 @@ class Watch:
                 self.before.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=url),)))
 
     def _identify(self) -> None:
-        from swarmtui.telemetry.discovery import identify
+        from swarmtui.telemetry.discovery import identify, with_gpus
 
         for number, endpoint in enumerate(self._endpoints):
             found = identify(parse_address(endpoint.url).root)
             if found is not None:
+                (found,) = with_gpus([found], self._whole[1])
                 self.found.put((number, found))
 
     def _follow_servers(self) -> None:
@@ -133,8 +137,15 @@ class Watch:
             metrics_url(parse_address(endpoint.url).root, endpoint.engine) for endpoint in self._endpoints
         )
         headers = {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
+        # What authorises us there is told nobody else.
+        ours = {parse_address(endpoint.url).host for endpoint in self._endpoints}
+        known = all(parse_address(url).host in ours for url in urls)
         reader = MetricsReader(
-            urls, headers | secrets.headers, engine=first.engine, ca_file=first.ca_file, insecure=first.insecure
+            urls,
+            headers | secrets.headers if known else None,
+            engine=first.engine,
+            ca_file=first.ca_file,
+            insecure=first.insecure,
         )
         self._first_look()
         self._identify()

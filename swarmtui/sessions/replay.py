@@ -115,6 +115,15 @@ class Replay:
             tokens_per_chunk=self._tokens_per_chunk(finished),
         )
 
+    def text_at(self, agent: int, at_s: float) -> str:
+        """As much of the answer as had come by then; empty where answers were not kept."""
+        now = self._t0 + int(at_s * 1e9)
+        record = self._request_at(agent, now)
+        if record is None or not record.chunks:
+            return ""
+        text = (record.reasoning or "") + (record.text or "")
+        return text[: len(text) * bisect_right(self._times(record), now) // record.chunks]
+
     def _status(self, now: int, stretch: StretchStart | None) -> Status:
         if now >= self._last_ns:
             return "ended"
@@ -144,11 +153,15 @@ class Replay:
             self._levels = (ended, level_figures(records, starts, ends))
         return self._levels[1]
 
+    def _request_at(self, agent: int, now: int) -> Record | None:
+        """The request that this agent had in flight."""
+        place = bisect_right(self._sent_by_agent.get(agent, []), now)
+        record = self._by_agent[agent][place - 1] if place else None
+        return record if record is not None and now < _left(record) else None
+
     def _row(self, agent: int, now: int) -> StreamRow:
-        of = self._by_agent[agent]
-        place = bisect_right(self._sent_by_agent[agent], now)
-        record = of[place - 1] if place else None
-        if record is None or now >= _left(record):
+        record = self._request_at(agent, now)
+        if record is None:
             return StreamRow(agent, "idle", -1, "", 0, 0, 0, None)
         total = bisect_right(self._times(record), now)
         if total:

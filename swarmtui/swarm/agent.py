@@ -237,7 +237,7 @@ class Agent:
             retried=self._retried,
             left_out=tuple(f for f in dialects.optional_fields(self._route.target.dialect, task) if f in without),
             error=answer.error,
-            error_detail=answer.error_detail,
+            error_detail=self._route.discreet(answer.error_detail),
             text="".join(answer.content)[:_MAX_TEXT] if keep else None,
             reasoning="".join(answer.reasoning)[:_MAX_TEXT] if keep else None,
         )

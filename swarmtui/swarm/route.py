@@ -12,6 +12,9 @@ from swarmtui.swarm.clock import KernelClock
 from swarmtui.swarm.connection import Connection
 from swarmtui.swarm.loop import Loop
 
+# A shorter header value is no secret, and may stand in any sentence.
+_SECRET_LENGTH = 6
+
 
 class Route:
     def __init__(self, loop: Loop, clock: KernelClock, index: int, target: Target) -> None:
@@ -41,6 +44,13 @@ class Route:
 
     def request(self, body: bytes) -> bytes:
         return b"%s%d\r\n\r\n%s" % (self._head, len(body), body)
+
+    def discreet(self, text: str) -> str:
+        """A server may say the key back in its complaint: it gets into no file that way."""
+        for secret in (self.target.api_key or "", *self.target.headers.values()):
+            if len(secret) >= _SECRET_LENGTH:
+                text = text.replace(secret, "…")
+        return text
 
     def idle_connection(self) -> Connection | None:
         """One that is still open, the most recently used first."""

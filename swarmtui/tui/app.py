@@ -35,7 +35,6 @@ from swarmtui.tui.terminal import Narrow, Terminal
 from swarmtui.tui.themes import CYCLE, SWARM, inks
 from swarmtui.tui.track import Track
 
-
 _COLOURLESS = NoColor()
 
 

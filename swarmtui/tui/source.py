@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from swarmtui.conductor.client import Client, Gone
-from swarmtui.model.frame import Command, Ended
+from swarmtui.model.frame import Command, Ended, WatchStream
 from swarmtui.tui.track import Track
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Past:
         self.speed = SPEEDS[0]
         self._task: asyncio.Task[None] | None = None
         self._wake: Callable[[], None] = lambda: None
+        self._watched: int | None = None
         self.track.hear(replay.hello)
 
     @property
@@ -90,7 +91,9 @@ class Past:
         self._task = asyncio.create_task(self._play())
 
     def say(self, command: Command) -> None:
-        """Nobody listens: what happened has happened."""
+        """What happened has happened; only what one looks at can be chosen."""
+        if isinstance(command, WatchStream):
+            self._watched = command.agent
 
     def close(self) -> None:
         if self._task is not None:
@@ -128,4 +131,6 @@ class Past:
         for second in range(before_s, -1, -1):
             if self.at_s >= second:
                 self.track.hear(self._replay.frame_at(self.at_s - second))
+        if self._watched is not None:
+            self.track.text = self._replay.text_at(self._watched, self.at_s)
         self._wake()

@@ -1,4 +1,4 @@
-"""Makes the session that snapshots are taken of: a sweep on the simulator, short answers, so that it stays small.
+"""Makes the sessions that snapshots are taken of: sweeps on the simulator, short answers, so that they stay small.
 
 python -m tests.tui.make_recorded
 """
@@ -21,16 +21,25 @@ from swarmtui.sessions.journal import JOURNAL
 RECORDED = Path(__file__).with_name("recorded")
 
 
+SESSIONS = (("two seats each", "sim:qwen36-27b-2x?speed=2"), ("four seats each", "sim:qwen36-27b-2x?speed=2&seats=4"))
+
+
 def main() -> None:
+    shutil.rmtree(RECORDED, ignore_errors=True)
+    for label, endpoint in SESSIONS:
+        record(label, endpoint)
+
+
+def record(label: str, endpoint: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        plan = Plan(levels=(1, 2, 4, 8), runs=2, requests=Requests(count=2), warmup=2, max_tokens=96, seed=7)
         order = Order(
-            endpoints=("sim:qwen36-27b-2x?speed=2",),
-            workload="coding",
-            plan=plan,
+            endpoints=(endpoint,),
+            workload=str(Path(__file__).with_name("recorded.toml")),
+            plan=Plan(levels=(1, 2, 4, 8), runs=4, requests=Requests(count=1), warmup=2, seed=7),
             session_root=folder,
-            label="recorded",
-            note="two replicas of two seats",
+            label=label,
+            server_flags=f"--max-num-seqs {2 if 'two' in label else 4}",
+            keep_text=True,
         )
         client = start(order, Subscribe(hz=1.0))
         while not isinstance(ended := client.next(None), Ended):
@@ -38,7 +47,6 @@ def main() -> None:
         client.close()
         made = Path(ended.directory)
         target = RECORDED / made.name
-        shutil.rmtree(RECORDED, ignore_errors=True)
         target.mkdir(parents=True)
         lines = [_without_place(line) for line in (made / JOURNAL).read_bytes().splitlines()]
         (target / JOURNAL).write_bytes(b"\n".join(lines) + b"\n")

@@ -20,6 +20,7 @@ from tests.tui.screen_text import screen_text
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"
 END_S = 1_000.0
+FIRST = min(path.name for path in (HERE / "recorded").iterdir())
 
 SCREENS = [
     ("live-80x24", (80, 24), 9.0, ()),
@@ -47,7 +48,7 @@ def past_at(app: SwarmApp, at_s: float) -> Past:
 async def test_the_screen_is_as_it_was(
     name: str, size: tuple[int, int], at_s: float, keys: tuple[str, ...], until: Until
 ) -> None:
-    app = SwarmApp(source=Past(open_replay(HERE / "recorded", "last"), hz=4.0))
+    app = SwarmApp(source=Past(open_replay(HERE / "recorded", FIRST), hz=4.0))
     async with app.run_test(size=size) as pilot:
         past_at(app, at_s)
         await pilot.press(*keys)
@@ -64,7 +65,7 @@ async def test_the_screen_is_as_it_was(
 
 
 async def test_time_can_be_held_hurried_and_turned_back() -> None:
-    app = SwarmApp(source=Past(open_replay(HERE / "recorded", "last"), hz=4.0))
+    app = SwarmApp(source=Past(open_replay(HERE / "recorded", FIRST), hz=4.0))
     async with app.run_test(size=(120, 40)) as pilot:
         past = past_at(app, 0.0)
         await pilot.press("right")

@@ -1,0 +1,76 @@
+"""Makes the pictures of README from recorded sessions: an SVG and a PNG of each screen.
+
+    python screenshots/make.py
+
+PNGs need cairosvg; without it only the SVGs are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+
+HERE = Path(__file__).parent
+RECORDED = HERE.parent / "tests" / "tui" / "recorded"
+
+sys.path.insert(0, str(HERE.parent))
+
+from swarmtui.sessions.replay import open_replay  # noqa: E402
+from swarmtui.tui.app import SwarmApp  # noqa: E402
+from swarmtui.tui.source import Past  # noqa: E402
+
+END_S = 1_000.0
+WIDTH = 1200
+
+
+def main() -> None:
+    first, second = sorted(path.name for path in RECORDED.iterdir())
+    with tempfile.TemporaryDirectory() as folder:
+        # No servers, no choices and no sessions of the person who makes them.
+        os.environ |= {f"XDG_{name}_HOME": folder for name in ("DATA", "CONFIG", "STATE")}
+        shots = [
+            take("setup", (120, 40), None, 0.0, ()),
+            take("live-80x24", (80, 24), first, 10.0, ()),
+            take("live-120x40", (120, 40), first, 15.0, ()),
+            take("live-200x60", (200, 60), second, END_S, ()),
+            take("curve", (120, 40), second, END_S, ("5",)),
+            take("stream", (120, 40), first, 10.0, ("enter",)),
+            take("help", (120, 40), first, 0.0, ("question_mark",)),
+            take("compare", (120, 40), first, 0.0, ("L", "m", "m", "c")),
+        ]
+        for shot in shots:
+            asyncio.run(shot)
+
+
+async def take(name: str, size: tuple[int, int], session: str | None, at_s: float, keys: Sequence[str]) -> None:
+    source = Past(open_replay(RECORDED, session), hz=4.0) if session else None
+    app = SwarmApp(source=source, session_root=RECORDED)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause(0.2)
+        if source is not None:
+            source.playing = False
+            source.seek(at_s)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause(0.5)
+        if source is not None:
+            source.seek(at_s)
+        await pilot.pause(1.5)
+        svg = app.export_screenshot(title="swarmtui", simplify=True)
+    path = HERE / f"{name}.svg"
+    path.write_text(svg, encoding="utf-8")
+    try:
+        import cairosvg
+    except ImportError:
+        return
+    cairosvg.svg2png(bytestring=svg.encode(), write_to=str(path.with_suffix(".png")), output_width=WIDTH)
+
+
+if __name__ == "__main__":
+    main()
