@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -38,9 +39,9 @@ def main() -> None:
             take("setup", (120, 40), None, 0.0, ()),
             take("live-80x24", (80, 24), first, 10.0, ()),
             take("live-120x40", (120, 40), first, 15.0, ()),
-            take("live-200x60", (200, 60), second, END_S, ()),
+            take("live-200x60", (200, 60), second, 13.0, ()),
             take("curve", (120, 40), second, END_S, ("5",)),
-            take("stream", (120, 40), first, 10.0, ("enter",)),
+            take("stream", (120, 40), first, 9.3, ("enter",)),
             take("help", (120, 40), first, 0.0, ("question_mark",)),
             take("compare", (120, 40), first, 0.0, ("L", "m", "m", "c")),
         ]
@@ -60,9 +61,13 @@ async def take(name: str, size: tuple[int, int], session: str | None, at_s: floa
             await pilot.press(key)
             await pilot.pause(0.5)
         if source is not None:
+            # A moment of life, so that what is drawn over time has something to draw.
             source.seek(at_s)
-        await pilot.pause(1.5)
-        svg = app.export_screenshot(title="swarmtui", simplify=True)
+            source.playing = at_s < source.length_s
+            await pilot.pause(1.0)
+            source.playing = False
+        await pilot.pause(1.0)
+        svg = with_own_font(app.export_screenshot(title="swarmtui", simplify=True))
     path = HERE / f"{name}.svg"
     path.write_text(svg, encoding="utf-8")
     try:
@@ -70,6 +75,12 @@ async def take(name: str, size: tuple[int, int], session: str | None, at_s: floa
     except ImportError:
         return
     cairosvg.svg2png(bytestring=svg.encode(), write_to=str(path.with_suffix(".png")), output_width=WIDTH)
+
+
+def with_own_font(svg: str) -> str:
+    """A font that is there, instead of one to be fetched from elsewhere."""
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    return svg.replace("Fira Code, monospace", "DejaVu Sans Mono, monospace")
 
 
 if __name__ == "__main__":

@@ -179,7 +179,8 @@ def _only_endpoint() -> str:
         click.echo(f"endpoint: {found[0].url} ({found[0].engine})", err=True)
         return found[0].url
     if found:
-        raise BadInput(f"choose one: {', '.join(f'{server.url} ({server.engine})' for server in found)}", key="--endpoint")
+        named = ", ".join(f"{server.url} ({server.engine})" for server in found)
+        raise BadInput(f"choose one of {named}", key="--endpoint")
     raise BadInput(
         "no server found on this host; for example --endpoint http://127.0.0.1:8000 or --endpoint sim:moe-tp1",
         key="--endpoint",
@@ -292,7 +293,11 @@ def demo(slow: bool, session_dir: str | None) -> None:
 
     plan = Plan(levels=(1, 2, 4, 8), runs=2, requests=Requests(count=4), warmup=4)
     order = Order(
-        endpoints=(_DEMO,), workload=_workload("coding"), plan=plan, session_root=str(_sessions(session_dir)), label="demo"
+        endpoints=(_DEMO,),
+        workload=_workload("coding"),
+        plan=plan,
+        session_root=str(_sessions(session_dir)),
+        label="demo",
     )
     if not _is_terminal():
         context = click.get_current_context()
@@ -381,11 +386,13 @@ def sessions(context: click.Context, as_json: bool, session_dir: str | None) -> 
 @click.pass_context
 def show(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """One session: its figures, its events. SESSION is an id, the beginning of one, or `last`."""
+    from swarmtui.headless.machine import machine_table
     from swarmtui.headless.table import session_text
     from swarmtui.sessions.store import load, summarise, summary_json
 
     summary = summarise(load(_sessions(session_dir or context.obj), session))
-    click.echo(summary_json(summary).decode() if as_json else session_text(summary), nl=as_json)
+    text = summary_json(summary).decode() if as_json else session_text(summary, machine_table(summary.levels))
+    click.echo(text, nl=as_json)
 
 
 @sessions.command()

@@ -14,6 +14,7 @@ import msgspec
 
 from swarmtui.conductor.client import Client, Gone, start
 from swarmtui.conductor.launch import Started
+from swarmtui.headless.machine import machine_table
 from swarmtui.headless.progress import Progress, progress_on
 from swarmtui.headless.table import findings_text, level_table
 from swarmtui.model import frame as said
@@ -148,6 +149,8 @@ def report(ended: said.Ended, seen: tuple[Level, ...] = (), *, as_json: bool, pr
             sys.stdout.write(summary_json(summary).decode() + "\n")
         else:
             sys.stdout.write(level_table(summary.levels))
+            machine = machine_table(summary.levels)
+            sys.stdout.write(f"\n{machine}" if machine else "")
             sys.stdout.write(f"\n{findings_text(summary)}" if summary.levels else "")
         sys.stdout.flush()
     if ended.message:

@@ -95,7 +95,8 @@ def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> str
     return "\n".join(aligned(["name", "kind", "prompts", "in", "out"], cells, right=right)) + "\n"
 
 
-def session_text(summary: Summary) -> str:
+def session_text(summary: Summary, machine: str = "") -> str:
+    """`machine` is the second table, of what the GPUs took."""
     session, plan, client = summary.session, summary.session.plan, summary.session.client
     each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"
     levels = ",".join(str(c) for c in plan.levels)
@@ -116,7 +117,8 @@ def session_text(summary: Summary) -> str:
     lines = [f"{name:<9} {plain(value)}" for name, value in facts if value]
     events = [_event(event, session.t0_ns) for event in summary.events]
     found = findings_text(summary).rstrip("\n")
-    parts = ["\n".join(lines), level_table(summary.levels).rstrip("\n"), found, "\n".join(events)]
+    table = level_table(summary.levels).rstrip("\n")
+    parts = ["\n".join(lines), table, machine.rstrip("\n"), found, "\n".join(events)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

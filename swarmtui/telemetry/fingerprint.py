@@ -102,9 +102,9 @@ def _details(asker: _Asker, engine: str, metrics: str) -> Discovered | None:
     if engine == "simulator":
         told = asker.get("/server_info").json()
         each, replicas = _positive(told.get("seats")), _positive(told.get("replicas"))
-        flags = {name: str(told[name]) for name in ("preset", "seats", "replicas") if name in told}
+        made = {str(name): str(told[name]) for name in ("preset", "seats", "replicas") if name in told}
         number = each * (replicas or 1) if each else None
-        return Discovered(url="", engine=engine, version=_version(told), seats=number, flags=flags)
+        return Discovered(url="", engine=engine, version=_version(told), seats=number, flags=made)
     if engine == "vLLM":
         flags = flags_of_cache_config(metrics)
         version = _version(asker.get("/version").json())

@@ -77,7 +77,7 @@ class SwarmApp(App[Outcome]):
         self._leaving = False
         self.register_theme(SWARM)
         self.theme = self.config.theme if self.config.theme in self.available_themes else SWARM.name
-        self.inks = inks(self.current_theme, self.theme_variables)
+        self.inks = inks(self.current_theme)
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._take_inks)
@@ -89,7 +89,7 @@ class SwarmApp(App[Outcome]):
         gc.enable()
 
     def _take_inks(self, theme: Theme) -> None:
-        self.inks = inks(theme, self.theme_variables)
+        self.inks = inks(theme)
         for screen in self.screen_stack:
             for lines in screen.query(Lines):
                 lines.refresh()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
@@ -25,8 +23,9 @@ SWARM = Theme(
 CYCLE = ("swarm", "ansi-dark", "textual-light", "ansi-light")
 
 
-def inks(theme: Theme, variables: Mapping[str, str]) -> dict[str, Style]:
+def inks(theme: Theme) -> dict[str, Style]:
     """The styles that lines are made of, by name."""
+    variables = theme.to_color_system().generate()
 
     def ink(name: str, *, bold: bool | None = None) -> Style:
         return Style(color=Color.parse(variables[name]).rich_color, bold=bold)

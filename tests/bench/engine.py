@@ -69,10 +69,8 @@ def accuracy() -> None:
             words = ("--ttft-ms=200", f"--itl-ms={itl}", f"--per-chunk={per_chunk}")
             with truth(Path(folder), *words) as url:
                 load = drive(url, c, tasks(4 * c if c < 256 else 2 * c, count))
-            print(
-                f"| {c} × {rate}{f', {per_chunk} a chunk' if per_chunk > 1 else ''} | {_held(load.records, Path(folder), load.cpu_s)} |",
-                flush=True,
-            )
+            name = f"{c} × {rate}{f', {per_chunk} a chunk' if per_chunk > 1 else ''}"
+            print(f"| {name} | {_held(load.records, Path(folder), load.cpu_s)} |", flush=True)
 
 
 def _held(records: list[Record], folder: Path, cpu_s: float) -> str:
@@ -131,9 +129,8 @@ def whole() -> None:
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
                 cpu, peak = _follow(process)
         first = min(int(line.split("\t")[1]) for line in (Path(folder) / "requests.tsv").read_text().splitlines())
-    print(
-        f"first request {(first - begun) / 1e9:.2f} s after the command; CPU {cpu:.2f} s for 102,400 tokens; peak {peak / 1e6:.0f} MB"
-    )
+    started = (first - begun) / 1e9
+    print(f"first request after {started:.2f} s; CPU {cpu:.2f} s for 102,400 tokens; at most {peak / 1e6:.0f} MB")
 
 
 def _follow(process: subprocess.Popen[bytes]) -> tuple[float, float]:

@@ -45,9 +45,10 @@ def drive(url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None)
     """C streams until every job is done; CPU time is the worker's own, from the first request to the last."""
     jobs = tuple(jobs)
     ours, theirs = socket.socketpair()
-    with ours, subprocess.Popen([sys.executable, "-m", "swarmtui.swarm.worker"], stdin=theirs) as process:
+    with ours, subprocess.Popen([sys.executable, "-m", "swarmtui.swarm.worker"], stdin=theirs.fileno()) as process:
         theirs.close()
-        unpacker, records = Unpacker(), []
+        unpacker = Unpacker()
+        records: list[Record] = []
         target = Target(url=url, model="truth", ca_file=ca_file)
         ours.sendall(pack(Setup(0, 1, (target,), Timeouts())) + pack(Enqueue(jobs)))
         cpu_before, cpu_after, begun = None, 0.0, time.perf_counter()

@@ -10,10 +10,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
-from tests.cli.programs import SIM, Place, until
+from tests.cli.programs import SIM, Place, Program, until
 from tests.cli.scripted import Answering, Asked, refusing, scripted, words
 
 ONE = ("--levels", "1", "--requests", "2")
@@ -174,7 +175,7 @@ def test_a_server_that_dies_in_mid_sweep_leaves_rows_with_errors(place: Place) -
 
 def test_without_an_endpoint_several_servers_on_this_host_are_named_and_none_is_loaded(place: Place) -> None:
     servers = [place.start("sim", "moe-tp1") for _ in range(2)]
-    urls = [until(lambda server=server: server.printed().strip(), "a simulator listens") for server in servers]
+    urls = [until(partial(Program.printed, server), "a simulator listens") for server in servers]
     told = place.run("run").refused(2)
     assert "--endpoint" in told and all(url in told for url in urls)
 

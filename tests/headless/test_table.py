@@ -77,8 +77,12 @@ def test_a_sweep_as_it_is_printed() -> None:
 def test_tokens_counted_by_chunks_are_marked_and_cap_hits_get_their_column() -> None:
     guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, mean=70))
     top = level_table([guessed]).splitlines()
-    assert top[0] == "|  C |  n | err | cap | steady | wall | stream | TTFT s | TPOT ms | e2e s | real C | lost | gain |"
-    assert top[2] == "|  2 |  8 |   0 |   3 |  ~1097 |    – |      – |      – |       – |  70.0 |      – |    – |    – |"
+    assert top[0] == (
+        "|  C |  n | err | cap | steady | wall | stream | TTFT s | TPOT ms | e2e s | real C | lost | gain |"
+    )
+    assert top[2] == (
+        "|  2 |  8 |   0 |   3 |  ~1097 |    – |      – |      – |       – |  70.0 |      – |    – |    – |"
+    )
     assert "▸" not in level_table([guessed]), "one level alone is not the best of anything"
 
 

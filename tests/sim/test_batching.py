@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from virtual_load import closed_loop, decode_tps, first_token, last_token
 
 from swarmtui.sim.batching import Engine, Job, Step, step_seconds
 from swarmtui.sim.prefixes import block_hashes
 from swarmtui.sim.presets import Noise, Preset, Speculative, StepTime, find_preset
+from tests.sim.virtual_load import closed_loop, decode_tps, first_token, last_token
 
 PLAIN = Preset(name="plain", model="m", step_ms=StepTime(a=10, c=1), prefill_tps=1000, seats=2, budget=100)
 

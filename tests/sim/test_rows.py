@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 
 import pytest
-from virtual_load import closed_loop, decode_tps
 
 from swarmtui.sim.presets import find_preset
+from tests.sim.virtual_load import closed_loop, decode_tps
 
 MOE_SHARES = {1: (1.0,), 2: (1.0, 0.36), 3: (1.0, 0.3, 0.25), 4: (1.0, 0.65, 0.65, 0.65)}
 DENSE_SHARES = {1: (1.0,), 2: (1.0, 0.61), 3: (1.0, 0.45, 0.3), 4: (1.0, 1.0, 0.95, 0.45)}

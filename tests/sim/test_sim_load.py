@@ -8,7 +8,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sim_process import Sim, events_of, simulator
+
+from tests.sim.sim_process import Sim, events_of, simulator
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 

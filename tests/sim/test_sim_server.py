@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sim_process import TIMEOUT_S, Sim, events_of, simulator
+
+from tests.sim.sim_process import TIMEOUT_S, Sim, events_of, simulator
 
 CHAT, COMPLETIONS, OLLAMA = "/v1/chat/completions", "/v1/completions", "/api/chat"
 

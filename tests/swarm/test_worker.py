@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from driver import DrivenWorker, task
-from scripted_server import DONE, ROLE, Call, ScriptedServer, delta, hello, usage
 
 from swarmtui.model.session import Request
 from swarmtui.model.wire import Ack, StreamRow
+from tests.swarm.driver import DrivenWorker, task
+from tests.swarm.scripted_server import DONE, ROLE, Call, ScriptedServer, delta, hello, usage
 
 # Kernel stamps are wall-clock time translated; so much may the translation be off on a busy machine.
 _SLACK_NS = 1_000_000

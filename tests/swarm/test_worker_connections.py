@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 import trustme
-from driver import DrivenWorker, task
-from scripted_server import HELLO, Call, ScriptedServer, hello
+
+from tests.swarm.driver import DrivenWorker, task
+from tests.swarm.scripted_server import HELLO, Call, ScriptedServer, hello
 
 
 def test_a_connection_is_used_again() -> None:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
-from driver import DrivenWorker, task
-from scripted_server import DONE, HELLO, ROLE, Call, ScriptedServer, delta, event, hello
 
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.model.wire import Failed
 from swarmtui.swarm import exchange, sse
+from tests.swarm.driver import DrivenWorker, task
+from tests.swarm.scripted_server import DONE, HELLO, ROLE, Call, ScriptedServer, delta, event, hello
 
 
 def _page(status: str, text: str, kind: str = "application/json") -> Callable[[Call], None]:

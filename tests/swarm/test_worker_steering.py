@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from driver import DrivenWorker, task
-from scripted_server import DONE, ROLE, Call, Gate, ScriptedServer, delta, usage
-
 from swarmtui.model.wire import Drop, Watch
+from tests.swarm.driver import DrivenWorker, task
+from tests.swarm.scripted_server import DONE, ROLE, Call, Gate, ScriptedServer, delta, usage
 
 
 def test_raising_adds_streams() -> None:

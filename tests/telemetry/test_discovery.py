@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from text_server import Answer, TextServer, Told, serving
 
 from swarmtui.model.telemetry import Discovered, Gpu, GpuProcess
 from swarmtui.telemetry.discovery import discover, with_gpus
 from swarmtui.telemetry.fingerprint import fingerprint
+from tests.telemetry.text_server import Answer, TextServer, Told, serving
 
 SAMPLES = Path(__file__).parent / "samples"
 VLLM: dict[str, Answer] = {
@@ -127,7 +127,7 @@ _PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[sys.argv.index("--samples") + 1])
 from test_discovery import VLLM
-from text_server import serving
+from tests.telemetry.text_server import serving
 with serving(dict(VLLM)) as server:
     print(server.url, flush=True)
     sys.stdin.read()

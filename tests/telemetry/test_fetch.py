@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from http.server import BaseHTTPRequestHandler
 
-from text_server import Told, serving
-
 from swarmtui.telemetry.fetch import MOST_BYTES, Fetcher
+from tests.telemetry.text_server import Told, serving
 
 
 def begin(handler: BaseHTTPRequestHandler) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from text_server import serving
-
 from swarmtui.telemetry.fetch import Fetcher
 from swarmtui.telemetry.gpu_dcgm import DcgmReader, parse
 from swarmtui.telemetry.gpu_source import open_gpus
+from tests.telemetry.text_server import serving
 
 TEXT = (Path(__file__).parent / "samples/dcgm.txt").read_text()
 SIMULATED = """DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-SIMULATED-0",modelName="SIMULATED RTX 3090"} 140.0\n"""

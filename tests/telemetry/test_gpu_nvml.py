@@ -8,10 +8,10 @@ from typing import Any
 
 import pynvml
 import pytest
-from scripted_nvml import GIB, H200, Failure, ScriptedNvml
 
 from swarmtui.model.telemetry import Gpu, GpuProcess
 from swarmtui.telemetry.gpu import NvmlReader
+from tests.telemetry.scripted_nvml import GIB, H200, Failure, ScriptedNvml
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, *gpus: dict[str, Any]) -> ScriptedNvml:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from text_server import Answer, Told, serving
 
 from swarmtui.telemetry.server_metrics import MetricsReader, metrics_url, parse, parse_ollama
+from tests.telemetry.text_server import Answer, Told, serving
 
 SAMPLES = Path(__file__).parent / "samples"
 VLLM = (SAMPLES / "vllm-0.32.txt").read_text()

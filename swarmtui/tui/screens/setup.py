@@ -125,8 +125,7 @@ class SetupScreen(Screen[None]):
             items.insert(0, Item("", nobody))
         items.append(Item(_TYPED, "a URL, typed below (tab)"))
         for machine in self._machines:
-            seats = f"{machine.replicas} × {machine.seats}" if machine.replicas > 1 else str(machine.seats)
-            items.append(Item(SIMULATOR + machine.name, f"{SIMULATOR}{machine.name}  SIMULATED, {seats} seats"))
+            items.append(Item(SIMULATOR + machine.name, f"{SIMULATOR}{machine.name}  SIMULATED, {_seats(machine)}"))
         usual = self._last.endpoint or (self._found[0].url if self._found else f"{SIMULATOR}moe-tp1")
         listed.set_items(items, listed.chosen if self._moved else usual)
 
@@ -260,6 +259,11 @@ class SetupScreen(Screen[None]):
     def action_back(self) -> None:
         """From a field to the list of endpoints."""
         self.query_one("#endpoints", Pick).focus()
+
+
+def _seats(machine: catalogue.Machine) -> str:
+    each = "1 seat" if machine.seats == 1 else f"{machine.seats} seats"
+    return f"{machine.replicas} × {each}" if machine.replicas > 1 else each
 
 
 def _words(server: Discovered) -> str:

@@ -69,10 +69,10 @@ def _figure(plotext: Any, view: CurveView, width: int, height: int) -> list[Line
 
 
 def _draw(plotext: Any, points: Points, ink: str, side: str, sign: str) -> None:
-    """A fine line, and a sign at each level."""
+    """A line of quarter blocks, which more fonts have than braille, and a sign at each level."""
     figure, colour = plotext.figure, _INKS[ink]
     xs, ys = [log2(c) for c in points.c], list(points.values)
-    line = figure.signal(xs, ys, marker=plotext.marker("braille", colour), yside=side)
+    line = figure.signal(xs, ys, marker=plotext.marker("hd", colour), yside=side)
     line.lines()
     figure.draw(line)
     figure.draw(figure.signal(xs, ys, marker=plotext.marker(sign, colour), yside=side))

@@ -24,13 +24,16 @@ class Levels(Lines):
         if not view.lines:
             return [*lines, *([(f" {line}", "dim")] for line in wrapped(view.empty, max(8, width - 2)))]
         lines.append([(" ", ""), (_row(view.titles, width), "dim")])
-        room = max(1, height - 2)
+        room = max(1, height - 2 - bool(view.flags))
         for line in view.lines[-room:]:
             style = "good" if line.best else "warn" if line.mark == "▼" else "dim" if line.partial else ""
             lines.append([(line.mark, style), (_row(line.cells, width), style)])
-        for flag in view.flags:
-            lines += [[(f" {text}", "warn")] for text in wrapped(flag, max(8, width - 2))]
-        return lines
+        flags = [text for flag in view.flags for text in wrapped(flag, max(8, width - 2))]
+        left_over = height - len(lines)
+        if len(flags) > left_over:
+            # Where not all can be said, it is said how many there are and where.
+            flags = [f"{len(view.flags)} remarks: 4 shows them"]
+        return [*lines, *([(f" {flag}", "warn")] for flag in flags)]
 
 
 def _row(cells: tuple[str, ...], width: int) -> str:
