@@ -320,7 +320,9 @@ def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
     if not found:
         raise BadInput("no session is running" if session is None else "no such session is running", key=session or "")
     if len(found) > 1:
-        click.echo("running sessions; join one with `swarmtui attach ID`:\n" + "\n".join(found))
+        from swarmtui.tui.launch import describe
+
+        click.echo("several are running; join one with `swarmtui attach ID`:\n" + "\n".join(describe(found)))
         return
     _need_terminal()
     from swarmtui.tui.launch import join

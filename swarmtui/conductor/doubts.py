@@ -29,6 +29,9 @@ class Doubts:
         self._looks: deque[tuple[float, float]] = deque(maxlen=_LOOKS)
         self._throttled: deque[bool] = deque(maxlen=_FRAMES)
         self._clock_steps = 0
+        self._counted_before: float | None = None
+        self._counted: float | None = None
+        self._tokens: int | None = 0
         self._preemptions: list[float] = []
         self.cpu: float | None = None
 
@@ -41,7 +44,13 @@ class Doubts:
         if share is not None and len(self._cpu) == self._cpu.maxlen:
             self.cpu = max(self.cpu or 0.0, share)
 
+    def before(self, seen: Telemetry) -> None:
+        """What the server had counted before our first request."""
+        self._counted_before = _output_tokens(seen)
+
     def finish(self, record: Record) -> None:
+        # What a request that was cut off has cost the server, only the server knows.
+        self._tokens = None if self._tokens is None or not record.ok else self._tokens + (record.tokens_out or 0)
         if record.ok and record.phase == "level":
             self._records.append(record)
 
@@ -53,18 +62,28 @@ class Doubts:
         told = [gpu.throttle for gpu in seen.gpus if gpu.throttle is not None]
         if told and in_flight:
             self._throttled.append(any(told))
+        self._counted = _output_tokens(seen)
         self._preemptions += [s.preemptions for s in seen.servers[:1] if s.preemptions is not None]
         self._preemptions = self._preemptions[:1] + self._preemptions[-1:]
 
-    def lines(self, levels: tuple[Level, ...], seen: Telemetry | None) -> tuple[Trust, ...]:
+    def lines(self, levels: tuple[Level, ...], seen: Telemetry | None, *, ended: bool = False) -> tuple[Trust, ...]:
         last = levels[-1] if levels else None
         gaps = [record.tpot_s for record in self._records if record.tpot_s is not None]
         chunks = sum(record.chunks for record in self._records)
         asked = sum(record.tokens_in or 0 for record in self._records)
         cached = [record.cached_tokens for record in self._records if record.cached_tokens is not None]
         reasons = {reason for gpu in seen.gpus for reason in gpu.throttle or ()} if seen else set()
+        engine = [record.engine_decode_tps for record in self._records if record.engine_decode_tps]
+        ours = [record.decode_tps for record in self._records if record.engine_decode_tps and record.decode_tps]
+        counted = None
+        if ended and self._counted is not None and self._counted_before is not None and self._tokens:
+            counted = self._counted - self._counted_before
         return judge(
             Facts(
+                client_tokens=self._tokens if counted is not None else None,
+                server_tokens=counted,
+                client_decode_tps=median(ours) if engine and ours else None,
+                engine_decode_tps=median(engine) if engine and ours else None,
                 lag_p99_ms=self.lag_p99_ms,
                 tpot_s=median(gaps) if gaps else None,
                 kernel_stamps=all(record.stamp == "kernel" for record in self._records) if self._records else None,
@@ -85,8 +104,11 @@ class Doubts:
         )
 
     def verdict(self, levels: tuple[Level, ...], seen: Telemetry | None) -> Trusted:
+        """With what can be said only when all requests have ended: do both sides count the same tokens?"""
         lag = self.lag_p99_ms
-        return Trusted(lines=self.lines(levels, seen), lag_p99_s=lag / 1e3 if lag is not None else None, cpu=self.cpu)
+        return Trusted(
+            lines=self.lines(levels, seen, ended=True), lag_p99_s=lag / 1e3 if lag is not None else None, cpu=self.cpu
+        )
 
     @property
     def lag_p99_ms(self) -> float | None:
@@ -96,3 +118,8 @@ class Doubts:
         if len(self._cpu) < 2 or self._cpu[-1][0] == self._cpu[0][0]:
             return None
         return (self._cpu[-1][1] - self._cpu[0][1]) / (self._cpu[-1][0] - self._cpu[0][0])
+
+
+def _output_tokens(seen: Telemetry) -> float | None:
+    known = [state.output_tokens for state in seen.servers]
+    return sum(count for count in known if count is not None) if known and None not in known else None

@@ -144,7 +144,10 @@ class Conductor:
         dying = asyncio.create_task(self._died.wait())
         await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
         marking.cancel()
-        watch.stop()
+        await asyncio.to_thread(watch.finish)
+        self._board.telemetry = watch.latest()
+        self._doubts.look(watch.latest(), 0)
+        self._ledger.write(Sample(telemetry=watch.sample()))
         if not running.done():
             running.cancel()
             return "interrupted", self._death
@@ -161,7 +164,9 @@ class Conductor:
             self._board.trust = self._doubts.lines(self._board.levels, seen)
             self._board.mark()
             while not watch.before.empty():
-                self._ledger.write(Sample(telemetry=watch.before.get()))
+                before = watch.before.get()
+                self._doubts.before(before)
+                self._ledger.write(Sample(telemetry=before))
             while not watch.found.empty():
                 number, server = watch.found.get()
                 self._board.servers += (server,)
@@ -189,10 +194,10 @@ class Conductor:
             visit = Visit(address, order.secrets, False if order.insecure else order.ca_file or True)
             try:
                 server = visit.look(dialect, order.model)
-                if server.engine and not order.metrics_urls and (seen := visit.glance(f"{address.root}/metrics")):
-                    self._glances.append(seen)
                 if calibration is None and needs_calibration(found.workload):
                     calibration = visit.calibrate(dialect, server.model, found.workload.system, order.plan.seed)
+                if server.engine and not order.metrics_urls and (seen := visit.glance(f"{address.root}/metrics")):
+                    self._glances.append(seen)
             finally:
                 visit.close()
             endpoints.append(

@@ -21,6 +21,7 @@ _WHOLE_EVERY = 4
 _FEW_GPUS = 4
 _URL_S = 0.5
 _METRICS_S = 1.0
+_LAST_LOOK_S = 2.5
 
 
 class Watch:
@@ -48,7 +49,8 @@ class Watch:
         self._server_problem = ""
         self.found: SimpleQueue[tuple[int, Discovered]] = SimpleQueue()
         self.before: SimpleQueue[Telemetry] = SimpleQueue()
-        self._stop = threading.Event()
+        self._ending = threading.Event()
+        self._last_looks: set[str] = set()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -61,9 +63,21 @@ class Watch:
         thread.start()
         self._threads.append(thread)
 
-    def stop(self) -> None:
-        """The threads end by themselves; one that hangs in a read is left behind with the process."""
-        self._stop.set()
+    def finish(self) -> None:
+        """One last look, so that counters hold all of the load; a read that hangs is left behind with the process."""
+        self._ending.set()
+        until = time.monotonic() + _LAST_LOOK_S
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _ended(self, pause: float) -> bool:
+        """Waits for the next look. The end cuts the wait short, and lets one more look through."""
+        name = threading.current_thread().name
+        if name in self._last_looks:
+            return True
+        if self._ending.wait(pause):
+            self._last_looks.add(name)
+        return False
 
     def latest(self) -> Telemetry:
         """For the screen: the newest of everything."""
@@ -92,15 +106,14 @@ class Watch:
             return
         source, looks = open_gpus(urls), 0
         pause = _URL_S if urls else _GPU_S
-        while not self._stop.is_set():
+        while not self._ended(pause if looks else 0.0):
             # An energy counter takes milliseconds to read: of many GPUs it is read half as often.
             every = 1 if urls else _WHOLE_EVERY * (1 if len(self._gpus) <= _FEW_GPUS else 2)
-            whole = looks % every == 0
+            whole = looks % every == 0 or self._ending.is_set()
             self._gpus, self._gpu_problem = source.read(whole), source.problem
             if whole:
                 self._whole = (time.perf_counter_ns(), self._gpus)
             looks += 1
-            self._stop.wait(pause)
         source.close()
 
     def _gpu_urls(self) -> tuple[str, ...] | None:
@@ -149,9 +162,10 @@ class Watch:
         )
         self._first_look()
         self._identify()
-        while not self._stop.is_set():
+        looks = 0
+        while not self._ended(_METRICS_S if looks else 0.0):
             self._servers, self._server_problem = reader.read()
-            self._stop.wait(_METRICS_S)
+            looks += 1
         reader.close()
 
 

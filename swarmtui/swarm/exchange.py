@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httptools
 
 from swarmtui.swarm import dialects
-from swarmtui.swarm.answer import MAX_CHARS, Answer
+from swarmtui.swarm.answer import MAX_CHARS, MAX_CHUNKS, Answer
 from swarmtui.swarm.clock import monotonic_ns
 from swarmtui.swarm.connection import Connection
 from swarmtui.swarm.route import Route
@@ -16,7 +16,12 @@ from swarmtui.swarm.sse import TooLong
 MAX_ERROR_BODY = 64 << 10
 MAX_HEADERS = 256
 
+# So many bytes may come that are no part of a body: a header line without an end would fill the memory.
+MAX_BARE = 256 << 10
+
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/stream+json")
+
+_TOO_LONG = "an event, a header block or an answer without an end in sight"
 
 
 class Exchange:
@@ -26,9 +31,9 @@ class Exchange:
     """
 
     __slots__ = (
-        "_body", "_connection", "_done", "_feed", "_finish", "_header_count", "_is_stream", "_parser", "_read",
-        "_request", "_route", "_type_seen", "answer", "bytes_seen", "kernel", "reused", "status", "t", "t_done",
-        "t_headers", "t_sent",
+        "_bare", "_body", "_connection", "_done", "_encoding", "_feed", "_finish", "_header_count", "_is_stream",
+        "_parser", "_pieces", "_read", "_request", "_route", "_type", "answer", "bytes_seen", "kernel", "reused",
+        "status", "t", "t_done", "t_headers", "t_sent",
     )  # fmt: skip
 
     def __init__(self, route: Route, request: bytes, done: Callable[[], None]) -> None:
@@ -47,8 +52,10 @@ class Exchange:
         self.reused = False
         self.bytes_seen = False
         self._is_stream = False
-        self._type_seen = ""
+        self._type = self._encoding = ""
         self._header_count = 0
+        self._bare = 0
+        self._pieces: list[bytes] = []
         self._body = b""
 
     def start(self, fresh: bool = False) -> None:
@@ -82,10 +89,16 @@ class Exchange:
         self.bytes_seen = True
         try:
             self._parser.feed_data(data)
+            if self._pieces:
+                self._read_pieces()
+            elif self.t_done is None:
+                self._count_bare(len(data))
+        except TooLong:
+            self._end("too_long", _TOO_LONG)
         except httptools.HttpParserCallbackError as error:
             # The parser wraps what our own callbacks raise; only the two that are meant to get through are answers.
             if isinstance(error.__context__, TooLong):
-                self._end("too_long", "an event, a header block or an answer without an end in sight")
+                self._end("too_long", _TOO_LONG)
             else:
                 raise
         except httptools.HttpParserError as error:
@@ -102,27 +115,40 @@ class Exchange:
             raise TooLong
         lowered = name.lower()
         if lowered == b"content-type":
-            self._type_seen = value.decode("latin-1").split(";")[0].strip().lower()
+            self._type = value.decode("latin-1").split(";")[0].strip().lower()
         elif lowered == b"content-encoding" and value.lower() != b"identity":
-            self._type_seen = f"{value.decode('latin-1')}-encoded {self._type_seen}"
+            self._encoding = f"{value.decode('latin-1')}-encoded "
 
     def on_headers_complete(self) -> None:
         self.t_headers = self.t
         self.status = self._parser.get_status_code()
-        self._is_stream = self.status == 200 and self._type_seen in _STREAM_TYPES
+        self._is_stream = self.status == 200 and not self._encoding and self._type in _STREAM_TYPES
 
     def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def _read_pieces(self) -> None:
+        """All that one read brought, at once: a body cut into single bytes costs no more than a whole one."""
+        pieces, self._pieces = self._pieces, []
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if not self._is_stream:
             self._body += data[: MAX_ERROR_BODY - len(self._body)]
             return
         answer, t, read = self.answer, self.t, self._read
         for payload in self._feed(data):
             read(answer, payload, t)
-        if answer.chars > MAX_CHARS:
+        if answer.chars > MAX_CHARS or len(answer.times) > MAX_CHUNKS:
+            raise TooLong
+
+    def _count_bare(self, size: int) -> None:
+        self._bare += size
+        if self._bare > MAX_BARE:
             raise TooLong
 
     def on_message_complete(self) -> None:
         if self.t_done is None and self.status >= 200:
+            if self._pieces:
+                self._read_pieces()
             self._complete(keep=self._parser.should_keep_alive())
 
     def lost(self, error: str, detail: str) -> None:
@@ -145,7 +171,7 @@ class Exchange:
         elif self.status != 200:
             answer.fail(f"http_{self.status}", dialects.error_text(self._body))
         else:
-            answer.fail("not_a_stream", f"{self._type_seen or 'no content type'}: {dialects.error_text(self._body)}")
+            answer.fail("not_a_stream", f"{self._encoding}{self._type or 'no content type'}: {dialects.error_text(self._body)}")
         self._end(answer.error, answer.error_detail, keep=keep)
 
     def silent(self, error: str, detail: str) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from swarmtui.conductor.client import Client, attach, start
-from swarmtui.model.frame import Subscribe
+from swarmtui.model.frame import Hello, Subscribe
 from swarmtui.model.order import Order
+from swarmtui.text import plain
 
 SLOW_HZ = 2.0
 
@@ -30,6 +31,22 @@ def join(session_id: str, *, slow: bool) -> Any:
     config = _config()
     hz = SLOW_HZ if slow else config.refresh
     return _live(attach(session_id, Subscribe(hz=hz, rows=True)), config, hz, None)
+
+
+def describe(session_ids: list[str]) -> list[str]:
+    """A line for each running session, as its conductor tells it."""
+    lines = []
+    for session_id in session_ids:
+        client = attach(session_id, Subscribe(hz=0.1))
+        hello = client.next(1.0)
+        client.close()
+        words = ""
+        if isinstance(hello, Hello):
+            session = hello.session
+            models = [endpoint.model for endpoint in session.endpoints[:1]]
+            words = "  ".join(plain(part) for part in (*models, session.workload, session.label) if part)
+        lines.append(f"{session_id}  {words}".rstrip())
+    return lines
 
 
 def set_up(session_root: Path | None, *, slow: bool) -> Any:

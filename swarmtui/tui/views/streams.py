@@ -86,7 +86,7 @@ def _line(row: StreamRow, pace: Pace | None, frame: Frame, fastest: float | None
         state=plain(row.state),
         task=task,
         tokens=f"{row.total * frame.tokens_per_chunk:,.0f}" if row.total else "",
-        rate=rate(pace.rate) if pace and pace.rate is not None and row.state != "idle" else "",
+        rate=rate(pace.rate) if pace and pace.rate is not None and row.state in ("writing", "thinking") else "",
         spark=spark((None,) * (SPARK - len(recent)) + recent, fastest),
         ttft="" if row.state == "idle" else ttft,
     )

@@ -1,0 +1,158 @@
+"""One table of actions: every key does what it says, everywhere it says so, and can be changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swarmtui.model import frame as said
+from swarmtui.model.schema import BadInput
+from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.config import Config, read_config
+from swarmtui.tui.keys import ACTIONS, GROUPS, Keymap, Where
+from swarmtui.tui.screens.help import help_lines
+from swarmtui.tui.screens.live import ReplayScreen, RunScreen
+from swarmtui.tui.screens.sessions import SessionsScreen
+from swarmtui.tui.screens.setup import SetupScreen
+from swarmtui.tui.screens.stream import StreamScreen
+from swarmtui.tui.source import Live
+from swarmtui.tui.track import Track
+from tests.tui.made_frames import frame, hello
+from tests.tui.screen_text import screen_text
+
+SCREENS: dict[Where, type] = {
+    "live": RunScreen,
+    "replay": ReplayScreen,
+    "setup": SetupScreen,
+    "stream": StreamScreen,
+    "sessions": SessionsScreen,
+    "everywhere": SwarmApp,
+}
+
+
+class Heard(Live):
+    """A run that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.track = Track()
+        self.track.hear(hello())
+        self.track.hear(frame(4))
+        self.commands: list[said.Command] = []
+
+    def open(self, wake: object) -> None:
+        pass
+
+    def say(self, command: said.Command) -> None:
+        self.commands.append(command)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("where", SCREENS)
+def test_every_action_has_a_method_where_it_is_offered(where: Where) -> None:
+    for action in ACTIONS:
+        if where in action.where:
+            name = f"action_{action.id.partition('(')[0]}"
+            assert hasattr(SCREENS[where], name) or hasattr(SwarmApp, name), f"{where}: {action.id}"
+
+
+@pytest.mark.parametrize("where", [where for where in SCREENS if where != "everywhere"])
+def test_no_key_means_two_things_on_one_screen(where: Where) -> None:
+    keys = [key for action in Keymap().actions(where) for key in action.keys.split(",")]
+    assert len(keys) == len(set(keys))
+
+
+def test_help_tells_of_every_action() -> None:
+    told = "\n".join("".join(text for text, _ in line) for line in help_lines(Keymap(), "live", 100))
+    for action in Keymap().actions("live"):
+        assert action.tooltip in told
+    assert {action.group for action in ACTIONS} <= set(GROUPS)
+
+
+KEYS = [
+    (("plus",), said.SetConcurrency(5)),
+    (("equals_sign",), said.SetConcurrency(5)),
+    (("minus",), said.SetConcurrency(3)),
+    (("right_square_bracket",), said.SetConcurrency(8)),
+    (("left_square_bracket",), said.SetConcurrency(2)),
+    (("c", "6", "4", "enter"), said.SetConcurrency(64)),
+    (("s", "enter"), said.Sweep((1, 2, 4, 8), 1)),
+    (("f",), said.FindCliff(1024)),
+    (("n",), said.NextLevel()),
+    (("p",), said.Pause()),
+    (("x",), said.Stop()),
+    (("enter",), said.WatchStream(0)),
+    (("w", "enter", "enter"), said.Describe("", "")),
+]
+
+
+@pytest.mark.parametrize(("keys", "command"), KEYS, ids=["-".join(keys) for keys, _ in KEYS])
+async def test_keys_become_commands(keys: tuple[str, ...], command: said.Command) -> None:
+    source = Heard()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        assert command in source.commands
+
+
+async def test_what_was_asked_for_is_seen_before_the_run_has_it() -> None:
+    source = Heard()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("plus", "plus")
+        await pilot.pause()
+        assert [command for command in source.commands if isinstance(command, said.SetConcurrency)] == [
+            said.SetConcurrency(5),
+            said.SetConcurrency(6),
+        ]
+        assert screen_text(app).splitlines()[4].split()[0] == "6"
+
+
+async def test_a_number_that_cannot_be_is_refused_as_it_is_typed() -> None:
+    source = Heard()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("c")
+        await pilot.pause()
+        await pilot.press("0", "enter")
+        await pilot.pause()
+        assert "a number from 1 to" in screen_text(app)
+        assert not [command for command in source.commands if isinstance(command, said.SetConcurrency)]
+        await pilot.press("escape")
+
+
+async def test_keys_can_be_changed() -> None:
+    source = Heard()
+    app = SwarmApp(source=source, config=Config(keymap={"more": "a"}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("plus")
+        await pilot.pause()
+        assert source.commands == []
+        await pilot.press("a")
+        await pilot.pause()
+        assert source.commands == [said.SetConcurrency(5)]
+        assert "a one more" in screen_text(app)
+
+
+def test_a_config_with_an_unknown_action_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[keymap]\nmroe = "a"\n')
+    with pytest.raises(BadInput, match=r"keymap\.mroe"):
+        read_config(tmp_path)
+
+
+def test_no_config_is_fine(tmp_path: Path) -> None:
+    assert read_config(tmp_path) == Config()
+
+
+async def test_the_palette_offers_the_actions_of_the_screen() -> None:
+    app = SwarmApp(source=Heard())
+    async with app.run_test(size=(80, 24)) as pilot:
+        names = [command.title for command in app.get_system_commands(app.screen)]
+        assert "find the cliff (f)" in names and "quit (q)" in names
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        assert type(app.screen).__name__ == "CommandPalette"

@@ -1,0 +1,61 @@
+"""The leaderboard: found, filtered, compared, deleted and brought back by keys."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from swarmtui.sessions.replay import open_replay
+from swarmtui.sessions.store import write_summary
+from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.screens.live import ReplayScreen
+from swarmtui.tui.source import Past
+from tests.tui.conftest import Until
+from tests.tui.screen_text import screen_text
+
+RECORDED = Path(__file__).with_name("recorded")
+
+
+def saved(tmp_path: Path) -> Path:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    for directory in root.iterdir():
+        write_summary(directory)
+    return root
+
+
+async def test_sessions_are_listed_compared_deleted_and_brought_back(tmp_path: Path, until: Until) -> None:
+    root = saved(tmp_path)
+    first = min(path.name for path in root.iterdir())
+    app = SwarmApp(source=Past(open_replay(root, first), hz=4.0), session_root=root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four seats each" in screen_text(app))
+        assert "two seats each" in screen_text(app)
+
+        await pilot.press("slash", "f", "o", "u", "r")
+        await until(lambda: "two seats each" not in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: "two seats each" in screen_text(app))
+
+        await pilot.press("m", "m", "c")
+        await until(lambda: "--max-num-seqs 2 → 4" in screen_text(app))
+        assert "faster (4 v 4 runs" in screen_text(app)
+        await pilot.press("escape")
+
+        await pilot.press("g", "D")
+        await until(lambda: "four seats each" not in screen_text(app))
+        assert len([path for path in root.iterdir() if not path.name.startswith(".")]) == 1
+        await pilot.press("u")
+        await until(lambda: "four seats each" in screen_text(app))
+        await pilot.press("D")
+        await until(lambda: len(list(root.glob(".deleted-*"))) == 1)
+
+        await pilot.press("g", "enter")
+        await until(lambda: isinstance(app.screen, ReplayScreen) and len(app.screen_stack) == 3)
+        await pilot.press("escape")
+        await until(lambda: not isinstance(app.screen, ReplayScreen))
+        await pilot.press("escape")
+        await until(lambda: len(app.screen_stack) == 1)
+        await until(lambda: not list(root.glob(".deleted-*")))
+    assert len(list(root.iterdir())) == 1
