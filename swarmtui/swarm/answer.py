@@ -6,7 +6,7 @@ from swarmtui.model.record import TokenSource
 
 # An answer longer than this is no answer, and would fill the memory.
 MAX_CHARS = 32 << 20
-MAX_CHUNKS = 1 << 20
+MAX_CHUNKS = 1 << 18
 
 # One token again and again, or an end after so few, makes fast numbers that mean nothing.
 _REPEATS = 16

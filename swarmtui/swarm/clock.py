@@ -21,11 +21,12 @@ monotonic_ns = time.perf_counter_ns
 class KernelClock:
     """Holds the distance between wall-clock and monotonic time, measured again and again.
 
-    A kernel stamp less `offset` is monotonic.
+    A kernel stamp less `offset` is monotonic. `newest` is the last stamp that was read, in monotonic time.
     """
 
     def __init__(self) -> None:
         self.steps = 0
+        self.newest = 0
         self.offset = self._measure()
 
     def measure_again(self) -> None:

@@ -151,7 +151,8 @@ class Connection:
             if ancillary:
                 # The stamp is all that these sockets ask the kernel to tell.
                 seconds, nanoseconds = read_timespec(ancillary[0][2])
-                user.t = seconds * 1_000_000_000 + nanoseconds - self._clock.offset
+                clock = self._clock
+                clock.newest = user.t = seconds * 1_000_000_000 + nanoseconds - clock.offset
             elif size:  # the end of a stream has no stamp, and needs none
                 user.t, user.kernel = monotonic_ns(), False
         return size

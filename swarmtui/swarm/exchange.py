@@ -32,13 +32,14 @@ class Exchange:
 
     __slots__ = (
         "_bare", "_body", "_connection", "_done", "_encoding", "_feed", "_finish", "_header_count", "_is_stream",
-        "_parser", "_pieces", "_read", "_request", "_route", "_type", "answer", "bytes_seen", "kernel", "reused",
-        "status", "t", "t_done", "t_headers", "t_sent",
+        "_kept", "_parser", "_pieces", "_read", "_request", "_route", "_type", "answer", "bytes_seen", "kernel",
+        "reused", "status", "t", "t_done", "t_headers", "t_sent",
     )  # fmt: skip
 
     def __init__(self, route: Route, request: bytes, done: Callable[[], None]) -> None:
         self._route, self._request, self._done = route, request, done
         self._connection: Connection | None = None
+        self._kept: Connection | None = None
         splitter = dialects.splitter(route.target.dialect)
         self._feed, self._finish = splitter.feed, splitter.finish
         self._read = dialects.reader(route.target.dialect)
@@ -105,6 +106,15 @@ class Exchange:
             self._end("bad_http", str(error))
         if self.answer.error is not None:
             self._end(self.answer.error, self.answer.error_detail)
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            self._route.give_back(kept)
+
+    def on_message_begin(self) -> None:
+        """Behind the answer comes another one that nobody asked for: no connection to go on with."""
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            kept.close()
 
     def on_status(self, status: bytes) -> None:
         pass
@@ -120,12 +130,15 @@ class Exchange:
             self._encoding = f"{value.decode('latin-1')}-encoded "
 
     def on_headers_complete(self) -> None:
+        if self.t_done is not None:
+            return
         self.t_headers = self.t
         self.status = self._parser.get_status_code()
         self._is_stream = self.status == 200 and not self._encoding and self._type in _STREAM_TYPES
 
     def on_body(self, data: bytes) -> None:
-        self._pieces.append(data)
+        if self.t_done is None:
+            self._pieces.append(data)
 
     def _read_pieces(self) -> None:
         """All that one read brought, at once: a body cut into single bytes costs no more than a whole one."""
@@ -171,7 +184,9 @@ class Exchange:
         elif self.status != 200:
             answer.fail(f"http_{self.status}", dialects.error_text(self._body))
         else:
-            answer.fail("not_a_stream", f"{self._encoding}{self._type or 'no content type'}: {dialects.error_text(self._body)}")
+            answer.fail(
+                "not_a_stream", f"{self._encoding}{self._type or 'no content type'}: {dialects.error_text(self._body)}"
+            )
         self._end(answer.error, answer.error_detail, keep=keep)
 
     def silent(self, error: str, detail: str) -> None:
@@ -193,7 +208,7 @@ class Exchange:
         connection, self._connection = self._connection, None
         if connection is not None:
             if keep and connection.open:
-                self._route.give_back(connection)
+                self._kept = connection
             else:
                 connection.close()
         self._route.loop.soon(self._done)

@@ -24,10 +24,12 @@ class Loop:
     """`nap_s`: how long to sleep before sockets are looked at again.
 
     Where the kernel stamps arrivals, nothing is lost by looking later, and one wake-up then serves many streams.
+    `after_reads` is called when all sockets that were readable at one look have been read.
     """
 
     def __init__(self) -> None:
         self.nap_s = 0.0
+        self.after_reads: Callback = _nothing
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
         self._timers: list[tuple[int, int, Callback]] = []
@@ -69,10 +71,13 @@ class Loop:
                 wait = max(0.0, (timers[0][0] - monotonic_ns()) / 1e9)
             else:
                 wait = -1.0
-            for fd, events in poll(wait):
+            ready = poll(wait)
+            for fd, events in ready:
                 handler = handlers.get(fd)
                 if handler is not None:
                     handler(events)
+            if ready:
+                self.after_reads()
             if timers and timers[0][0] <= monotonic_ns():
                 now = monotonic_ns()
                 while timers and timers[0][0] <= now:
@@ -86,3 +91,7 @@ class Loop:
 
     def close(self) -> None:
         self._epoll.close()
+
+
+def _nothing() -> None:
+    pass

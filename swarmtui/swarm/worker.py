@@ -98,6 +98,8 @@ class Worker:
         self._connecting = 0
         self._gate_until = 0
         self._watched: int | None = None
+        self._newest = 0
+        self._lags: list[int] = []
         self._drops = 0
         self._chunks = 0
         self._shared_reads = 0
@@ -107,6 +109,7 @@ class Worker:
         with socket.socket() as stamper:
             ask_for_stamps(stamper)
             self._loop.watch(self._pipe.fileno(), READ, self._on_pipe)
+            self._loop.after_reads = self._note_lag
             self._say(pack(Ready(os.getpid())))
             self._next_frame = monotonic_ns() + FRAME_NS
             self._loop.at(self._next_frame, self._tick)
@@ -241,10 +244,17 @@ class Worker:
         self._shared_reads += record.shared_reads
         self._say(pack(Finished(self._finished, record)))
 
+    def _note_lag(self) -> None:
+        """How long the last chunk of a look lay in the kernel before it was dealt with."""
+        newest = self._clock.newest
+        if newest != self._newest:
+            self._newest = newest
+            self._lags.append(monotonic_ns() - newest)
+
     def _tick(self) -> None:
         now = monotonic_ns()
-        # How late this timer is, is how late a readable socket would have been.
-        lag_ms = (now - self._next_frame) / 1e6
+        lags, self._lags = sorted(self._lags), []
+        lag_ms = lags[len(lags) * 99 // 100] / 1e6 if lags else 0.0
         self._next_frame = now + FRAME_NS
         self._loop.at(self._next_frame, self._tick)
         self._clock.measure_again()

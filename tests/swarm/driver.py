@@ -82,6 +82,10 @@ class DrivenWorker:
         if kind is None:
             assert code == 0
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def say(self, *commands: msgspec.Struct) -> None:
         self._pipe.sendall(b"".join(map(pack, commands)))
 

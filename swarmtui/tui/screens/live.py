@@ -80,6 +80,7 @@ class LiveScreen(Screen[None]):
     def on_mount(self) -> None:
         self.query_one(KeyLine).show(self.app.keys.actions(self.where))
         self.source.open(self.wake)
+        self.call_after_refresh(self.paint)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.paint)

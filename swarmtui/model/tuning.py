@@ -1,0 +1,143 @@
+"""The file of a tune, what became of its cells, and the log of changes that people tried."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Given, Stored, read_toml
+
+Value = str | int | float | bool
+Flags = dict[str, Value]
+Objective = Literal["out_tps", "ttft_s", "j_per_token"]
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+class CellPlan(Given, frozen=True, kw_only=True):
+    """The options of `swarmtui run` that a cell is measured with."""
+
+    workload: str = "coding"
+    model: str | None = None
+    levels: Annotated[tuple[int, ...], Meta(min_length=1)] = (4,)
+    runs: Annotated[int, Meta(ge=1)] = 1
+    requests: str | int = "4C"
+    duration: str | None = None
+    warmup: str | int | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0.0)] | None = None
+    timeout: str = "600s"
+    idle_timeout: str = "30s"
+    api_key_env: str | None = None
+    gpu_metrics_url: str | None = None
+
+
+class Halving(Given, frozen=True, kw_only=True):
+    """Successive halving: all cells with few requests, then the best `1/factor` with `factor` times as many."""
+
+    factor: Annotated[int, Meta(ge=2)] = 3
+    rounds: Annotated[int, Meta(ge=1, le=10)] = 3
+
+
+class TuneFile(Given, frozen=True, kw_only=True):
+    """What `swarmtui tune` reads.
+
+    `{port}` is a free port, `{--flag}` or `{NAME}` the value of that flag; flags that are not named so are put behind
+    the command, names in capitals into the environment. `true` is a flag alone, `false` leaves it out.
+    """
+
+    command: Annotated[str, Meta(min_length=1)]
+    name: Annotated[str, Meta(min_length=1)] = "tune"
+    url: str = "http://127.0.0.1:{port}"
+    ready: str = "/v1/models"
+    ready_within: str = "10m"
+    stop: str = ""
+    stop_within: str = "20s"
+    cell_within: str = "1h"
+    directory: str | None = None
+    env: dict[str, str] = {}
+    grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] = {}
+    cells: tuple[Flags, ...] = ()
+    plan: CellPlan = CellPlan()
+    halving: Halving | None = None
+    objective: Objective = "out_tps"
+    seed: int = 0
+
+
+class CellRow(Stored, frozen=True, kw_only=True):
+    """One cell in one round. Figures are of its highest level `c`; null is not measured.
+
+    broken: `reason` says why, `log` are the last lines that the server wrote.
+    """
+
+    flags: Flags
+    round: int = 0
+    state: Literal["done", "broken"]
+    reason: str = ""
+    log: tuple[str, ...] = ()
+    session: str = ""
+    c: int | None = None
+    out_tps: float | None = None
+    ttft_s: float | None = None
+    j_per_token: float | None = None
+    mean_w: float | None = None
+    peak_memory: int | None = None
+    errors: int | None = None
+    start_s: float | None = None
+
+
+class TuneState(Stored, frozen=True, kw_only=True):
+    """Written after each cell, so that nothing is measured twice."""
+
+    schema: int = SCHEMA_VERSION
+    name: str
+    rows: tuple[CellRow, ...] = ()
+
+
+class Change(Stored, frozen=True, kw_only=True):
+    """A row of the tuning log: what was changed between two sessions, what it gave, and whether people kept it."""
+
+    number: int
+    created: str
+    before: str
+    after: str
+    what: str
+    gave: str
+    verdict: Literal["faster", "slower", "equivalent", "undecided", "refused"]
+    change: float | None = None
+    kept: Literal["kept", "reverted", ""] = ""
+    note: str = ""
+
+
+class ChangeLog(Stored, frozen=True, kw_only=True):
+    schema: int = SCHEMA_VERSION
+    changes: tuple[Change, ...] = ()
+
+
+def is_variable(name: str) -> bool:
+    """Names in capitals are of the environment, all others are flags."""
+    return _VARIABLE.fullmatch(name) is not None
+
+
+def read_tune(text: str, source: str) -> TuneFile:
+    tune = read_toml(text, TuneFile, source)
+    if not tune.grid and not tune.cells:
+        raise BadInput("give a [grid] of flags, or [[cells]], or both", source=source, key="grid")
+    if "{port}" in tune.url and "{port}" not in tune.command:
+        raise BadInput("name the server's address, or put {port} into the command", source=source, key="url")
+    for key, values in tune.grid.items():
+        if len({(type(value), value) for value in values}) < len(values):
+            raise BadInput("a value stands twice", source=source, key=f"grid.{key}")
+    return tune
+
+
+def flags_text(flags: dict[str, Any]) -> str:
+    """`--parallel 4 --flash-attn`, as people would write it."""
+    parts = [
+        f"{name}={value}" if is_variable(name) else name if value is True else f"{name} {value}"
+        for name, value in flags.items()
+        if value is not False
+    ]
+    return " ".join(parts) or "no flags"

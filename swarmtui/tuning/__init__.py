@@ -1,0 +1,1 @@
+"""Planning of changes and what they gave: pure, apart from the files of `kept`."""

@@ -1,0 +1,86 @@
+"""A server that does everything wrong to some requests: each of them ends under its name, and no other notices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from swarmtui.model.plan import Timeouts
+from swarmtui.model.record import Record
+from swarmtui.sessions.journal import read_journal
+from tests.cli.programs import Place
+from tests.faults.hostile import CASES, WORDS, HostileServer
+from tests.swarm.driver import DrivenWorker, task
+
+LIMITS = Timeouts(connect=2.0, first_token=1.0, idle=1.0, total=15.0)
+
+# What is too long is found so by its size, and a slow machine takes its time to read that much.
+PATIENT = Timeouts(connect=2.0, first_token=12.0, idle=5.0, total=15.0)
+HEAVY = {"endless stream", "10 MB line in bytes"}
+
+# What a worker takes before its first request is about 20 MB; the longest answer that it keeps is in the rest.
+MOST_BYTES = 200 << 20
+
+
+def peak_bytes(pid: int) -> int:
+    """The largest memory that a process ever had."""
+    status = (Path("/proc") / str(pid) / "status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return 1024 * int(line.split()[1])
+
+
+def as_it_should_be(record: Record) -> None:
+    """A healthy stream: whole, and exactly counted."""
+    assert (record.error, record.tokens_out, record.chunks) == (None, WORDS, WORDS), record
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_case_has_its_name_and_fills_no_memory(case: str) -> None:
+    """Beside it runs a request that is answered well."""
+    limits = PATIENT if CASES[case].error == "too_long" else LIMITS
+    with HostileServer([case], share=0.5) as server, DrivenWorker(server.url, timeouts=limits) as worker:
+        records = worker.run([task(number) for number in range(4)], agents=3)
+        peak = peak_bytes(worker.pid)
+    fates = [server.fate_of(f"question {record.task}") for record in records]
+    assert {"", case} == set(fates)
+    for record, fate in zip(records, fates, strict=True):
+        if not fate:
+            as_it_should_be(record)
+        else:
+            assert record.error == CASES[case].error, record.error_detail
+            assert record.error is None or record.error_detail
+    assert peak < MOST_BYTES
+
+
+def test_all_cases_at_once_are_counted_by_name_and_the_rest_is_exact(place: Place) -> None:
+    """As a whole run sees it: the journal names each, the table counts them, healthy streams lose nothing."""
+    with HostileServer(set(CASES) - HEAVY, share=0.5, seed=3) as server:
+        ran = place.measure(
+            server.url, "--levels", "32", "--requests", "160", "--warmup", "none", "--seed", "1", "--json",
+            "--timeout", "3s", "--idle-timeout", "1s", "--no-gpu",
+        )  # fmt: skip
+    assert ran.code == 0, ran
+    records = read_journal(place.session).records
+    assert len(records) == len(server.fates) == 160
+    expected = Counter(CASES[fate].error if fate else None for fate in server.fates.values())
+    assert Counter(record.error for record in records) == expected
+    assert len(expected) >= 9
+    (level,) = place.shown()["levels"]
+    assert (level["n"], level["ok"]) == (160, expected[None])
+    assert level["error_counts"] == {name: count for name, count in expected.items() if name}
+    told = Counter(record.tokens_out for record in records if record.ok)
+    contradicting = sum(fate == "usage contradicts" for fate in server.fates.values())
+    assert told == {WORDS: expected[None] - contradicting} | ({1: contradicting} if contradicting else {})
+
+
+def test_a_connection_limit_turns_some_away_and_harms_no_other() -> None:
+    with HostileServer(share=0.0, limit=4) as server, DrivenWorker(server.url, timeouts=LIMITS) as worker:
+        records = worker.run([task(number) for number in range(24)], agents=8)
+    assert server.turned_away
+    for record in records:
+        if record.error is None:
+            as_it_should_be(record)
+    assert {record.error for record in records} <= {None, "reset", "closed_early"}
+    assert sum(record.ok for record in records) >= 4
