@@ -17,6 +17,8 @@ _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 def plain(text: str) -> str:
     """One line without control characters, escape sequences and what turns the direction of text around."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     text = _BLANKS.sub(" ", _SEQUENCES.sub("", text))
     return "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE).strip()
 

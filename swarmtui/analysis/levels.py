@@ -11,12 +11,13 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from swarmtui.analysis.flags import flags
+from swarmtui.analysis.serial import Rates, against_serial
 from swarmtui.analysis.stats import Tally, mean, median, rates, ratio, spread, spread_of
 from swarmtui.analysis.steady import Steady, in_flight, steady
-from swarmtui.model.record import CANCELLED, Record, TokenSource
-from swarmtui.model.session import Level, RunFigures, StretchEnd, StretchStart
-
-PASSES = ("pass", "pass in reasoning")
+from swarmtui.model.plan import Mode
+from swarmtui.model.record import CANCELLED, Phase, Record, TokenSource
+from swarmtui.model.session import Level, Replica, RunFigures, Spread, StretchEnd, StretchStart
+from swarmtui.model.verdict import PASSES
 
 
 class _Run(NamedTuple):
@@ -27,17 +28,24 @@ class _Run(NamedTuple):
     cancelled: list[Record]
     complete: bool
     end_ns: int | None
+    load: Mode
+    rate: float | None
 
 
 def level_figures(
-    records: Sequence[Record], stretches: Sequence[StretchStart], ends: Sequence[StretchEnd]
+    records: Sequence[Record],
+    stretches: Sequence[StretchStart],
+    ends: Sequence[StretchEnd],
+    rates: Rates | None = None,
 ) -> tuple[Level, ...]:
     """One level for each C. Warm-up is in no figure, and the tokens of a failed request are in no rate.
 
     Each stretch is a run, but for two kinds: those that people steered through on the way to another C, and those
-    that were spoilt by a pause and run again.
+    that were spoilt by a pause and run again. `rates` of one user alone stand in for a serial baseline.
     """
-    levels = [_level(c, runs) for c, runs in sorted(_runs_by_c(records, stretches, ends).items())]
+    by_c = _runs_by_c(records, stretches, ends)
+    one_by_one = _runs_by_c(records, stretches, ends, "serial")
+    levels = [_against(_level(c, runs), runs, one_by_one.get(c, []), rates) for c, runs in sorted(by_c.items())]
     alone = next((level for level in levels if level.c == 1), None)
     return tuple(_beside(level, alone) for level in levels)
 
@@ -51,7 +59,10 @@ def finished_by_level(
 
 
 def _runs_by_c(
-    records: Sequence[Record], stretches: Sequence[StretchStart], ends: Sequence[StretchEnd]
+    records: Sequence[Record],
+    stretches: Sequence[StretchStart],
+    ends: Sequence[StretchEnd],
+    phase: Phase = "level",
 ) -> dict[int, list[_Run]]:
     by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
     for record in records:
@@ -59,23 +70,39 @@ def _runs_by_c(
     ended = {end.number: end for end in ends}
     runs: defaultdict[int, list[_Run]] = defaultdict(list)
     all_stretches = _with_lost(stretches, by_stretch)
-    latest = {(s.c, s.run): s.number for s in all_stretches if s.phase == "level" and not s.steered}
+    latest = {(s.c, s.run): s.number for s in all_stretches if s.phase == phase and not s.steered}
     for stretch in sorted(all_stretches, key=lambda s: s.number):
         end = ended.get(stretch.number)
         complete = end is not None and end.complete
         superseded = stretch.steered or latest.get((stretch.c, stretch.run)) != stretch.number
-        if stretch.phase != "level" or (superseded and not complete):
+        if stretch.phase != phase or (superseded and not complete):
             continue
-        found = [r for r in by_stretch[stretch.number] if r.phase == "level"]
+        found = [r for r in by_stretch[stretch.number] if r.phase == phase]
+        if stretch.load == "open":
+            found = list(map(_as_due, found))
         run = _Run(
             number=len(runs[stretch.c]) + 1,
             finished=[r for r in found if r.error != CANCELLED],
             cancelled=[r for r in found if r.error == CANCELLED],
             complete=complete,
             end_ns=end.t_ns if end else None,
+            load=stretch.load,
+            rate=stretch.rate,
         )
         runs[stretch.c].append(run)
     return runs
+
+
+def _as_due(record: Record) -> Record:
+    """In an open loop time counts from when a request was due: a client that is late hides no queue by it."""
+    return msgspec.structs.replace(record, t_sent_ns=record.t_sched_ns, t_headers_ns=record.t_sent_ns)
+
+
+def _lateness_s(runs: Sequence[_Run]) -> Spread | None:
+    """How much later than due requests were sent; `_as_due` has put aside when that was."""
+    ok = [record for run in runs for record in run.finished if record.ok and run.rate is not None]
+    late = [(r.t_headers_ns - r.t_sent_ns) / 1e9 for r in ok if r.t_headers_ns is not None and r.t_sent_ns is not None]
+    return spread(late) if late else None
 
 
 def _with_lost(stretches: Sequence[StretchStart], by_stretch: dict[int, list[Record]]) -> list[StretchStart]:
@@ -102,6 +129,7 @@ def _level(c: int, runs: list[_Run]) -> Level:
     per_stream = rates(_known(r.decode_tps for r in ok))
     out_tps_wall = ratio(tokens_out, wall_s)
     gaps = _gaps_us(ok)
+    load, rate = runs[-1].load, runs[-1].rate
     level = Level(
         c=c,
         runs=len(by_run),
@@ -132,7 +160,7 @@ def _level(c: int, runs: list[_Run]) -> Level:
         icl_s=spread_of(Tally(gaps, unit=1e6)),
         e2e_s=spread(_known(r.e2e_s for r in ok)),
         longest_stall_s=max(gaps) / 1e6 if gaps else None,
-        straggler=ratio(out_tps_wall, None if per_stream.mean is None else c * per_stream.mean),
+        straggler=ratio(out_tps_wall, None if per_stream.mean is None or rate is not None else c * per_stream.mean),
         contention=None,
         rate_speedup=None,
         wall_speedup=None,
@@ -142,9 +170,56 @@ def _level(c: int, runs: list[_Run]) -> Level:
         stamp=_stamp(ok),
         flags=(),
         by_run=by_run,
+        load=load,
+        rate=rate,
+        lateness_s=_lateness_s(runs),
+        verdicts=dict(sorted(Counter(verdicts).items())),
+        replicas=_replicas(finished, wall_s),
     )
     uncounted = sum(r.tokens_out is None for r in ok)
     return msgspec.structs.replace(level, flags=flags(level, uncounted))
+
+
+def _against(level: Level, runs: list[_Run], alone: list[_Run], rates: Rates | None) -> Level:
+    """The level with what its batches won against the same tasks one by one."""
+    if level.load not in ("barrier", "swarm") or level.c == 1:
+        return level
+    found = against_serial(
+        [record for run in runs for record in run.finished],
+        level.wall_s,
+        [record for run in alone for record in run.finished],
+        _sum(map(_wall_s, alone)),
+        rates,
+    )
+    if found is None:
+        return level
+    serial, token_ratio = found
+    return msgspec.structs.replace(level, serial=serial, wall_speedup=serial.speedup, token_ratio=token_ratio)
+
+
+def _replicas(finished: Sequence[Record], wall_s: float | None) -> tuple[Replica, ...]:
+    """Nothing where there was but one endpoint."""
+    numbers = sorted({record.endpoint for record in finished})
+    if numbers in ([], [0]):
+        return ()
+    made = []
+    for number in numbers:
+        here = [record for record in finished if record.endpoint == number]
+        ok = [record for record in here if record.ok]
+        tokens = _count(r.tokens_out for r in ok)
+        made.append(
+            Replica(
+                endpoint=number,
+                n=len(here),
+                ok=len(ok),
+                errors=len(here) - len(ok),
+                tokens_out=tokens,
+                out_tps_wall=ratio(tokens, wall_s),
+                per_stream_tps=mean(_known(r.decode_tps for r in ok)),
+                ttft_s=spread(_known(r.ttft_s for r in ok)),
+            )
+        )
+    return tuple(made)
 
 
 def _beside(level: Level, alone: Level | None) -> Level:
@@ -152,10 +227,13 @@ def _beside(level: Level, alone: Level | None) -> Level:
     if alone is None:
         return level
     kept = ratio(level.per_stream_tps.mean, alone.per_stream_tps.mean)
+    batches = level.load not in ("closed", "ramp")
     return msgspec.structs.replace(
         level,
         contention=None if kept is None else 1.0 - kept,
-        rate_speedup=ratio(level.out_tps_steady, alone.out_tps_steady),
+        rate_speedup=ratio(level.out_tps_wall, alone.out_tps_wall)
+        if batches
+        else ratio(level.out_tps_steady, alone.out_tps_steady),
     )
 
 

@@ -1,9 +1,14 @@
 """The worker is started first: while our own imports run, so do its."""
 
+import signal
+
 from swarmtui.conductor.launch import start_worker
 
 
 def run() -> None:
+    # Ctrl-C and a hang-up are for the face: the run outlives both, and so do the workers, who inherit this.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     first_worker = start_worker()
     from swarmtui.conductor.process import main
 

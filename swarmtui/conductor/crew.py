@@ -55,13 +55,15 @@ class Link:
         return f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
     def say(self, command: msgspec.Struct) -> None:
+        """To nobody, where the worker is gone: whoever listens to it hears that."""
         message = wire.pack(command)
         if self._writer is not None:
             self._writer.write(message)
-        else:
+            return
+        with suppress(OSError):
             self._socket.setblocking(True)
             self._socket.sendall(message)
-            self._socket.setblocking(False)
+        self._socket.setblocking(False)
 
     def dismiss(self) -> None:
         """At the end of the stream a worker leaves on disk what we have not confirmed, and goes."""
@@ -105,17 +107,25 @@ class Crew:
             self._lost(link, how)
 
     def stretch(
-        self, number: int, c: int, run: int, phase: Phase, *, paused: bool = False, cancel: bool = False
+        self,
+        number: int,
+        streams: int,
+        run: int,
+        phase: Phase,
+        *,
+        c: int,
+        cancel: bool = False,
+        ahead: int | None = None,
     ) -> None:
-        """C streams in all, divided as evenly as it goes."""
+        """So many streams in all, divided as evenly as it goes; `c` is the level that they are part of."""
         count = len(self.links)
         for link in self.links:
-            link.agents = 0 if paused else c // count + (link.number < c % count)
-            link.say(wire.Stretch(number, link.agents, c=c, run=run, phase=phase, cancel=cancel))
+            link.agents = streams // count + (link.number < streams % count)
+            link.say(wire.Stretch(number, link.agents, c=c, run=run, phase=phase, cancel=cancel, ahead=ahead))
 
-    def room(self, link: Link) -> int:
-        """How many more tasks a worker should hold: what it does, and twice as many in wait."""
-        return max(0, 3 * link.agents - link.outstanding)
+    def room(self, link: Link, depth: int) -> int:
+        """How many more tasks a worker should hold: what it does, and what its streams are to find in wait."""
+        return max(0, depth * link.agents - link.outstanding)
 
     def give(self, link: Link, tasks: tuple[Task, ...]) -> None:
         link.outstanding += len(tasks)

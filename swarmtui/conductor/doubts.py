@@ -34,6 +34,7 @@ class Doubts:
         self._tokens: int | None = 0
         self._preemptions: list[float] = []
         self.cpu: float | None = None
+        self.restarted = False
 
     def hear(self, frame: WorkerFrame) -> None:
         if frame.in_flight:
@@ -76,10 +77,11 @@ class Doubts:
         engine = [record.engine_decode_tps for record in self._records if record.engine_decode_tps]
         ours = [record.decode_tps for record in self._records if record.engine_decode_tps and record.decode_tps]
         counted = None
-        if ended and self._counted is not None and self._counted_before is not None and self._tokens:
+        if ended and not self.restarted and self._counted is not None and self._counted_before is not None and self._tokens:
             counted = self._counted - self._counted_before
         return judge(
             Facts(
+                restarted=self.restarted,
                 client_tokens=self._tokens if counted is not None else None,
                 server_tokens=counted,
                 client_decode_tps=median(ours) if engine and ours else None,

@@ -51,6 +51,14 @@ class Visit:
         models, owner = _models(answer)
         return Server(model=self._choose(models, wanted, path, answer), engine=_engine(answer, owner))
 
+    def answers(self, dialect: Dialect) -> bool:
+        """Whether it is there and ready: one that still loads its model says so with a 5xx."""
+        path = "/api/tags" if dialect == "ollama" else "/v1/models"
+        try:
+            return self._client.get(self._address.root + path).status_code < 500
+        except httpx2.HTTPError:
+            return False
+
     def glance(self, url: str) -> tuple[str, int, str] | None:
         """A metrics page as it was before our first request: was the server idle, who else is on it."""
         try:

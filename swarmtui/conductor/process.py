@@ -23,6 +23,7 @@ from swarmtui.conductor.doubts import Doubts
 from swarmtui.conductor.faces import Faces
 from swarmtui.conductor.launch import Started
 from swarmtui.conductor.ledger import Ledger
+from swarmtui.conductor.restart import Absence
 from swarmtui.conductor.runner import Runner
 from swarmtui.conductor.runtime import socket_path
 from swarmtui.conductor.watch import Watch
@@ -41,7 +42,6 @@ from swarmtui.model.session import (
     Session,
     TokenCount,
 )
-from swarmtui.model.workload import Task
 from swarmtui.prompts.calibrate import Calibration, needs_calibration
 from swarmtui.prompts.library import Found, digest, find
 from swarmtui.prompts.source import Source, open_source
@@ -68,6 +68,7 @@ class Conductor:
         self._session: Session | None = None
         self._runner: Runner | None = None
         self._ledger: Ledger | None = None
+        self._absence: Absence | None = None
         self._simulators: list[Simulator] = []
         self._doubts = Doubts(cold_promised=True)
         self._glances: list[tuple[str, int, str]] = []
@@ -124,7 +125,18 @@ class Conductor:
         self._ledger.write(Head(session=self._session, pid=os.getpid()))
         if self._ledger.problem:
             return "failed", self._ledger.problem
-        self._runner = Runner(order.plan, source, self._crew, self._board, self._ledger, keep_text=order.keep_text)
+        self._runner = Runner(
+            order.plan,
+            source,
+            self._crew,
+            self._board,
+            self._ledger,
+            keep_text=order.keep_text,
+            previews=order.previews,
+        )
+        self._absence = Absence(
+            self._board, self._ledger, self._runner.obey, lambda: self._server_answers(endpoints), order.restart_s
+        )
         for command in self._early:
             self._runner.obey(command)
         self._crew.start(lambda worker, workers: self._setup(worker, workers, endpoints))
@@ -151,6 +163,8 @@ class Conductor:
         if not running.done():
             running.cancel()
             return "interrupted", self._death
+        if self._absence.verdict:
+            return "unusable", f"{endpoints[0].url}: {self._absence.verdict}"
         ending: Literal["done", "stopped", "unusable"] = running.result()
         return ending, self._blame() if ending == "unusable" else ""
 
@@ -161,6 +175,9 @@ class Conductor:
         while True:
             seen = self._board.telemetry = watch.latest()
             self._doubts.look(seen, self._board.in_flight)
+            if self._absence is not None:
+                self._absence.look(seen)
+                self._doubts.restarted = self._absence.restarted
             self._board.trust = self._doubts.lines(self._board.levels, seen)
             self._board.mark()
             while not watch.before.empty():
@@ -176,6 +193,21 @@ class Conductor:
                 written = sample.t_ns
                 self._ledger.write(Sample(telemetry=sample))
             await asyncio.sleep(_POINT_S)
+
+    def _server_answers(self, endpoints: tuple[Endpoint, ...]) -> bool:
+        """Blocking, as `_preflight`: whether all of them are there."""
+        from swarmtui.conductor.preflight import Visit
+
+        order = self._order
+        for endpoint in endpoints:
+            verify = False if order.insecure else order.ca_file or True
+            visit = Visit(parse_address(endpoint.url), order.secrets, verify)
+            try:
+                if not visit.answers(endpoint.dialect):
+                    return False
+            finally:
+                visit.close()
+        return True
 
     def _preflight(self, found: Found) -> tuple[tuple[Endpoint, ...], Calibration | None]:
         """Blocking: runs in a thread while the workers start."""
@@ -215,12 +247,16 @@ class Conductor:
 
     def _open_source(self, found: Found, calibration: Calibration | None, endpoints: tuple[Endpoint, ...]) -> Source:
         plan = self._order.plan
-        source = open_source(
-            found, seed=plan.seed, calibration=calibration, max_tokens=plan.max_tokens, temperature=plan.temperature
-        )
         # llama.cpp keeps prompts unless told otherwise, and cold was promised.
         llama = any(endpoint.engine == "llama.cpp" for endpoint in endpoints)
-        return _ColdSource(source) if llama else source  # type: ignore[return-value]
+        return open_source(
+            found,
+            seed=plan.seed,
+            calibration=calibration,
+            max_tokens=plan.max_tokens,
+            temperature=plan.temperature,
+            cold_extra={"cache_prompt": False} if llama else None,
+        )
 
     def _describe(
         self, identity: str, found: Found, endpoints: tuple[Endpoint, ...], calibration: Calibration | None
@@ -290,6 +326,8 @@ class Conductor:
             case wire.Finished(record=record) if runner is not None:
                 runner.finish(link, record)
                 self._doubts.finish(record)
+                if self._absence is not None:
+                    self._absence.finish(record)
             case wire.WorkerFrame() if runner is not None:
                 runner.hear(link, report)
                 self._doubts.hear(report)
@@ -358,27 +396,13 @@ class Conductor:
         return ending, message, str(ledger.directory)
 
 
-class _ColdSource:
-    """Adds llama.cpp's own switch to tasks that promise a cold cache."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def task(self, index: int, c: int, position: int) -> Task:
-        return _without_cache(self._source.task(index, c, position))
-
-    def warmup(self, index: int) -> Task:
-        return _without_cache(self._source.warmup(index))
-
-
-def _without_cache(task: Task) -> Task:
-    return msgspec.structs.replace(task, extra={"cache_prompt": False} | task.extra) if task.cold else task
+_ASKED = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")
 
 
 def _spec(found: Found) -> dict[str, object]:
     """The workload as it was, without its prompts: those are in the digest."""
     spec = msgspec.to_builtins(found.workload)
-    return {key: value for key, value in spec.items() if key not in ("prompts", "conversations", "warmup_prompts")}
+    return {key: value for key, value in spec.items() if key not in _ASKED}
 
 
 async def conduct(pipe: socket.socket, first_worker: Started) -> None:
@@ -390,9 +414,6 @@ async def conduct(pipe: socket.socket, first_worker: Started) -> None:
 
 
 def main(first_worker: Started) -> None:
-    # Ctrl-C and a hang-up are for the face: the run outlives both.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         asyncio.run(conduct(socket.socket(fileno=os.dup(0)), first_worker))
     except asyncio.IncompleteReadError:

@@ -9,20 +9,25 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.levels import level_figures
+from swarmtui.analysis.serial import serial_rates
 from swarmtui.conductor import cliff
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link
+from swarmtui.conductor.feeds import Again, Arriving, Asker, Beside, Feed, Fresh, Waiting, Warmups
+from swarmtui.conductor.judge import Judge
 from swarmtui.conductor.ledger import Ledger
+from swarmtui.conductor.stretch import Stretch
 from swarmtui.model import frame as said
 from swarmtui.model import wire
-from swarmtui.model.plan import MAX_STREAMS, Plan
+from swarmtui.model.plan import MAX_STREAMS, Mode, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Request, StretchEnd, StretchStart
-from swarmtui.model.workload import Task
+from swarmtui.model.workload import Graph, Task
+from swarmtui.prompts.arrivals import arrivals
 from swarmtui.prompts.source import Source
 
-# Warm-up wakes caches, graphs and clocks; a short answer does that.
-_WARMUP_TOKENS = 64
+# How many connections an open loop opens before its first request.
+_CONNECTIONS_AHEAD = 64
 
 # A stretch that people steer becomes a level when it has so many completions for each stream.
 _ENOUGH = 4
@@ -33,28 +38,6 @@ Turn = Literal["go", "next", "turn", "pause", "stop"]
 Movement = said.SetConcurrency | said.Sweep | said.FindCliff
 
 
-class Stretch:
-    """What is under way: one C, one run, so many tasks."""
-
-    def __init__(self, number: int, c: int, run: int, phase: Phase, of: int | None, until: float | None) -> None:
-        self.number, self.c, self.run, self.phase = number, c, run, phase
-        self.of, self.until = of, until
-        self.issued = self.done = self.succeeded = 0
-        self.begun = time.monotonic()
-
-    @property
-    def wants_more(self) -> bool:
-        if self.until is not None and time.monotonic() >= self.until:
-            return False
-        return self.of is None or self.issued < self.of
-
-    @property
-    def complete(self) -> bool:
-        if self.of is not None:
-            return self.done >= self.of
-        return self.until is not None and time.monotonic() >= self.until
-
-
 class Runner:
     """Owns the present stretch. Everything here runs in the conductor's event loop; nothing blocks it.
 
@@ -62,21 +45,30 @@ class Runner:
     """
 
     def __init__(
-        self, plan: Plan, source: Source, crew: Crew, board: Board, ledger: Ledger, *, keep_text: bool = False
+        self,
+        plan: Plan,
+        source: Source,
+        crew: Crew,
+        board: Board,
+        ledger: Ledger,
+        *,
+        keep_text: bool = False,
+        previews: bool = True,
     ) -> None:
-        self._plan, self._source, self._crew, self._board, self._ledger = plan, source, crew, board, ledger
-        self._keep_text = keep_text
+        self._plan, self._crew, self._board, self._ledger = plan, crew, board, ledger
+        self._asker = Asker(source)
+        self._judge = Judge(ledger, keep_text=keep_text, previews=previews)
+        self._load: Mode = plan.load
         self._stretch: Stretch | None = None
         self._numbers = 0
-        self._tasks = 0
         self._open: dict[int, Task] = {}
         self._records: list[Record] = []
         self._starts: list[StretchStart] = []
         self._ends: list[StretchEnd] = []
         self._turn: Turn = "go"
-        first = plan.levels[0]
-        manual = plan.mode == "manual"
-        self._movement: Movement = said.SetConcurrency(first) if manual else said.Sweep(plan.levels, plan.runs)
+        self._movement: Movement = said.Sweep(plan.levels, plan.runs)
+        if plan.mode != "sweep":
+            self._movement = said.FindCliff() if plan.mode == "cliff" else said.SetConcurrency(plan.levels[0])
         self._grace_s = 0.0
         self._changed = asyncio.Event()
         self._last_e2e: float | None = None
@@ -93,7 +85,7 @@ class Runner:
                 self._grace_s = min(grace_s, self._grace_s) if self._turn == "stop" else grace_s
                 self._turn = "stop"
             case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self._turn != "stop":
-                self._movement, self._turn = command, "turn"
+                self._movement, self._turn, self._load = command, "turn", "closed"
                 stretch = self._stretch
                 if isinstance(command, said.SetConcurrency) and command.cancel and stretch and command.c < stretch.c:
                     self._tell(stretch, c=max(1, command.c), cancel=True)
@@ -113,10 +105,10 @@ class Runner:
         """A record from a worker: on disk first, then in the figures."""
         link.last_record += 1
         task = self._open.get(record.task)
-        kept = record if self._keep_text else msgspec.structs.replace(record, text=None, reasoning=None)
-        self._ledger.write(Request(record=kept))
+        record = self._judge.judged(task, record)
+        self._ledger.write(Request(record=self._judge.kept(task, record)))
         self._board.finish(record)
-        if record.phase == "level":
+        if record.phase != "warmup":
             self._records.append(msgspec.structs.replace(record, text=None, reasoning=None))
             if record.ok and record.token_source == "chunks":
                 self.uncounted.append(record)
@@ -132,8 +124,9 @@ class Runner:
         if stretch is not None and record.stretch == stretch.number:
             stretch.done += 1
             stretch.succeeded += record.error is None
-            self._board.done = stretch.done
-        self._supply(link)
+            stretch.feed.over(task, record)
+            self._board.done, self._board.of = stretch.done, stretch.feed.of
+        self._supply_all(link)
         self._changed.set()
 
     def hear(self, link: Link, frame: wire.WorkerFrame) -> None:
@@ -141,6 +134,8 @@ class Runner:
         self._board.hear(link.number, frame)
         self._crew.acknowledge()
         self._board.left_s = self._left()
+        if self._stretch is not None and self._stretch.load == "open":
+            self._supply_all(link)
         self._changed.set()
 
     # the plan
@@ -167,14 +162,41 @@ class Runner:
     async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
         """False when not one request of the first level came back well: then there is nothing to sweep."""
         await self._drain(cancel=False)
-        for c in levels:
-            for run in range(1, runs + 1):
-                await self._level(c, run, runs)
-                if self._asked() in ("stop", "turn"):
-                    return True
-            if not any(record.ok for record in self._records):
+        if self._load == "ramp":
+            await self._ramp(levels)
+            return any(record.ok for record in self._records)
+        order = self._order(levels, runs)
+        for place, (c, run) in enumerate(order):
+            await self._level(c, run, runs)
+            if self._asked() in ("stop", "turn"):
+                return True
+            last_of_c = place + 1 == len(order) or order[place + 1][0] != c
+            if last_of_c and not any(record.ok for record in self._records):
                 return False
         return True
+
+    def _order(self, levels: tuple[int, ...], runs: int) -> list[tuple[int, int]]:
+        """Level by level; rotated, every run begins with another level, as the rows of a Latin square do."""
+        if not self._plan.rotate:
+            return [(c, run) for c in levels for run in range(1, runs + 1)]
+        turned = [levels[run % len(levels) :] + levels[: run % len(levels)] for run in range(runs)]
+        return [(c, run) for run, row in enumerate(turned, 1) for c in row]
+
+    async def _ramp(self, levels: tuple[int, ...]) -> None:
+        """From one C to the next while requests go on; each is a level when enough of them ended in its time."""
+        for c in levels:
+            self._board.status, self._board.runs = "running", 1
+            feed = Fresh(self._asker, c, None)
+            await self._carry_out(c, 1, "level", feed, duration_s=self._plan.every_s, steered=True)
+            self._figure()
+            if self._asked() == "pause":
+                await self._drain(cancel=False)
+                await self._paused()
+            if self._asked() == "next":
+                self._turn = "go"
+            if self._asked() != "go":
+                return
+        await self._drain(cancel=False)
 
     async def _find_cliff(self, highest: int) -> None:
         await self._drain(cancel=False)
@@ -189,26 +211,54 @@ class Runner:
         """True when at least one request came back well."""
         self._board.status = "warming up"
         count = self._plan.warmup
-        await self._carry_out(min(count, max(self._plan.levels)), 0, "warmup", of=count)
+        await self._carry_out(min(count, max(self._plan.levels)), 0, "warmup", Warmups(self._asker, count))
         return self._turn != "stop" and bool(self._ended and self._ended.succeeded)
 
     async def _level(self, c: int, run: int, runs: int) -> None:
-        """One run of one level; a pause spoils it, so it is begun again."""
+        """One run of one level, and its tasks one by one where the plan wants that; a pause spoils either."""
         while True:
-            self._board.status, self._board.runs = "running", runs
-            of = None if self._plan.duration_s else self._plan.requests.at(c)
-            await self._carry_out(c, run, "level", of=of, duration_s=self._plan.duration_s)
+            self._board.status, self._board.runs, self._board.note = "running", runs, ""
+            feed = self._feed(c, run)
+            lasts = self._plan.duration_s if self._load == "closed" else None
+            await self._carry_out(c, run, "level", feed, duration_s=lasts)
+            if isinstance(feed, Waiting) and feed.lost:
+                self._ledger.note("lost", f"{feed.lost} tasks waited for one that failed, and were not asked")
+            if self._asked() == "go" and isinstance(feed, Fresh) and (alone := self._alone(c, feed.contents)):
+                self._board.note = "the same tasks one by one"
+                await self._carry_out(c, run, "serial", Again(self._asker, c, alone), streams=1)
             self._figure()
             if self._turn == "next":
                 self._turn = "go"
             if self._turn != "pause" or await self._paused() != "go":
                 return
 
+    def _feed(self, c: int, run: int) -> Feed:
+        plan, graph = self._plan, self._asker.source.workload
+        match self._load:
+            case "open" if plan.rate is not None:
+                times = arrivals(plan.rate, plan.arrival, plan.burst, plan.seed, run)
+                of = None if plan.duration_s else plan.requests.at(c)
+                return Arriving(self._asker, c, times, of, plan.duration_s)
+            case "mixed":
+                return Beside(self._asker, c, plan.loop)
+            case "dag" if isinstance(graph, Graph):
+                return Waiting(self._asker, c, graph)
+            case "barrier" | "swarm":
+                return Fresh(self._asker, c, c)
+        return Fresh(self._asker, c, None if plan.duration_s else plan.requests.at(c))
+
+    def _alone(self, c: int, contents: list[int]) -> list[int]:
+        """What of a batch is asked again, one by one: all, or a sample from which the rest is extrapolated."""
+        plan = self._plan
+        if c == 1 or self._load not in ("barrier", "swarm") or plan.serial == "none":
+            return []
+        return contents if plan.serial == "measured" else contents[: 0 if plan.serial_decode_tps else plan.sample]
+
     async def _steer(self, c: int) -> None:
         """People hold the wheel: no end but theirs, and streams go on from one C to the next."""
         while True:
             self._board.status, self._board.runs = "running", 1
-            await self._carry_out(c, 1, "level", of=None, steered=True)
+            await self._carry_out(c, 1, "level", Fresh(self._asker, c, None), steered=True)
             self._figure()
             if self._asked() == "pause":
                 await self._drain(cancel=False)
@@ -228,21 +278,38 @@ class Runner:
         return self._turn
 
     async def _carry_out(
-        self, c: int, run: int, phase: Phase, *, of: int | None, duration_s: float | None = None, steered: bool = False
+        self,
+        c: int,
+        run: int,
+        phase: Phase,
+        feed: Feed,
+        *,
+        duration_s: float | None = None,
+        steered: bool = False,
+        streams: int | None = None,
     ) -> None:
         """One stretch from its first request to its last answer, or to the next command."""
         self._numbers += 1
-        until = None if duration_s is None else time.monotonic() + duration_s
-        stretch = self._stretch = Stretch(self._numbers, c, run, phase, of, until)
+        load: Mode = "closed" if phase == "warmup" else self._load
+        stretch = Stretch(self._numbers, c, run, phase, feed, load=load, duration_s=duration_s, streams=streams)
+        self._stretch = stretch
         board = self._board
-        board.c, board.run, board.done, board.of = c, run, 0, of
-        now = time.perf_counter_ns()
-        start = StretchStart(number=stretch.number, t_ns=now, c=c, run=run, phase=phase, of=of, steered=steered)
+        board.c, board.run, board.done, board.of = stretch.streams, run, 0, feed.of
+        start = StretchStart(
+            number=stretch.number,
+            t_ns=time.perf_counter_ns(),
+            c=c,
+            run=run,
+            phase=phase,
+            of=feed.of,
+            steered=steered,
+            load=load,
+            rate=self._plan.rate if load == "open" else None,
+        )
         self._starts.append(start)
         self._ledger.write(start)
         self._tell(stretch)
-        for link in self._crew.links:
-            self._supply(link)
+        self._supply_all(self._crew.links[0])
         while self._turn == "go" and not stretch.complete:
             await self._change()
         complete = stretch.succeeded >= _ENOUGH * c if steered else stretch.complete
@@ -256,12 +323,16 @@ class Runner:
         self._ended, self._stretch = stretch, None
 
     def _tell(self, stretch: Stretch, *, c: int | None = None, cancel: bool = False) -> None:
-        self._crew.stretch(stretch.number, c or stretch.c, stretch.run, stretch.phase, cancel=cancel)
+        ahead = _CONNECTIONS_AHEAD if stretch.load == "open" else None
+        streams = c or stretch.streams
+        self._crew.stretch(
+            stretch.number, streams, stretch.run, stretch.phase, c=c or stretch.c, cancel=cancel, ahead=ahead
+        )
 
     async def _drain(self, cancel: bool) -> None:
         """Lets what is in flight come to its end; a stop waits only for its grace."""
         if self._stretch is not None:
-            self._stretch.of = self._stretch.issued
+            self._stretch.feed.close()
         if not any(link.outstanding for link in self._crew.links):
             return
         self._crew.drop(cancel)
@@ -294,43 +365,55 @@ class Runner:
 
     # tasks and figures
 
+    def _supply_all(self, first: Link) -> None:
+        """The worker that has just become free goes first."""
+        links, stretch = self._crew.links, self._stretch
+        if stretch is not None and stretch.load == "open":
+            self._supply_arrivals(stretch)
+            return
+        for link in (first, *(link for link in links if link is not first)) if len(links) > 1 else (first,):
+            self._supply(link)
+
     def _supply(self, link: Link) -> None:
-        stretch, room = self._stretch, self._crew.room(link)
+        stretch = self._stretch
         if stretch is None or self._turn != "go":
             return
         tasks: list[Task] = []
-        while room > len(tasks) and stretch.wants_more:
-            tasks.append(self._task(stretch))
-            stretch.issued += 1
+        room = self._crew.room(link, stretch.depth)
+        while room > len(tasks) and (task := stretch.next()) is not None:
+            self._open[task.id] = task
+            tasks.append(task)
         if tasks:
             self._crew.give(link, tuple(tasks))
 
-    def _task(self, stretch: Stretch) -> Task:
-        number, self._tasks = self._tasks, self._tasks + 1
-        if stretch.phase == "warmup":
-            task = self._source.warmup(number)
-            cap = min(_WARMUP_TOKENS, task.max_tokens or _WARMUP_TOKENS)
-            task = msgspec.structs.replace(task, id=number, max_tokens=cap)
-        else:
-            task = msgspec.structs.replace(self._source.task(number, stretch.c, stretch.issued), id=number)
-        self._open[number] = task
-        return task
+    def _supply_arrivals(self, stretch: Stretch) -> None:
+        """In turn to each worker, whatever it still has to do: nobody asks whether there is room."""
+        while self._turn == "go" and (task := stretch.next()) is not None:
+            self._open[task.id] = task
+            self._crew.give(self._crew.links[stretch.issued % len(self._crew.links)], (task,))
 
     def _figure(self) -> None:
-        self._board.levels = level_figures(self._records, self._starts, self._ends)
+        rates = serial_rates(self._plan)
+        self._board.levels = level_figures(self._records, self._starts, self._ends, rates)
 
     def _left(self) -> float | None:
         """Seconds to the end, taking the time of the last request for the time of each to come."""
         stretch, plan, movement = self._stretch, self._plan, self._movement
         if stretch is None or stretch.phase == "warmup" or not isinstance(movement, said.Sweep):
             return None
-        all_runs = [(c, run) for c in movement.levels for run in range(1, movement.runs + 1)]
+        all_runs = self._order(movement.levels, movement.runs)
         here = (stretch.c, stretch.run)
         to_come = all_runs[all_runs.index(here) + 1 :] if here in all_runs else []
-        if plan.duration_s is not None:
+        if plan.duration_s is not None and self._load == "closed":
             now = max(0.0, (stretch.until or 0.0) - time.monotonic())
             return now + plan.duration_s * len(to_come)
-        if self._last_e2e is None:
+        if self._last_e2e is None or self._load in ("open", "ramp") or stretch.feed.of is None:
             return None
-        turns = sum(plan.requests.at(c) / c for c, _ in to_come)
-        return self._last_e2e * (turns + (max(0, (stretch.of or 0) - stretch.done)) / stretch.c)
+        rounds = sum(self._rounds(c) for c, _ in to_come)
+        return self._last_e2e * (rounds + max(0, stretch.feed.of - stretch.done) / stretch.streams)
+
+    def _rounds(self, c: int) -> float:
+        """How many requests one stream makes after another in a run of this level."""
+        if self._load == "closed":
+            return self._plan.requests.at(c) / c
+        return 1.0 + len(self._alone(c, [0] * c))

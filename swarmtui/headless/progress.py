@@ -113,6 +113,8 @@ def progress_on(out: TextIO, quiet: bool) -> Progress:
 
 def describe(frame: Frame) -> str:
     """C=4 run 1/2 [#####---------------] 12/16 · 312 tok/s · TTFT 180 ms · 0 errors · 0:12 left"""
+    if frame.note:
+        return f"{_phase(frame)}: {frame.note}"
     parts = [_phase(frame)]
     if frame.of:
         filled = round(_BAR * min(1.0, frame.done / frame.of))

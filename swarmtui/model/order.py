@@ -8,11 +8,18 @@ from swarmtui.model.endpoint import Secrets
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import Stored
 
+# So long is a server waited for that went away in mid-run.
+RESTART_S = 120.0
+
 SIMULATOR = "sim:"
 
 
 class Order(Stored, frozen=True, kw_only=True):
-    """`endpoints` are URLs, or `sim:PRESET` for the embedded simulator. Travels in a pipe: it holds secrets."""
+    """`endpoints` are URLs, or `sim:PRESET` for the embedded simulator. Travels in a pipe: it holds secrets.
+
+    `restart_s`: how long a server that went away in mid-run is waited for; zero ends the run.
+    `keep_text`: whole answers are kept; `previews`: the beginning of those that carry a check.
+    """
 
     endpoints: tuple[str, ...]
     workload: str
@@ -23,9 +30,11 @@ class Order(Stored, frozen=True, kw_only=True):
     ca_file: str | None = None
     insecure: bool = False
     keep_text: bool = False
+    previews: bool = True
     gpus: bool = True
     metrics_urls: tuple[str, ...] = ()
     gpu_metrics_urls: tuple[str, ...] = ()
+    restart_s: float = RESTART_S
     label: str = ""
     note: str = ""
     tags: dict[str, str] = {}

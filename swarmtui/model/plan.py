@@ -32,14 +32,19 @@ class Requests(Stored, frozen=True, kw_only=True):
         return f"{self.count}C" if self.per_stream else str(self.count)
 
 
+Mode = Literal["closed", "barrier", "swarm", "open", "ramp", "mixed", "dag"]
+Arrival = Literal["poisson", "constant", "gamma"]
+
+
 class Plan(Stored, frozen=True, kw_only=True):
-    """A sweep over `levels`, or, when `mode` is manual, a ramp that people steer, starting at the first level.
+    """A sweep over `levels`; when `mode` is manual, a ramp that people steer from the first level on; or a search.
 
     With `duration_s` a run lasts that long, else it has `requests`. `warmup` is a number of discarded requests.
     `slo` is what a request should keep, as written on the command line.
+    `load` says how a level is laid on, and which of the fields behind it count; model/load.py says what they mean.
     """
 
-    mode: Literal["sweep", "manual"] = "sweep"
+    mode: Literal["sweep", "manual", "cliff"] = "sweep"
     levels: tuple[int, ...] = (1, 2, 4, 8)
     runs: int = 1
     requests: Requests = Requests()
@@ -51,6 +56,17 @@ class Plan(Stored, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     workers: int | None = None
     slo: str = ""
+    load: Mode = "closed"
+    rotate: bool = False
+    serial: Literal["none", "measured", "extrapolated"] = "none"
+    sample: int = 0
+    serial_prompt_tps: float | None = None
+    serial_decode_tps: float | None = None
+    rate: float | None = None
+    arrival: Arrival = "poisson"
+    burst: float = 1.0
+    every_s: float | None = None
+    loop: bool = False
 
 
 def parse_levels(text: str) -> tuple[int, ...]:

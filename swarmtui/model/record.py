@@ -8,7 +8,8 @@ from typing import Literal
 from swarmtui.model.schema import Stored
 
 TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
-Phase = Literal["warmup", "level"]
+# serial: the tasks of a level one by one, as the baseline of its speed-up.
+Phase = Literal["warmup", "level", "serial"]
 
 CANCELLED = "cancelled"
 

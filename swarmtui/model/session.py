@@ -8,7 +8,7 @@ import msgspec
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
-from swarmtui.model.plan import Plan
+from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
 from swarmtui.model.telemetry import Discovered, Energy, Telemetry, Trust, TtftSplit
@@ -60,7 +60,8 @@ class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
 class StretchStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch"):
     """From `t_ns` on `c` streams were wanted; `of` is how many requests the stretch is to have, if that is set.
 
-    `steered`: people chose this C as they went; it is a level only when it lasted long enough.
+    `steered`: people or a ramp chose this C on the way; it is a level only when it lasted long enough.
+    `rate` is of an open loop: requests a second; `c` is then the most that may be in flight.
     """
 
     number: int
@@ -70,6 +71,8 @@ class StretchStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="str
     phase: Phase
     of: int | None = None
     steered: bool = False
+    load: Mode = "closed"
+    rate: float | None = None
 
 
 class StretchEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch_end"):
@@ -180,11 +183,58 @@ class RunFigures(Stored, frozen=True, kw_only=True):
     ttft_s: float | None
 
 
+class Serial(Stored, frozen=True, kw_only=True):
+    """The tasks of a level one after another, and what the batch won against that.
+
+    `how` says where the time comes from: measured, or extrapolated and from what. `clean_speedup` counts an answer
+    that was cut as long as the mean of those that were not; null, with a `reason`, where that cannot be said.
+    """
+
+    how: str
+    extrapolated: bool
+    tasks: int
+    wall_s: float
+    out_tps: float | None
+    speedup: float
+    clean_speedup: float | None = None
+    reason: str = ""
+
+
+class Replica(Stored, frozen=True, kw_only=True):
+    """What one of several endpoints did of a level."""
+
+    endpoint: int
+    n: int
+    ok: int
+    errors: int
+    tokens_out: int | None
+    out_tps_wall: float | None
+    per_stream_tps: float | None
+    ttft_s: Spread
+
+
+class TaskFigures(Stored, frozen=True, kw_only=True):
+    """One type of task at one level, turn by turn; `per_stream_tps` and `e2e_s` are means."""
+
+    c: int
+    type: str
+    turn: int
+    n: int
+    ok: int
+    ttft_s: Spread
+    per_stream_tps: float | None
+    e2e_s: float | None
+    tokens_out: float | None
+    verdicts: dict[str, int]
+
+
 class Level(Stored, frozen=True, kw_only=True):
     """The figures of one C, over all its runs; the contract of `run --json`. Null is not measured.
 
     `n` counts finished requests, `ok` and `errors` divide it; cancelled ones are in neither.
     Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave cap hits out.
+    With a `rate` (an open loop) latencies count from the time at which a request was due, and `lateness_s` is how much
+    later it was sent.
     """
 
     c: int
@@ -228,6 +278,18 @@ class Level(Stored, frozen=True, kw_only=True):
     by_run: tuple[RunFigures, ...]
     energy: Energy | None = None
     ttft_split: TtftSplit | None = None
+    load: Mode = "closed"
+    rate: float | None = None
+    lateness_s: Spread | None = None
+    serial: Serial | None = None
+    verdicts: dict[str, int] = {}
+    replicas: tuple[Replica, ...] = ()
+
+    @property
+    def lead_tps(self) -> float | None:
+        """The throughput to lead with: steady for closed loops, wall for all that ends with a drain by nature."""
+        steady = self.out_tps_steady if self.load in ("closed", "ramp") else None
+        return steady or self.out_tps_wall
 
 
 class Summary(Stored, frozen=True, kw_only=True):
@@ -246,3 +308,4 @@ class Summary(Stored, frozen=True, kw_only=True):
     bandwidth: tuple[BandwidthUse, ...] = ()
     servers: tuple[Discovered, ...] = ()
     trust: tuple[Trust, ...] = ()
+    tasks: tuple[TaskFigures, ...] = ()

@@ -56,6 +56,7 @@ class Stretch(_Said, frozen=True):
     """From now on `agents` streams; requests sent from now on belong to this stretch, of `c` streams in all.
 
     Agents above the number finish what they are doing, unless `cancel`. Zero agents is a pause.
+    `ahead` is how many connections are to be open before the first request, where not all agents will need one.
     """
 
     number: int
@@ -64,6 +65,7 @@ class Stretch(_Said, frozen=True):
     run: int = 0
     phase: Phase = "level"
     cancel: bool = False
+    ahead: int | None = None
 
 
 class Drop(_Said, frozen=True):

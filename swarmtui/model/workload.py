@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from swarmtui.model import load as loads
+from swarmtui.model.load import Load
 from swarmtui.model.schema import BadInput, Given, Stored, read_toml
+from swarmtui.model.verdict import AnswerCheck, wrong_with_check
 
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(gt=0.0, le=1.0)]
@@ -57,11 +61,27 @@ class Prompt(Given, frozen=True, kw_only=True):
     text: Annotated[str, Meta(min_length=1)]
     type: str = ""
     max_tokens: Positive | None = None
+    check: AnswerCheck | None = None
 
 
 class Dialogue(Given, frozen=True, kw_only=True):
+    """`check` is of the last answer, `max_tokens` of each."""
+
     turns: Annotated[tuple[str, ...], Meta(min_length=1)]
     type: str = ""
+    max_tokens: Positive | None = None
+    check: AnswerCheck | None = None
+
+
+class Node(Given, frozen=True, kw_only=True):
+    """A task of a graph, `copies` of it. `{id}` in the text stands for the answer of a task that it waits for."""
+
+    id: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+    text: Annotated[str, Meta(min_length=1)]
+    after: tuple[str, ...] = ()
+    copies: Positive = 1
+    max_tokens: Positive | None = None
+    check: AnswerCheck | None = None
 
 
 class _Common(Given, frozen=True, kw_only=True):
@@ -72,6 +92,8 @@ class _Common(Given, frozen=True, kw_only=True):
     temperature: Annotated[float, Meta(ge=0.0)] | None = None
     cache: Literal["cold", "warm"] = "cold"
     extra: dict[str, Any] = {}
+    check: AnswerCheck | None = None
+    load: Load | None = None
 
 
 class Prompts(_Common, frozen=True, kw_only=True, tag_field="kind", tag="prompts"):
@@ -116,7 +138,24 @@ class SharedPrefix(_Common, frozen=True, kw_only=True, tag_field="kind", tag="sh
     output_tokens: Length
 
 
-Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix
+class Beside(_Common, frozen=True, kw_only=True, tag_field="kind", tag="mixed"):
+    """A primary conversation, and the side tasks that may run beside it."""
+
+    primary: Dialogue
+    side: Annotated[tuple[Prompt, ...], Meta(min_length=1)]
+
+
+class Graph(_Common, frozen=True, kw_only=True, tag_field="kind", tag="dag"):
+    """Tasks that wait for each other's answers."""
+
+    tasks: Annotated[tuple[Node, ...], Meta(min_length=1)]
+
+    @property
+    def size(self) -> int:
+        return sum(node.copies for node in self.tasks)
+
+
+Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | Beside | Graph
 
 
 class Message(Stored, frozen=True, kw_only=True):
@@ -128,6 +167,8 @@ class Task(Stored, frozen=True, kw_only=True):
     """What one agent is given: the first request, and the user turns that follow it.
 
     `exact` says that `max_tokens` is the length wanted, not a cap: reaching it is then no cap hit.
+    `at_ns` is when it is to be sent, counted from the beginning of its stretch; without it, when an agent is free.
+    `with_text`: the text of the answer is wanted with its record.
     """
 
     id: int
@@ -139,27 +180,110 @@ class Task(Stored, frozen=True, kw_only=True):
     temperature: float | None = None
     cold: bool = True
     extra: dict[str, Any] = {}
+    check: AnswerCheck | None = None
+    at_ns: int | None = None
+    with_text: bool = False
+
+
+def load_of(workload: Workload) -> Load:
+    """The workload's own, else what its kind asks for."""
+    if workload.load is not None:
+        return workload.load
+    if isinstance(workload, Beside):
+        return loads.Mixed()
+    return loads.Dag() if isinstance(workload, Graph) else loads.Closed()
+
+
+def size_of(workload: Workload) -> int:
+    return workload.size if isinstance(workload, Graph) else 1
 
 
 def read_workload(text: str, source: str) -> Workload:
     workload: Workload = read_toml(text, Workload, source)  # type: ignore[arg-type]
-    _check(workload, source)
+    for problem in wrong_with(workload, source):
+        raise problem
     return workload
 
 
-def _check(workload: Workload, source: str) -> None:
+def wrong_with(workload: Workload, source: str) -> Iterator[BadInput]:
     """What types cannot say."""
     if isinstance(workload, Prompts) and bool(workload.prompts) == bool(workload.file):
-        raise BadInput("give either [[prompts]] or file, one of the two", source=source, key="prompts")
+        yield BadInput("give either [[prompts]] or file, one of the two", source=source, key="prompts")
     for key in ("input_tokens", "output_tokens"):
-        length = getattr(workload, key, None)
-        if isinstance(length, Uniform) and length.low > length.high:
-            raise BadInput("low is above high", source=source, key=key)
-        if isinstance(length, Normal | Lognormal) and length.high is not None and length.low > length.high:
-            raise BadInput("low is above high", source=source, key=key)
-        if isinstance(length, ByLevel):
-            for level, shares in length.shares.items():
-                if not level.isdigit() or len(shares) != int(level):
-                    raise BadInput(
-                        f'the row "{level}" must be a level with as many shares', source=source, key=f"{key}.shares"
-                    )
+        yield from _wrong_length(getattr(workload, key, None), source, key)
+    for key, check in checks_in(workload):
+        yield from wrong_with_check(check, source, key)
+    yield from _wrong_load(workload, source)
+    if isinstance(workload, Graph):
+        yield from _wrong_graph(workload, source)
+
+
+def checks_in(workload: Workload) -> Iterator[tuple[str, AnswerCheck]]:
+    """Every check, with the key under which it stands."""
+    tables: list[tuple[str, Any]] = [("", workload), ("primary", getattr(workload, "primary", None))]
+    for name in ("prompts", "conversations", "side", "tasks"):
+        tables += [(f"{name}[{place}]", part) for place, part in enumerate(getattr(workload, name, ()))]
+    for name, part in tables:
+        if part is not None and part.check is not None:
+            yield f"{name}.check".lstrip("."), part.check
+
+
+def _wrong_length(length: Length | None, source: str, key: str) -> Iterator[BadInput]:
+    if isinstance(length, Uniform) and length.low > length.high:
+        yield BadInput("low is above high", source=source, key=key)
+    if isinstance(length, Normal | Lognormal) and length.high is not None and length.low > length.high:
+        yield BadInput("low is above high", source=source, key=key)
+    if isinstance(length, ByLevel):
+        for level, shares in length.shares.items():
+            if not level.isdigit() or len(shares) != int(level):
+                problem = f'the row "{level}" must be a level with as many shares'
+                yield BadInput(problem, source=source, key=f"{key}.shares")
+
+
+def _wrong_load(workload: Workload, source: str) -> Iterator[BadInput]:
+    load = load_of(workload)
+    try:
+        loads.checked(load, source)
+    except BadInput as problem:
+        yield problem
+    kind, mode = str(workload.__struct_config__.tag), loads.mode_of(load)
+    for special in ("mixed", "dag"):
+        if (kind == special) != (mode == special):
+            yield BadInput(f"kind {kind} cannot be asked that way", source=source, key=f"load.mode {mode}")
+            return
+    if isinstance(workload, Beside) and isinstance(load, loads.Mixed) and not load.loop:
+        most = len(workload.side) + 1
+        if max(load.levels) > most:
+            problem = f"level {max(load.levels)} needs more side tasks than there are ({len(workload.side)})"
+            yield BadInput(problem, source=source, key="load.levels")
+
+
+def _wrong_graph(graph: Graph, source: str) -> Iterator[BadInput]:
+    known = {node.id: node for node in graph.tasks}
+    if len(known) < len(graph.tasks):
+        yield BadInput("an id stands twice; copies repeats a task", source=source, key="tasks.id")
+    for place, node in enumerate(graph.tasks):
+        key = f"tasks[{place}].after"
+        for name in node.after:
+            if name not in known:
+                yield BadInput(f"there is no task {name}", source=source, key=key)
+        strange = [name for name in known if f"{{{name}}}" in node.text and name not in node.after]
+        for name in strange:
+            yield BadInput(f"quotes {{{name}}} but does not wait for it", source=source, key=f"tasks[{place}].text")
+    circle = _circle({node.id: [name for name in node.after if name in known] for node in graph.tasks})
+    if circle:
+        yield BadInput(f"tasks wait for each other: {' → '.join(circle)}", source=source, key="tasks.after")
+
+
+def _circle(after: dict[str, list[str]]) -> list[str]:
+    """Tasks that wait for each other, the first one named again at the end; empty when there are none."""
+    left = dict(after)
+    while free := [name for name, waits in left.items() if not any(other in left for other in waits)]:
+        for name in free:
+            del left[name]
+    if not left:
+        return []
+    path = [next(iter(left))]
+    while path[-1] not in path[:-1]:
+        path.append(next(name for name in left[path[-1]] if name in left))
+    return path[path.index(path[-1]) :]

@@ -66,10 +66,10 @@ def length(wanted: Length, rng: Random, index: int, c: int, position: int) -> in
         case Uniform():
             return wanted.low + int(rng.random() * (wanted.high - wanted.low + 1))
         case Normal():
-            return _within(wanted.mean + wanted.sd * _normal(rng), wanted.low, wanted.high)
+            return _within(wanted.mean + wanted.sd * normal(rng), wanted.low, wanted.high)
         case Lognormal():
             sigma = math.sqrt(math.log1p(wanted.cv**2))
-            return _within(wanted.median * math.exp(sigma * _normal(rng)), wanted.low, wanted.high)
+            return _within(wanted.median * math.exp(sigma * normal(rng)), wanted.low, wanted.high)
         case Cycle():
             return wanted.values[index % len(wanted.values)]
         case ByLevel():
@@ -79,7 +79,7 @@ def length(wanted: Length, rng: Random, index: int, c: int, position: int) -> in
             return wanted
 
 
-def _normal(rng: Random) -> float:
+def normal(rng: Random) -> float:
     """Box and Muller."""
     radius = math.sqrt(-2.0 * math.log(1.0 - rng.random()))
     return radius * math.cos(math.tau * rng.random())

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from swarmtui.model.workload import Length, Message, Prompts, RandomText, SharedPrefix, Task, Workload
+import msgspec
+
+from swarmtui.model.workload import (
+    Beside,
+    Graph,
+    Length,
+    Message,
+    Prompts,
+    RandomText,
+    SharedPrefix,
+    Task,
+    Workload,
+)
 from swarmtui.prompts.calibrate import Calibration, words_for
 from swarmtui.prompts.chance import WARMUP_FROM, length, nonce, spread, stream
 from swarmtui.prompts.library import Found
@@ -45,6 +58,7 @@ class Source:
         salt: str,
         max_tokens: int | None,
         temperature: float | None,
+        cold_extra: Mapping[str, Any],
     ) -> None:
         self._workload = workload
         self._content = content
@@ -55,10 +69,19 @@ class Source:
         self._exact = isinstance(workload, RandomText | SharedPrefix)
         self._cold = workload.cache == "cold" and not self._shared
         self._extra = {"ignore_eos": True, **workload.extra} if self._exact else workload.extra
+        self._cold_extra = dict(cold_extra)
 
-    def task(self, index: int, c: int, position: int) -> Task:
-        """Request number `index` of the session, the one at `position` of its run at level `c`."""
-        item = self._content.measured(index, c, position)
+    @property
+    def workload(self) -> Workload:
+        return self._workload
+
+    def task(self, index: int, c: int, position: int, content: int | None = None) -> Task:
+        """Request number `index` of the session, the one at `position` of its run at level `c`.
+
+        `content` is the number that decides what is asked, where that is not the request's own: asked again, the same
+        content gets a new nonce.
+        """
+        item = self._content.measured(index if content is None else content, c, position)
         return self._task(index, item, index, self._cap(item))
 
     def warmup(self, index: int) -> Task:
@@ -67,6 +90,7 @@ class Source:
         return self._task(index, item, WARMUP_FROM + index, min(self._cap(item) or WARMUP_CAP, WARMUP_CAP))
 
     def _task(self, index: int, item: Item, number: int, cap: int | None) -> Task:
+        cold = self._cold and not item.followups  # later turns find their own history in the cache
         return Task(
             id=index,
             messages=self._messages(item, number),
@@ -75,8 +99,9 @@ class Source:
             max_tokens=cap,
             exact=self._exact,
             temperature=self._temperature,
-            cold=self._cold and not item.followups,  # later turns find their own history in the cache
-            extra=self._extra,
+            cold=cold,
+            extra=self._cold_extra | self._extra if cold else self._extra,
+            check=item.check or self._workload.check,
         )
 
     def _cap(self, item: Item) -> int | None:
@@ -117,6 +142,22 @@ class _Written:
         return self._warmups[index % len(self._warmups)]
 
 
+class _InPlace:
+    """Each place of a batch has its own task: the primary one and those beside it, or the tasks of a graph."""
+
+    def __init__(self, items: tuple[Item, ...], again_from: int, warmups: tuple[Item, ...]) -> None:
+        self._items, self._again_from, self._warmups = items, again_from, warmups
+
+    def measured(self, index: int, c: int, position: int) -> Item:
+        if position < len(self._items):
+            return self._items[position]
+        again = self._items[self._again_from :]
+        return again[(position - self._again_from) % len(again)]
+
+    def warmup(self, index: int) -> Item:
+        return self._warmups[index % len(self._warmups)]
+
+
 class _Generated:
     """Words without sense, in the lengths asked for."""
 
@@ -152,8 +193,11 @@ def open_source(
     max_tokens: int | None = None,
     temperature: float | None = None,
     salt: str = "",
+    cold_extra: Mapping[str, Any] | None = None,
 ) -> Source:
     """Reads what there is to read; `max_tokens` and `temperature` go before the workload's own.
+
+    `cold_extra` are fields that a server wants in requests that promise a cold cache.
 
     `salt` changes the nonces and nothing else: with the session's id in it, the same plan run twice against the same
     server finds nothing of the first run in the prefix cache. Without a calibration prompt lengths are a guess.
@@ -162,9 +206,29 @@ def open_source(
     content: _Content
     if isinstance(workload, RandomText | SharedPrefix):
         content = _Generated(workload, seed, calibration or _GUESS)
+    elif isinstance(workload, Beside | Graph):
+        items = load_items(found, workload)
+        content = _InPlace(items, 1 if isinstance(workload, Beside) else 0, _warmups(workload))
     else:
         content = _Written(load_items(found, workload), _warmups(workload), seed)
-    return Source(workload, content, seed=seed, salt=salt, max_tokens=max_tokens, temperature=temperature)
+    return Source(
+        workload,
+        content,
+        seed=seed,
+        salt=salt,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        cold_extra=cold_extra or {},
+    )
+
+
+def with_answers(task: Task, answers: Mapping[str, str]) -> Task:
+    """`{id}` in what is asked becomes the answer of that task."""
+    *before, last = task.messages
+    text = last.content
+    for name, answer in answers.items():
+        text = text.replace(f"{{{name}}}", answer)
+    return msgspec.structs.replace(task, messages=(*before, Message(role=last.role, content=text)))
 
 
 def _warmups(workload: WrittenKind) -> tuple[Item, ...]:

@@ -8,10 +8,22 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.model.schema import BadInput, Stored, read_json
-from swarmtui.model.workload import Conversation, JsonLines, Message, Positive, Prompt, Prompts, ShareGpt
+from swarmtui.model.workload import (
+    Beside,
+    Conversation,
+    Dialogue,
+    Graph,
+    JsonLines,
+    Message,
+    Positive,
+    Prompt,
+    Prompts,
+    ShareGpt,
+)
+from swarmtui.model.verdict import AnswerCheck, wrong_with_check
 from swarmtui.prompts.library import Found, data_path, read_text
 
-WrittenKind = Prompts | JsonLines | ShareGpt | Conversation
+WrittenKind = Prompts | JsonLines | ShareGpt | Conversation | Beside | Graph
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +33,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     followups: tuple[str, ...] = ()
     type: str = ""
     max_tokens: int | None = None
+    check: AnswerCheck | None = None
 
 
 class _Line(Stored, frozen=True, kw_only=True):
@@ -28,6 +41,7 @@ class _Line(Stored, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     type: str = ""
     max_tokens: Positive | None = None
+    check: AnswerCheck | None = None
 
 
 class _Said(Stored, frozen=True, kw_only=True):
@@ -60,7 +74,9 @@ def load_items(found: Found, workload: WrittenKind) -> tuple[Item, ...]:
 
 
 def of_prompt(prompt: Prompt) -> Item:
-    return Item(messages=(user(prompt.text),), type=prompt.type, max_tokens=prompt.max_tokens)
+    return Item(
+        messages=(user(prompt.text),), type=prompt.type, max_tokens=prompt.max_tokens, check=prompt.check
+    )
 
 
 def user(text: str) -> Message:
@@ -70,7 +86,14 @@ def user(text: str) -> Message:
 def _collect(found: Found, workload: WrittenKind, items: list[Item], problems: list[BadInput]) -> None:
     path = data_path(found)
     if isinstance(workload, Conversation):
-        items.extend(_dialogue(talk.turns, talk.type) for talk in workload.conversations)
+        items.extend(of_dialogue(talk) for talk in workload.conversations)
+    elif isinstance(workload, Beside):
+        items.append(msgspec.structs.replace(of_dialogue(workload.primary), type=workload.primary.type or "primary"))
+        items.extend(of_prompt(prompt) for prompt in workload.side)
+    elif isinstance(workload, Graph):
+        for node in workload.tasks:
+            item = Item(messages=(user(node.text),), type=node.id, max_tokens=node.max_tokens, check=node.check)
+            items.extend([item] * node.copies)
     elif path is None:
         items.extend(of_prompt(prompt) for prompt in getattr(workload, "prompts", ()))
     elif isinstance(workload, JsonLines):
@@ -82,9 +105,15 @@ def _collect(found: Found, workload: WrittenKind, items: list[Item], problems: l
         items.extend(Item(messages=(user(part),)) for part in parts if part.strip())
 
 
-def _dialogue(turns: tuple[str, ...], kind: str = "") -> Item:
-    first, *later = turns
-    return Item(messages=(user(first),), followups=tuple(turn.strip() for turn in later), type=kind)
+def of_dialogue(talk: Dialogue) -> Item:
+    first, *later = talk.turns
+    return Item(
+        messages=(user(first),),
+        followups=tuple(turn.strip() for turn in later),
+        type=talk.type,
+        max_tokens=talk.max_tokens,
+        check=talk.check,
+    )
 
 
 def _collect_lines(path: Path, items: list[Item], problems: list[BadInput]) -> None:
@@ -92,7 +121,12 @@ def _collect_lines(path: Path, items: list[Item], problems: list[BadInput]) -> N
         if not text.strip():
             continue
         try:
-            items.append(_of_line(read_json(text, _Line, str(path))))
+            line = read_json(text, _Line, str(path))
+            items.append(_of_line(line))
+            problems.extend(
+                BadInput(problem.problem, source=str(path), key=problem.key, line=number)
+                for problem in (wrong_with_check(line.check, "", "check") if line.check is not None else ())
+            )
         except BadInput as problem:
             problems.append(BadInput(problem.problem, source=str(path), key=problem.key, line=number))
 
@@ -105,7 +139,7 @@ def _of_line(line: _Line) -> Item:
         messages.pop()
     if not messages or messages[-1].role != "user":
         raise BadInput("no user message to answer", key="messages")
-    return Item(messages=tuple(messages), type=line.type, max_tokens=line.max_tokens)
+    return Item(messages=tuple(messages), type=line.type, max_tokens=line.max_tokens, check=line.check)
 
 
 def _collect_talks(path: Path, turns: int, items: list[Item]) -> None:
@@ -121,4 +155,4 @@ def _collect_talks(path: Path, turns: int, items: list[Item]) -> None:
     for talk in talks:
         asked = [said.value for said in talk.conversations if said.speaker in ("human", "user") and said.value.strip()]
         if asked:
-            items.append(_dialogue(tuple(asked[:turns])))
+            items.append(of_dialogue(Dialogue(turns=tuple(asked[:turns]))))

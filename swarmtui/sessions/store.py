@@ -14,7 +14,9 @@ from swarmtui.analysis.machine import with_machine
 from swarmtui.analysis.observed import observe
 from swarmtui.analysis.scaling import scaling
 from swarmtui.analysis.seats import seats_from_flags
+from swarmtui.analysis.serial import serial_rates
 from swarmtui.analysis.slo import goodput, parse_slo
+from swarmtui.analysis.tasks import task_figures
 from swarmtui.model.findings import Goodput, Seats
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
@@ -59,7 +61,7 @@ def summarise(loaded: Loaded) -> Summary:
         message = "it was cut off: what had finished by then is here"
     session = journal.head.session
     trust = journal.trusted.lines if journal.trusted else ()
-    figures = level_figures(journal.records, journal.stretches, journal.ends)
+    figures = level_figures(journal.records, journal.stretches, journal.ends, serial_rates(session.plan))
     levels = with_machine(figures, journal.stretches, journal.ends, journal.telemetry)
     weights = weights_from_tags(session.tags)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
@@ -90,6 +92,7 @@ def summarise(loaded: Loaded) -> Summary:
         bandwidth=bandwidth_use(levels, weights, _seats(journal)) if weights else (),
         servers=journal.servers,
         trust=trust,
+        tasks=task_figures(finished_by_level(journal.records, journal.stretches, journal.ends)),
     )
 
 

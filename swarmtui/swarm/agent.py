@@ -61,14 +61,15 @@ class Agent:
     def waiting(self) -> bool:
         return self._exchange is not None and not self._exchange.answer.times
 
-    def begin(self, task: Task, route: Route) -> None:
+    def begin(self, task: Task, route: Route, due_ns: int | None = None) -> None:
+        """`due_ns`: when the first request was to be sent, where that is not now."""
         self._task, self._stopped = task, False
         self._turn, self._messages = 0, task.messages
-        self._ask(route)
+        self._ask(route, due_ns)
 
-    def _ask(self, route: Route) -> None:
+    def _ask(self, route: Route, due_ns: int | None = None) -> None:
         self._route, self._stretch = route, self.stretch
-        self._t_sched = monotonic_ns()
+        self._t_sched = monotonic_ns() if due_ns is None else due_ns
         self._left_out = ()
         self._field_retries = 0
         self._retried = False
@@ -145,10 +146,10 @@ class Agent:
                 exchange.cancel("connect_timeout", f"no connection within {limits.connect:g} s")
             return
         times = exchange.answer.times
-        if now - sent > limits.total * 1e9:
-            exchange.silent("total_timeout", f"no end within {limits.total:g} s")
-        elif not times and now - sent > limits.first_token * 1e9:
+        if not times and now - sent > limits.first_token * 1e9:
             exchange.silent("first_token_timeout", f"no token within {limits.first_token:g} s")
+        elif now - sent > limits.total * 1e9:
+            exchange.silent("total_timeout", f"no end within {limits.total:g} s")
         elif times and now - times[-1] > limits.idle * 1e9:
             exchange.silent("idle_timeout", f"no token for {limits.idle:g} s")
 
@@ -197,7 +198,7 @@ class Agent:
         tokens, source = answer.tokens()
         ok = answer.error is None
         without = self._route.refused.union(self._left_out)
-        keep = self._keep_text or (ok and source == "chunks")
+        keep = self._keep_text or task.check is not None or task.with_text or (ok and source == "chunks")
         return Record(
             task=task.id,
             turn=self._turn,

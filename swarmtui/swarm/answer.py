@@ -119,4 +119,6 @@ class Answer:
             return True
         if len(pieces) >= _REPEATS and pieces[0] == pieces[1] and len(set(pieces)) == 1:
             return True
+        if total is not None and 2 * total < len(self.times):
+            return True
         return not exact and self.finish_reason == "stop" and total is not None and total <= _FEW_TOKENS

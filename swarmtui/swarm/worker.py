@@ -36,6 +36,7 @@ from swarmtui.model.wire import (
 )
 from swarmtui.model.workload import Task
 from swarmtui.swarm.agent import Agent
+from swarmtui.swarm.arrivals import Schedule
 from swarmtui.swarm.clock import KernelClock, ask_for_stamps, monotonic_ns
 from swarmtui.swarm.loop import READ, WRITE, Loop
 from swarmtui.swarm.route import Route
@@ -94,6 +95,7 @@ class Worker:
         self._resting: set[int] = set()
         self._idle: deque[Agent] = deque()
         self._tasks: deque[Task] = deque()
+        self._schedule = Schedule(self._loop, self._due)
         self._stretch = Stretch(0, 0)
         self._connecting = 0
         self._gate_until = 0
@@ -139,12 +141,14 @@ class Worker:
             case Setup():
                 self._prepare(command)
             case Enqueue(tasks):
-                self._tasks.extend(tasks)
+                self._tasks.extend(task for task in tasks if task.at_ns is None)
+                self._schedule.add([task for task in tasks if task.at_ns is not None])
                 self._feed()
             case Stretch():
                 self._change(command)
             case Drop(cancel):
                 self._tasks.clear()
+                self._schedule.clear()
                 self._drops += 1
                 if cancel:
                     for agent in self._agents:
@@ -167,6 +171,7 @@ class Worker:
 
     def _change(self, stretch: Stretch) -> None:
         before, self._stretch = len(self._agents), stretch
+        self._schedule.begin(monotonic_ns())
         if stretch.cancel:
             for agent in self._agents[stretch.agents :]:
                 agent.cancel()
@@ -177,7 +182,8 @@ class Worker:
         if not stretch.agents and not any(agent.busy for agent in self._agents):
             # A calm moment: what the collector has to do it does now, and not among time stamps.
             gc.collect()
-        self._connect_ahead(stretch.agents - before)
+        new = stretch.agents - before
+        self._connect_ahead(new if stretch.ahead is None else min(new, stretch.ahead))
         self._idle = deque(a for a in self._agents[: stretch.agents] if not a.busy and a.number not in self._resting)
         self._feed()
 
@@ -209,10 +215,15 @@ class Worker:
         if self._idle and self._tasks:
             agent = self._idle.popleft()
             if not agent.busy:
-                agent.begin(self._tasks.popleft(), self._least_loaded())
+                task = self._tasks.popleft()
+                agent.begin(task, self._least_loaded(), self._schedule.due_ns(task))
             # A server on this host may share our core: it gets its turn now, not when our burst is over.
             os.sched_yield()
             self._loop.soon(self._feed)
+
+    def _due(self, task: Task) -> None:
+        self._tasks.append(task)
+        self._feed()
 
     def _least_loaded(self) -> Route:
         return min(self._routes, key=lambda route: route.in_flight)
@@ -283,7 +294,7 @@ class Worker:
                     agents=self._stretch.agents,
                     in_flight=in_flight,
                     waiting=waiting,
-                    queued=len(self._tasks),
+                    queued=len(self._tasks) + self._schedule.waiting,
                     connecting=self._connecting,
                     rows=tuple(rows),
                     lag_ms=lag_ms,

@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from swarmtui.conductor.client import Client, attach, start
 from swarmtui.model.frame import Hello, Subscribe
 from swarmtui.model.order import Order
 from swarmtui.text import plain
+
+if TYPE_CHECKING:
+    from swarmtui.tui.source import Live, Past
 
 SLOW_HZ = 2.0
 
@@ -51,7 +55,7 @@ def describe(session_ids: list[str]) -> list[str]:
 
 def set_up(session_root: Path | None, *, slow: bool) -> Any:
     config = _config()
-    return _run(config=config, session_root=session_root, hz=SLOW_HZ if slow else config.refresh)
+    return _run(None, config=config, session_root=session_root, hz=SLOW_HZ if slow else config.refresh)
 
 
 def watch_again(root: Path, which: str, *, slow: bool) -> Any:
@@ -60,18 +64,23 @@ def watch_again(root: Path, which: str, *, slow: bool) -> Any:
     config = _config()
     hz = SLOW_HZ if slow else config.refresh
     replay = open_replay(root, which)
-    _prepare()
-    from swarmtui.tui.source import Past
 
-    return _run(config=config, source=Past(replay, hz), session_root=root, hz=hz)
+    def source() -> Past:
+        from swarmtui.tui.source import Past
+
+        return Past(replay, hz)
+
+    return _run(source, config=config, session_root=root, hz=hz)
 
 
 def _live(client: Client, config: Any, hz: float, order: Order | None) -> Any:
-    _prepare()
-    from swarmtui.tui.source import Live
+    def source() -> Live:
+        from swarmtui.tui.source import Live
+
+        return Live(client)
 
     root = Path(order.session_root) if order else None
-    return _run(config=config, source=Live(client), order=order, session_root=root, hz=hz)
+    return _run(source, config=config, order=order, session_root=root, hz=hz)
 
 
 def _config() -> Any:
@@ -88,7 +97,8 @@ def _prepare() -> None:
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
 
-def _run(**given: Any) -> Any:
+def _run(source: Callable[[], Live | Past] | None, **given: Any) -> Any:
+    """The source is made last: what has come from it by then is in the first picture."""
     _prepare()
     _greet()
     try:
@@ -96,7 +106,7 @@ def _run(**given: Any) -> Any:
     except BaseException:
         sys.stdout.write(_LEAVE)
         raise
-    app = SwarmApp(**given)
+    app = SwarmApp(source=source() if source else None, **given)
     outcome = app.run()
     if app.crash is not None:
         _own_up(app.crash, app.running_id)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -29,33 +29,47 @@ class Lines(Widget):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._shown: list[Line] = []
+        self._shown_size = Size(0, 0)
+        self._painting = False
+        self.refill: Callable[[Lines], None] | None = None
+        """Where what is shown depends on the room there is: gives this widget another view, and so draws it anew."""
 
     def draw(self, width: int, height: int) -> list[Line]:
         raise NotImplementedError
 
     def redraw(self) -> None:
         """Draws anew, and asks for a repaint of what is different."""
-        width, height = self.size
-        if not width or not height or not self.is_attached:
+        if not self.size or not self.is_attached or self._painting:
             return
-        lines = [fitted(line, width) for line in self.draw(width, height)[:height]]
-        lines += [[(" " * width, "")]] * (height - len(lines))
-        before, self._shown = self._shown, lines
-        if len(before) != len(lines):
+        before, whole = self._shown, self._shown_size != self.size
+        self._make_lines()
+        if whole:
             self.refresh()
             return
         regions = [
             Region(start, y, end - start, 1)
-            for y, (old, new) in enumerate(zip(before, lines, strict=True))
+            for y, (old, new) in enumerate(zip(before, self._shown, strict=True))
             if old != new
             for start, end in changed_cells(old, new)
         ]
         if regions:
             self.refresh(*regions)
 
+    def _make_lines(self) -> None:
+        width, height = self._shown_size = self.size
+        lines = [fitted(line, width) for line in self.draw(width, height)[:height]]
+        self._shown = lines + [[(" " * width, "")]] * (height - len(lines))
+
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         base = self.rich_style
+        if self._shown_size != self.size:
+            # Painted before it heard of its new size: what is painted first should be right already.
+            if self.refill is not None:
+                self._painting = True
+                self.refill(self)
+                self._painting = False
+            self._make_lines()
         if y >= len(self._shown):
             return Strip.blank(width, base)
         inks = self.app.inks
@@ -63,11 +77,13 @@ class Lines(Widget):
         return Strip(segments).adjust_cell_length(width, base)
 
     def on_resize(self) -> None:
-        self._shown = []
-        self.redraw()
+        if self.refill is not None:
+            self.refill(self)
+        else:
+            self.redraw()
 
     def on_show(self) -> None:
-        self.redraw()
+        self.on_resize()
 
 
 def fitted(line: Iterable[Span], width: int) -> Line:

@@ -35,6 +35,8 @@ class Live:
         self._client = client
         self._open = False
         self._wake: Callable[[], None] = lambda: None
+        # What came while the screen was being made ready is there for its first picture.
+        self._read()
 
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake

@@ -7,7 +7,7 @@ from math import exp, fsum, log
 
 from swarmtui.model.schema import Stored
 from swarmtui.model.tuning import CellRow, Flags, Objective, Value
-from swarmtui.tuning.grid import key_of
+from swarmtui.tuning.grid import key_of, ranked
 
 
 class Effect(Stored, frozen=True, kw_only=True):
@@ -23,6 +23,28 @@ class Effect(Stored, frozen=True, kw_only=True):
     change: float | None = None
     low: float | None = None
     high: float | None = None
+
+
+class Result(Stored, frozen=True, kw_only=True):
+    """`leaderboard`: best first, each cell once. The fronts are those that nobody beats, fastest first."""
+
+    objective: Objective
+    leaderboard: tuple[CellRow, ...]
+    front_ttft: tuple[CellRow, ...]
+    front_energy: tuple[CellRow, ...]
+    effects: tuple[Effect, ...]
+
+
+def result(rows: Sequence[CellRow], objective: Objective) -> Result:
+    """`rows` in the order of the file, so that a flag is held against the first of its values."""
+    last = latest(rows)
+    return Result(
+        objective=objective,
+        leaderboard=tuple(ranked(last, objective)),
+        front_ttft=tuple(pareto(last, "ttft_s")),
+        front_energy=tuple(pareto(last, "j_per_token")),
+        effects=tuple(effects(rows, objective)),
+    )
 
 
 def latest(rows: Sequence[CellRow]) -> list[CellRow]:

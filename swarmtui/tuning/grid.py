@@ -51,7 +51,7 @@ def key_of(flags: Flags) -> str:
     return msgspec.json.encode(flags, order="sorted").decode()
 
 
-def launch_of(tune: TuneFile, flags: Flags, port: int, source: str = "") -> Launch:
+def launch_of(tune: TuneFile, flags: Flags, port: int | str, source: str = "") -> Launch:
     words = _filled(_split(tune.command, source, "command"), flags, port)
     env = {name: _fill(value, flags, port) for name, value in tune.env.items()}
     for name, value in flags.items():
@@ -75,7 +75,7 @@ def launch_of(tune: TuneFile, flags: Flags, port: int, source: str = "") -> Laun
     )
 
 
-def command_launch(command: str, url: str | None, port: int, option: str) -> Launch:
+def command_launch(command: str, url: str | None, port: int | str, option: str) -> Launch:
     """A command as `ab` is given it; without an address it must say where {port} goes."""
     if url is None and "{port}" not in command:
         raise BadInput("put {port} where the command names its port, or give the address with --url", key=option)
@@ -139,11 +139,11 @@ def _split(text: str, source: str, key: str) -> list[str]:
         raise BadInput(f"not a command: {error}", source=source, key=key) from None
 
 
-def _filled(words: Sequence[str], flags: Flags, port: int) -> list[str]:
+def _filled(words: Sequence[str], flags: Flags, port: int | str) -> list[str]:
     return [_fill(word, flags, port) for word in words]
 
 
-def _fill(text: str, flags: Flags, port: int) -> str:
+def _fill(text: str, flags: Flags, port: int | str) -> str:
     for name, value in flags.items():
         text = text.replace(f"{{{name}}}", _word(value))
     return text.replace("{port}", str(port))

@@ -1,6 +1,6 @@
 """When to stop an A/B comparison, and what may be said then.
 
-The stopping rule: the runs are looked at only when both sides have 4, 6, 8, 12, 16, 24, 32, 48 … of them. Each look
+The stopping rule: the runs are looked at only when both sides have 4, 6, 8, 12, 16, 24, 32 and 48 of them. Each look
 has a permutation test of its own, and may be wrong with the chance that is set for it beforehand: 2/70 at the first
 look, the least that 4 v 4 can have, then at each look half of what is left of 5 %. The chances add up to less than
 5 %, so a difference that is not there is claimed in fewer than one comparison in twenty, however often one looks and
@@ -18,7 +18,7 @@ from swarmtui.analysis.student import t_quantile
 from swarmtui.analysis.verdicts import ALPHA, EQUIVALENT, POWER, Word, permutation_p
 from swarmtui.model.schema import Stored
 
-LOOKS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+LOOKS = (4, 6, 8, 12, 16, 24, 32, 48)
 _FIRST = 2 / comb(8, 4)
 # With few values a permutation test finds a little less than the t test from which the power is worked out.
 _SLACK = 1.1

@@ -112,8 +112,8 @@ class Scripted(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer: Answer, listing: Listing) -> None:
-        super().__init__(("127.0.0.1", 0), Answering)
+    def __init__(self, answer: Answer, listing: Listing, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Answering)
         self.answer, self.listing = answer, listing
         self.asked: list[Asked] = []
         self.completed: list[Completed] = []

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from swarmtui.prompts.calibrate import Calibration
 from swarmtui.prompts.chance import nonce
 from swarmtui.prompts.library import Found, find, shipped
 from swarmtui.prompts.source import open_source
+from swarmtui.swarm.dialects import body
 
 EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
 
@@ -35,26 +35,26 @@ def outputs(found: Found, count: int) -> list[int]:
 
 
 PINNED = {
-    "8a5d19d1871d0258": """
+    "61cdfe71a69ba875": """
 kind = "prompts"
 name = "p"
 system = "short"
 prompts = [{ text = "a", type = "x" }, { text = "b", type = "y" }, { text = "c", type = "x" }, { text = "d" }]
 """,
-    "02bb477d2b7474a1": """
+    "b0eaba461e485b68": """
 kind = "random"
 name = "r"
 input_tokens = { dist = "normal", mean = 300, sd = 60 }
 output_tokens = { dist = "lognormal", median = 400, cv = 0.6 }
 """,
-    "95d9e129ae11ab67": """
+    "af3f4cb8314fd658": """
 kind = "shared_prefix"
 name = "s"
 prefix_tokens = 700
 input_tokens = { dist = "uniform", low = 20, high = 80 }
 output_tokens = { dist = "by_level", tokens = 100, shares = { 2 = [1, 0.3] } }
 """,
-    "351522b8045a0c0c": """
+    "2f2006d226133644": """
 kind = "conversation"
 name = "c"
 conversations = [{ turns = ["a", "b"] }, { turns = ["c", "d", "e"] }, { turns = ["f"] }]
@@ -67,7 +67,10 @@ def test_the_same_requests_every_time_and_everywhere(digest: str, text: str) -> 
     calibration = Calibration(overhead=13.0, tokens_per_word=1.1, by="usage")
     source = open_source(made(text), seed=7, calibration=calibration, salt="a session")
     tasks = [source.warmup(0), *(source.task(index, 2, index % 8) for index in range(20))]
-    assert hashlib.sha256(msgspec.json.encode(tasks)).hexdigest()[:16] == digest
+    sent = b"\n".join(
+        body("chat", "a model", task, task.messages, frozenset()) + "/".join(task.followups).encode() for task in tasks
+    )
+    assert hashlib.sha256(sent).hexdigest()[:16] == digest
 
 
 @settings(max_examples=30, deadline=None)

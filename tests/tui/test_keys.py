@@ -18,6 +18,8 @@ from swarmtui.tui.screens.setup import SetupScreen
 from swarmtui.tui.screens.stream import StreamScreen
 from swarmtui.tui.source import Live
 from swarmtui.tui.track import Track
+from swarmtui.tui.widgets.streams import Streams
+from tests.tui.conftest import Until
 from tests.tui.made_frames import frame, hello
 from tests.tui.screen_text import screen_text
 
@@ -89,10 +91,11 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("keys", "command"), KEYS, ids=["-".join(keys) for keys, _ in KEYS])
-async def test_keys_become_commands(keys: tuple[str, ...], command: said.Command) -> None:
+async def test_keys_become_commands(keys: tuple[str, ...], command: said.Command, until: Until) -> None:
     source = Heard()
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: app.screen.query_one(Streams).chosen is not None)
         for key in keys:
             await pilot.press(key)
             await pilot.pause()

@@ -79,11 +79,9 @@ class LiveScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one(KeyLine).show(self.app.keys.actions(self.where))
+        for panel in self.query(Lines).exclude("KeyLine"):
+            panel.refill = self._fill
         self.source.open(self.wake)
-        self.call_after_refresh(self.paint)
-
-    def on_resize(self) -> None:
-        self.call_after_refresh(self.paint)
 
     def on_screen_resume(self) -> None:
         self.paint()
@@ -113,35 +111,37 @@ class LiveScreen(Screen[None]):
         self.wake()
 
     def paint(self) -> None:
+        for panel in self.query(Lines):
+            if panel.is_on_screen and panel.size:
+                self._fill(panel)
+
+    def _fill(self, panel: Lines) -> None:
+        """The view of this moment, for the room that the panel has."""
         track = self.source.track
         frame, session = track.frame, track.session
-        self.query_one(Header).show(head.head_view(session, frame, track.ended, self._clock()), self._frozen)
-        self.query_one(Figures).show(head.figures(frame, self._asked_c))
         t0_ns = session.t0_ns if session else 0
-        for panel in self.query(Lines):
-            if not panel.is_on_screen or not panel.size:
-                continue
-            match panel:
-                case Strip():
-                    panel.show(history.strip_view(track.points, t0_ns, panel.columns))
-                case Streams():
-                    panel.move(panel.cursor)
-                    panel.show(
-                        streams.streams_view(frame, track.paces, self._order, self._filter, panel.top, panel.rows)
-                    )
-                case History():
-                    alone = self._alone is History
-                    panel.show(history.history_view(track.points, t0_ns, panel.columns, alone))
-                case Gpus():
-                    panel.show(
-                        machine.gpus_view(frame.telemetry if frame else None, track.power, track.memory, self._past)
-                    )
-                case Levels():
-                    panel.show(self._levels_view(frame.levels if frame else ()))
-                case Curve():
-                    panel.show(self._curve_view(frame.levels if frame else ()))
-                case TrustPanel():
-                    panel.show(machine.trust_view(frame, self._past))
+        done = frame.levels if frame else ()
+        match panel:
+            case Header():
+                panel.show(head.head_view(session, frame, track.ended, self._clock()), self._frozen)
+            case Figures():
+                panel.show(head.figures(frame, self._asked_c))
+            case Strip():
+                panel.show(history.strip_view(track.points, t0_ns, panel.columns))
+            case Streams():
+                panel.move(panel.cursor)
+                panel.show(streams.streams_view(frame, track.paces, self._order, self._filter, panel.top, panel.rows))
+            case History():
+                panel.show(history.history_view(track.points, t0_ns, panel.columns, self._alone is History))
+            case Gpus():
+                telemetry = frame.telemetry if frame else None
+                panel.show(machine.gpus_view(telemetry, track.power, track.memory, self._past))
+            case Levels():
+                panel.show(self._levels_view(done))
+            case Curve():
+                panel.show(self._curve_view(done))
+            case TrustPanel():
+                panel.show(machine.trust_view(frame, self._past))
 
     def _levels_view(self, done: tuple[Level, ...]) -> levels.LevelsView:
         """Frames repeat levels that have not changed: what was made of them is kept."""
@@ -179,7 +179,6 @@ class LiveScreen(Screen[None]):
             widget.set_class(panel is kind, "-this")
         for row in self.query("#upper, #lower"):
             row.set_class(kind is not None and self.query_one(kind).parent is row, "-this")
-        self.call_after_refresh(self.paint)
 
     def action_back(self) -> None:
         """One thing at a time: the filter, the panel alone, and, when nothing runs here, this screen."""

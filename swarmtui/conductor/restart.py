@@ -1,0 +1,94 @@
+"""A server that goes away in mid-run: noticed, told in the journal, and waited for with a countdown."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from swarmtui.analysis.server_change import change
+from swarmtui.conductor.board import Board
+from swarmtui.conductor.ledger import Ledger
+from swarmtui.model import frame as said
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.telemetry import ServerState, Telemetry
+
+# Streams that a dying server cuts off, and what those meet that come after it.
+_CUT = ("reset", "closed_early")
+_CLOSED = ("refused", "unreachable", "connect_timeout")
+
+_LOOK_S = 1.0
+_COUNT_S = 0.25
+
+
+class Absence:
+    """Pauses the run when no stream reaches the server any more, and goes on when it `answers`; a pause spoils its
+    level, so that level is begun again. `patience_s` of zero: a server that went away ends the run.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        ledger: Ledger,
+        obey: Callable[[said.Command], None],
+        answers: Callable[[], bool],
+        patience_s: float,
+    ) -> None:
+        self._board, self._ledger, self._obey = board, ledger, obey
+        self._answers, self._patience_s = answers, patience_s
+        self._lost = 0
+        self._waiting: asyncio.Task[None] | None = None
+        self._servers: tuple[ServerState, ...] = ()
+        self.restarted = False
+        self.verdict = ""
+
+    def look(self, seen: Telemetry) -> None:
+        """A counter that fell back tells of a restart that no stream met."""
+        found = change(self._servers, seen.servers)
+        if found is not None and found.restarted:
+            self._ledger.note("server_restarted", "a counter of its metrics fell back")
+            self.restarted = True
+        self._servers = seen.servers or self._servers
+
+    def finish(self, record: Record) -> None:
+        """Gone is who cuts off or refuses all streams, one after another, and answers none between."""
+        if record.error == CANCELLED or self._waiting is not None or self.verdict:
+            return
+        self._lost = self._lost + 1 if record.error in (*_CUT, *_CLOSED) else 0
+        if record.error in _CLOSED and self._lost >= max(2, record.c) and record.phase == "level":
+            self._waiting = asyncio.create_task(self._wait(record))
+
+    async def _wait(self, record: Record) -> None:
+        what = f"the server went away at C={record.c} ({record.error})"
+        self._ledger.note("server_gone", f"{what}: {record.error_detail}")
+        begun = time.monotonic()
+        if self._patience_s:
+            self._obey(said.Pause())
+            if await self._is_back(what, begun + self._patience_s):
+                self._ledger.note("server_back", f"after {time.monotonic() - begun:.0f} s; C={record.c} is begun again")
+                self._lost, self._waiting = 0, None
+                self._obey(said.Resume())
+                return
+            what += f", and was not back within {self._patience_s:g} s"
+        self.verdict = what
+        self._obey(said.Stop(grace_s=0.0))
+
+    async def _is_back(self, what: str, until: float) -> bool:
+        """Looks at it in a thread: one that does not answer at all must not stop the countdown."""
+        loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(1)
+        looking = loop.run_in_executor(pool, self._answers)
+        looked = time.monotonic()
+        try:
+            while (now := time.monotonic()) < until:
+                self._board.note = f"{what}; waiting for it, {until - now:.0f} s left"
+                if looking.done():
+                    if looking.result():
+                        return True
+                    if now - looked >= _LOOK_S:
+                        looking, looked = loop.run_in_executor(pool, self._answers), now
+                await asyncio.sleep(_COUNT_S)
+            return False
+        finally:
+            self._board.note = ""
+            pool.shutdown(wait=False)

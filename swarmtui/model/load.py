@@ -1,0 +1,154 @@
+"""How a workload wants to be asked: the `[load]` table, by mode. What people say on the command line goes before it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from swarmtui.model.plan import MAX_STREAMS, Arrival, Plan, parse_requests, parse_seconds
+from swarmtui.model.schema import BadInput, Given
+
+Streams = Annotated[int, Meta(ge=1, le=MAX_STREAMS)]
+Levels = Annotated[tuple[Streams, ...], Meta(min_length=1)]
+Above0 = Annotated[float, Meta(gt=0.0)]
+
+# Above so many nobody waits for a warm-up.
+_MOST_WARMUP = 8
+
+
+class _Common(Given, frozen=True, kw_only=True):
+    """`rotate`: each run begins with another level, so that no level always comes first."""
+
+    runs: Annotated[int, Meta(ge=1, le=1000)] = 1
+    warmup: Annotated[int, Meta(ge=0)] | None = None
+    rotate: bool = False
+
+
+class Closed(_Common, frozen=True, kw_only=True, tag_field="mode", tag="closed"):
+    """C agents, each of which sends its next request when the last one ends."""
+
+    levels: Levels = (1, 2, 4, 8)
+    requests: str | int = "4C"
+    duration: str | None = None
+
+
+class Barrier(_Common, frozen=True, kw_only=True, tag_field="mode", tag="barrier"):
+    """C tasks begin together, and the batch ends with the last; `serial`: the same tasks one by one, as a baseline."""
+
+    levels: Levels = (1, 2, 3, 4)
+    serial: Literal["measured", "none"] = "measured"
+
+
+class SerialRates(Given, frozen=True, kw_only=True):
+    """What one user alone gets, measured elsewhere."""
+
+    prompt_tps: Above0
+    decode_tps: Above0
+
+
+class Swarm(_Common, frozen=True, kw_only=True, tag_field="mode", tag="swarm"):
+    """`agents` tasks at once. Their serial time is extrapolated: from `sample` tasks asked alone, or from rates."""
+
+    agents: Streams
+    sample: Annotated[int, Meta(ge=0)] = 1
+    serial_rates: SerialRates | None = None
+
+
+class Open(_Common, frozen=True, kw_only=True, tag_field="mode", tag="open"):
+    """Requests come at `rate` a second whatever the server does, with at most `streams` in flight.
+
+    `burst` is for gamma arrivals: the squared coefficient of variation of the gaps; 1 is Poisson, above it they clump.
+    """
+
+    rate: Above0
+    arrival: Arrival = "poisson"
+    burst: Above0 = 1.0
+    requests: Annotated[int, Meta(ge=1)] | None = None
+    duration: str | None = None
+    streams: Streams = 512
+
+
+class Ramp(_Common, frozen=True, kw_only=True, tag_field="mode", tag="ramp"):
+    """C grows from `start` to `to` while requests go on: by `step`, or doubled, after each `every`."""
+
+    to: Streams
+    start: Streams = 1
+    by: Literal["linear", "doubling"] = "doubling"
+    step: Streams = 1
+    every: str = "10s"
+
+
+class Mixed(_Common, frozen=True, kw_only=True, tag_field="mode", tag="mixed"):
+    """A primary conversation with C − 1 side tasks beside it; `loop`: they begin again until the primary has ended."""
+
+    levels: Levels = (1, 2, 3, 5)
+    loop: bool = False
+
+
+class Dag(_Common, frozen=True, kw_only=True, tag_field="mode", tag="dag"):
+    """Every task of the graph once, each as soon as those that it waits for have answered."""
+
+
+Load = Closed | Barrier | Swarm | Open | Ramp | Mixed | Dag
+
+
+def mode_of(load: Load) -> str:
+    return str(load.__struct_config__.tag)
+
+
+def checked(load: Load, source: str) -> None:
+    """What types cannot say; each problem names its key."""
+    try:
+        planned(load, size=1)
+    except BadInput as problem:
+        raise BadInput(problem.problem, source=source, key=f"load.{problem.key}") from None
+    levels = getattr(load, "levels", ())
+    if len(set(levels)) < len(levels):
+        raise BadInput("a level stands twice; runs repeats levels", source=source, key="load.levels")
+
+
+def planned(load: Load, *, size: int, **given: Any) -> Plan:
+    """The plan of a load; `size` is how many tasks a graph has, `given` are fields of a plan that people chose."""
+    fields: dict[str, Any] = {"load": mode_of(load), "runs": load.runs, "rotate": load.rotate}
+    match load:
+        case Closed():
+            fields |= {"levels": load.levels, "requests": parse_requests(str(load.requests))}
+            fields["duration_s"] = parse_seconds(load.duration, "duration") if load.duration else None
+        case Barrier():
+            fields |= {"levels": load.levels, "serial": load.serial}
+        case Swarm():
+            fields |= {"levels": (load.agents,), "sample": load.sample}
+            fields["serial"] = "extrapolated" if load.sample or load.serial_rates else "none"
+            if load.serial_rates is not None:
+                fields |= {
+                    "serial_prompt_tps": load.serial_rates.prompt_tps,
+                    "serial_decode_tps": load.serial_rates.decode_tps,
+                }
+        case Open():
+            fields |= {"levels": (load.streams,), "rate": load.rate, "arrival": load.arrival, "burst": load.burst}
+            fields["requests"] = parse_requests(str(load.requests or 100))
+            fields["duration_s"] = parse_seconds(load.duration, "duration") if load.duration else None
+            if load.requests is not None and load.duration is not None:
+                raise BadInput("give one of requests and duration, not both", key="duration")
+        case Ramp():
+            if load.to < load.start:
+                raise BadInput("is below start", key="to")
+            fields |= {"levels": _steps(load), "every_s": parse_seconds(load.every, "every")}
+        case Mixed():
+            fields |= {"levels": load.levels, "loop": load.loop}
+        case Dag():
+            fields["levels"] = (size,)
+    fields |= {name: value for name, value in given.items() if value is not None}
+    most = 1 if load.warmup is None and mode_of(load) == "open" else max(fields["levels"])
+    fields.setdefault("warmup", min(_MOST_WARMUP, most) if load.warmup is None else load.warmup)
+    return msgspec.structs.replace(Plan(), **fields)
+
+
+def _steps(load: Ramp) -> tuple[int, ...]:
+    steps = [load.start]
+    while steps[-1] < load.to:
+        further = steps[-1] * 2 if load.by == "doubling" else steps[-1] + load.step
+        steps.append(min(load.to, further))
+    return tuple(steps)
