@@ -15,7 +15,6 @@ import click
 from swarmtui import __version__
 
 _DEMO = "sim:qwen36-27b-2x?speed=4"
-_MOST_WARMUP = 8
 
 
 def main() -> None:
@@ -69,8 +68,14 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
 @click.option("--endpoint", "endpoints", multiple=True, metavar="URL|sim:PRESET", help="Repeat for replicas.")
 @click.option("--model", help="The model's name; without it the first that the endpoint lists.")
 @click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
-@click.option("--levels", default="1,2,4,8", show_default=True, metavar="C,C,…", help="Concurrent streams.")
-@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 1000), help="Runs of each level.")
+@click.option("--levels", metavar="C,C,…", help="Concurrent streams.  [default: the workload's own, else 1,2,4,8]")
+@click.option("--find-cliff", is_flag=True, help="Search for the C beyond which more streams bring nothing.")
+@click.option("--rate", type=click.FloatRange(0.0, min_open=True), metavar="R", help="Open loop: R requests a second.")
+@click.option(
+    "--arrival", type=click.Choice(["poisson", "constant", "gamma"]), help="How they come.  [default: poisson]"
+)
+@click.option("--serial-rates", metavar="P,D", help="Prompt and output tok/s of one user, to extrapolate serial time.")
+@click.option("--runs", type=click.IntRange(1, 1000), help="Runs of each level.  [default: the workload's own, else 1]")
 @click.option("--requests", metavar="N|4C", help="Requests a run: a number or a multiple of C.  [default: 4C]")
 @click.option("--duration", metavar="TIME", help="A run lasts so long, instead of --requests.")
 @click.option(
@@ -108,6 +113,8 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
 @click.option("--gpu-metrics-url", "gpu_metrics_urls", multiple=True, metavar="URL", help="A DCGM exporter.")
 @click.option("--no-gpu", is_flag=True, help="Do not look at GPUs.")
 @click.option("--keep-text", is_flag=True, help="Keep the answers in the session.")
+@click.option("--no-previews", is_flag=True, help="Keep not even the beginning of answers that are checked.")
+@click.option("--baseline", metavar="SESSION|last", help="Say at the end what changed since, and what it gave.")
 @click.option("--workers", type=click.IntRange(1, 64), hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of the table.")
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -166,6 +173,7 @@ def _order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
         ca_file=given["ca_file"],
         insecure=given["insecure"],
         keep_text=given["keep_text"],
+        previews=not given["no_previews"],
         gpus=not given["no_gpu"],
         metrics_urls=given["metrics_urls"],
         gpu_metrics_urls=given["gpu_metrics_urls"],
@@ -173,6 +181,7 @@ def _order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
         note=given["note"],
         tags=_pairs(given["tags"], "--tag"),
         server_flags=given["server_flags"],
+        previous=_previous(given["baseline"], given["session_dir"]),
         restart_s=_restart(given.get("on_restart", "wait")),
     )
 
@@ -183,6 +192,15 @@ def _restart(text: str) -> float:
 
     known = {"wait": RESTART_S, "stop": 0.0}
     return known[text] if text in known else parse_seconds(text, "--on-restart")
+
+
+def _previous(baseline: str | None, session_dir: str | None) -> str:
+    """Its full name, found before anything is measured."""
+    if baseline is None:
+        return ""
+    from swarmtui.sessions.store import load
+
+    return load(_sessions(session_dir), baseline).directory.name
 
 
 def _only_endpoint() -> str:
@@ -204,27 +222,39 @@ def _only_endpoint() -> str:
 
 
 def _plan(given: dict[str, Any]) -> Any:
+    """The workload's own load, with what was said on the command line before it."""
     import secrets
 
-    from swarmtui.model.plan import Plan, Requests, Timeouts, parse_levels, parse_requests, parse_seconds
+    from swarmtui.model.load import planned
+    from swarmtui.model.plan import Timeouts, parse_levels, parse_requests, parse_seconds
     from swarmtui.model.schema import BadInput
+    from swarmtui.model.workload import size_of
+    from swarmtui.prompts.library import find
 
     if given["requests"] and given["duration"]:
         raise BadInput("give one of --requests and --duration, not both", key="--duration")
-    levels = parse_levels(given["levels"])
+    levels = parse_levels(given["levels"]) if given["levels"] is not None else None
+    workload = find(given["workload"]).workload
+    load = _load(given, workload)
     total = parse_seconds(given["timeout"], "--timeout")
     limits = Timeouts()
-    return Plan(
+    prompt_tps, decode_tps = _serial_rates(given["serial_rates"])
+    return planned(
+        load,
+        size=size_of(workload),
+        mode="cliff" if given["find_cliff"] else None,
         levels=levels,
         runs=given["runs"],
-        requests=parse_requests(given["requests"]) if given["requests"] else Requests(),
+        requests=parse_requests(given["requests"]) if given["requests"] else None,
         duration_s=parse_seconds(given["duration"], "--duration") if given["duration"] else None,
-        warmup=_warmup(given["warmup"], max(levels)),
+        warmup=_warmup(given["warmup"]),
         max_tokens=given["max_tokens"],
         temperature=given["temperature"],
         seed=given["seed"] if given["seed"] is not None else secrets.randbelow(1_000_000),
         workers=given["workers"],
         slo=_slo(given["slo"]),
+        serial_prompt_tps=prompt_tps,
+        serial_decode_tps=decode_tps,
         timeouts=Timeouts(
             connect=min(limits.connect, total),
             first_token=min(limits.first_token, total) if given["timeout"] == "600s" else total,
@@ -234,11 +264,55 @@ def _plan(given: dict[str, Any]) -> Any:
     )
 
 
-def _warmup(text: str | None, most: int) -> int:
+def _load(given: dict[str, Any], workload: Any) -> Any:
+    """A rate or a search on the command line stands for a load of its own; what does not go together is refused."""
+    from swarmtui.model.load import Closed, Open, mode_of
+    from swarmtui.model.schema import BadInput
+    from swarmtui.model.workload import load_of
+
+    load = load_of(workload)
+    mode = mode_of(load)
+    if given["find_cliff"] and (given["levels"] or given["rate"] or (given["runs"] or 1) > 1):
+        raise BadInput("chooses its levels by itself; leave --levels, --runs and --rate out", key="--find-cliff")
+    if given["rate"] is not None and given["levels"]:
+        raise BadInput("an open loop has a rate and no levels; leave one of the two out", key="--rate")
+    if (given["find_cliff"] or given["rate"] is not None) and mode in ("mixed", "dag"):
+        raise BadInput(f"workload {workload.name} is {mode}, and can be asked in no other way", key="--workload")
+    if given["levels"] and mode in ("dag", "ramp", "open"):
+        raise BadInput(f"workload {workload.name} is {mode}, which has no levels to choose", key="--levels")
+    if given["requests"] and mode not in ("closed", "open") and given["rate"] is None and not given["find_cliff"]:
+        raise BadInput(f"workload {workload.name} is {mode}: the number of its requests is given", key="--requests")
+    if given["duration"] and mode not in ("closed", "open") and given["rate"] is None and not given["find_cliff"]:
+        raise BadInput(f"workload {workload.name} is {mode}: it ends by itself", key="--duration")
+    if given["serial_rates"] and mode not in ("barrier", "swarm"):
+        raise BadInput(f"workload {workload.name} is {mode}, and has no serial time", key="--serial-rates")
+    if given["find_cliff"]:
+        return Closed(levels=(1,))
+    if given["rate"] is not None:
+        return Open(rate=given["rate"], arrival=given["arrival"] or "poisson")
+    if given["arrival"]:
+        raise BadInput("is for open loops; give --rate with it", key="--arrival")
+    return load
+
+
+def _serial_rates(text: str | None) -> tuple[float | None, float | None]:
+    import re
+
     from swarmtui.model.schema import BadInput
 
     if text is None:
-        return min(_MOST_WARMUP, most)
+        return None, None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*", text)
+    if not match or not float(match.group(1)) or not float(match.group(2)):
+        raise BadInput(f"{text!r} is not of the form 85.4,13.4", key="--serial-rates")
+    return float(match.group(1)), float(match.group(2))
+
+
+def _warmup(text: str | None) -> int | None:
+    from swarmtui.model.schema import BadInput
+
+    if text is None:
+        return None
     if text == "none":
         return 0
     if not text.isdigit():
@@ -413,6 +487,20 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     click.echo(text, nl=as_json)
 
 
+@sessions.command("save-to")
+@click.argument("session")
+@click.argument("directory", type=click.Path(file_okay=False))
+def save_to(session: str, directory: str) -> None:
+    """Keep a running session in another directory from now on, with all that it has so far."""
+    from swarmtui.conductor.client import move, running
+    from swarmtui.model.schema import BadInput
+
+    found = [name for name in running() if name.startswith(session)]
+    if len(found) != 1:
+        raise BadInput("no such session is running" if not found else f"fits {', '.join(found)}", key=session)
+    click.echo(f"saved from now on in {move(found[0], Path(directory).resolve())}")
+
+
 @sessions.command()
 @click.argument("session", nargs=-1, required=True)
 @_session_dir
@@ -423,6 +511,31 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 
     for name in session:
         click.echo(f"removed {remove(_sessions(session_dir or context.obj), name)}")
+
+
+@sessions.command("log")
+@click.argument("number", type=int, required=False)
+@click.option("--kept", "mark", flag_value="kept", help="Change NUMBER stays.")
+@click.option("--reverted", "mark", flag_value="reverted", help="Change NUMBER was taken back.")
+@click.option("--note", metavar="TEXT", help="Why.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@_session_dir
+@click.pass_context
+def change_log(
+    context: click.Context, number: int | None, mark: Any, note: str | None, as_json: bool, session_dir: str | None
+) -> None:
+    """The tuning log: what was changed, what it gave, and whether it was kept."""
+    from swarmtui.headless.tuning_text import log_text
+    from swarmtui.model.schema import BadInput
+    from swarmtui.tuning.kept import mark_change, read_log
+
+    root = _sessions(session_dir or context.obj)
+    if number is not None:
+        mark_change(root, number, mark, note)
+    elif mark or note is not None:
+        raise BadInput("say of which change: its number stands in the first column", key="sessions log")
+    changes = read_log(root)
+    click.echo(_json(changes) if as_json else log_text(changes), nl=as_json)
 
 
 @commands.command()
@@ -757,8 +870,8 @@ def tune(file: str, yes: bool, show: bool, retry_broken: bool, as_json: bool, qu
     order = _many(
         {name: getattr(plan, name) for name in ("workload", "model", "runs", "max_tokens", "temperature", "duration")}
         | {"timeout": plan.timeout, "idle_timeout": plan.idle_timeout, "api_key_env": plan.api_key_env}
-        | {"requests": None if plan.duration else str(plan.requests), "seed": wanted.seed}
-        | {"warmup": None if plan.warmup is None else str(plan.warmup), "session_dir": given["session_dir"]}
+        | {name: None if (value := getattr(plan, name)) is None else str(value) for name in ("requests", "warmup")}
+        | {"seed": wanted.seed, "session_dir": given["session_dir"]}
         | {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else ()},
         levels=",".join(map(str, plan.levels)),
     )
@@ -779,7 +892,7 @@ def tune(file: str, yes: bool, show: bool, retry_broken: bool, as_json: bool, qu
 
 def _many(given: dict[str, Any], endpoints: list[str] | None = None, *, levels: str) -> Any:
     """The order of one run of many, as `run` would have it; the endpoint is filled in for each."""
-    whole = run.make_context("run", []).params | given | {"levels": levels}
+    whole = run.make_context("run", []).params | given | {"levels": levels, "on_restart": "stop"}
     return _order(tuple(endpoints or ("http://127.0.0.1:1",)), whole)
 
 

@@ -6,6 +6,8 @@ import contextlib
 import select
 import socket
 import subprocess
+import time
+from pathlib import Path
 
 from swarmtui.conductor.launch import Started, start_conductor
 from swarmtui.conductor.runtime import error_log, socket_directory, socket_path
@@ -13,6 +15,8 @@ from swarmtui.model import frame as said
 from swarmtui.model.order import Order
 from swarmtui.model.schema import BadInput
 from swarmtui.model.wire import Unpacker, pack
+
+_MOVE_S = 10.0
 
 
 class Gone(Exception):
@@ -87,6 +91,26 @@ def attach(session_id: str, wish: said.Subscribe) -> Client:
         raise BadInput(f"cannot join it: {error.strerror}", key=session_id) from None
     sock.sendall(pack(wish))
     return Client(sock)
+
+
+def move(session_id: str, root: Path) -> str:
+    """Has a running session saved elsewhere: the next hello names its new directory, or a warning says why not."""
+    face = attach(session_id, said.Subscribe())
+    try:
+        face.say(said.SaveTo(str(root)))
+        face.say(said.Subscribe(hz=20.0))
+        give_up = time.monotonic() + _MOVE_S
+        while (left := give_up - time.monotonic()) > 0:
+            match face.next(left):
+                case said.Hello(directory=directory) if Path(directory).parent == root:
+                    return directory
+                case said.Frame(warnings=warnings) if refused := [text for text in warnings if str(root) in text]:
+                    raise BadInput(refused[0], key=session_id)
+                case said.Ended(message=message):
+                    raise BadInput(f"it has ended: {message}", key=session_id)
+        raise BadInput(f"no answer within {_MOVE_S:g} s", key=session_id)
+    finally:
+        face.close()
 
 
 def running() -> list[str]:

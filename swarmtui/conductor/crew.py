@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -17,14 +18,30 @@ import msgspec
 from swarmtui.conductor.launch import Started, environment, start_worker
 from swarmtui.model import wire
 from swarmtui.model.record import Phase
+from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Task
 
 _PER_WORKER = 512
+
+# Standard streams, the pipe, epoll, libraries: files of a worker that are no streams.
+_SPARE_FILES = 64
 
 
 def workers_for(streams: int) -> int:
     """About one for each 512 streams, and a core left for everything else."""
     return max(1, min(-(-streams // _PER_WORKER), (os.cpu_count() or 2) - 1))
+
+
+def check_files(streams: int, workers: int) -> None:
+    """Each stream is an open file of its worker, which raises its own limit as far as the system lets it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = -(-streams // workers) + _SPARE_FILES
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise BadInput(
+            f"C={streams} needs {needed} open files and the limit is {hard}: raise it (ulimit -Hn, limits.conf), "
+            f"or stay below C={max(1, workers * (hard - _SPARE_FILES))}",
+            key="levels",
+        )
 
 
 class Link:

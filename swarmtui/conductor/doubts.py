@@ -77,8 +77,9 @@ class Doubts:
         engine = [record.engine_decode_tps for record in self._records if record.engine_decode_tps]
         ours = [record.decode_tps for record in self._records if record.engine_decode_tps and record.decode_tps]
         counted = None
-        if ended and not self.restarted and self._counted is not None and self._counted_before is not None and self._tokens:
-            counted = self._counted - self._counted_before
+        before, now = self._counted_before, self._counted
+        if ended and self._tokens and not self.restarted and now is not None and before is not None:
+            counted = now - before
         return judge(
             Facts(
                 restarted=self.restarted,

@@ -8,7 +8,9 @@ import platform
 import signal
 import socket
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +20,7 @@ import msgspec
 
 import swarmtui
 from swarmtui.conductor.board import Board
-from swarmtui.conductor.crew import Crew, Link, Simulator, spool_path, workers_for
+from swarmtui.conductor.crew import Crew, Link, Simulator, check_files, spool_path, workers_for
 from swarmtui.conductor.doubts import Doubts
 from swarmtui.conductor.faces import Faces
 from swarmtui.conductor.launch import Started
@@ -45,7 +47,7 @@ from swarmtui.model.session import (
 from swarmtui.prompts.calibrate import Calibration, needs_calibration
 from swarmtui.prompts.library import Found, digest, find
 from swarmtui.prompts.source import Source, open_source
-from swarmtui.sessions.paths import new_id
+from swarmtui.sessions.paths import new_id, sessions_root
 from swarmtui.sessions.store import discard, write_summary
 
 Ending = said.Ending
@@ -69,6 +71,7 @@ class Conductor:
         self._runner: Runner | None = None
         self._ledger: Ledger | None = None
         self._absence: Absence | None = None
+        self._refusal = ""
         self._simulators: list[Simulator] = []
         self._doubts = Doubts(cold_promised=True)
         self._glances: list[tuple[str, int, str]] = []
@@ -96,6 +99,7 @@ class Conductor:
 
     async def _conduct(self) -> tuple[Ending, str]:
         order = self._order
+        check_files(max(order.plan.levels), len(self._crew.links))
         found = find(order.workload)
         identity = new_id(datetime.now(UTC))
         directory = Path(order.session_root) / identity
@@ -282,6 +286,7 @@ class Conductor:
             note=order.note,
             tags=order.tags,
             server_flags=order.server_flags,
+            previous=order.previous,
             prompt_tokens_by=calibration.by if calibration else "none",
             simulated=all(asked.startswith(SIMULATOR) for asked in order.endpoints),
         )
@@ -313,12 +318,21 @@ class Conductor:
         if isinstance(command, said.Describe) and self._session is not None and self._ledger is not None:
             self._session = msgspec.structs.replace(self._session, label=command.label, note=command.note)
             self._ledger.write(Description(label=command.label, note=command.note))
+        elif isinstance(command, said.SaveTo) and self._session is not None and self._ledger is not None:
+            self._move(self._ledger, Path(command.directory))
         elif self._runner is not None:
             self._runner.obey(command)
         else:
             self._early.append(command)
             if isinstance(command, said.Stop):
                 self._stopped.set()
+
+    def _move(self, ledger: Ledger, root: Path) -> None:
+        try:
+            ledger.move(root / ledger.directory.name)
+            self._refusal = ""
+        except OSError as error:
+            self._refusal = f"cannot be saved to {root}: {error.strerror}"
 
     def _hear(self, link: Link, report: wire.Report) -> None:
         runner = self._runner
@@ -331,7 +345,9 @@ class Conductor:
             case wire.WorkerFrame() if runner is not None:
                 runner.hear(link, report)
                 self._doubts.hear(report)
-                self._board.warnings = tuple(filter(None, [self._ledger.problem if self._ledger else ""]))
+                self._board.warnings = tuple(
+                    filter(None, [self._ledger.problem if self._ledger else "", self._refusal])
+                )
             case wire.Failed(problem):
                 self._end_by(problem)
 
@@ -384,7 +400,7 @@ class Conductor:
             ledger.write(count)
         ledger.write(self._doubts.verdict(self._board.levels, self._board.telemetry))
         ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
-        ledger.catch_up()
+        saved_elsewhere = ledger.rescue(_other_places(self._order.session_root))
         problem = ledger.problem
         ledger.close()
         try:
@@ -393,7 +409,14 @@ class Conductor:
             problem = problem or f"{ledger.directory}: {error.strerror}"
         if problem:
             return "failed", " · ".join(filter(None, [message, problem])), str(ledger.directory)
-        return ending, message, str(ledger.directory)
+        return ending, " · ".join(filter(None, [message, saved_elsewhere])), str(ledger.directory)
+
+
+def _other_places(first: str) -> Iterator[Path]:
+    """Where a session may be saved that its own place does not take any more."""
+    yield Path(first)
+    yield sessions_root()
+    yield Path(tempfile.mkdtemp(prefix="swarmtui-sessions-"))
 
 
 _ASKED = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")

@@ -13,8 +13,9 @@ from swarmtui.analysis.serial import serial_rates
 from swarmtui.conductor import cliff
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link
-from swarmtui.conductor.feeds import Again, Arriving, Asker, Beside, Feed, Fresh, Waiting, Warmups
+from swarmtui.conductor.feeds import Again, Asker, Feed, Fresh, Waiting, Warmups
 from swarmtui.conductor.judge import Judge
+from swarmtui.conductor.layout import Layout, Movement
 from swarmtui.conductor.ledger import Ledger
 from swarmtui.conductor.stretch import Stretch
 from swarmtui.model import frame as said
@@ -22,8 +23,7 @@ from swarmtui.model import wire
 from swarmtui.model.plan import MAX_STREAMS, Mode, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Request, StretchEnd, StretchStart
-from swarmtui.model.workload import Graph, Task
-from swarmtui.prompts.arrivals import arrivals
+from swarmtui.model.workload import Task
 from swarmtui.prompts.source import Source
 
 # How many connections an open loop opens before its first request.
@@ -34,8 +34,6 @@ _ENOUGH = 4
 
 # go on; end this run; do something else; hold; end all.
 Turn = Literal["go", "next", "turn", "pause", "stop"]
-
-Movement = said.SetConcurrency | said.Sweep | said.FindCliff
 
 
 class Runner:
@@ -58,7 +56,7 @@ class Runner:
         self._plan, self._crew, self._board, self._ledger = plan, crew, board, ledger
         self._asker = Asker(source)
         self._judge = Judge(ledger, keep_text=keep_text, previews=previews)
-        self._load: Mode = plan.load
+        self._layout = Layout(plan, self._asker)
         self._stretch: Stretch | None = None
         self._numbers = 0
         self._open: dict[int, Task] = {}
@@ -85,7 +83,7 @@ class Runner:
                 self._grace_s = min(grace_s, self._grace_s) if self._turn == "stop" else grace_s
                 self._turn = "stop"
             case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self._turn != "stop":
-                self._movement, self._turn, self._load = command, "turn", "closed"
+                self._movement, self._turn, self._layout.load = command, "turn", "closed"
                 stretch = self._stretch
                 if isinstance(command, said.SetConcurrency) and command.cancel and stretch and command.c < stretch.c:
                     self._tell(stretch, c=max(1, command.c), cancel=True)
@@ -133,7 +131,7 @@ class Runner:
         link.frame = frame
         self._board.hear(link.number, frame)
         self._crew.acknowledge()
-        self._board.left_s = self._left()
+        self._board.left_s = self._layout.left_s(self._stretch, self._movement, self._last_e2e)
         if self._stretch is not None and self._stretch.load == "open":
             self._supply_all(link)
         self._changed.set()
@@ -162,10 +160,10 @@ class Runner:
     async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
         """False when not one request of the first level came back well: then there is nothing to sweep."""
         await self._drain(cancel=False)
-        if self._load == "ramp":
+        if self._layout.load == "ramp":
             await self._ramp(levels)
             return any(record.ok for record in self._records)
-        order = self._order(levels, runs)
+        order = self._layout.order(levels, runs)
         for place, (c, run) in enumerate(order):
             await self._level(c, run, runs)
             if self._asked() in ("stop", "turn"):
@@ -174,13 +172,6 @@ class Runner:
             if last_of_c and not any(record.ok for record in self._records):
                 return False
         return True
-
-    def _order(self, levels: tuple[int, ...], runs: int) -> list[tuple[int, int]]:
-        """Level by level; rotated, every run begins with another level, as the rows of a Latin square do."""
-        if not self._plan.rotate:
-            return [(c, run) for c in levels for run in range(1, runs + 1)]
-        turned = [levels[run % len(levels) :] + levels[: run % len(levels)] for run in range(runs)]
-        return [(c, run) for run, row in enumerate(turned, 1) for c in row]
 
     async def _ramp(self, levels: tuple[int, ...]) -> None:
         """From one C to the next while requests go on; each is a level when enough of them ended in its time."""
@@ -218,12 +209,11 @@ class Runner:
         """One run of one level, and its tasks one by one where the plan wants that; a pause spoils either."""
         while True:
             self._board.status, self._board.runs, self._board.note = "running", runs, ""
-            feed = self._feed(c, run)
-            lasts = self._plan.duration_s if self._load == "closed" else None
-            await self._carry_out(c, run, "level", feed, duration_s=lasts)
+            feed = self._layout.feed(c, run)
+            await self._carry_out(c, run, "level", feed, duration_s=self._layout.duration_s)
             if isinstance(feed, Waiting) and feed.lost:
                 self._ledger.note("lost", f"{feed.lost} tasks waited for one that failed, and were not asked")
-            if self._asked() == "go" and isinstance(feed, Fresh) and (alone := self._alone(c, feed.contents)):
+            if self._asked() == "go" and isinstance(feed, Fresh) and (alone := self._layout.alone(c, feed.contents)):
                 self._board.note = "the same tasks one by one"
                 await self._carry_out(c, run, "serial", Again(self._asker, c, alone), streams=1)
             self._figure()
@@ -231,28 +221,6 @@ class Runner:
                 self._turn = "go"
             if self._turn != "pause" or await self._paused() != "go":
                 return
-
-    def _feed(self, c: int, run: int) -> Feed:
-        plan, graph = self._plan, self._asker.source.workload
-        match self._load:
-            case "open" if plan.rate is not None:
-                times = arrivals(plan.rate, plan.arrival, plan.burst, plan.seed, run)
-                of = None if plan.duration_s else plan.requests.at(c)
-                return Arriving(self._asker, c, times, of, plan.duration_s)
-            case "mixed":
-                return Beside(self._asker, c, plan.loop)
-            case "dag" if isinstance(graph, Graph):
-                return Waiting(self._asker, c, graph)
-            case "barrier" | "swarm":
-                return Fresh(self._asker, c, c)
-        return Fresh(self._asker, c, None if plan.duration_s else plan.requests.at(c))
-
-    def _alone(self, c: int, contents: list[int]) -> list[int]:
-        """What of a batch is asked again, one by one: all, or a sample from which the rest is extrapolated."""
-        plan = self._plan
-        if c == 1 or self._load not in ("barrier", "swarm") or plan.serial == "none":
-            return []
-        return contents if plan.serial == "measured" else contents[: 0 if plan.serial_decode_tps else plan.sample]
 
     async def _steer(self, c: int) -> None:
         """People hold the wheel: no end but theirs, and streams go on from one C to the next."""
@@ -290,7 +258,7 @@ class Runner:
     ) -> None:
         """One stretch from its first request to its last answer, or to the next command."""
         self._numbers += 1
-        load: Mode = "closed" if phase == "warmup" else self._load
+        load: Mode = "closed" if phase == "warmup" else self._layout.load
         stretch = Stretch(self._numbers, c, run, phase, feed, load=load, duration_s=duration_s, streams=streams)
         self._stretch = stretch
         board = self._board
@@ -395,25 +363,3 @@ class Runner:
     def _figure(self) -> None:
         rates = serial_rates(self._plan)
         self._board.levels = level_figures(self._records, self._starts, self._ends, rates)
-
-    def _left(self) -> float | None:
-        """Seconds to the end, taking the time of the last request for the time of each to come."""
-        stretch, plan, movement = self._stretch, self._plan, self._movement
-        if stretch is None or stretch.phase == "warmup" or not isinstance(movement, said.Sweep):
-            return None
-        all_runs = self._order(movement.levels, movement.runs)
-        here = (stretch.c, stretch.run)
-        to_come = all_runs[all_runs.index(here) + 1 :] if here in all_runs else []
-        if plan.duration_s is not None and self._load == "closed":
-            now = max(0.0, (stretch.until or 0.0) - time.monotonic())
-            return now + plan.duration_s * len(to_come)
-        if self._last_e2e is None or self._load in ("open", "ramp") or stretch.feed.of is None:
-            return None
-        rounds = sum(self._rounds(c) for c, _ in to_come)
-        return self._last_e2e * (rounds + max(0, stretch.feed.of - stretch.done) / stretch.streams)
-
-    def _rounds(self, c: int) -> float:
-        """How many requests one stream makes after another in a run of this level."""
-        if self._load == "closed":
-            return self._plan.requests.at(c) / c
-        return 1.0 + len(self._alone(c, [0] * c))

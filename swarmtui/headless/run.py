@@ -47,6 +47,12 @@ def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits:
     # All is saved: a Ctrl-C too many takes neither the table nor the exit code away.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = report(ended, levels, as_json=as_json, progress=progress)
+    if order.previous and ended.directory and code == DONE:
+        from swarmtui.headless.baseline import against
+
+        told = against(Path(order.session_root), order.previous, Path(ended.directory).name)
+        progress.say(f"changed: {told.what}")
+        (sys.stderr if as_json else sys.stdout).write(f"{told.sentence}\n")
     if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
         return MISSED
     return code

@@ -95,9 +95,7 @@ class Server:
             if word == "failed":
                 return f"cannot be started: {rest}"
             if word == "exit" and not (self._launch.stop and rest == "0"):
-                return (
-                    f"ended by itself with exit code {rest}" if int(rest) >= 0 else f"was killed by signal {rest[1:]}"
-                )
+                return f"was killed by signal {rest[1:]}" if rest.startswith("-") else f"ended with exit code {rest}"
         if self._guardian is not None and self._guardian.poll() is not None:
             return "its guardian is gone"
         return None

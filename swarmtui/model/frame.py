@@ -69,11 +69,19 @@ class Describe(_Said, frozen=True):
     note: str
 
 
+class SaveTo(_Said, frozen=True):
+    """From now on the session is kept under this directory; what it has so far goes along."""
+
+    directory: str
+
+
 class WatchStream(_Said, frozen=True):
     agent: int | None
 
 
-Command = Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | Sweep | FindCliff | Describe | WatchStream
+Command = (
+    Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | Sweep | FindCliff | Describe | SaveTo | WatchStream
+)
 
 
 class Hello(_Said, frozen=True):

@@ -39,6 +39,7 @@ class Order(Stored, frozen=True, kw_only=True):
     note: str = ""
     tags: dict[str, str] = {}
     server_flags: str = ""
+    previous: str = ""
 
 
 _decoder = msgspec.msgpack.Decoder(Order)

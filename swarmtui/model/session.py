@@ -30,6 +30,7 @@ class Session(Stored, frozen=True, kw_only=True):
     """The head of a session, written before the first request.
 
     `t0_ns` is the monotonic clock at `created` (ISO 8601, UTC): the one anchor to wall-clock time.
+    `previous` is the session that this one is held against: sessions of a tuning loop form a chain.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Session(Stored, frozen=True, kw_only=True):
     server_flags: str = ""
     prompt_tokens_by: Literal["tokenize", "usage", "none"] = "none"
     simulated: bool = False
+    previous: str = ""
 
 
 class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):

@@ -23,7 +23,7 @@ class CellPlan(Given, frozen=True, kw_only=True):
     model: str | None = None
     levels: Annotated[tuple[int, ...], Meta(min_length=1)] = (4,)
     runs: Annotated[int, Meta(ge=1)] = 1
-    requests: str | int = "4C"
+    requests: str | int | None = None
     duration: str | None = None
     warmup: str | int | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None

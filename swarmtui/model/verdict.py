@@ -60,7 +60,7 @@ def _wrong_with_schema(schema: dict[str, Any], source: str, key: str) -> Iterato
         known = _SCHEMA_KEYS.get(name)
         if known is None:
             yield BadInput(f"is not among {', '.join(_SCHEMA_KEYS)}", source=source, key=f"{key}.{name}")
-        elif not isinstance(value, known) or (isinstance(value, bool) and name[:3] in ("min", "max")):
+        elif not _is_a(value, known) or (isinstance(value, bool) and name[:3] in ("min", "max")):
             yield BadInput("has a value of the wrong type", source=source, key=f"{key}.{name}")
         elif name == "type" and value not in SCHEMA_TYPES:
             yield BadInput(f"{value!r} is none of {', '.join(SCHEMA_TYPES)}", source=source, key=f"{key}.type")
@@ -72,3 +72,7 @@ def _wrong_with_schema(schema: dict[str, Any], source: str, key: str) -> Iterato
                     yield from _wrong_with_schema(inner, source, f"{key}.properties.{field}")
                 else:
                     yield BadInput("must be a table", source=source, key=f"{key}.properties.{field}")
+
+
+def _is_a(value: Any, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind)

@@ -254,8 +254,8 @@ def _wrong_load(workload: Workload, source: str) -> Iterator[BadInput]:
     if isinstance(workload, Beside) and isinstance(load, loads.Mixed) and not load.loop:
         most = len(workload.side) + 1
         if max(load.levels) > most:
-            problem = f"level {max(load.levels)} needs more side tasks than there are ({len(workload.side)})"
-            yield BadInput(problem, source=source, key="load.levels")
+            said = f"level {max(load.levels)} needs more side tasks than there are ({len(workload.side)})"
+            yield BadInput(said, source=source, key="load.levels")
 
 
 def _wrong_graph(graph: Graph, source: str) -> Iterator[BadInput]:

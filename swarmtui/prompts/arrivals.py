@@ -32,7 +32,7 @@ def _gamma(shape: float, rng: Random) -> float:
     """Marsaglia and Tsang; below 1 by the next higher shape."""
     if shape < 1.0:
         higher = _gamma(shape + 1.0, rng)
-        return higher * (1.0 - rng.random()) ** (1.0 / shape)
+        return higher * math.pow(1.0 - rng.random(), 1.0 / shape)
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:

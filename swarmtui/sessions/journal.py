@@ -117,8 +117,9 @@ class JournalWriter:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
-        self._fd = os.open(directory / JOURNAL, flags, 0o600)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
+        self._path = directory / JOURNAL
+        self._fd = os.open(self._path, flags, 0o600)
         self._torn = False
         try:
             _lock(self._fd)
@@ -129,11 +130,28 @@ class JournalWriter:
     def append(self, entry: Entry) -> None:
         """One line, in one write where the disk takes it whole; after a line that was cut short a new one begins."""
         line = entry_encoder.encode(entry) + b"\n"
-        if self._torn:
-            line = b"\n" + line
+        self._write(b"\n" + line if self._torn else line)
+
+    def copy(self, other: JournalWriter) -> None:
+        """What the other one has written so far, also where its file was removed from its directory since."""
+        done = 0
+        while part := os.pread(other._fd, 1 << 20, done):
+            self._write(part)
+            done += len(part)
+        self._torn = other._torn
+
+    def is_there(self) -> bool:
+        """Whether people still find it where it was made."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return False
+        return found.st_ino == os.fstat(self._fd).st_ino
+
+    def _write(self, data: bytes) -> None:
         self._torn = True
-        while line:
-            line = line[os.write(self._fd, line) :]
+        while data:
+            data = data[os.write(self._fd, data) :]
         self._torn = False
 
     def sync(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -48,8 +49,9 @@ class Loaded(Stored, frozen=True, kw_only=True):
 
 
 def load(root: Path, which: str) -> Loaded:
-    """By id, by the beginning of one that fits no other, or `last`."""
-    directory = root / (_newest(root) if which == LAST else _named(root, which))
+    """By id, by the beginning of one that fits no other, `last`, or `last~2` for the second before it."""
+    back = re.fullmatch(rf"{LAST}(?:~(\d+))?", which)
+    directory = root / (_newest(root, int(back.group(1) or 0)) if back else _named(root, which))
     return Loaded(directory=directory, journal=read_journal(directory))
 
 
@@ -172,11 +174,11 @@ def _damage(journal: Journal) -> tuple[Event, ...]:
     return (Event(t_ns=journal.head.session.t0_ns, name="damaged", detail=detail),)
 
 
-def _newest(root: Path) -> str:
-    name = next((name for name in session_names(root) if (root / name / JOURNAL).exists()), None)
-    if name is None:
-        raise BadInput("no session here yet", source=str(root))
-    return name
+def _newest(root: Path, back: int) -> str:
+    names = [name for name in session_names(root) if (root / name / JOURNAL).exists()]
+    if back >= len(names):
+        raise BadInput(f"there are only {len(names)} of them" if names else "no session here yet", source=str(root))
+    return names[back]
 
 
 def _named(root: Path, which: str) -> str:

@@ -15,25 +15,49 @@ read_timespec = struct.Struct("=qq").unpack
 # A smaller change of the offset is the clock being slewed; a larger one is somebody setting it.
 _STEP_NS = 1_000_000
 
+# It is measured ten times a second, and what is read came a moment ago: a stamp from outside is looked at twice.
+_NEAR_NS = 150_000_000
+
+# For so long after a step, stamps of both clocks may still be read.
+_UNSETTLED_NS = 1_000_000_000
+
 monotonic_ns = time.perf_counter_ns
 
 
 class KernelClock:
     """Holds the distance between wall-clock and monotonic time, measured again and again.
 
-    A kernel stamp less `offset` is monotonic. `newest` is the last stamp that was read, in monotonic time.
+    A kernel stamp less `offset` is monotonic; between `low` and `high` it needs no second look.
+    `newest` is the last stamp that was read, in monotonic time.
     """
 
     def __init__(self) -> None:
         self.steps = 0
         self.newest = 0
+        self._stepped = 0
         self.offset = self._measure()
+        self._settle()
 
     def measure_again(self) -> None:
         offset = self._measure()
-        if abs(offset - self.offset) > _STEP_NS:
-            self.steps += 1
+        stepped = abs(offset - self.offset) > _STEP_NS
         self.offset = offset
+        self._settle()
+        if stepped:
+            self.steps += 1
+            self._stepped = self._now
+
+    def second_look(self, t: int) -> int:
+        """A stamp from before or after its time: the clock was set since we measured it, or the reader slept."""
+        before = self.offset
+        self.measure_again()
+        t += before - self.offset
+        unsettled = self.steps and self._now - self._stepped < _UNSETTLED_NS
+        return self._now if t > self._now or (unsettled and t < self.low) else t
+
+    def _settle(self) -> None:
+        self._now = monotonic_ns()
+        self.low, self.high = self._now - _NEAR_NS, self._now + _NEAR_NS
 
     @staticmethod
     def _measure() -> int:

@@ -152,7 +152,8 @@ class Connection:
                 # The stamp is all that these sockets ask the kernel to tell.
                 seconds, nanoseconds = read_timespec(ancillary[0][2])
                 clock = self._clock
-                clock.newest = user.t = seconds * 1_000_000_000 + nanoseconds - clock.offset
+                t = seconds * 1_000_000_000 + nanoseconds - clock.offset
+                clock.newest = user.t = t if clock.low < t < clock.high else clock.second_look(t)
             elif size:  # the end of a stream has no stamp, and needs none
                 user.t, user.kernel = monotonic_ns(), False
         return size

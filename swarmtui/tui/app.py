@@ -28,7 +28,9 @@ from swarmtui.text import plain
 from swarmtui.tui.config import Config
 from swarmtui.tui.keys import Keymap, Where, bindings, keymap
 from swarmtui.tui.paint import Lines
-from swarmtui.tui.screens.live import LiveScreen, ReplayScreen, RunScreen
+from swarmtui.tui.screens.live import LiveScreen
+from swarmtui.tui.screens.past import ReplayScreen
+from swarmtui.tui.screens.run import RunScreen
 from swarmtui.tui.screens.too_small import TooSmall, is_too_small
 from swarmtui.tui.source import Live, Past
 from swarmtui.tui.terminal import Narrow, Terminal
@@ -254,7 +256,7 @@ class SwarmApp(App[Outcome]):
         where: Where = getattr(screen, "where", "live")
         for action in self.keys.actions(where):
             if action.group != "Move" and action.id != "palette":
-                run = f"{'app' if 'everywhere' in action.where or action.id == 'next_theme' else 'screen'}.{action.id}"
+                run = f"{'app' if 'everywhere' in action.where else 'screen'}.{action.id}"
                 yield SystemCommand(f"{action.label} ({action.shown})", action.tooltip, self._runner(run, screen))
 
     def _runner(self, action: str, screen: Screen[Any]) -> Any:

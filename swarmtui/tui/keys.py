@@ -75,7 +75,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("page(1)", "pagedown,l", "l PgDn", "page down", "One page down", "Move", _LISTS),
     Action("edge(0)", "g,home", "g", "first", "To the first line", "Move", _LISTS),
     Action("edge(1)", "G,end", "G", "last", "To the last line", "Move", _LISTS),
-    Action("next_theme", "t", "t", "theme", "The next theme", "Program", _LISTS),
+    Action("next_theme", "t", "t", "theme", "The next theme", "Program", _EVERYWHERE),
     Action("back", "escape", "esc", "back", "Back to where you were", "Program", (*_LISTS, "setup")),
     Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", _EVERYWHERE),
     Action("help", "question_mark", "?", "help", "All keys, and what the figures mean", "Program", _EVERYWHERE, True),

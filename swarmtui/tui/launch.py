@@ -107,7 +107,8 @@ def _run(source: Callable[[], Live | Past] | None, **given: Any) -> Any:
         sys.stdout.write(_LEAVE)
         raise
     app = SwarmApp(source=source() if source else None, **given)
-    outcome = app.run()
+    # Without the mouse a terminal keeps its own way to select and copy, and nothing is sent for every movement.
+    outcome = app.run(mouse=False)
     if app.crash is not None:
         _own_up(app.crash, app.running_id)
         return Outcome(goes_on=app.running_id, detached=True)

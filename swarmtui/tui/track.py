@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import msgspec
 
 from swarmtui.model.frame import Ended, Frame, Hello, Message
@@ -62,6 +64,13 @@ class Track:
             case Ended():
                 self.ended = message
                 self.directory = message.directory or self.directory
+
+    def still(self) -> Track:
+        """As it is now, whatever is heard from now on."""
+        kept = copy(self)
+        kept.points, kept.paces = list(self.points), {agent: copy(pace) for agent, pace in self.paces.items()}
+        kept.power, kept.memory = dict(self.power), dict(self.memory)
+        return kept
 
     def describe(self, label: str, note: str) -> None:
         """As it was just commanded: no frame repeats it."""

@@ -197,7 +197,7 @@ def test_what_weakens_the_figures_is_said() -> None:
     assert level.flags == (
         "1 of 2 answers are degenerate: empty, repeated, ended at once or miscounted",
         "tokens are counted by chunks (~), the server did not tell",
-        "17 % of chunks shared a read, and so another chunk's time stamp",
+        "16.7 % of chunks shared a read, and so another chunk's time stamp",
         "time stamps are from the reader, not from the kernel",
     )
 

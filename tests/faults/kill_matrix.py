@@ -27,7 +27,7 @@ from tests.cli.scripted import Scripted, scripted, words
 
 # Four streams, each answer about 60 ms: sixty answers a second.
 ANSWER = words(6, gap_s=0.01)
-ENOUGH = 90
+ENOUGH = 150
 LOAD = ("--levels", "4", "--warmup", "none", "--seed", "1", "--no-gpu")
 
 PARTS = {"conductor": "swarmtui.conductor", "worker": "swarmtui.swarm.worker"}
@@ -35,7 +35,7 @@ PARTS = {"conductor": "swarmtui.conductor", "worker": "swarmtui.swarm.worker"}
 # What a worker had no time to tell anybody, and what the server believes sent while it is still on its way.
 SETTLED_NS = 300_000_000
 LINGER_S = 5.0
-LATEST_S = 1.6
+LATEST_S = 2.6
 
 Outcome = Literal["goes on", "stopped", "interrupted"]
 

@@ -23,9 +23,9 @@ def test_a_shipped_workload_is_found_by_its_name() -> None:
 def test_a_misspelt_name_gets_a_suggestion_and_the_list() -> None:
     with pytest.raises(BadInput) as caught:
         find("codng")
-    assert str(caught.value) == (
-        "no workload 'codng'; did you mean coding? shipped: chat, coding, conversation, long-prefill, random-1k-1k"
-    )
+    told = str(caught.value)
+    assert told.startswith("no workload 'codng'; did you mean coding? shipped: chat, coding, conversation, long-prefill")
+    assert all(found.workload.name in told for found in shipped())
 
 
 def test_a_name_like_no_other_gets_the_list_only() -> None:

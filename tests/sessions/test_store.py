@@ -175,6 +175,9 @@ def test_sessions_are_found_by_id_beginning_and_last(tmp_path: Path) -> None:
     assert load(tmp_path, names[0]).directory == tmp_path / names[0]
     assert load(tmp_path, "20261114").journal.head.session.id == names[0]
     assert load(tmp_path, "last").directory.name == names[2]
+    assert load(tmp_path, "last~2").directory.name == names[0]
+    with pytest.raises(BadInput, match="there are only 3"):
+        load(tmp_path, "last~3")
     with pytest.raises(BadInput, match=re.escape(f"20261115: fits 2 sessions: {names[2]}, {names[1]}")):
         load(tmp_path, "20261115")
     for wrong in ("2027", "", "..", "../x", "/", names[0] + "/journal.jsonl"):

@@ -12,7 +12,8 @@ from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.config import Config, read_config
 from swarmtui.tui.keys import ACTIONS, GROUPS, Keymap, Where
 from swarmtui.tui.screens.help import help_lines
-from swarmtui.tui.screens.live import ReplayScreen, RunScreen
+from swarmtui.tui.screens.past import ReplayScreen
+from swarmtui.tui.screens.run import RunScreen
 from swarmtui.tui.screens.sessions import SessionsScreen
 from swarmtui.tui.screens.setup import SetupScreen
 from swarmtui.tui.screens.stream import StreamScreen
@@ -57,7 +58,7 @@ def test_every_action_has_a_method_where_it_is_offered(where: Where) -> None:
     for action in ACTIONS:
         if where in action.where:
             name = f"action_{action.id.partition('(')[0]}"
-            assert hasattr(SCREENS[where], name) or hasattr(SwarmApp, name), f"{where}: {action.id}"
+            assert hasattr(SCREENS[where], name), f"{where}: {action.id}"
 
 
 @pytest.mark.parametrize("where", [where for where in SCREENS if where != "everywhere"])
@@ -126,6 +127,15 @@ async def test_a_number_that_cannot_be_is_refused_as_it_is_typed() -> None:
         assert "a number from 1 to" in screen_text(app)
         assert not [command for command in source.commands if isinstance(command, said.SetConcurrency)]
         await pilot.press("escape")
+
+
+async def test_themes_change_what_is_drawn() -> None:
+    app = SwarmApp(source=Heard())
+    async with app.run_test(size=(80, 24)) as pilot:
+        inks = app.inks
+        await pilot.press("t")
+        await pilot.pause()
+        assert app.theme == "ansi-dark" and app.inks != inks
 
 
 async def test_keys_can_be_changed() -> None:

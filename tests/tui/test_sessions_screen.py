@@ -8,7 +8,7 @@ from pathlib import Path
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.screens.live import ReplayScreen
+from swarmtui.tui.screens.past import ReplayScreen
 from swarmtui.tui.source import Past
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text

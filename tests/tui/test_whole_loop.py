@@ -12,7 +12,7 @@ from swarmtui.conductor.client import attach, running
 from swarmtui.model.frame import Ended, Frame, Hello, Stop, Subscribe
 from swarmtui.sessions.store import load, summarise
 from swarmtui.tui.app import Outcome, SwarmApp
-from swarmtui.tui.screens.live import RunScreen
+from swarmtui.tui.screens.run import RunScreen
 from swarmtui.tui.track import Track
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
@@ -157,3 +157,48 @@ async def test_label_and_note_are_saved(tmp_path: Path, until: Until) -> None:
         await until(lambda: track.ended is not None)
     await asyncio.sleep(0)
     assert load(tmp_path / "sessions", "last").journal.head.session.label == "new"
+
+
+async def test_an_endpoint_that_is_not_there_is_said_and_one_can_go_back(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "coding" in screen_text(app))
+        app.screen.query_one("#url", Input).value = "http://127.0.0.1:9"
+        app.screen.query_one("#url", Input).focus()
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(lambda: "unusable" in screen_text(app))
+        assert "is the server up" in screen_text(app)
+        await pilot.press("plus", "escape")
+        await until(lambda: "what shall be measured?" in screen_text(app))
+
+
+async def test_what_cannot_be_started_is_said_as_it_is_typed(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "Enter starts" in screen_text(app))
+        for name, value, problem in (
+            ("url", "ftp://x", "is not http:// or https://"),
+            ("url", "sim:moe-tp9", "did you mean"),
+            ("runs", "0", "runs: a number from 1 to 1000"),
+            ("requests", "many", "nor a multiple of C"),
+        ):
+            entry = app.screen.query_one(f"#{name}", Input)
+            before, entry.value = entry.value, value
+            await until(lambda problem=problem: problem in " ".join(screen_text(app).split()))  # type: ignore[misc]
+            await pilot.press("f5")
+            assert len(app.screen_stack) == 1
+            entry.value = before or "sim:moe-tp1"
+            await pilot.pause()
+
+
+async def test_choices_are_remembered(tmp_path: Path, until: Until) -> None:
+    first = SwarmApp(session_root=tmp_path / "sessions")
+    async with first.run_test(size=(80, 24)) as pilot:
+        first.screen.query_one("#requests", Input).value = "3C"
+        track = await start_run(first, pilot, until)
+        await pilot.press("x", "x")
+        await until(lambda: track.ended is not None)
+    second = SwarmApp(session_root=tmp_path / "sessions")
+    async with second.run_test(size=(80, 24)):
+        await until(lambda: "3C" in screen_text(second))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.levels import PASSES
+from swarmtui.model.verdict import PASSES
 from swarmtui.analysis.stats import mean, ratio
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Summary

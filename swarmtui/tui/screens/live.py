@@ -1,23 +1,19 @@
-"""The screen of a run, present or past: panels that show frames, keys that become commands."""
+"""What the screens of a present and of a past run have in common: panels that show frames, and ways to look at them."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.screen import Screen
 
-from swarmtui.model import frame as said
-from swarmtui.model.plan import MAX_STREAMS, parse_levels
-from swarmtui.model.schema import BadInput
-from swarmtui.tui.keys import Where, bindings
+from swarmtui.tui.keys import Where
 from swarmtui.tui.paint import Lines
 from swarmtui.tui.previous import previous_levels
-from swarmtui.tui.source import Live, Past, Source
+from swarmtui.tui.source import Source
 from swarmtui.tui.views import head, history, levels, machine, streams
 from swarmtui.tui.widgets.curve import Curve
 from swarmtui.tui.widgets.figures import Figures
@@ -33,14 +29,14 @@ from swarmtui.tui.widgets.trust import TrustPanel
 if TYPE_CHECKING:
     from swarmtui.model.session import Level
     from swarmtui.tui.app import SwarmApp
+    from swarmtui.tui.track import Track
 
 _PANELS: tuple[type[Lines], ...] = (Streams, History, Gpus, Levels, Curve, TrustPanel)
 _BUSY_S = 0.1
-_CLIFF_UP_TO = 1024
 
 
 class LiveScreen(Screen[None]):
-    """Subclasses differ in their keys: a past run cannot be steered, but time can."""
+    """Its kinds differ in their keys: a past run cannot be steered, but time can."""
 
     where: Where = "live"
     app: SwarmApp
@@ -53,7 +49,7 @@ class LiveScreen(Screen[None]):
         self._order: streams.Order = "agent"
         self._filter = ""
         self._alone: type[Lines] | None = None
-        self._frozen = False
+        self._frozen: Track | None = None
         self._asked_c: int | None = None
         self._late = False
         self._previous: tuple[Level, ...] = ()
@@ -103,7 +99,7 @@ class LiveScreen(Screen[None]):
                 self._late = True
                 self.set_timer(_BUSY_S, self._catch_up)
             return
-        if not self._frozen and self.is_current:
+        if self._frozen is None and self.is_current:
             self.paint()
 
     def _catch_up(self) -> None:
@@ -117,13 +113,13 @@ class LiveScreen(Screen[None]):
 
     def _fill(self, panel: Lines) -> None:
         """The view of this moment, for the room that the panel has."""
-        track = self.source.track
+        track = self._frozen or self.source.track
         frame, session = track.frame, track.session
         t0_ns = session.t0_ns if session else 0
         done = frame.levels if frame else ()
         match panel:
             case Header():
-                panel.show(head.head_view(session, frame, track.ended, self._clock()), self._frozen)
+                panel.show(head.head_view(session, frame, track.ended, self._clock()), self._frozen is not None)
             case Figures():
                 panel.show(head.figures(frame, self._asked_c))
             case Strip():
@@ -231,7 +227,7 @@ class LiveScreen(Screen[None]):
             self.app.push_screen(StreamScreen(self.source, agent))
 
     def action_freeze(self) -> None:
-        self._frozen = not self._frozen
+        self._frozen = self.source.track.still() if self._frozen is None else None
         self.paint()
 
     def action_export(self) -> None:
@@ -239,144 +235,3 @@ class LiveScreen(Screen[None]):
 
     def action_sessions(self) -> None:
         self.app.open_sessions()
-
-    # load
-
-    @property
-    def target(self) -> int:
-        frame = self.source.track.frame
-        return self._asked_c if self._asked_c is not None else frame.c if frame else 0
-
-    def _set_c(self, c: int) -> None:
-        if not self._can_steer():
-            return
-        self._asked_c = min(MAX_STREAMS, max(1, c))
-        self.source.say(said.SetConcurrency(self._asked_c))
-        self.paint()
-
-    def _can_steer(self) -> bool:
-        if self.source.track.ended is not None:
-            self.app.say("the run has ended; R runs the same plan again")
-            return False
-        return True
-
-    def action_more(self) -> None:
-        self._set_c(self.target + 1)
-
-    def action_fewer(self) -> None:
-        self._set_c(self.target - 1)
-
-    def action_double(self) -> None:
-        self._set_c(self.target * 2)
-
-    def action_halve(self) -> None:
-        self._set_c(self.target // 2)
-
-    def action_type_c(self) -> None:
-        def done(text: str | None) -> None:
-            if text:
-                self._set_c(int(text))
-
-        if self._can_steer():
-            self.query_one(Prompt).ask("streams", "", _streams, done)
-
-    def action_sweep(self) -> None:
-        session = self.source.track.session
-
-        def done(text: str | None) -> None:
-            if text:
-                self.source.say(said.Sweep(parse_levels(text), session.plan.runs if session else 1))
-
-        if self._can_steer():
-            planned = ",".join(map(str, session.plan.levels)) if session else ""
-            usual = planned if planned.count(",") else "1,2,4,8"
-            self.query_one(Prompt).ask("sweep over C", usual, parse_levels, done)
-
-    def action_find_cliff(self) -> None:
-        if self._can_steer():
-            self.source.say(said.FindCliff(_CLIFF_UP_TO))
-            self.app.say("looking for the cliff: C doubles until it brings nothing")
-
-    def action_next_level(self) -> None:
-        if self._can_steer():
-            self.source.say(said.NextLevel())
-
-    def action_pause(self) -> None:
-        frame = self.source.track.frame
-        if self._can_steer():
-            paused = frame is not None and frame.status == "paused"
-            self.source.say(said.Resume() if paused else said.Pause())
-
-    def action_stop(self) -> None:
-        if self._can_steer():
-            self.source.say(said.Stop())
-            self.app.say("stopping: up to 5 s for what is in flight; once more stops at once")
-
-    def action_again(self) -> None:
-        if self.source.track.ended is None:
-            self.app.say("this run is still on; x stops it")
-        else:
-            self.app.run_again(self.source.track)
-
-    def action_describe(self) -> None:
-        from swarmtui.tui.screens.dialogs import NoteDialog
-
-        session = self.source.track.session
-        if session is None or not self._can_steer():
-            return
-
-        def done(words: tuple[str, str] | None) -> None:
-            if words is not None:
-                self.source.say(said.Describe(*words))
-                self.source.track.describe(*words)
-                self.paint()
-
-        self.app.push_screen(NoteDialog(session.label, session.note), done)
-
-    def action_detach(self) -> None:
-        self.app.detach()
-
-
-class RunScreen(LiveScreen):
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("live")]
-
-    def __init__(self, source: Live) -> None:
-        super().__init__(source)
-
-
-class ReplayScreen(LiveScreen):
-    where = "replay"
-    _past = True
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("replay")]
-
-    def __init__(self, source: Past) -> None:
-        super().__init__(source)
-        self._time = source
-
-    @property
-    def _is_over(self) -> bool:
-        return True
-
-    def on_unmount(self) -> None:
-        self._time.close()
-
-    def _clock(self) -> head.Clock:
-        past = self._time
-        return head.Clock(past.at_s, past.length_s, past.speed, past.playing)
-
-    def action_play(self) -> None:
-        self._time.toggle()
-
-    def action_faster(self) -> None:
-        self._time.faster(1)
-
-    def action_slower(self) -> None:
-        self._time.faster(-1)
-
-    def action_seek(self, by_s: int) -> None:
-        self._time.seek(self._time.at_s + by_s)
-
-
-def _streams(text: str) -> None:
-    if not text.isdigit() or not 1 <= int(text) <= MAX_STREAMS:
-        raise BadInput(f"a number from 1 to {MAX_STREAMS}")

@@ -8,7 +8,7 @@ from swarmtui.model.frame import Ended, Frame
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import Trust
 from swarmtui.text import plain
-from swarmtui.tui.views.numbers import NOTHING, clock, rate, seconds, whole
+from swarmtui.tui.views.numbers import clock, rate, seconds, whole
 
 Mood = Literal["", "good", "warn", "bad"]
 
@@ -117,7 +117,9 @@ def _trust(lines: tuple[Trust, ...]) -> tuple[str, Mood]:
         return "", ""
     order = ("wrong", "doubtful", "ok")
     worst = min(lines, key=lambda line: order.index(line.state))
-    words = "trust ok" if worst.state == "ok" else f"{worst.state}: {plain(worst.name)} {plain(worst.value)}"
+    others = sum(line.state != "ok" for line in lines) - 1
+    more = f" +{others}" if others > 0 else ""
+    words = "trust ok" if worst.state == "ok" else f"{worst.state}: {plain(worst.name)}{more}"
     return f"{_SIGNS[worst.state]} {words}", _MOODS[worst.state]
 
 
@@ -146,6 +148,3 @@ def _tokens_per_joule(frame: Frame) -> float | None:
     gpus = frame.telemetry.gpus if frame.telemetry else ()
     watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     return frame.out_tps / sum(watts) if frame.out_tps is not None and watts and sum(watts) > 0 else None
-
-
-__all__ = ["NOTHING", "Clock", "Figure", "HeadView", "Mood", "figures", "head_view", "phase"]

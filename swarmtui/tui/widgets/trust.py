@@ -5,8 +5,8 @@ from __future__ import annotations
 from swarmtui.tui.paint import Line, Lines, heading, left, wrapped
 from swarmtui.tui.views.machine import TrustView
 
-_NAME = 18
-_VALUE = 14
+_NAME = 20
+_VALUES = (14, 38)
 
 
 class TrustPanel(Lines):
@@ -23,14 +23,15 @@ class TrustPanel(Lines):
             return lines
         if self.view.empty:
             lines.append([(f" {self.view.empty}", "dim")])
-        room = max(16, width - _NAME - _VALUE - 6)
+        value = _VALUES[width >= 100]
+        room = max(16, width - _NAME - value - 6)
         for line in self.view.lines:
             sentence = wrapped(line.sentence, room)
             lines.append([
                 (f" {line.sign} ", line.mood),
                 (left(line.name, _NAME) + " ", ""),
-                (left(line.value, _VALUE) + " ", "bold"),
+                (left(line.value, value) + " ", "bold"),
                 (sentence[0], "dim"),
             ])  # fmt: skip
-            lines += [[(" " * (_NAME + _VALUE + 5), ""), (more, "dim")] for more in sentence[1:]]
+            lines += [[(" " * (_NAME + value + 5), ""), (more, "dim")] for more in sentence[1:]]
         return lines

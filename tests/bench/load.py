@@ -1,0 +1,122 @@
+"""Many streams, and long runs: `swarmtui run` as a person starts it, against a paced server that logs what it did.
+
+    python -m tests.bench.load thousand             1,000 streams × 50 tok/s for 60 s
+    python -m tests.bench.load idle                 4,000 streams × 1 tok/s for 60 s
+    python -m tests.bench.load soak [--minutes 5]   64 streams × 50 tok/s; 60 for the long one
+
+Says errors, shared reads, trust lines, how far stamps are from the server's own, and the memory of each process from
+the first tenth of the time to the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import msgspec
+
+from swarmtui.model.session import Summary
+from swarmtui.sessions.journal import read_journal
+from tests.bench.engine import _at, _tree, truth
+
+KINDS = {
+    "thousand": ("1000", "200", "20", "500", "60s"),
+    "idle": ("4000", "1000", "1000", "20", "60s"),
+    "soak": ("64", "200", "20", "200", ""),
+}
+
+
+def load(kind: str, minutes: float) -> None:
+    c, ttft_ms, itl_ms, tokens, duration = KINDS[kind]
+    duration = duration or f"{minutes:g}m"
+    with tempfile.TemporaryDirectory() as folder:
+        sessions = Path(folder) / "sessions"
+        sessions.mkdir()
+        with truth(Path(folder), f"--ttft-ms={ttft_ms}", f"--itl-ms={itl_ms}") as url:
+            command = [
+                sys.executable, "-m", "swarmtui", "run", "--endpoint", url, "--levels", c, "--max-tokens", tokens,
+                "--duration", duration, "--warmup", "none", "--quiet", "--no-gpu", "--session-dir", str(sessions),
+            ]  # fmt: skip
+            begun = time.monotonic()
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+                memory = _memory(process)
+            took = time.monotonic() - begun
+        print(
+            f"{kind}: C={c}, one token each {itl_ms} ms, {duration}: exit code {process.returncode} after {took:.0f} s"
+        )
+        (directory,) = sessions.iterdir()
+        _figures(directory, _written(Path(folder)))
+        _drift(memory)
+        print(f"journal {(directory / 'journal.jsonl').stat().st_size / 1e6:.1f} MB")
+
+
+def _memory(process: subprocess.Popen[bytes]) -> dict[str, list[float]]:
+    """Resident MB of each of our processes, once a second."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    while process.poll() is None:
+        for pid in _tree(process.pid):
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            except OSError:
+                continue
+            name = words[2] if len(words) > 2 else str(pid)
+            found[f"{name} {pid}"].append(pages * 4096 / 1e6)
+        time.sleep(1.0)
+    return found
+
+
+def _drift(memory: dict[str, list[float]]) -> None:
+    for name, values in memory.items():
+        if len(values) >= 20:
+            # Start and saving are not the run.
+            part = max(1, len(values) // 10)
+            early, late = values[part : 2 * part], values[-2 * part : -part]
+            first, last = sum(early) / len(early), sum(late) / len(late)
+            print(f"{name}: {first:.1f} → {last:.1f} MB ({100 * (last / first - 1):+.1f} %), at most {max(values):.1f}")
+
+
+def _written(folder: Path) -> dict[str, tuple[int, int]]:
+    """When the server wrote the first and the last token of each answer."""
+    rows = [line.split("\t") for line in (folder / "requests.tsv").read_text().splitlines() if line]
+    return {f"gen-{int(row[0]):08d}": (int(row[2]), int(row[3])) for row in rows}
+
+
+def _figures(directory: Path, written: dict[str, tuple[int, int]]) -> None:
+    summary = msgspec.json.decode((directory / "detail.json").read_bytes(), type=Summary)
+    for level in summary.levels:
+        print(
+            f"{level.n} requests, errors {level.error_counts}, achieved C {level.c_achieved:.1f}, "
+            f"{level.out_tps_steady or 0:,.0f} tok/s steady, shared reads {100 * (level.shared_reads or 0):.3g} %"
+        )
+        print("  flags:", *level.flags, sep="\n    ")
+    print("  trust:", *(f"{t.name} {t.state} ({t.value})" for t in summary.trust), sep="\n    ")
+    records = [r for r in read_journal(directory).records if r.ok and r.id in written]
+    firsts = [abs((r.t_first_ns or 0) - written[r.id][0]) / 1e6 for r in records]
+    lasts = [abs((r.t_last_ns or 0) - written[r.id][1]) / 1e6 for r in records]
+    for name, values in (("first", firsts), ("last", lasts)):
+        if values:
+            print(f"{name} token, client − server: p50 {_at(values, 0.5):.3f} ms, p99 {_at(values, 0.99):.3f} ms")
+    half = len(records) // 2
+    rates = [r.decode_tps or 0.0 for r in sorted(records, key=lambda r: r.t_sent_ns or 0)]
+    if half:
+        print(
+            f"decode tok/s, first half {sum(rates[:half]) / half:.3f}, second {sum(rates[half:]) / len(rates[half:]):.3f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    given = parser.parse_args()
+    load(given.kind, given.minutes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Wall clocks that jump, and machines that sleep: stamps stay monotonic, and the jump is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from swarmtui.swarm import clock
+from tests.cli.programs import Place, until
+from tests.cli.scripted import scripted, words
+
+HOUR_NS = 3_600_000_000_000
+
+
+class Wall:
+    """The wall clock, `ahead` of the true one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ahead = 0
+        self._true = time.time_ns
+        monkeypatch.setattr(clock.time, "time_ns", self.now)
+
+    def now(self) -> int:
+        return self._true() + self.ahead
+
+
+def read(kernel: clock.KernelClock, stamp: int) -> int:
+    """As a connection does it."""
+    t = stamp - kernel.offset
+    return t if kernel.low < t < kernel.high else kernel.second_look(t)
+
+
+@pytest.mark.parametrize("jump", [HOUR_NS, -HOUR_NS, 500_000_000, -500_000_000])
+def test_a_stamp_read_right_after_a_jump_is_as_good_as_any(monkeypatch: pytest.MonkeyPatch, jump: int) -> None:
+    wall = Wall(monkeypatch)
+    kernel = clock.KernelClock()
+    wall.ahead = jump
+    before = clock.monotonic_ns()
+    t = read(kernel, wall.now())
+    assert before - 1_000_000 <= t <= clock.monotonic_ns()
+    assert kernel.steps == 1
+    kernel.measure_again()
+    assert kernel.steps == 1
+
+
+@pytest.mark.parametrize("jump", [HOUR_NS, -HOUR_NS])
+def test_a_stamp_made_before_a_jump_and_read_behind_it_is_never_an_hour_off(
+    monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    wall = Wall(monkeypatch)
+    kernel = clock.KernelClock()
+    stamp = wall.now()
+    made = clock.monotonic_ns()
+    wall.ahead = jump
+    kernel.measure_again()
+    assert made - 1_000_000 <= read(kernel, stamp) <= clock.monotonic_ns()
+
+
+def test_what_waited_while_the_reader_slept_keeps_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall = Wall(monkeypatch)
+    kernel = clock.KernelClock()
+    stamp = wall.now() - 5_000_000_000
+    t = read(kernel, stamp)
+    assert abs(clock.monotonic_ns() - 5_000_000_000 - t) < 50_000_000
+    assert kernel.steps == 0
+
+
+def test_slewing_is_no_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall = Wall(monkeypatch)
+    kernel = clock.KernelClock()
+    for _ in range(100):
+        wall.ahead += 50_000
+        kernel.measure_again()
+    assert kernel.steps == 0
+
+
+def test_everything_asleep_for_a_while_and_awake_again(place: Place) -> None:
+    """As a laptop that is closed, but for the clock: no time limit that passed in sleep ends a stream."""
+    with scripted(words(20, gap_s=0.02)) as server:
+        face = place.begin(
+            server.url, "--levels", "4", "--requests", "24", "--warmup", "none", "--no-gpu", "--idle-timeout", "1s"
+        )
+        until(lambda: len(server.completed) >= 6, "some answers")
+        pids = [process.pid for process in place.processes()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(2.0)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        ran = face.wait()
+    assert ran.code == 0, ran
+    (level,) = place.shown()["levels"]
+    assert (level["ok"], level["errors"]) == (24, 0)

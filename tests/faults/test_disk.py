@@ -1,0 +1,156 @@
+"""Disks that fill up, and directories that somebody removes: the run goes on, says so, and saves elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from swarmtui.conductor.ledger import Ledger
+from swarmtui.model.session import Event
+from swarmtui.sessions import journal
+from swarmtui.sessions.journal import JOURNAL, decode_line, read_journal
+from swarmtui.sessions.store import list_sessions
+from tests.cli.programs import Place, Program, until
+from tests.cli.scripted import Scripted, scripted, words
+
+ANSWER = words(6, gap_s=0.01)
+ENDLESS = ("--levels", "2", "--requests", "100000", "--warmup", "none", "--no-gpu")
+
+
+def begun(place: Place, server: Scripted, *words: str) -> Program:
+    face = place.begin(server.url, *ENDLESS, *words)
+    until(lambda: len(server.completed) >= 10, "some answers")
+    return face
+
+
+def stopped(face: Program) -> tuple[int, str]:
+    face.signal_group(signal.SIGINT)
+    ran = face.wait()
+    return ran.code, ran.err
+
+
+def test_a_removed_directory_is_said_aloud_and_all_of_it_comes_back(place: Place) -> None:
+    with scripted(ANSWER) as server:
+        face = begun(place, server)
+        name = place.session.name
+        shutil.rmtree(place.sessions)
+        until(lambda: "its directory was removed" in face.said(), "a warning")
+        assert f"swarmtui sessions save-to {name} DIR" in face.said()
+        before = len(server.completed)
+        until(lambda: len(server.completed) >= before + 10, "it goes on")
+        code, told = stopped(face)
+    assert code == 4 and "removed while it was written; all of it was saved elsewhere" in told
+    assert {record.id for record in read_journal(place.session).records} == {a.id for a in server.completed}
+    assert place.listed()[0]["state"] == "stopped"
+
+
+def test_told_where_to_it_saves_there_and_nowhere_else(place: Place) -> None:
+    elsewhere = place.home / "elsewhere"
+    with scripted(ANSWER) as server:
+        face = begun(place, server)
+        name = place.session.name
+        ran = place.run("sessions", "save-to", name[:-2], str(elsewhere))
+        assert (ran.code, ran.out) == (0, f"saved from now on in {elsewhere / name}\n"), ran
+        assert list_sessions(place.sessions) == []
+        (row,) = list_sessions(elsewhere)
+        assert row.state == "running"
+        before = len(server.completed)
+        until(lambda: len(server.completed) >= before + 10, "it goes on")
+        code, told = stopped(face)
+    assert code == 4 and f"saved: {elsewhere / name}" in told
+    assert {record.id for record in read_journal(elsewhere / name).records} == {a.id for a in server.completed}
+    assert (elsewhere / name / "detail.json").exists()
+
+
+def test_told_a_place_that_takes_nothing_it_stays_where_it_is(place: Place) -> None:
+    (place.home / "file").write_text("")
+    with scripted(ANSWER) as server:
+        face = begun(place, server)
+        ran = place.run("sessions", "save-to", place.session.name, str(place.home / "file" / "in it"))
+        assert "cannot be saved to" in ran.refused(2)
+        assert stopped(face)[0] == 4
+    assert {record.id for record in read_journal(place.session).records} == {a.id for a in server.completed}
+    assert "no such session" in place.run("sessions", "save-to", "2000", str(place.home)).refused(2)
+
+
+def test_a_full_disk_stops_no_run_and_what_it_took_can_be_read(place: Place) -> None:
+    """No file of ours may be longer than this: to a writer that is a full disk."""
+    with scripted(ANSWER) as server:
+        words = ("run", "--endpoint", server.url, "--session-dir", str(place.sessions), "--json", *ENDLESS[:2])
+        ran = place.run(*words, "--requests", "60", "--warmup", "none", "--no-gpu", before=["prlimit", "--fsize=16000"])
+    assert ran.code == 2, ran
+    assert "warning: " in ran.err and "entries are not on disk" in ran.err and "File too large" in ran.err
+    assert len(server.completed) == 60
+    (row,) = list_sessions(place.sessions)
+    assert row.problem is None
+    found = read_journal(place.session)
+    assert 0 < len(found.records) < 60
+
+
+class Disk:
+    """What the journal's writes meet: all is well, or full after so many bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room: int | None = None
+        self._write = journal.os.write
+        monkeypatch.setattr(journal.os, "write", self.write)
+
+    def write(self, fd: int, data: bytes) -> int:
+        if self.room is None:
+            return self._write(fd, data)
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        taken = self._write(fd, data[: self.room])
+        self.room -= taken
+        return taken
+
+
+def names(directory: Path) -> list[str]:
+    """As they stand in the journal; a line that was cut short stands for nothing."""
+    entries = [decode_line(line) for line in (directory / JOURNAL).read_bytes().splitlines()]
+    return [entry.name for entry in entries if isinstance(entry, Event)]
+
+
+def test_a_disk_that_has_room_again_gets_everything_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, ledger = Disk(monkeypatch), Ledger(tmp_path / "here")
+    ledger.note("1")
+    disk.room = 20
+    for name in "234":
+        ledger.note(name)
+    assert ledger.problem.startswith("3 entries are not on disk") and "No space left" in ledger.problem
+    disk.room = None
+    ledger.catch_up()
+    ledger.note("5")
+    assert (names(tmp_path / "here"), ledger.problem) == (["1", "2", "3", "4", "5"], "")
+
+
+def test_what_no_disk_took_goes_along_to_the_next_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, ledger = Disk(monkeypatch), Ledger(tmp_path / "a" / "id")
+    ledger.note("1")
+    disk.room = 20
+    ledger.note("2")
+    with pytest.raises(OSError, match="No space left"):
+        ledger.move(tmp_path / "b" / "id")
+    assert not (tmp_path / "b" / "id").exists() and ledger.problem
+    disk.room = None
+    ledger.move(tmp_path / "b" / "id")
+    ledger.note("3")
+    assert (names(tmp_path / "b" / "id"), ledger.problem) == (["1", "2", "3"], "")
+    assert not (tmp_path / "a" / "id").exists()
+
+
+def test_two_sessions_at_once_do_not_mix(place: Place) -> None:
+    with scripted(ANSWER) as one, scripted(ANSWER) as other:
+        faces = [begun(place, one, "--label", "one"), begun(place, other, "--label", "other")]
+        assert {row["state"] for row in place.listed()} == {"running"}
+        for face in faces:
+            face.signal_group(signal.SIGINT)
+        assert [face.wait().code for face in faces] == [4, 4]
+    by_label = {row.label: Path(row.directory) for row in list_sessions(place.sessions)}
+    for label, server in (("one", one), ("other", other)):
+        journaled = read_journal(by_label[label])
+        assert len(journaled.records) == len(server.completed)
+        assert journaled.head.session.endpoints[0].url == server.url
