@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ RECORDED = HERE.parent / "tests" / "tui" / "recorded"
 sys.path.insert(0, str(HERE.parent))
 
 from swarmtui.sessions.replay import open_replay  # noqa: E402
+from swarmtui.sessions.store import write_summary  # noqa: E402
 from swarmtui.tui.app import SwarmApp  # noqa: E402
 from swarmtui.tui.source import Past  # noqa: E402
 
@@ -35,23 +37,29 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # No servers, no choices and no sessions of the person who makes them.
         os.environ |= {f"XDG_{name}_HOME": folder for name in ("DATA", "CONFIG", "STATE")}
+        root = Path(folder) / "sessions"
+        shutil.copytree(RECORDED, root)
+        for name in (first, second):
+            write_summary(root / name)
         shots = [
-            take("setup", (120, 40), None, 0.0, ()),
-            take("live-80x24", (80, 24), first, 10.0, ()),
-            take("live-120x40", (120, 40), first, 15.0, ()),
-            take("live-200x60", (200, 60), second, 13.0, ()),
-            take("curve", (120, 40), second, END_S, ("5",)),
-            take("stream", (120, 40), first, 9.3, ("enter",)),
-            take("help", (120, 40), first, 0.0, ("question_mark",)),
-            take("compare", (120, 40), first, 0.0, ("L", "m", "m", "c")),
+            take(root, "setup", (120, 40), None, 0.0, ()),
+            take(root, "live-80x24", (80, 24), first, 10.0, ()),
+            take(root, "live-120x40", (120, 40), first, 15.0, ()),
+            take(root, "live-200x60", (200, 60), second, 13.0, ()),
+            take(root, "curve", (120, 40), second, END_S, ("5",)),
+            take(root, "stream", (120, 40), first, 9.3, ("enter",)),
+            take(root, "help", (120, 40), first, 0.0, ("question_mark",)),
+            take(root, "compare", (120, 40), first, 0.0, ("L", "m", "m", "c")),
         ]
         for shot in shots:
             asyncio.run(shot)
 
 
-async def take(name: str, size: tuple[int, int], session: str | None, at_s: float, keys: Sequence[str]) -> None:
-    source = Past(open_replay(RECORDED, session), hz=4.0) if session else None
-    app = SwarmApp(source=source, session_root=RECORDED)
+async def take(
+    root: Path, name: str, size: tuple[int, int], session: str | None, at_s: float, keys: Sequence[str]
+) -> None:
+    source = Past(open_replay(root, session), hz=4.0) if session else None
+    app = SwarmApp(source=source, session_root=root)
     async with app.run_test(size=size) as pilot:
         await pilot.pause(0.2)
         if source is not None:

@@ -478,12 +478,14 @@ def sessions(context: click.Context, as_json: bool, session_dir: str | None) -> 
 @click.pass_context
 def show(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """One session: its figures, its events. SESSION is an id, the beginning of one, or `last`."""
+    from swarmtui.headless.loads import loads_text
     from swarmtui.headless.machine import machine_table
     from swarmtui.headless.table import session_text
     from swarmtui.sessions.store import load, summarise, summary_json
 
     summary = summarise(load(_sessions(session_dir or context.obj), session))
-    text = summary_json(summary).decode() if as_json else session_text(summary, machine_table(summary.levels))
+    tables = "\n\n".join(part.rstrip("\n") for part in (loads_text(summary), machine_table(summary.levels)) if part)
+    text = summary_json(summary).decode() if as_json else session_text(summary, tables)
     click.echo(text, nl=as_json)
 
 
@@ -511,6 +513,21 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 
     for name in session:
         click.echo(f"removed {remove(_sessions(session_dir or context.obj), name)}")
+
+
+@sessions.command("advice")
+@click.argument("session", default="last")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@_session_dir
+@click.pass_context
+def advice(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
+    """What to try next, from the facts of a session alone, each with its evidence."""
+    from swarmtui.headless.tuning_text import advice_text
+    from swarmtui.sessions.store import load
+    from swarmtui.tuning.advice import advice_of
+
+    found = advice_of(load(_sessions(session_dir or context.obj), session))
+    click.echo(_json(found) if as_json else advice_text(found), nl=as_json)
 
 
 @sessions.command("log")
@@ -811,12 +828,12 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     The figures are looked at with 4, 6, 8, 12, 16, 24, 32 and 48 runs of each, and the chance of a
     wrong claim is shared out over these looks: it is below 5 % in all, whenever one stops.
     """
-    from swarmtui.headless.ab import Contest, Fight, is_command, new_name, outcome_text
+    from swarmtui.headless.ab import Contest, Fight, is_command, logged, new_name, outcome_text
     from swarmtui.headless.measure import Wish
     from swarmtui.model.plan import parse_seconds
     from swarmtui.model.schema import BadInput
     from swarmtui.tuning.grid import command_launch
-    from swarmtui.tuning.kept import logs_directory
+    from swarmtui.tuning.kept import add_change, logs_directory
 
     if (b is None) != aa:
         raise BadInput("give --b, or --aa to run A against itself", key="--b")
@@ -835,6 +852,8 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     logs = logs_directory(Path(order.session_root), contest.name)
     with Wish().heard() as wish:
         outcome = Fight(contest, order, logs, quiet, say).run(wish)
+    if change := logged(outcome):
+        add_change(Path(order.session_root), change)
     click.echo(_json(outcome) if as_json else outcome_text(outcome), nl=as_json)
     if outcome.problem:
         click.echo(f"swarmtui: {outcome.problem}", err=True)
@@ -852,7 +871,17 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
 def tune(file: str, yes: bool, show: bool, retry_broken: bool, as_json: bool, quiet: bool, **given: Any) -> None:
     """Start a server with each cell of a grid of flags, measure it, stop it; ends with a leaderboard.
 
-    FILE says how. Called again after an interruption, it goes on where it was.
+    Called again after an interruption, it goes on where it was. FILE says how:
+
+    \b
+    command = "vllm serve MODEL --port {port}"    # no shell; flags are put behind it
+    [grid]
+    "--max-num-seqs" = [2, 4, 8]
+    "--enforce-eager" = [true, false]             # a flag alone, or left out
+    "VLLM_ATTENTION_BACKEND" = ["FLASH_ATTN"]     # capitals: the environment
+    [plan]                                        # as for `swarmtui run`
+    levels = [8]
+    runs = 4
     """
     from swarmtui.headless.measure import Wish
     from swarmtui.headless.tune import Tuning, commands_text

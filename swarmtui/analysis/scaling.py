@@ -34,7 +34,7 @@ def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
 
 
 def _rate(level: Level) -> float | None:
-    return level.out_tps_steady or level.out_tps_wall
+    return level.lead_tps
 
 
 def _ttft_factor(before: Level, after: Level) -> float | None:

@@ -1,4 +1,4 @@
-"""The figures of a level divided by type of task and by turn: what the primary task lost, and which answers were right."""
+"""The figures of a level by type of task and by turn: what the primary task lost, which answers were right."""
 
 from __future__ import annotations
 

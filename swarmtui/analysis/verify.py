@@ -39,9 +39,9 @@ def verdict(check: AnswerCheck, content: str, reasoning: str, *, cut: bool = Fal
         return "pass"
     if reasoning.strip() and (holds(check, reasoning) or holds(check, f"{reasoning}\n{content}")):
         return "pass in reasoning"
-    if not content.strip():
-        return "empty content"
-    return "truncated" if cut else "fail"
+    if cut:
+        return "truncated"
+    return "fail" if content.strip() else "empty content"
 
 
 def holds(check: AnswerCheck, text: str) -> bool:
@@ -152,7 +152,7 @@ def _is(value: Any, kind: str) -> bool:
         case "null":
             return value is None
         case "integer":
-            return not isinstance(value, bool) and (isinstance(value, int) or (value == value // 1 if _number(value) else False))
+            return _number(value) and float(value).is_integer()
         case _:
             return _number(value)
 

@@ -60,7 +60,7 @@ def _answered(level: Level) -> bool:
 
 
 def _rate(level: Level) -> float:
-    return level.out_tps_steady or level.out_tps_wall or 0.0
+    return level.lead_tps or 0.0
 
 
 def _ttft(level: Level) -> float:

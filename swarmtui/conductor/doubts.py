@@ -90,7 +90,7 @@ class Doubts:
                 lag_p99_ms=self.lag_p99_ms,
                 tpot_s=median(gaps) if gaps else None,
                 kernel_stamps=all(record.stamp == "kernel" for record in self._records) if self._records else None,
-                worker_cpu=self._cpu_share(),
+                worker_cpu=self.cpu if ended and self.cpu is not None else self._cpu_share(),
                 c_target=float(last.c) if last else None,
                 c_achieved=last.c_achieved if last else None,
                 in_flight=self._looks[-1][0] if self._looks else None,

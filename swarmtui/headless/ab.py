@@ -17,7 +17,9 @@ from swarmtui.headless.table import NOTHING, aligned, number, wrapped
 from swarmtui.model.order import SIMULATOR, Order
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
+from swarmtui.model.tuning import Change
 from swarmtui.text import plain
+from swarmtui.tuning.answer import command_change
 from swarmtui.tuning.grid import Launch, command_launch
 from swarmtui.tuning.schedule import Side, sides
 from swarmtui.tuning.sequential import LOOKS, Decision, decide, detectable_at, next_look, signed
@@ -165,6 +167,30 @@ def is_command(given: str) -> bool:
 
 def new_name() -> str:
     return f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+def logged(outcome: Outcome) -> Change | None:
+    """A row for the tuning log, where there is a verdict on a change."""
+    contest, decision = outcome.contest, outcome.decision
+    if decision is None or contest.aa:
+        return None
+    before, after = ("+".join(run.session for run in outcome.runs if run.side == side) for side in ("A", "B"))
+    return Change(
+        number=0,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        before=before,
+        after=after,
+        what=_what(contest),
+        gave=f"{FIGURES[contest.figure][0]}: {decision.sentence}",
+        verdict=decision.word,
+        change=decision.change,
+    )
+
+
+def _what(contest: Contest) -> str:
+    if is_command(contest.a) and is_command(contest.b):
+        return command_change(contest.a, contest.b)
+    return f"{contest.a} → {contest.b}"
 
 
 def outcome_text(outcome: Outcome) -> str:

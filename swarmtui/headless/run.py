@@ -155,6 +155,10 @@ def report(ended: said.Ended, seen: tuple[Level, ...] = (), *, as_json: bool, pr
             sys.stdout.write(summary_json(summary).decode() + "\n")
         else:
             sys.stdout.write(level_table(summary.levels))
+            from swarmtui.headless.loads import loads_text  # not needed before the run is over
+
+            loads = loads_text(summary)
+            sys.stdout.write(f"\n{loads}" if loads else "")
             machine = machine_table(summary.levels)
             sys.stdout.write(f"\n{machine}" if machine else "")
             sys.stdout.write(f"\n{findings_text(summary)}" if summary.levels else "")

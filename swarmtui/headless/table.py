@@ -52,7 +52,9 @@ def level_table(levels: Sequence[Level]) -> str:
         [f"{BEST if level is best else ''}{level.c}", *(column.cell(level) for column in shown)] for level in levels
     ]
     table = aligned(["C", *(column.title for column in shown)], rows, right=[True] * (len(shown) + 1))
-    legend = _LEGEND if best is None else f"{_LEGEND} {BEST}: best steady."
+    batches = any(level.load not in ("closed", "ramp") for level in levels)
+    legend = _LEGEND.replace("gain: steady", "gain: wall") if batches else _LEGEND
+    legend = legend if best is None else f"{legend} {BEST}: best {'wall' if batches else 'steady'}."
     return "\n".join([*table, "", *wrapped(legend), *_notes(levels)]) + "\n"
 
 
@@ -107,6 +109,7 @@ def session_text(summary: Summary, machine: str = "") -> str:
         ("state", f"{summary.state}: {summary.message}" if summary.message else summary.state),
         *(("endpoint", f"{endpoint.url}, {endpoint.model}{simulated}") for endpoint in session.endpoints),
         ("flags", session.server_flags),
+        ("previous", session.previous),
         ("workload", f"{session.workload}, {session.workload_digest[:12]}"),
         ("plan", f"{plan.mode} {levels}, {plan.runs} × {each} a level, {summary.warmup_requests} for warm-up"),
         ("client", f"swarmtui {client.version} on {client.host}, Python {client.python}"),
@@ -128,9 +131,9 @@ def _event(event: Event, t0_ns: int) -> str:
 
 
 def _best(levels: Iterable[Level]) -> Level | None:
-    """None where there is nothing to choose from."""
-    rated = [level for level in levels if level.out_tps_steady is not None]
-    return max(rated, key=lambda level: level.out_tps_steady or 0.0) if len(rated) > 1 else None
+    """By the throughput that leads; None where there is nothing to choose from."""
+    rated = [level for level in levels if level.lead_tps is not None]
+    return max(rated, key=lambda level: level.lead_tps or 0.0) if len(rated) > 1 else None
 
 
 def _notes(levels: Iterable[Level]) -> list[str]:

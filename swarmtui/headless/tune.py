@@ -157,6 +157,7 @@ def _row(flags: Flags, stage: Round, found: Measured, start_s: float, log: tuple
         session=session,
         c=level.c,
         out_tps=_rate(level),
+        runs=tuple(rate for run in level.by_run if (rate := run.out_tps_steady or run.out_tps_wall)),
         ttft_s=level.ttft_s.p50 or level.ttft_s.mean,
         j_per_token=energy.j_per_token if energy else None,
         mean_w=energy.mean_w if energy else None,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from swarmtui.analysis.verdicts import ENOUGH, verdict
 from swarmtui.headless.table import BEST, NOTHING, aligned, narrowed, number, wrapped
 from swarmtui.model.tuning import CellRow, Change, Objective, flags_text
 from swarmtui.text import plain
+from swarmtui.tuning.advice import Advice
 from swarmtui.tuning.effects import Result
 from swarmtui.tuning.sequential import signed
 
+_MORE = f"With runs = {ENOUGH} in [plan] each is held against the best; `swarmtui ab` decides between two."
 _NAMES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J a token"}
 
 
@@ -33,7 +36,8 @@ def tune_text(found: Result) -> str:
 
 
 def _leaderboard(rows: Sequence[CellRow]) -> list[str]:
-    titles = ["", "flags", "tok/s", "C", "TTFT s", "J/token", "W", "GPU GB", "start s", "err"]
+    best = next((row for row in rows if row.state == "done"), None)
+    titles = ["", "flags", "tok/s", "C", "TTFT s", f"to {BEST}", "J/token", "W", "GPU GB", "start s", "err"]
     cells = [
         [
             BEST if place == 1 and row.state == "done" else str(place),
@@ -41,6 +45,7 @@ def _leaderboard(rows: Sequence[CellRow]) -> list[str]:
             "BROKEN" if row.state == "broken" else number(row.out_tps),
             NOTHING if row.c is None else str(row.c),
             number(row.ttft_s, 3),
+            _beside(best, row),
             number(row.j_per_token, 3),
             number(row.mean_w, 3),
             number(None if row.peak_memory is None else row.peak_memory / 1e9, 3),
@@ -52,7 +57,22 @@ def _leaderboard(rows: Sequence[CellRow]) -> list[str]:
     used = [k for k in range(len(titles)) if k < 5 or any(row[k] != NOTHING for row in cells)]
     titles, cells = [titles[k] for k in used], [[row[k] for k in used] for row in cells]
     right = [True, False, *[True] * (len(titles) - 2)]
-    return aligned(titles, narrowed(titles, cells, {1: 20}), right=right)
+    table = aligned(titles, narrowed(titles, cells, {1: 20}), right=right)
+    if best is not None and len(best.runs) < ENOUGH:
+        table += [
+            "",
+            *wrapped(
+                f"{len(best.runs)} run{'' if len(best.runs) == 1 else 's'} a cell: the order is no verdict. {_MORE}"
+            ),
+        ]
+    return table
+
+
+def _beside(best: CellRow | None, row: CellRow) -> str:
+    """In tok/s, from the runs of both; nothing where they are too few to tell."""
+    if best is None or row is best or row.round != best.round or min(len(best.runs), len(row.runs)) < ENOUGH:
+        return NOTHING
+    return verdict(best.runs, row.runs).word
 
 
 def _fronts(found: Result) -> list[str]:
@@ -112,6 +132,16 @@ def log_text(changes: Sequence[Change]) -> str:
     ]
     table = aligned(titles, narrowed(titles, rows, {2: 20, 6: 10}), right=[True, False, False, True, *[False] * 3])
     return "\n".join(table) + "\n"
+
+
+def advice_text(found: Sequence[Advice]) -> str:
+    if not found:
+        return "nothing in the figures of this session asks for a change\n"
+    return "".join(
+        f"{line}\n"
+        for one in found
+        for line in (*wrapped(plain(f"{one.topic}: {one.sentence}")), *wrapped(f"    {plain(one.evidence)}"))
+    )
 
 
 def _signed(share: float | None) -> str:

@@ -67,7 +67,7 @@ class TuneFile(Given, frozen=True, kw_only=True):
 
 
 class CellRow(Stored, frozen=True, kw_only=True):
-    """One cell in one round. Figures are of its highest level `c`; null is not measured.
+    """One cell in one round. Figures are of its highest level `c`, `runs` the tok/s of its runs; null is not measured.
 
     broken: `reason` says why, `log` are the last lines that the server wrote.
     """
@@ -80,6 +80,7 @@ class CellRow(Stored, frozen=True, kw_only=True):
     session: str = ""
     c: int | None = None
     out_tps: float | None = None
+    runs: tuple[float, ...] = ()
     ttft_s: float | None = None
     j_per_token: float | None = None
     mean_w: float | None = None

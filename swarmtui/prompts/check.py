@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, convert
+from swarmtui.model.schema import BadInput, convert, read_toml
 from swarmtui.model.workload import (
     ByLevel,
     Cycle,
@@ -22,7 +22,7 @@ from swarmtui.model.workload import (
     SharedPrefix,
     Uniform,
     Workload,
-    read_workload,
+    wrong_with,
 )
 from swarmtui.prompts.library import Found, read_text
 from swarmtui.prompts.source import open_source
@@ -30,7 +30,14 @@ from swarmtui.prompts.written import Item, load_items, read_items
 
 _PROMPT: dict[str, Any] = {"text": "x"}
 _DIALOGUE: dict[str, Any] = {"turns": ["x"]}
-_TABLES: dict[str, dict[str, Any]] = {"prompts": _PROMPT, "warmup_prompts": _PROMPT, "conversations": _DIALOGUE}
+_NODE: dict[str, Any] = {"id": "x", "text": "x"}
+_TABLES: dict[str, dict[str, Any]] = {
+    "prompts": _PROMPT,
+    "warmup_prompts": _PROMPT,
+    "conversations": _DIALOGUE,
+    "side": _PROMPT,
+    "tasks": _NODE,
+}
 _LENGTHS = {"input_tokens": 1, "output_tokens": 1}
 
 _SMALLEST: dict[str, dict[str, Any]] = {
@@ -40,7 +47,10 @@ _SMALLEST: dict[str, dict[str, Any]] = {
     "sharegpt": {"file": "x"},
     "conversation": {"conversations": [_DIALOGUE]},
     "shared_prefix": {"prefix_tokens": 1, **_LENGTHS},
+    "mixed": {"primary": _DIALOGUE, "side": [_PROMPT]},
+    "dag": {"tasks": [_NODE]},
 }
+_SMALLEST_LOAD: dict[str, dict[str, Any]] = {"swarm": {"agents": 1}, "open": {"rate": 1.0}, "ramp": {"to": 1}}
 """What each kind cannot be without. One doubtful part at a time is put into it, so that no mistake hides another."""
 
 
@@ -65,12 +75,14 @@ def problems(path: str | Path) -> list[BadInput]:
     source = str(path)
     try:
         text = read_text(path)
-        workload = read_workload(text, source)
+        workload: Workload = read_toml(text, Workload, source)  # type: ignore[arg-type]
     except BadInput as first:
         return [first] if first.key == "" else _all_of(text, source, first)
-    if isinstance(workload, RandomText | SharedPrefix):
-        return []
-    return list(read_items(Found(workload=workload, source=source, base=path.parent, text=text), workload)[1])
+    found = list(wrong_with(workload, source))
+    if isinstance(workload, RandomText | SharedPrefix) or any(problem.key == "prompts" for problem in found):
+        return found
+    items = read_items(Found(workload=workload, source=source, base=path.parent, text=text), workload)
+    return [*found, *items[1]]
 
 
 def describe(found: Found) -> Description:
@@ -111,13 +123,20 @@ def _all_of(text: str, source: str, first: BadInput) -> list[BadInput]:
     if smallest is None:
         return [first]
     whole = {"kind": data["kind"], "name": "x", **smallest}
+    usual = {str(problem) for problem in wrong_with(_workload(whole, source, text), source)}
     found: dict[str, BadInput] = {}
     for part in _parts(data, whole):
         try:
-            convert(part, Workload, source, text)  # type: ignore[arg-type]
+            wrong = list(wrong_with(_workload(part, source, text), source))
         except BadInput as problem:
-            found.setdefault(str(problem), problem)
+            wrong = [problem]
+        found |= {str(problem): problem for problem in wrong if str(problem) not in usual | found.keys()}
     return sorted(found.values(), key=lambda problem: (problem.line or 0, str(problem))) or [first]
+
+
+def _workload(data: dict[str, Any], source: str, text: str) -> Workload:
+    workload: Workload = convert(data, Workload, source, text)  # type: ignore[arg-type]
+    return workload
 
 
 def _parts(data: dict[str, Any], whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -125,6 +144,14 @@ def _parts(data: dict[str, Any], whole: dict[str, Any]) -> Iterator[dict[str, An
     for key in whole.keys() - data.keys():
         yield {k: v for k, v in whole.items() if k != key}
     for key, value in data.items():
+        if key == "load" and isinstance(value, dict):
+            good = {"mode": value.get("mode", "closed")}
+            good |= _SMALLEST_LOAD.get(str(good["mode"]), {})
+            yield from ({**whole, key: variant} for variant in _variants(value, good))
+            continue
+        if key == "primary":
+            yield from ({**whole, key: variant} for variant in _variants(value, _DIALOGUE))
+            continue
         if key not in _TABLES or not isinstance(value, list):
             yield {**whole, key: value}
             continue

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.model.schema import BadInput, Stored, read_json
+from swarmtui.model.verdict import AnswerCheck, wrong_with_check
 from swarmtui.model.workload import (
     Beside,
     Conversation,
@@ -20,7 +21,6 @@ from swarmtui.model.workload import (
     Prompts,
     ShareGpt,
 )
-from swarmtui.model.verdict import AnswerCheck, wrong_with_check
 from swarmtui.prompts.library import Found, data_path, read_text
 
 WrittenKind = Prompts | JsonLines | ShareGpt | Conversation | Beside | Graph
@@ -74,9 +74,7 @@ def load_items(found: Found, workload: WrittenKind) -> tuple[Item, ...]:
 
 
 def of_prompt(prompt: Prompt) -> Item:
-    return Item(
-        messages=(user(prompt.text),), type=prompt.type, max_tokens=prompt.max_tokens, check=prompt.check
-    )
+    return Item(messages=(user(prompt.text),), type=prompt.type, max_tokens=prompt.max_tokens, check=prompt.check)
 
 
 def user(text: str) -> Message:

@@ -40,6 +40,7 @@ def summary_toml(summary: Summary) -> bytes:
         "label": session.label,
         "note": session.note,
         "server_flags": session.server_flags,
+        "previous": session.previous,
         "simulated": session.simulated,
         "warmup_requests": summary.warmup_requests,
         "warnings": [f"C={level.c}: {flag}" for level in summary.levels for flag in level.flags],

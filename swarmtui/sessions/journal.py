@@ -33,6 +33,10 @@ JOURNAL = "journal.jsonl"
 SPOOLS = "spool-*.jsonl"
 _LOCK_PATIENCE_S = 2.0
 
+_LONGEST_NS = 30 * 24 * 3600 * 1_000_000_000
+_MOST_CHUNKS = 1 << 20
+_MOST_TOKENS = 1 << 53
+
 
 class Journal(Stored, frozen=True, kw_only=True):
     """A journal as read, with what workers had left in spool files beside it."""
@@ -67,6 +71,9 @@ def read_journal(directory: Path) -> Journal:
         more, more_damaged = _entries(spool)
         entries += (entry for entry in more if isinstance(entry, Request))
         damaged += more_damaged
+    found, t0 = len(entries), head.session.t0_ns
+    entries = [entry for entry in entries if _can_be(entry, t0)]
+    damaged += found - len(entries)
     for entry in entries:
         if isinstance(entry, Description):
             session = msgspec.structs.replace(head.session, label=entry.label, note=entry.note)
@@ -159,6 +166,28 @@ class JournalWriter:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def _can_be(entry: Entry, t0: int) -> bool:
+    """Whether its times lie in some session, and its numbers fit into a memory: a journal may come from anywhere."""
+    match entry:
+        case Request(record=record):
+            times = (
+                record.t_sched_ns, record.t_sent_ns, record.t_headers_ns, record.t_event_ns, record.t_first_ns,
+                record.t_first_reasoning_ns, record.t_first_content_ns, record.t_last_ns, record.t_done_ns,
+            )  # fmt: skip
+            spans = (1000 * sum(record.chunk_us), 1000 * min(record.chunk_us, default=0))
+            return (
+                all(t is None or abs(t - t0) <= _LONGEST_NS for t in times)
+                and all(abs(span) <= _LONGEST_NS for span in spans)
+                and 0 <= record.chunks <= _MOST_CHUNKS
+                and abs(record.tokens_out or 0) <= _MOST_TOKENS
+            )
+        case Sample(telemetry=telemetry):
+            return abs(telemetry.t_ns - t0) <= _LONGEST_NS
+        case StretchStart() | StretchEnd() | Event() | End():
+            return abs(entry.t_ns - t0) <= _LONGEST_NS
+    return True
 
 
 def _lock(fd: int) -> None:

@@ -17,6 +17,7 @@ from swarmtui.model.wire import StreamRow
 from swarmtui.sessions.store import Loaded, load
 
 _POINT_NS = 250_000_000
+_MOST_POINTS = 20_000
 _SECOND_NS = 1_000_000_000
 _NEWEST_TTFTS = 32
 
@@ -73,11 +74,14 @@ class Replay:
     def length_s(self) -> float:
         return (self._last_ns - self._t0) / 1e9
 
+    def _moment(self, at_s: float) -> int:
+        return self._last_ns if at_s >= self.length_s else self._t0 + int(at_s * 1e9)
+
     def points_until(self, at_s: float) -> list[Point]:
-        return self._points[: int(at_s * 1e9 // _POINT_NS) + 1]
+        return self._points[: int(at_s * 1e9 // self._step) + 1]
 
     def frame_at(self, at_s: float) -> Frame:
-        now = self._t0 + int(at_s * 1e9)
+        now = self._moment(at_s)
         stretch = self._stretch_at(now)
         point = self._point(now, stretch)
         finished = self._finished[: bisect_right(self._finished_ns, now)]
@@ -117,7 +121,7 @@ class Replay:
 
     def text_at(self, agent: int, at_s: float) -> str:
         """As much of the answer as had come by then; empty where answers were not kept."""
-        now = self._t0 + int(at_s * 1e9)
+        now = self._moment(at_s)
         record = self._request_at(agent, now)
         if record is None or not record.chunks:
             return ""
@@ -187,8 +191,9 @@ class Replay:
     # the history
 
     def _all_points(self) -> list[Point]:
-        count = int((self._last_ns - self._t0) // _POINT_NS) + 1
-        moments = (self._t0 + place * _POINT_NS for place in range(count))
+        span = self._last_ns - self._t0
+        self._step = max(_POINT_NS, span // _MOST_POINTS)
+        moments = range(self._t0, self._last_ns + 1, self._step)
         return [self._point(now, self._stretch_at(now)) for now in moments]
 
     def _point(self, now: int, stretch: StretchStart | None) -> Point:

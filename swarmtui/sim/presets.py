@@ -30,10 +30,14 @@ class StepTime(Given, frozen=True, kw_only=True):
 
 
 class Output(Given, frozen=True, kw_only=True):
-    """How long an answer is when nothing cuts it: lognormal; `cv` is the standard deviation over the mean."""
+    """How long an answer is when nothing cuts it: lognormal; `cv` is the standard deviation over the mean.
+
+    `echo`: it says the words of the prompt again, so that checks of answers have something to find.
+    """
 
     median: Count = 256
     cv: Least0 = 0.5
+    echo: bool = False
 
 
 class Speculative(Given, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ def token_ids(prompt: Sequence[str]) -> list[int]:
 class Words:
     """What the model says to a prompt: the same words, and as many, each time it is asked with the same seed."""
 
-    __slots__ = ("_start", "_stride", "natural_length")
+    __slots__ = ("_start", "_stride", "_vocabulary", "natural_length")
 
     def __init__(self, prompt: Sequence[str], output: Output, seed: int) -> None:
         rng = random.Random(zlib.crc32("".join(prompt).encode()) ^ seed)
@@ -56,11 +56,25 @@ class Words:
         self.natural_length = max(1, round(output.median * math.exp(sigma * rng.gauss(0.0, 1.0))))
         self._start = rng.randrange(len(VOCABULARY))
         self._stride = rng.choice((1, 1, 1, 2, 5, 7))
+        self._vocabulary = VOCABULARY
+        if output.echo:
+            self._vocabulary, self._start, self._stride = _sayable(prompt), 0, 1
 
     def text(self, start: int, count: int) -> bytes:
         """The tokens from `start` on: ASCII without anything that JSON would escape."""
-        size, stride = len(VOCABULARY), self._stride
+        vocabulary, stride = self._vocabulary, self._stride
+        size = len(vocabulary)
         first = self._start + start * stride
         if count == 1:
-            return VOCABULARY[first % size]
-        return b"".join(VOCABULARY[i % size] for i in range(first, first + count * stride, stride))
+            return vocabulary[first % size]
+        return b"".join(vocabulary[i % size] for i in range(first, first + count * stride, stride))
+
+
+def _sayable(prompt: Sequence[str]) -> tuple[bytes, ...]:
+    """The pieces of the last thing asked, without marks, and without what JSON would escape."""
+    asked = max(
+        (at + 2 for at, piece in enumerate(prompt) if piece == "<|start|>" and prompt[at + 1] == "user"), default=0
+    )
+    words = (" " if piece.isspace() else piece for piece in prompt[asked:] if not piece.startswith("<|"))
+    said = [word.encode() for word in words if word.isascii() and word.isprintable() and not set(word) & set('"\\')]
+    return tuple(said) or VOCABULARY

@@ -197,12 +197,12 @@ class Agent:
         task, stretch, answer, times = self._task, self._stretch, exchange.answer, exchange.answer.times
         tokens, source = answer.tokens()
         ok = answer.error is None
-        without = self._route.refused.union(self._left_out)
+        without, discreet = self._route.refused.union(self._left_out), self._route.discreet
         keep = self._keep_text or task.check is not None or task.with_text or (ok and source == "chunks")
         return Record(
             task=task.id,
             turn=self._turn,
-            id=answer.id,
+            id=discreet(answer.id),
             type=task.type,
             stretch=stretch.number,
             c=stretch.c,
@@ -232,13 +232,13 @@ class Agent:
             token_source=source,
             engine_decode_tps=answer.engine_decode_tps,
             engine_prefill_s=answer.engine_prefill_s,
-            finish_reason=answer.finish_reason,
+            finish_reason=discreet(answer.finish_reason) if answer.finish_reason else None,
             cap_hit=ok and answer.finish_reason == "length" and not task.exact,
             degenerate=ok and answer.degenerate(tokens, task.exact),
             retried=self._retried,
             left_out=tuple(f for f in dialects.optional_fields(self._route.target.dialect, task) if f in without),
             error=answer.error,
-            error_detail=self._route.discreet(answer.error_detail),
-            text="".join(answer.content)[:_MAX_TEXT] if keep else None,
-            reasoning="".join(answer.reasoning)[:_MAX_TEXT] if keep else None,
+            error_detail=discreet(answer.error_detail),
+            text=discreet("".join(answer.content))[:_MAX_TEXT] if keep else None,
+            reasoning=discreet("".join(answer.reasoning))[:_MAX_TEXT] if keep else None,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import httptools
 
@@ -74,7 +75,7 @@ class Exchange:
     def _use(self, connection: Connection) -> None:
         self._connection = connection
         connection.user = self
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
 
     def connected(self) -> None:
         if self._connection is not None:
@@ -205,6 +206,8 @@ class Exchange:
         self.t_done = self.t if self.bytes_seen and error is None else monotonic_ns()
         if error is not None:
             self.answer.fail(error, detail)
+        # The parser holds us and we hold it: no collector runs in a worker that could part the two.
+        self._parser = None
         connection, self._connection = self._connection, None
         if connection is not None:
             if keep and connection.open:

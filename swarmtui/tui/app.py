@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import secrets
 import signal
 from collections.abc import Iterable, Sequence
@@ -38,6 +39,7 @@ from swarmtui.tui.themes import CYCLE, SWARM, inks
 from swarmtui.tui.track import Track
 
 _COLOURLESS = NoColor()
+_LOOK_S = 1.0
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -87,6 +89,7 @@ class SwarmApp(App[Outcome]):
         if not self.is_headless:
             # To be ended from outside is to be left alone: the run goes on.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.detach)
+            self.set_interval(_LOOK_S, self._leave_if_alone)
         gc.freeze()
         gc.enable()
 
@@ -231,6 +234,11 @@ class SwarmApp(App[Outcome]):
 
     def on_unmount(self) -> None:
         self._close_source()
+
+    def _leave_if_alone(self) -> None:
+        """Without a terminal there is nothing to restore and nobody to tell; the run is in a process of its own."""
+        if isinstance(self._driver, Terminal) and self._driver.gone:
+            os._exit(1)
 
     # looks
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+
 from rich.console import Console
 from rich.control import Control
 from textual._compositor import ChopsUpdate
@@ -14,6 +16,13 @@ class Terminal(LinuxDriver):
         """Something that was painted has not been taken yet: painting more would only make keys wait."""
         thread = self._writer_thread
         return thread is not None and thread._queue.qsize() > 0
+
+    @property
+    def gone(self) -> bool:
+        """The other end was closed; a program that ignores SIGHUP, under nohup say, learns it in no other way."""
+        looked = select.poll()
+        looked.register(self.fileno, 0)
+        return any(event & (select.POLLHUP | select.POLLERR) for _, event in looked.poll(0))
 
 
 class Narrow(ChopsUpdate):

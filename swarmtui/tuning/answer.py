@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import fsum, log, sqrt
 
 from swarmtui.analysis.compare import Pair, Row, compare_pair
-from swarmtui.analysis.differences import Difference
+from swarmtui.analysis.differences import Difference, parse_flags
 from swarmtui.analysis.intervals import deviation
 from swarmtui.analysis.verdicts import ENOUGH, detectable
 from swarmtui.model.schema import Stored
@@ -71,6 +71,18 @@ def change_of(found: Answer, before: str, after: str, created: str) -> Change:
         number=0, created=created, before=before, after=after, what=found.what, gave=found.sentence,
         verdict=verdict, change=found.change,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def command_change(before: str, after: str) -> str:
+    """What differs between two commands; of what are no commands, both."""
+    x, y = parse_flags(before), parse_flags(after)
+    names = [*x, *(name for name in y if name not in x)]
+    told = [
+        Difference(what=name or "command", before=x.get(name), after=y.get(name))
+        for name in names
+        if x.get(name) != y.get(name)
+    ]
+    return ", ".join(map(str, told)) or "nothing"
 
 
 def flag_change(before: Discovered, after: Discovered) -> str:

@@ -105,9 +105,8 @@ def _figures(directory: Path, written: dict[str, tuple[int, int]]) -> None:
     half = len(records) // 2
     rates = [r.decode_tps or 0.0 for r in sorted(records, key=lambda r: r.t_sent_ns or 0)]
     if half:
-        print(
-            f"decode tok/s, first half {sum(rates[:half]) / half:.3f}, second {sum(rates[half:]) / len(rates[half:]):.3f}"
-        )
+        early, late = sum(rates[:half]) / half, sum(rates[half:]) / len(rates[half:])
+        print(f"decode tok/s, first half {early:.3f}, second half {late:.3f}")
 
 
 def main() -> None:

@@ -38,6 +38,8 @@ def test_a_server_that_is_a_quarter_faster_is_found_with_eight_runs(place: Place
     order = "".join(run["side"] for run in found["runs"])
     assert [order[k : k + 4] in ("ABBA", "BAAB") for k in (0, 4)] == [True, True]
     assert len({run["session"] for run in found["runs"]}) == 8
+    (change,) = place.json("sessions", "log", "--json", "--session-dir", str(place.sessions))
+    assert (change["what"], change["verdict"]) == ("--speed 4 → 5", "faster")
     assert place.processes("swarmtui.sim") == []
 
 

@@ -88,12 +88,14 @@ def goes_on(client: Client, identity: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("how", ["hang-up", "SIGHUP", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("how", ["hang-up", "hang-up ignored", "SIGHUP", "SIGTERM", "SIGKILL"])
 def test_a_run_outlives_its_terminal(run: tuple[Client, str], how: str) -> None:
     client, identity = run
-    screen = Screen(["attach", identity], None, 80, 24)
+    words = ["-c", f"trap '' HUP; exec {sys.executable} -m swarmtui attach {identity}"]
+    ignored = how == "hang-up ignored"
+    screen = Screen(words, None, 80, 24, program=("sh",)) if ignored else Screen(["attach", identity], None, 80, 24)
     assert screen.read(screen.begun + 20, b"streams") is not None
-    if how == "hang-up":
+    if how.startswith("hang-up"):
         os.close(screen.master)
     else:
         os.kill(screen.process.pid, getattr(signal, how))

@@ -78,5 +78,19 @@ def test_the_text_has_the_leaderboard_the_front_the_effects_and_what_broke() -> 
     assert "--n 9: BROKEN: ended with exit code 1\n    out of memory" in text
 
 
+def test_with_enough_runs_each_cell_is_held_against_the_best() -> None:
+    runs = {1: (100.0, 101.0, 99.0, 100.0), 2: (150.0, 151.0, 149.0, 150.0), 3: (150.1, 150.8, 149.1, 150.0)}
+    rows = [row({"--n": n}, sum(values) / 4, runs=values) for n, values in runs.items()]
+    text = tune_text(result(rows, "out_tps"))
+    place = {line.split("|")[2].strip(): line for line in text.splitlines() if line.startswith("|")}
+    assert "slower" in place["--n 1"] and "equivalent" in place["--n 3" if "▸" in place["--n 2"] else "--n 2"]
+    assert "the order is no verdict" not in text
+
+
+def test_one_run_a_cell_is_said_to_be_no_verdict() -> None:
+    text = tune_text(result([row({"--n": 1}, 100.0, runs=(100.0,)), row({"--n": 2}, 99.0, runs=(99.0,))], "out_tps"))
+    assert "1 run a cell: the order is no verdict" in text
+
+
 def test_nothing_finished_is_said() -> None:
     assert tune_text(result([], "out_tps")) == "no cell is finished yet\n"

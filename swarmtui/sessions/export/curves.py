@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from swarmtui.model.verdict import PASSES
 from swarmtui.analysis.stats import mean, ratio
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Telemetry
+from swarmtui.model.verdict import PASSES
 
 Points = tuple[tuple[float, float], ...]
 

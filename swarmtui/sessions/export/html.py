@@ -6,8 +6,9 @@ import html
 from collections.abc import Sequence
 
 from swarmtui.sessions.export.curves import Chart, Source, charts
-from swarmtui.sessions.export.report import Report, Table, report
+from swarmtui.sessions.export.report import Report, report
 from swarmtui.sessions.export.svg import legend, svg
+from swarmtui.sessions.export.table import Table
 from swarmtui.text import plain
 
 _SIGNS = {"ok": ("ok", "✓ ok"), "not ok": ("bad", "✗ not ok"), "unknown": ("unknown", "? unknown")}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from swarmtui.model.session import Summary
-from swarmtui.sessions.export.report import Report, Table, report
+from swarmtui.sessions.export.report import Report, report
+from swarmtui.sessions.export.table import Table
 from swarmtui.text import plain, width
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from swarmtui.analysis.checks import checks_sentence
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.sessions.export.figures import NOTHING, amount, milliseconds, percent, seconds, times
+from swarmtui.sessions.export.loads import load_tables
+from swarmtui.sessions.export.table import Table
 
 FORMULAS = (
     "ttft = first output − sent; tok/s of a stream = (n − tokens of the first chunk) / (t_last − t_first); "
@@ -16,16 +18,6 @@ FORMULAS = (
     "gain = steady / steady at C=1. A percentile needs n: p50 5, p90 29, p95 59, p99 299. "
     "clean: without answers that were cut at the token limit."
 )
-
-
-class Table(NamedTuple):
-    """`right` says of each column whether it holds numbers."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    right: tuple[bool, ...]
-    note: str = ""
 
 
 class Report(NamedTuple):
@@ -91,6 +83,7 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
         _table("Throughput", levels, _THROUGHPUT, "output tok/s unless it says otherwise; ~ is an estimate"),
         _table("Latency", levels, _LATENCY, "median, or smallest–largest below 5 answers"),
         _table("Contention and speed-up", levels if len(levels) > 1 else (), _CONTENTION),
+        *load_tables(summary),
         _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), _CLEAN),
         _table(
             "Machine", [level for level in levels if level.energy or level.ttft_split], _MACHINE, _simulated(levels)

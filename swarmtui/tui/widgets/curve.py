@@ -49,6 +49,8 @@ class Curve(Lines):
 
 
 def _figure(plotext: Any, view: CurveView, width: int, height: int) -> list[Line]:
+    # The panel is the limit, not the terminal.
+    plotext.terminal.limit(False, False)
     figure = plotext.figure
     figure.clear()
     figure.theme("colorless")

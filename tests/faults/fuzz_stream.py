@@ -1,0 +1,65 @@
+"""Whatever bytes a server sends, an exchange ends under some name, and what it keeps stays small.
+
+python -m tests.faults.fuzz_stream -max_total_time=600      (needs atheris, and so clang, to be installed)
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from swarmtui.model.endpoint import Dialect
+from swarmtui.model.wire import Target
+from swarmtui.swarm import sse
+from swarmtui.swarm.clock import KernelClock
+from swarmtui.swarm.exchange import Exchange
+from swarmtui.swarm.loop import Loop
+from swarmtui.swarm.route import Route
+
+_loop, _clock = Loop(), KernelClock()
+_routes: dict[Dialect, Route] = {
+    dialect: Route(_loop, _clock, 0, Target(url="http://127.0.0.1:9", model="m", dialect=dialect))
+    for dialect in ("chat", "completions", "ollama")
+}
+
+
+def answer(dialect: Dialect, pieces: list[bytes]) -> Exchange:
+    """An exchange that got these bytes, in these reads, and then the end of the connection."""
+    ended: list[bool] = []
+    route = _routes[dialect]
+    exchange = Exchange(route, b"", lambda: ended.append(True))
+    exchange._use(route.new_connection())
+    exchange.t_sent = exchange.t = 1
+    for piece in pieces:
+        if exchange.t_done is None:
+            exchange.t += 1_000
+            exchange.received(piece)
+    exchange.lost("closed_early", "the server closed the connection")
+    while _loop._after:
+        _loop._after.popleft()()
+    assert ended == [True]
+    assert exchange.t_done is not None
+    assert exchange.answer.error is None or exchange.answer.error.replace("_", "").isalnum()
+    assert len(exchange._body) <= 64 << 10
+    assert exchange.answer.chars <= sum(map(len, pieces)) <= sse.MAX_EVENT or exchange.answer.error
+    return exchange
+
+
+def one(data: bytes) -> None:
+    """The first byte says the dialect and where the reads are cut."""
+    if data:
+        size = 1 + data[0] // 3
+        body = data[1:]
+        dialects: tuple[Dialect, ...] = ("chat", "completions", "ollama")
+        answer(dialects[data[0] % 3], [body[i : i + size] for i in range(0, len(body), size)])
+
+
+def main() -> None:
+    atheris = importlib.import_module("atheris")
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""Input that nobody meant: what cannot be read is refused in words, and nothing crashes, hangs or grows."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.analysis.limits import parse_limit
+from swarmtui.analysis.slo import parse_slo
+from swarmtui.model import frame as said
+from swarmtui.model import wire
+from swarmtui.model.endpoint import Dialect, parse_address
+from swarmtui.model.plan import parse_levels, parse_requests, parse_seconds
+from swarmtui.model.schema import BadInput
+from swarmtui.model.session import entry_encoder
+from swarmtui.model.workload import read_workload
+from swarmtui.prompts.library import shipped
+from swarmtui.sessions.export import export
+from swarmtui.sessions.importers import read_foreign
+from swarmtui.sessions.journal import JOURNAL, read_journal
+from swarmtui.sessions.listing import list_sessions
+from swarmtui.sessions.replay import Replay
+from swarmtui.sessions.store import load, summarise, write_summary
+from swarmtui.sim.presets import parse_spec
+from swarmtui.telemetry import gpu_dcgm, server_metrics
+from swarmtui.text import fit, plain, plain_lines, width
+from swarmtui.tui.config import read_config, read_last
+from tests.faults.fuzz_stream import answer
+from tests.sessions.made_sessions import whole
+
+usual = settings(max_examples=80, deadline=None)
+
+# the stream
+
+_DATA = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+FRAGMENTS = [
+    b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 No\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 101 Up\r\n\r\n",
+    b"Content-Type: text/event-stream\r\n", b"Content-Type: application/x-ndjson\r\n", b"Content-Encoding: br\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"Content-Length: 10\r\n", b"Content-Length: -1\r\n", b"Connection: close\r\n",
+    b"\r\n", b"\n", b"\r", b"57\r\n" + _DATA + b"\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", _DATA,
+    b"data: [DONE]\n\n",
+    b"data: {\n\n", b"data:", b":", b'data: {"usage":{"completion_tokens":-1}}\n\n', b'{"message":{"content":"a"}}\n',
+    b'data: {"error":{"error":{"message":1}}}\n\n', b'{"done":true,"eval_count":9,"eval_duration":0}\n',
+    b"\xff\xfe\x00",
+    b'data: {"choices":[{"delta":{"tool_calls":[{}]}}],"timings":{"predicted_n":1}}\n\n', b"[" * 2_000,
+]  # fmt: skip
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@usual
+@given(
+    st.sampled_from(["chat", "completions", "ollama"]),
+    st.booleans(),
+    st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=40), max_size=30),
+    st.integers(1, 200),
+)
+def test_no_bytes_break_an_exchange(dialect: Dialect, headed: bool, parts: list[bytes], size: int) -> None:
+    text = (HEAD if headed else b"") + b"".join(parts)
+    answer(dialect, [text[i : i + size] for i in range(0, len(text), size)])
+
+
+@usual
+@given(st.lists(st.binary(max_size=60), max_size=8))
+def test_whatever_is_in_a_chunk_is_an_event_or_an_error(payloads: list[bytes]) -> None:
+    events = [b"data: " + payload + b"\n\n" for payload in payloads]
+    answer("chat", [HEAD, *(b"%x\r\n%s\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"])
+
+
+# our own pipes and sockets
+
+READERS: list[Callable[[bytes], Any]] = [
+    said.decode_command, said.decode_message, wire.decode_command, wire.decode_report,
+]  # fmt: skip
+
+
+@usual
+@given(st.binary(max_size=200), st.sampled_from(READERS))
+def test_a_message_that_is_none_is_refused(body: bytes, decode: Callable[[bytes], Any]) -> None:
+    try:
+        decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+
+
+@usual
+@given(st.lists(st.binary(max_size=50), max_size=10))
+def test_an_unpacker_keeps_no_more_than_it_was_given(parts: list[bytes]) -> None:
+    unpacker, got = wire.Unpacker(), 0
+    try:
+        for part in parts:
+            got += sum(len(body) + wire.HEADER_BYTES for body in unpacker.feed(part))
+    except ValueError:
+        return
+    assert got <= sum(map(len, parts))
+
+
+# what people write
+
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "levels": parse_levels,
+    "requests": parse_requests,
+    "seconds": lambda text: parse_seconds(text, "x"),
+    "address": parse_address,
+    "limit": parse_limit,
+    "slo": parse_slo,
+    "simulator": parse_spec,
+    "workload": lambda text: read_workload(text, "x"),
+}
+PIECES = ["1", "9" * 30, ",", "C", "ms", "s", "ttft", "_p50", ">", "<=", " or ", " and ", "(", ")", "=", "errors", "-",
+          "http://", "[", "]", ":", "@", "/v1", "?", "&", "speed", "moe-tp1", "name = ", '"x"', "\n", "kind = ", "é",
+          "\0",
+          "__import__('os')", "NaN", "1e400", "٣"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@usual
+@given(st.text(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_what_cannot_be_read_is_refused_in_words(name: str, text: str) -> None:
+    try:
+        PARSERS[name](text)
+    except BadInput as error:
+        assert str(error)
+
+
+SHIPPED = [Path(found.source).read_text() for found in shipped()]
+
+
+@usual
+@given(
+    st.sampled_from(SHIPPED),
+    st.integers(0, 10_000),
+    st.integers(0, 40),
+    st.sampled_from(["", "-1", '"', "[[", "9" * 25]),
+)
+def test_a_damaged_workload_is_refused_in_words(text: str, start: int, size: int, instead: str) -> None:
+    start %= len(text)
+    try:
+        read_workload(text[:start] + instead + text[start + size :], "file.toml")
+    except BadInput as error:
+        assert "file.toml" in str(error)
+
+
+@usual
+@given(st.text(max_size=80) | st.binary(max_size=80))
+def test_a_damaged_configuration_is_refused_in_words(content: str | bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        for file in ("config.toml", "last.toml", "last.json"):
+            data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+            (Path(name) / file).write_bytes(data)
+        for read in (read_config, read_last):
+            try:
+                read(Path(name))
+            except BadInput as error:
+                assert str(error)
+
+
+# sessions
+
+ENTRIES = [entry_encoder.encode(entry) for entry in whole()]
+ODD = st.sampled_from(
+    [None, True, 0, -1, 1 << 62, -(1 << 62), 0.0, -0.5, 1e308, "", "x", "\ud800", [], {}, [1], {"a": 1}]
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path] if path else []
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inside:
+        found += _places(part, (*path, key))
+    return found
+
+
+def _changed(line: bytes, place: int, value: Any) -> bytes:
+    document = json.loads(line)
+    places = _places(document)
+    *way, last = places[place % len(places)]
+    inside = document
+    for key in way:
+        inside = inside[key]
+    inside[last] = value
+    return json.dumps(document).encode()
+
+
+def _use_all(root: Path) -> None:
+    """All that commands do with a session."""
+    list_sessions(root)
+    try:
+        loaded = load(root, "last")
+    except BadInput:
+        return
+    summarise(loaded)
+    write_summary(loaded.directory)
+    list_sessions(root)
+    for form in ("md", "csv", "json", "toml", "html"):
+        export([loaded], form)  # type: ignore[arg-type]
+    replay = Replay(loaded)
+    replay.frame_at(1.0)
+
+
+@usual
+@given(st.lists(st.tuples(st.integers(0, len(ENTRIES) - 1), st.integers(0, 500), ODD), min_size=1, max_size=4))
+def test_a_journal_with_values_that_cannot_be_is_read_or_refused(changes: list[tuple[int, int, Any]]) -> None:
+    lines = list(ENTRIES)
+    for line, place, value in changes:
+        lines[line] = _changed(lines[line], place, value)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "20261115-014455-3f9a"
+        directory.mkdir()
+        (directory / JOURNAL).write_bytes(b"\n".join([*lines, b""]))
+        _use_all(Path(name))
+
+
+@usual
+@given(st.lists(st.sampled_from(ENTRIES) | st.binary(max_size=50), max_size=12), st.booleans())
+def test_a_journal_of_anything_in_any_order(lines: list[bytes], headed: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "20261115-014455-3f9a"
+        directory.mkdir()
+        (directory / JOURNAL).write_bytes(b"\n".join([ENTRIES[0], *lines] if headed else lines))
+        (directory / "index.json").write_bytes(lines[0] if lines else b"")
+        (directory / "spool-0.jsonl").write_bytes(b"\n".join(lines[::-1]))
+        _use_all(Path(name))
+        try:
+            read_journal(directory)
+        except BadInput as error:
+            assert str(error)
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(
+        st.sampled_from(["results", "benchmarks", "ttfts", "itls", "completed", "duration", "max_concurrency", "x"]),
+        inside, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@usual
+@given(JSONS)
+def test_a_foreign_result_that_is_none_is_refused_in_words(document: Any) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "result.json"
+        path.write_text(json.dumps(document))
+        try:
+            read_foreign(path)
+        except BadInput as error:
+            assert str(error)
+
+
+# metrics
+
+LINES = ["# TYPE vllm:num_requests_running gauge", "vllm:num_requests_running 1", "vllm:num_requests_running NaN",
+         'vllm:time_to_first_token_seconds_bucket{le="0.1"} 3', 'x_bucket{le="oops"} 1', "{}", 'a{b="', "# HELP",
+         "llamacpp:tokens_predicted_total +Inf",
+         'sglang:num_running_reqs{a="b"} -1', 'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-1"} 1e999',
+         "vllm:num_requests_running 1 1 1", 'DCGM_FI_DEV_GPU_UTIL{gpu="x"} 5', "\x00",
+         "vllm:kv_cache_usage_perc 7"]  # fmt: skip
+
+
+@usual
+@given(
+    st.lists(st.sampled_from(LINES) | st.text(max_size=30), max_size=15).map("\n".join), st.sampled_from(["", "vLLM"])
+)
+def test_metrics_of_any_kind_are_figures_or_nothing(text: str, engine: str) -> None:
+    server_metrics.parse(text, engine)
+    server_metrics.parse_ollama(text)
+    gpu_dcgm.parse(text)
+
+
+# text for terminals
+
+ESCAPES = st.sampled_from(
+    ["\x1b[", "\x1b]", "\x9b", "\x1bP", "\x07", "\x1b\\", "0;", "m", "\u202e", "\x00", "\r", "\n", "é", "很"]
+)
+
+
+@usual
+@given(st.text() | st.lists(ESCAPES, max_size=30).map("".join), st.integers(1, 60))
+def test_text_for_a_terminal_is_printable_and_fits(text: str, columns: int) -> None:
+    shown = plain(text)
+    for char in shown + "".join(plain_lines(text)):
+        assert unicodedata.category(char)[0] != "C"
+    assert plain(shown).split() == shown.split()
+    assert width(fit(shown, columns)) <= columns
+
+
+def test_long_text_full_of_beginnings_takes_no_time() -> None:
+    """Once for each kind of sequence that could be begun again and again."""
+    for begin in ("\x1b]", "\x1b[0", "\x9b;;", "\x1bP", "\x1b"):
+        assert len(plain(begin * 100_000)) <= 300_000

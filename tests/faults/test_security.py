@@ -1,0 +1,249 @@
+"""Nobody is let in, nothing secret gets out, and nothing that is read is ever carried out."""
+
+from __future__ import annotations
+
+import ast
+import stat
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.session import Event, Request
+from swarmtui.sessions.export import export
+from swarmtui.sessions.store import load
+from tests.cli.programs import ROOT, Place, until
+from tests.cli.scripted import Answering, Asked, scripted, words
+from tests.sessions.made_sessions import record, whole, write
+
+KEY, VALUE = "canary-key-5d1f", "canary-value-77aa"
+GIVEN = ("--api-key-env", "MY_KEY", "--header", f"X-Team={VALUE}", "--no-gpu")
+SECRET = {"MY_KEY": KEY, "AWS_SECRET_ACCESS_KEY": "canary-aws", "HTTPS_PROXY": "http://canary-proxy:1"}
+
+
+def tells(text: str | bytes) -> bool:
+    data = text.encode() if isinstance(text, str) else text
+    return b"canary" in data
+
+
+# keys
+
+
+def indiscreet(to: Answering, asked: Asked) -> None:
+    """Says the key back wherever it can."""
+    to.begin_stream()
+    chunk = {
+        "id": f"id-{KEY}",
+        "choices": [{"index": 0, "delta": {"content": f"your key is {KEY}"}, "finish_reason": f"stop {KEY}"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 4},
+    }
+    to.event(msgspec.json.encode(chunk).decode())
+    if len(to.server.asked) % 2:
+        to.event(f'{{"error":{{"message":"bad key {KEY} of {VALUE}"}}}}')
+    to.end_stream()
+
+
+def test_a_key_is_in_nothing_that_we_write_or_print(place: Place) -> None:
+    kept = ("--session-dir", str(place.sessions))
+    printed = []
+    with scripted(indiscreet) as server:
+        words = ("--levels", "1", "--requests", "6", "--warmup", "none", "--keep-text", "--seed", "1")
+        printed.append(place.measure(server.url, *GIVEN, *words, env=SECRET))
+        printed.append(place.run("probe", "--endpoint", server.url, *GIVEN[:4], *kept, env=SECRET))
+        printed.append(place.run("doctor", "--endpoint", server.url, *kept, env=SECRET))
+    for form in ("md", "csv", "json", "toml", "html"):
+        out = str(place.home / f"exported.{form}")
+        printed.append(place.run("export", "last", "--format", form, "-o", out, *kept, env=SECRET))
+        assert Path(out).exists()
+    printed.append(place.run("sessions", *kept, env=SECRET))
+    printed.append(place.run("sessions", "show", "last", *kept, env=SECRET))
+    assert any(asked.headers["authorization"] == f"Bearer {KEY}" for asked in server.asked)
+    for ran in printed:
+        assert not tells(ran.out + ran.err), ran
+    files = [path for top in (place.home, place.runtime) for path in top.rglob("*") if path.is_file()]
+    assert sum(path.name == "journal.jsonl" for path in files) >= 1
+    assert [path for path in files if tells(path.read_bytes())] == []
+
+
+def test_a_redirect_takes_nothing_along(place: Place) -> None:
+    """Neither a request nor a look at models or metrics follows it, so nobody else is told anything."""
+    with scripted() as elsewhere:
+
+        def moved(to: Answering, asked: Asked | None = None) -> None:
+            to.send_response(307)
+            to.send_header("location", elsewhere.url + to.path)
+            to.send_header("content-length", "0")
+            to.end_headers()
+
+        met: list[str] = []
+        elsewhere.listing = lambda to: met.append(to.path)
+        with scripted(moved, listing=moved) as server:
+            ran = place.measure(server.url, *GIVEN, "--model", "m", "--levels", "1", "--warmup", "none", env=SECRET)
+        assert ran.code == 3 and "http_307" in ran.err, ran
+        assert (elsewhere.asked, met) == ([], [])
+
+
+# processes and files
+
+
+def test_children_get_a_closed_down_environment(place: Place) -> None:
+    allowed = {
+        "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE",
+        "SSL_CERT_DIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
+    }  # fmt: skip
+    endless = ("--levels", "2", "--requests", "100000", "--max-tokens", "20")
+    face = place.begin("sim:moe-tp1?speed=20", *GIVEN, *endless, env=SECRET)
+    parts = ("swarmtui.conductor", "swarmtui.swarm.worker", "swarmtui.sim")
+    for part in parts:
+        (found,) = until(lambda part=part: place.processes(part), part)
+        names = (Path("/proc") / str(found.pid) / "environ").read_bytes()
+        assert {name.partition("=")[0] for name in names.decode().split("\0") if name} <= allowed
+        assert not tells(names) and not tells(found.words)
+    listening = until(lambda: _listening(place), "the simulator listens")
+    assert {connection.laddr.ip for connection in listening} == {"127.0.0.1"}
+    face.process.terminate()
+    face.wait()
+
+
+def _listening(place: Place) -> list[Any]:
+    return [
+        connection
+        for process in place.processes()
+        for connection in psutil.Process(process.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+
+
+def test_sessions_and_sockets_are_for_their_owner_alone(place: Place) -> None:
+    with scripted(words(3, gap_s=0.02)) as server:
+        face = place.begin(server.url, "--levels", "2", "--requests", "40", "--no-gpu")
+        (sock,) = until(lambda: list((place.runtime / "swarmtui").glob("*.sock")), "a socket")
+        assert stat.S_IMODE(sock.stat().st_mode) == 0o600
+        assert stat.S_IMODE(sock.parent.stat().st_mode) == 0o700
+        assert face.wait().code == 0
+    assert stat.S_IMODE(place.session.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in place.session.iterdir()} == {0o600}
+
+
+def test_a_socket_directory_that_others_can_enter_is_not_used(place: Place) -> None:
+    (place.runtime / "swarmtui").mkdir(mode=0o755)
+    told = place.measure("127.0.0.1:9").refused(2)
+    assert "must belong to you alone (mode 0700)" in told
+
+
+# what is read is never carried out
+
+CODE = "__import__('os').system('touch carried-out')"
+
+
+@pytest.mark.parametrize("option", ["--fail-if", "--slo", "--levels", "--requests", "--workload", "--endpoint"])
+def test_words_of_the_command_line_are_not_carried_out(place: Place, option: str) -> None:
+    endpoint = () if option == "--endpoint" else ("--endpoint", "127.0.0.1:9")
+    for code in (CODE, "$(touch carried-out)", "`touch carried-out`", "errors>(lambda: 1)()"):
+        assert place.run("run", *endpoint, f"{option}={code}").code in (2, 3)
+    assert not (place.home / "carried-out").exists()
+
+
+def test_a_workload_is_not_carried_out(place: Place) -> None:
+    prompt = f"{CODE} {{0}} $(id)"
+    text = f'name = "x"\nkind = "prompts"\nsystem = "${{HOME}} %(x)s"\n[[prompts]]\ntext = "{prompt}"\n'
+    (place.home / "workload.toml").write_text(text)
+    with scripted() as server:
+        ran = place.measure(
+            server.url, "--workload", str(place.home / "workload.toml"), "--levels", "1", "--requests", "1",
+            "--warmup", "none", "--no-gpu",
+        )  # fmt: skip
+    assert ran.code == 0, ran
+    said = " ".join(message["content"] for message in server.asked[-1].body["messages"])
+    assert prompt in said and "${HOME} %(x)s" in said
+    assert not (place.home / "carried-out").exists()
+
+
+FORBIDDEN_MODULES = {
+    "pickle",
+    "cPickle",
+    "marshal",
+    "shelve",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "yaml",
+    "code",
+    "codeop",
+}
+FORBIDDEN_CALLS = {"eval", "exec", "__import__", "execfile"}
+FORBIDDEN_METHODS = {("os", "system"), ("os", "popen"), ("subprocess", "getoutput"), ("subprocess", "getstatusoutput")}
+
+
+def _wrong(node: ast.AST) -> bool:
+    match node:
+        case ast.Import(names=names):
+            return any(name.name.split(".")[0] in FORBIDDEN_MODULES for name in names)
+        case ast.ImportFrom(module=str(module)):
+            return module.split(".")[0] in FORBIDDEN_MODULES
+        case ast.Call(func=ast.Name(id=name)):
+            return name in FORBIDDEN_CALLS
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=attribute)) if (
+            owner,
+            attribute,
+        ) in FORBIDDEN_METHODS:
+            return True
+        case ast.keyword(arg="shell", value=ast.Constant(value=True)):
+            return True
+    return False
+
+
+def test_no_code_of_ours_unpickles_evaluates_or_asks_a_shell() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', '?')}"
+        for path in sorted((ROOT / "swarmtui").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _wrong(node)
+    ]
+    assert found == []
+    assert _wrong(ast.parse("eval('1')").body[0].value)  # type: ignore[attr-defined]
+
+
+# what others wrote, shown to a browser
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><svg onload=alert(3)> javascript:alert(4) </style>"
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "img", "iframe", "object", "embed", "base", "form"):
+            self.bad.append(tag)
+        for name, value in attrs:
+            leads_out = name in ("href", "src", "action") and not (value or "").startswith(("#", "data:,"))
+            if name.startswith("on") or leads_out:
+                self.bad.append(f"{tag} {name}={value}")
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_a_report_for_a_browser_escapes_everything(tmp_path: Path) -> None:
+    entries = whole(
+        label=HOSTILE,
+        note=HOSTILE,
+        workload=HOSTILE,
+        server_flags=HOSTILE,
+        tags={HOSTILE: HOSTILE},
+        endpoints=(Endpoint(url=f"http://{HOSTILE}", model=HOSTILE, engine=HOSTILE),),
+    )
+    failed = record(999, c=2, stretch=2, error=HOSTILE, error_detail=HOSTILE, type=HOSTILE, finish_reason=HOSTILE)
+    event = Event(t_ns=entries[1].t_ns, name=HOSTILE, detail=HOSTILE)  # type: ignore[union-attr]
+    write(tmp_path / "20261115-014455-3f9a", [*entries[:-1], Request(record=failed), event, entries[-1]])
+    page = _Page()
+    page.feed(export([load(tmp_path, "last")], "html").decode())
+    assert page.bad == []
+    assert "<script>alert(1)</script>" in "".join(page.text)
