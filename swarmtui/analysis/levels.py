@@ -194,7 +194,14 @@ def _against(level: Level, runs: list[_Run], alone: list[_Run], rates: Rates | N
     if found is None:
         return level
     serial, token_ratio = found
-    return msgspec.structs.replace(level, serial=serial, wall_speedup=serial.speedup, token_ratio=token_ratio)
+    said = (f"its serial time is {serial.how}",) if serial.extrapolated else ()
+    return msgspec.structs.replace(
+        level,
+        serial=serial,
+        wall_speedup=serial.speedup,
+        token_ratio=token_ratio,
+        flags=(*level.flags, *said),
+    )
 
 
 def _replicas(finished: Sequence[Record], wall_s: float | None) -> tuple[Replica, ...]:

@@ -115,6 +115,8 @@ class Conductor:
         from swarmtui.conductor.preflight import Unusable
 
         looking = asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), self._preflight, found)
+        # Stopped before it is done, nobody asks what it came to.
+        looking.add_done_callback(lambda future: future.cancelled() or future.exception())
         stopping = asyncio.create_task(self._stopped.wait())
         await asyncio.wait((looking, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not looking.done():

@@ -25,6 +25,7 @@ from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Request, StretchEnd, StretchStart
 from swarmtui.model.workload import Task
 from swarmtui.prompts.source import Source
+from swarmtui.sessions.journal import Thrift
 
 # How many connections an open loop opens before its first request.
 _CONNECTIONS_AHEAD = 64
@@ -61,6 +62,7 @@ class Runner:
         self._numbers = 0
         self._open: dict[int, Task] = {}
         self._records: list[Record] = []
+        self._thrift = Thrift()
         self._starts: list[StretchStart] = []
         self._ends: list[StretchEnd] = []
         self._turn: Turn = "go"
@@ -107,7 +109,7 @@ class Runner:
         self._ledger.write(Request(record=self._judge.kept(task, record)))
         self._board.finish(record)
         if record.phase != "warmup":
-            self._records.append(msgspec.structs.replace(record, text=None, reasoning=None))
+            self._records.append(self._thrift.record(msgspec.structs.replace(record, text=None, reasoning=None)))
             if record.ok and record.token_source == "chunks":
                 self.uncounted.append(record)
         if record.error is None:

@@ -10,9 +10,12 @@ from swarmtui.tuning.answer import Answer, answer, change_of
 from swarmtui.tuning.kept import add_change
 
 
-def against(root: Path, baseline: str, session: str) -> Answer:
-    """The answer, written down: the chain of sessions and their changes is the tuning log."""
-    found = answer(summary_of(root, baseline), summary_of(root, session))
+def against(root: Path, baseline: str, session: Path) -> Answer:
+    """The answer, written down: the chain of sessions and their changes is the tuning log.
+
+    `session` is a directory: where the disk was full it may lie elsewhere.
+    """
+    found = answer(summary_of(root, baseline), summary_of(session.parent, session.name))
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    add_change(root, change_of(found, baseline, session, created))
+    add_change(root, change_of(found, baseline, session.name, created))
     return found

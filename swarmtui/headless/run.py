@@ -19,6 +19,7 @@ from swarmtui.headless.progress import Progress, progress_on
 from swarmtui.headless.table import findings_text, level_table
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
+from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Level, Summary
 from swarmtui.sessions.documents import summary_json
 from swarmtui.sessions.store import write_summary
@@ -48,14 +49,23 @@ def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = report(ended, levels, as_json=as_json, progress=progress)
     if order.previous and ended.directory and code == DONE:
-        from swarmtui.headless.baseline import against
-
-        told = against(Path(order.session_root), order.previous, Path(ended.directory).name)
-        progress.say(f"changed: {told.what}")
-        (sys.stderr if as_json else sys.stdout).write(f"{told.sentence}\n")
+        _hold_against(order, Path(ended.directory), progress, as_json)
     if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
         return MISSED
     return code
+
+
+def _hold_against(order: Order, session: Path, progress: Progress, as_json: bool) -> None:
+    """What changed since the baseline, and in one line what it gave."""
+    from swarmtui.headless.baseline import against
+
+    try:
+        told = against(Path(order.session_root), order.previous, session)
+    except BadInput as error:
+        progress.say(f"swarmtui: {error}")
+        return
+    progress.say(f"changed: {told.what}")
+    (sys.stderr if as_json else sys.stdout).write(f"{told.sentence}\n")
 
 
 def drive(order: Order, conductor: Started, quiet: bool) -> tuple[said.Ended, int]:

@@ -16,7 +16,7 @@ from swarmtui.headless.tuning_text import row_line
 from swarmtui.model.order import Order
 from swarmtui.model.plan import parse_seconds
 from swarmtui.model.session import Level
-from swarmtui.model.tuning import CellRow, Flags, TuneFile, TuneState, flags_text
+from swarmtui.model.tuning import CellRow, Flags, TuneFile, TuneState, flags_text, is_variable
 from swarmtui.tuning.grid import Round, cells_of, fewer, key_of, launch_of, rounds_of, shuffled, survivors
 from swarmtui.tuning.kept import add_row, only_one, read_state
 
@@ -120,7 +120,7 @@ class Tuning:
             plan=plan,
             label=self._order.label or flags_text(flags),
             tags=self._order.tags | {TAG: self._directory.name},
-            server_flags=flags_text(flags),
+            server_flags=flags_text({_dashed(name): value for name, value in flags.items()}),
             gpu_metrics_urls=tuple(address.replace("{port}", port) for address in self._order.gpu_metrics_urls),
         )
 
@@ -137,6 +137,11 @@ def commands_text(tune: TuneFile) -> str:
     if len(stages := rounds_of(tune)) > 1:
         lines.append("rounds: " + ", then ".join(f"{s.cells} cells with {100 * s.share:.3g} % of it" for s in stages))
     return "\n".join(lines)
+
+
+def _dashed(name: str) -> str:
+    """A placeholder of the command, as the flag that it fills in."""
+    return name if name.startswith("-") or is_variable(name) else f"--{name}"
 
 
 def _broken(flags: Flags, stage: Round, reason: str, log: tuple[str, ...], session: str = "") -> CellRow:

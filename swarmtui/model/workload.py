@@ -12,7 +12,8 @@ from swarmtui.model.load import Load
 from swarmtui.model.schema import BadInput, Given, Stored, read_toml
 from swarmtui.model.verdict import AnswerCheck, wrong_with_check
 
-Positive = Annotated[int, Meta(ge=1)]
+# More tokens, turns or agents than this are a slip of the pen, and would fill the memory.
+Positive = Annotated[int, Meta(ge=1, le=10_000_000)]
 Share = Annotated[float, Meta(gt=0.0, le=1.0)]
 
 

@@ -36,6 +36,7 @@ _LOCK_PATIENCE_S = 2.0
 _LONGEST_NS = 30 * 24 * 3600 * 1_000_000_000
 _MOST_CHUNKS = 1 << 20
 _MOST_TOKENS = 1 << 53
+_MOST_KNOWN = 1 << 16
 
 
 class Journal(Stored, frozen=True, kw_only=True):
@@ -57,18 +58,16 @@ def read_journal(directory: Path) -> Journal:
     """A line that cannot be read is counted and passed over, wherever it stands; only the head must be there."""
     path = directory / JOURNAL
     try:
-        text = path.read_bytes()
-        spooled = [spool.read_bytes() for spool in sorted(directory.glob(SPOOLS))]
+        entries, damaged = _entries(path)
+        spooled = [_entries(spool) for spool in sorted(directory.glob(SPOOLS))]
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=error.filename or str(path)) from None
-    entries, damaged = _entries(text)
     head = next((entry for entry in entries if isinstance(entry, Head)), None)
     if head is None:
         raise BadInput("has no readable first line, so nobody knows what it measured", source=str(path))
     if head.schema > SCHEMA_VERSION:
         raise BadInput(f"was written by a newer swarmtui (schema {head.schema})", source=str(path))
-    for spool in spooled:
-        more, more_damaged = _entries(spool)
+    for more, more_damaged in spooled:
         entries += (entry for entry in more if isinstance(entry, Request))
         damaged += more_damaged
     found, t0 = len(entries), head.session.t0_ns
@@ -204,10 +203,35 @@ def _lock(fd: int) -> None:
             return
 
 
-def _entries(text: bytes) -> tuple[list[Entry], int]:
-    decoded = [decode_line(line) for line in text.split(b"\n") if line]
-    entries = [entry for entry in decoded if entry is not None]
-    return entries, len(decoded) - len(entries)
+def _entries(path: Path) -> tuple[list[Entry], int]:
+    """Line by line: a long journal is never in memory as a whole beside what it says."""
+    entries: list[Entry] = []
+    damaged, thrift = 0, Thrift()
+    with path.open("rb") as file:
+        for line in file:
+            if line == b"\n":
+                continue
+            entry = decode_line(line)
+            if isinstance(entry, Request):
+                entry = Request(record=thrift.record(entry.record))
+            if entry is None:
+                damaged += 1
+            else:
+                entries.append(entry)
+    return entries, damaged
+
+
+class Thrift:
+    """Millions of gaps between chunks are a few thousand different numbers: each is kept once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def record(self, record: Record) -> Record:
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        keep = self._known.setdefault
+        return msgspec.structs.replace(record, chunk_us=tuple([keep(gap, gap) for gap in record.chunk_us]))
 
 
 def _once(records: list[Record]) -> tuple[Record, ...]:

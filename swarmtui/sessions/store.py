@@ -8,6 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
+import msgspec
+
 from swarmtui.analysis.bandwidth import bandwidth_use, weights_from_tags
 from swarmtui.analysis.checks import checks
 from swarmtui.analysis.levels import finished_by_level, level_figures
@@ -41,6 +43,7 @@ __all__ = [
 
 LAST = "last"
 _NAMED_AT_MOST = 5
+_GONE = "the server went away or was started anew in it"
 
 
 class Loaded(Stored, frozen=True, kw_only=True):
@@ -64,7 +67,7 @@ def summarise(loaded: Loaded) -> Summary:
     session = journal.head.session
     trust = journal.trusted.lines if journal.trusted else ()
     figures = level_figures(journal.records, journal.stretches, journal.ends, serial_rates(session.plan))
-    levels = with_machine(figures, journal.stretches, journal.ends, journal.telemetry)
+    levels = _marked(with_machine(figures, journal.stretches, journal.ends, journal.telemetry), journal)
     weights = weights_from_tags(session.tags)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
@@ -95,6 +98,16 @@ def summarise(loaded: Loaded) -> Summary:
         servers=journal.servers,
         trust=trust,
         tasks=task_figures(finished_by_level(journal.records, journal.stretches, journal.ends)),
+    )
+
+
+def _marked(levels: tuple[Level, ...], journal: Journal) -> tuple[Level, ...]:
+    """A level in which the server went away says so, also where it was begun again."""
+    gone = [event.t_ns for event in journal.events if event.name in ("server_gone", "server_restarted")]
+    begun = sorted((start.t_ns, start.c) for start in journal.stretches)
+    hit = {[c for t_ns, c in begun if t_ns <= when][-1] for when in gone if begun and begun[0][0] <= when}
+    return tuple(
+        msgspec.structs.replace(level, flags=(*level.flags, _GONE)) if level.c in hit else level for level in levels
     )
 
 

@@ -148,12 +148,25 @@ def test_ctrl_c_stops_the_server_and_says_how_to_go_on(tmp_path: Path) -> None:
         path = tune_file(place, '[grid]\n"--mode" = ["hang"]\n"--seats" = [1, 2]', ready_within='"5m"')
         program = place.start(*words(place, path, "--yes"))
         until(lambda: place.processes("left by the server"), "the server runs")
+        assert "this tune is running already" in place.run(*words(place, path, "--yes")).refused(2)
         program.signal_group(signal.SIGINT)
         ran = program.wait()
         assert ran.code == 4, ran
         assert "the same command goes on from here" in ran.err
         assert servers(place) == []
         assert not list(place.sessions.glob(".tuning/*/state.json"))
+
+
+def test_broken_cells_are_tried_again_only_when_asked(tmp_path: Path) -> None:
+    with place_in(tmp_path) as place:
+        path = tune_file(place, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]')
+        (tmp_path / "server.py").write_text("raise SystemExit(7)")
+        for more, expected in (((), "broken"), (("--retry-broken",), "done")):
+            ran = place.run(*words(place, path, "--yes", "--json"))
+            assert json.loads(ran.out)["leaderboard"][0]["reason"] == "ended with exit code 7"
+            (tmp_path / "server.py").write_text(SERVER)
+            ran = place.run(*words(place, path, "--yes", "--json", *more))
+            assert json.loads(ran.out)["leaderboard"][0]["state"] == expected, ran
 
 
 def test_no_command_is_started_unseen(tmp_path: Path) -> None:

@@ -247,6 +247,10 @@ class HostileServer(ScriptedServer):
         self.fates[asked] = case
         (CASES[case].answer if case else well)(call)
 
+    def __enter__(self) -> HostileServer:
+        super().__enter__()
+        return self
+
     def fate_of(self, text: str) -> str:
         """Of the one request in which this text was."""
         (fate,) = [fate for asked, fate in self.fates.items() if json.dumps(text) in asked]

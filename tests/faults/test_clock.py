@@ -21,7 +21,7 @@ class Wall:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead = 0
         self._true = time.time_ns
-        monkeypatch.setattr(clock.time, "time_ns", self.now)
+        monkeypatch.setattr(time, "time_ns", self.now)
 
     def now(self) -> int:
         return self._true() + self.ahead

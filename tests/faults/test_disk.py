@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -10,7 +11,6 @@ import pytest
 
 from swarmtui.conductor.ledger import Ledger
 from swarmtui.model.session import Event
-from swarmtui.sessions import journal
 from swarmtui.sessions.journal import JOURNAL, decode_line, read_journal
 from swarmtui.sessions.store import list_sessions
 from tests.cli.programs import Place, Program, until
@@ -95,8 +95,8 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room: int | None = None
-        self._write = journal.os.write
-        monkeypatch.setattr(journal.os, "write", self.write)
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
 
     def write(self, fd: int, data: bytes) -> int:
         if self.room is None:

@@ -131,6 +131,12 @@ def test_what_cannot_be_read_is_refused_in_words(name: str, text: str) -> None:
         assert str(error)
 
 
+def test_a_workload_that_would_fill_the_memory_is_refused() -> None:
+    text = 'name = "x"\nkind = "random"\ninput_tokens = 1000000000000\noutput_tokens = 5\n'
+    with pytest.raises(BadInput, match="input_tokens"):
+        read_workload(text, "file.toml")
+
+
 SHIPPED = [Path(found.source).read_text() for found in shipped()]
 
 
@@ -201,7 +207,7 @@ def _use_all(root: Path) -> None:
     write_summary(loaded.directory)
     list_sessions(root)
     for form in ("md", "csv", "json", "toml", "html"):
-        export([loaded], form)  # type: ignore[arg-type]
+        export([loaded], form)
     replay = Replay(loaded)
     replay.frame_at(1.0)
 

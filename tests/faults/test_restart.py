@@ -74,6 +74,7 @@ def test_it_is_waited_for_and_the_level_is_begun_again(place: Place, level: int)
     first, second = place.shown()["levels"]
     for found in (first, second):
         assert (found["n"], found["ok"], found["errors"], found["complete"]) == (40, 40, 0, True)
+    assert [any("went away" in flag for flag in found["flags"]) for found in (first, second)] == [True, False]
     # What the first attempt had finished, well and not, is not lost: it is only in no figure.
     assert len(read_journal(place.session).records) > 81
 

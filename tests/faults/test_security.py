@@ -98,8 +98,9 @@ def test_children_get_a_closed_down_environment(place: Place) -> None:
     endless = ("--levels", "2", "--requests", "100000", "--max-tokens", "20")
     face = place.begin("sim:moe-tp1?speed=20", *GIVEN, *endless, env=SECRET)
     parts = ("swarmtui.conductor", "swarmtui.swarm.worker", "swarmtui.sim")
+    until(lambda: all(place.processes(part) for part in parts), "all processes")
     for part in parts:
-        (found,) = until(lambda part=part: place.processes(part), part)
+        (found,) = place.processes(part)
         names = (Path("/proc") / str(found.pid) / "environ").read_bytes()
         assert {name.partition("=")[0] for name in names.decode().split("\0") if name} <= allowed
         assert not tells(names) and not tells(found.words)

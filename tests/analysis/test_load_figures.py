@@ -1,0 +1,105 @@
+"""What the load adds to a level: a serial baseline, due times, replicas, verdicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.analysis.levels import finished_by_level, level_figures
+from swarmtui.analysis.serial import Rates
+from swarmtui.analysis.tasks import task_figures
+from swarmtui.model.record import Record
+from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch
+
+
+def batch_of_two(**fields: object) -> list[Record]:
+    return [
+        request(0, [10, 100], task=1, c=2, tokens=50, **fields),
+        request(0, [10, 200], task=2, c=2, tokens=100, **fields),
+    ]
+
+
+def one_by_one(*, cut: bool = False) -> list[Record]:
+    return [
+        request(300, [310, 400], task=3, c=2, tokens=50, stretch=2, phase="serial"),
+        request(400, [410, 600], task=4, c=2, tokens=100, stretch=2, phase="serial", cap_hit=cut),
+    ]
+
+
+STRETCHES = [stretch(1, 2, load="barrier"), stretch(2, 2, load="barrier", phase="serial")]
+
+
+def test_a_batch_against_the_same_tasks_one_by_one() -> None:
+    (level,) = level_figures([*batch_of_two(), *one_by_one()], STRETCHES, [end(1), end(2)])
+    assert (level.n, level.wall_s, level.load) == (2, pytest.approx(0.2), "barrier")
+    assert level.wall_speedup == pytest.approx(0.3 / 0.2)
+    assert level.token_ratio == 1.0
+    assert level.serial is not None
+    assert (level.serial.how, level.serial.extrapolated) == ("measured", False)
+    assert level.serial.wall_s == pytest.approx(0.3) and level.serial.out_tps == pytest.approx(500.0)
+    assert level.out_tps_wall == pytest.approx(750.0) == level.lead_tps
+    assert level.flags == (), "that a batch does not hold C is no fault of it"
+
+
+def test_a_cut_serial_answer_makes_raw_and_clean_differ() -> None:
+    (level,) = level_figures([*batch_of_two(), *one_by_one(cut=True)], STRETCHES, [end(1), end(2)])
+    assert level.serial is not None
+    assert level.serial.speedup == pytest.approx(1.5)
+    assert level.serial.clean_speedup == pytest.approx(0.1 * 2 / 0.2)
+
+
+def test_a_sample_is_extrapolated_and_says_so() -> None:
+    (level,) = level_figures([*batch_of_two(), one_by_one()[0]], STRETCHES, [end(1), end(2)])
+    assert level.serial is not None and level.serial.extrapolated
+    assert level.serial.how == "extrapolated from 1 task of 2 asked alone"
+    assert level.serial.wall_s == pytest.approx(0.2)
+    assert level.token_ratio is None
+    assert any("extrapolated" in flag for flag in level.flags)
+
+
+def test_rates_of_one_user_stand_in_for_a_baseline() -> None:
+    (level,) = level_figures(batch_of_two(), STRETCHES[:1], [end(1)], Rates(100.0, 50.0))
+    assert level.serial is not None and level.serial.extrapolated
+    assert level.serial.wall_s == pytest.approx(20 / 100 + 150 / 50)
+    assert level.wall_speedup == pytest.approx(3.2 / 0.2)
+
+
+def test_without_a_baseline_there_is_no_speed_up() -> None:
+    (level,) = level_figures(batch_of_two(), STRETCHES[:1], [end(1)])
+    assert (level.serial, level.wall_speedup, level.token_ratio) == (None, None, None)
+
+
+def test_an_open_loop_counts_from_when_requests_were_due() -> None:
+    records = [
+        request(40, [50, 60], task=n, c=64, t_sched_ns=BOOT_NS + 10 * MS, t_headers_ns=BOOT_NS + 45 * MS)
+        for n in range(5)
+    ]
+    (level,) = level_figures(records, [stretch(1, 64, load="open", rate=8.0)], [end(1)])
+    assert level.ttft_s.p50 == pytest.approx(0.040)
+    assert level.e2e_s.p50 == pytest.approx(0.050)
+    assert level.lateness_s is not None and level.lateness_s.max == pytest.approx(0.030)
+    assert (level.rate, level.straggler) == (8.0, None)
+    assert any("30 ms late" in flag for flag in level.flags)
+
+
+def test_replicas_are_told_apart() -> None:
+    records = [request(0, [10, 100], task=n, tokens=10 * (n + 1), endpoint=n % 2, c=4) for n in range(4)]
+    (level,) = level_figures(records, [stretch(1, 4)], [end(1)])
+    assert [(part.endpoint, part.n, part.tokens_out) for part in level.replicas] == [(0, 2, 40), (1, 2, 60)]
+    (alone,) = level_figures([request(0, [10, 100])], [stretch(1, 1)], [end(1)])
+    assert alone.replicas == ()
+
+
+def test_verdicts_by_level_and_by_type() -> None:
+    said = ("pass", "pass in reasoning", "fail", "truncated")
+    records = [request(0, [10, 100], task=n, c=4, type=f"t{n % 2}", verdict=verdict) for n, verdict in enumerate(said)]
+    (level,) = level_figures(records, [stretch(1, 4)], [end(1)])
+    assert level.pass_rate == 0.5
+    assert level.verdicts == {"fail": 1, "pass": 1, "pass in reasoning": 1, "truncated": 1}
+    even, odd = task_figures(finished_by_level(records, [stretch(1, 4)], [end(1)]))
+    assert (even.type, even.verdicts) == ("t0", {"fail": 1, "pass": 1})
+    assert (odd.type, odd.verdicts) == ("t1", {"pass in reasoning": 1, "truncated": 1})
+
+
+def test_turns_are_told_apart() -> None:
+    records = [request(100 * n, [100 * n + 10, 100 * n + 90], turn=n, type="primary") for n in range(3)]
+    assert [(t.type, t.turn, t.n) for t in task_figures({1: records})] == [("primary", n, 1) for n in range(3)]

@@ -1,0 +1,147 @@
+"""Which answers count as right, and that nothing in them can hurt."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.analysis.verify import TooSlow, compiles, fits, holds, verdict
+from swarmtui.model.verdict import AnswerCheck, wrong_with_check
+
+DOCSTRING = AnswerCheck(all=("Args", "Returns"), any=(("sorted", "in order"), ("index",)))
+GOOD = "Args: items, sorted. Returns: the index."
+
+
+@pytest.mark.parametrize(
+    ("content", "reasoning", "how", "expected"),
+    [
+        (GOOD, "", {}, "pass"),
+        (GOOD.lower(), "", {}, "pass"),
+        ("I do not know.", "", {}, "fail"),
+        ("I do not know.", GOOD, {}, "pass in reasoning"),
+        ("", GOOD, {}, "pass in reasoning"),
+        ("Returns the index", "Args: a list in order", {}, "pass in reasoning"),
+        ("", "hm", {}, "empty content"),
+        ("  \n", "", {}, "empty content"),
+        ("Args: items, sor", "", {"cut": True}, "truncated"),
+        ("", "Let me think", {"cut": True}, "truncated"),
+        (GOOD, "", {"cut": True}, "pass"),
+        (GOOD, "", {"failed": True}, "error"),
+    ],
+)
+def test_verdicts(content: str, reasoning: str, how: dict[str, bool], expected: str) -> None:
+    assert verdict(DOCSTRING, content, reasoning, **how) == expected
+
+
+def test_case_counts_where_it_is_asked_for() -> None:
+    assert not holds(AnswerCheck(all=("Args",), case=True), "args")
+    assert holds(AnswerCheck(all=("Args",), case=True), "Args")
+
+
+def test_of_each_group_one_is_enough_and_none_is_not() -> None:
+    check = AnswerCheck(any=(("ceil", "round up"), ("last page", "remainder")))
+    assert holds(check, "Round up, for the remainder")
+    assert not holds(check, "ceil")
+
+
+def test_patterns_look_at_each_line() -> None:
+    assert holds(AnswerCheck(regex=(r"^def test_\w+",)), "Here:\ndef test_one(): pass")
+    assert not holds(AnswerCheck(regex=(r"^def test_\w+", "nowhere")), "def test_one(): pass")
+
+
+def test_a_pattern_that_never_ends_is_ended() -> None:
+    begun = time.monotonic()
+    with pytest.raises(TooSlow):
+        holds(AnswerCheck(regex=(r"(a+)+$",)), "a" * 60 + "b")
+    assert time.monotonic() - begun < 10
+    assert holds(AnswerCheck(regex=("a",)), "a"), "the timer is gone"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 1\n", True),
+        ("Some words\n```python\nx = 1\n```\nand\n```py\ny = 2\n```", True),
+        ("```python\nx = 1\n```\n```python\nx = = 2\n```", False),
+        ("```bash\nrm -rf /\n```\n", False),
+        ("```python\nreturn 3\n```", False),
+        ("```python\nx = 1\n", False),
+        ("This is no code at all.", False),
+        ("```python\n\n```", False),
+        ("x = '\0'", False),
+        ("(" * 5000, False),
+    ],
+)
+def test_code_that_compiles(text: str, expected: bool) -> None:
+    assert compiles(text) is expected
+
+
+def test_code_is_never_run(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    assert compiles(f"open({str(mark)!r}, 'w').close()")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "expected"),
+    [
+        ({"a": 1}, {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}, True),
+        ({"a": "1"}, {"type": "object", "properties": {"a": {"type": "integer"}}}, False),
+        ({"b": 1}, {"type": "object", "required": ["a"]}, False),
+        ({"a": 1, "b": 2}, {"properties": {"a": {}}, "additionalProperties": False}, False),
+        ([1, 2], {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}, True),
+        ([1, "x"], {"type": "array", "items": {"type": "number"}}, False),
+        (True, {"type": "integer"}, False),
+        (1, {"enum": [True]}, False),
+        (2.0, {"type": "integer"}, True),
+        (5, {"minimum": 6}, False),
+        ("abc", {"maxLength": 2}, False),
+        (None, {"type": "null"}, True),
+        ("x", {"const": "y"}, False),
+    ],
+)
+def test_json_of_a_shape(value: Any, schema: dict[str, Any], expected: bool) -> None:
+    assert fits(value, schema) is expected
+
+
+def test_json_stands_alone_or_in_a_block() -> None:
+    check = AnswerCheck(schema={"type": "object", "required": ["ok"]})
+    assert holds(check, '{"ok": true}')
+    assert holds(check, 'Here it is:\n```json\n{"ok": true}\n```\n')
+    assert not holds(check, 'Here it is: {"ok": true')
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=400), st.text(max_size=200), st.booleans())
+def test_no_text_breaks_a_check(content: str, reasoning: str, cut: bool) -> None:
+    check = AnswerCheck(all=("a",), regex=(r"\w+",), python=True, schema={"type": "object"})
+    assert verdict(check, content, reasoning, cut=cut) in (
+        "pass",
+        "fail",
+        "pass in reasoning",
+        "empty content",
+        "truncated",
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "key"),
+    [
+        (AnswerCheck(), "check"),
+        (AnswerCheck(regex=("fine", "((")), "check.regex[1]"),
+        (AnswerCheck(schema={"tipe": "object"}), "check.schema.tipe"),
+        (AnswerCheck(schema={"type": "thing"}), "check.schema.type"),
+        (AnswerCheck(schema={"minItems": True}), "check.schema.minItems"),
+        (AnswerCheck(schema={"properties": {"a": {"type": 4}}}), "check.schema.properties.a.type"),
+        (AnswerCheck(schema={"properties": {"a": 4}}), "check.schema.properties.a"),
+        (AnswerCheck(schema={"items": {"enum": 3}}), "check.schema.items.enum"),
+    ],
+)
+def test_a_check_that_cannot_be_used_is_named(check: AnswerCheck, key: str) -> None:
+    (problem,) = wrong_with_check(check, "file.toml", "check")
+    assert (problem.source, problem.key) == ("file.toml", key)

@@ -1,0 +1,94 @@
+"""The [load] table: what plan it makes, and what is refused with its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.model.load import planned
+from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.schema import BadInput
+from swarmtui.model.workload import load_of, read_workload, size_of
+
+RANDOM = 'kind = "random"\nname = "r"\ninput_tokens = 5\noutput_tokens = 5\n'
+MIXED = 'kind = "mixed"\nname = "m"\nprimary = { turns = ["a"] }\nside = [{ text = "b" }, { text = "c" }]\n'
+DAG = 'kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x" }, { id = "b", text = "y", copies = 3 }]\n'
+
+
+def plan_of(text: str, **given: object) -> Plan:
+    workload = read_workload(text, "file.toml")
+    return planned(load_of(workload), size=size_of(workload), **given)
+
+
+def refused(text: str) -> BadInput:
+    with pytest.raises(BadInput) as caught:
+        read_workload(text, "file.toml")
+    assert caught.value.source == "file.toml"
+    return caught.value
+
+
+def test_without_a_table_it_is_a_closed_loop() -> None:
+    assert plan_of(RANDOM) == Plan(warmup=8)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (RANDOM + '[load]\nmode = "closed"\nlevels = [2]\nrequests = 9\n', {"levels": (2,), "warmup": 2}),
+        (RANDOM + '[load]\nmode = "barrier"\n', {"load": "barrier", "serial": "measured", "levels": (1, 2, 3, 4)}),
+        (RANDOM + '[load]\nmode = "swarm"\nagents = 50\n', {"levels": (50,), "serial": "extrapolated", "sample": 1}),
+        (RANDOM + '[load]\nmode = "swarm"\nagents = 5\nsample = 0\n', {"serial": "none"}),
+        (RANDOM + '[load]\nmode = "open"\nrate = 3\nduration = "5s"\n', {"rate": 3.0, "duration_s": 5.0, "warmup": 1}),
+        (RANDOM + '[load]\nmode = "ramp"\nto = 10\nevery = "2s"\n', {"levels": (1, 2, 4, 8, 10), "every_s": 2.0}),
+        (RANDOM + '[load]\nmode = "ramp"\nto = 7\nby = "linear"\nstep = 3\n', {"levels": (1, 4, 7)}),
+        (MIXED + '[load]\nmode = "mixed"\nlevels = [1, 9]\nloop = true\n', {"levels": (1, 9), "loop": True}),
+        (DAG, {"load": "dag", "levels": (4,)}),
+    ],
+)
+def test_each_mode_makes_its_plan(text: str, expected: dict[str, object]) -> None:
+    plan = plan_of(text)
+    assert {name: getattr(plan, name) for name in expected} == expected
+
+
+def test_what_people_say_goes_before_the_table() -> None:
+    text = RANDOM + '[load]\nmode = "closed"\nlevels = [2]\nruns = 3\nrequests = 9\n'
+    plan = plan_of(text, levels=(1, 5), requests=Requests(count=2), runs=None)
+    assert (plan.levels, plan.requests.count, plan.runs, plan.warmup) == ((1, 5), 2, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (RANDOM + '[load]\nmode = "closed"\nlevels = [1, "two"]\n', "load.levels[1]"),
+        (RANDOM + '[load]\nmode = "closed"\nlevels = [1.5]\n', "load.levels[0]"),
+        (RANDOM + '[load]\nmode = "closed"\nlevels = []\n', "load.levels"),
+        (RANDOM + '[load]\nmode = "closed"\nlevels = [2, 2]\n', "load.levels"),
+        (RANDOM + '[load]\nmode = "closed"\nrequests = "many"\n', "load.requests"),
+        (RANDOM + '[load]\nmode = "closed"\nduration = "soon"\n', "load.duration"),
+        (RANDOM + '[load]\nmode = "barrier"\nspeed = 3\n', "load.speed"),
+        (RANDOM + '[load]\nmode = "swarm"\n', "load"),
+        (RANDOM + '[load]\nmode = "open"\nrate = 0\n', "load.rate"),
+        (RANDOM + '[load]\nmode = "open"\nrate = 1\nrequests = 2\nduration = "2s"\n', "load.duration"),
+        (RANDOM + '[load]\nmode = "ramp"\nstart = 9\nto = 2\n', "load.to"),
+        (RANDOM + '[load]\nmode = "mixed"\n', "load.mode mixed"),
+        (RANDOM + '[load]\nmode = "somehow"\n', "load.mode"),
+        (MIXED + '[load]\nmode = "barrier"\n', "load.mode barrier"),
+        (MIXED + '[load]\nmode = "mixed"\nlevels = [1, 4]\n', "load.levels"),
+        (DAG + '[load]\nmode = "closed"\n', "load.mode closed"),
+        (RANDOM + 'check = { regex = ["("] }\n', "check.regex[0]"),
+        (MIXED.replace('"b" }', '"b", check = {} }'), "side[0].check"),
+        ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x", after = ["a"] }]\n', "tasks.after"),
+        ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x", after = ["z"] }]\n', "tasks[0].after"),
+        ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x" }, { id = "a", text = "y" }]\n', "tasks.id"),
+        ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "{b}" }, { id = "b", text = "y" }]\n', "tasks[0].text"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_key(text: str, key: str) -> None:
+    assert refused(text).key == key
+
+
+def test_a_circle_is_shown() -> None:
+    problem = refused(
+        'kind = "dag"\nname = "d"\n'
+        'tasks = [{ id = "a", text = "x", after = ["b"] }, { id = "b", text = "x", after = ["a"] }]\n'
+    )
+    assert problem.problem == "tasks wait for each other: a → b → a"
