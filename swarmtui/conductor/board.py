@@ -13,8 +13,13 @@ from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust
 from swarmtui.model.wire import StreamRow, WorkerFrame
 
 _WINDOW_NS = 1_000_000_000
+# Of one C, as far as that goes: those of the C before would hold the median back.
+_TTFT_WINDOW_NS = 10_000_000_000
 _NEWEST_POINTS = 20
 _MOST_POINTS = 7_200
+
+# So much text of a watched stream waits for a face; with nobody there to take it, it must not grow.
+_MOST_TEXT = 64 << 10
 
 
 class Board:
@@ -36,7 +41,7 @@ class Board:
         self._workers: dict[int, WorkerFrame] = {}
         self._rows: dict[int, StreamRow] = {}
         self._produced: deque[tuple[int, int]] = deque()
-        self._ttfts: deque[float] = deque(maxlen=32)
+        self._ttfts: deque[tuple[int, float]] = deque(maxlen=32)
         self._cpu: dict[int, tuple[int, int, float]] = {}
         self._chunks = self._tokens = 0
         self._text = ""
@@ -76,12 +81,12 @@ class Board:
             self._produced.popleft()
         for row in frame.rows:
             if row.ttft_s is not None and row.chunks == row.total:
-                self._ttfts.append(row.ttft_s)
+                self._ttfts.append((frame.t_ns, row.ttft_s))
             self._rows[row.agent] = row
         before_t, before_cpu, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, 0.0))
         passed = frame.t_ns - before_t
         self._cpu[worker] = (frame.t_ns, frame.cpu_ns, (frame.cpu_ns - before_cpu) / passed if passed else 0.0)
-        self._text += frame.text
+        self._text = (self._text + frame.text)[-_MOST_TEXT:]
 
     def finish(self, record: Record) -> None:
         if record.error is None:
@@ -112,7 +117,7 @@ class Board:
         waiting = sum(frame.waiting for frame in self._workers.values())
         out_tps = self._rate()
         writing = in_flight - waiting
-        ttfts = sorted(self._ttfts)
+        ttfts = sorted(ttft for t_ns, ttft in self._ttfts if t_ns >= self._ttfts[-1][0] - _TTFT_WINDOW_NS)
         text, self._text = (self._text, "") if rows else ("", self._text)
         return Frame(
             t_ns=now,

@@ -26,12 +26,16 @@ def next_level(levels: Sequence[Level], highest: int) -> int | None:
 
 
 def edges(levels: Sequence[Level]) -> tuple[Level | None, Level | None]:
-    """The last level that was worth its streams, and the first beyond the edge."""
+    """The last level that was worth its streams, and the first beyond the edge.
+
+    A level that brought nothing becomes no measure for the next: its TTFT has grown already, and one that doubles from
+    there on would never be found to have grown enough.
+    """
     good: Level | None = None
     for level in sorted(levels, key=lambda level: level.c):
         if good is not None and _beyond(good, level):
             return good, level
-        if level.out_tps_steady is not None or level.out_tps_wall is not None:
+        if _rate(level) and (good is None or _gained(good, level)):
             good = level
     return good, None
 
@@ -51,8 +55,11 @@ def _beyond(good: Level, level: Level) -> bool:
     """Judged for a doubling: a step of one stream cannot be asked for the gain of twice as many."""
     if not _answered(level):
         return True
-    wanted = LEAST_GAIN * min(1.0, level.c / good.c - 1)
-    return _rate(level) < _rate(good) * (1 + wanted) and _ttft(level) >= TTFT_FACTOR * _ttft(good)
+    return not _gained(good, level) and _ttft(level) >= TTFT_FACTOR * _ttft(good)
+
+
+def _gained(good: Level, level: Level) -> bool:
+    return _rate(level) >= _rate(good) * (1 + LEAST_GAIN * min(1.0, level.c / good.c - 1))
 
 
 def _answered(level: Level) -> bool:

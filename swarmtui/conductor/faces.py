@@ -61,7 +61,7 @@ class Faces:
                         showing = asyncio.create_task(self._show(writer, command))
                     else:
                         self._obey(command)
-        except (ConnectionError, msgspec.DecodeError, ValueError):
+        except (ConnectionError, msgspec.DecodeError, ValueError, RecursionError):
             # Whoever this is, it does not speak our language (any more); the run does not care.
             pass
         finally:

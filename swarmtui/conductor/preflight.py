@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import httpx2
-import msgspec
 
 from swarmtui.model.endpoint import PATHS, Address, Dialect, Secrets
 from swarmtui.model.schema import Stored
@@ -14,6 +13,7 @@ from swarmtui.prompts.calibrate import Calibration, fit, probe_texts
 
 _TIMEOUT_S = 10.0
 _CALIBRATION_TIMEOUT_S = 120.0
+_MOST_BYTES = 16 << 20
 
 
 class Unusable(Exception):
@@ -55,22 +55,33 @@ class Visit:
         """Whether it is there and ready: one that still loads its model says so with a 5xx."""
         path = "/api/tags" if dialect == "ollama" else "/v1/models"
         try:
-            return self._client.get(self._address.root + path).status_code < 500
+            return self._ask("GET", self._address.root + path).status_code < 500
         except httpx2.HTTPError:
             return False
 
     def glance(self, url: str) -> tuple[str, int, str] | None:
         """A metrics page as it was before our first request: was the server idle, who else is on it."""
         try:
-            answer = self._client.get(url, timeout=1.0)
+            answer = self._ask("GET", url, 1.0)
         except httpx2.HTTPError:
             return None
         return (url, time.perf_counter_ns(), answer.text) if answer.status_code == 200 else None
 
+    def _ask(self, method: str, url: str, timeout_s: float = _TIMEOUT_S, **given: Any) -> httpx2.Response:
+        """Reads no more than such a page can hold, and no longer than the limit: it may never end."""
+        give_up, body = time.monotonic() + timeout_s, bytearray()
+        with self._client.stream(method, url, timeout=timeout_s, **given) as answer:
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > _MOST_BYTES or time.monotonic() > give_up:
+                    raise httpx2.ReadTimeout("an answer without an end")
+            headers = {name: answer.headers[name] for name in ("content-type", "server") if name in answer.headers}
+            return httpx2.Response(answer.status_code, headers=headers, content=bytes(body))
+
     def _get(self, path: str) -> httpx2.Response:
         root = self._address.root
         try:
-            answer = self._client.get(root + path)
+            answer = self._ask("GET", root + path)
         except httpx2.ConnectTimeout:
             raise Unusable(f"{root}: no connection within {_TIMEOUT_S:g} s; is the host right?") from None
         except httpx2.ConnectError as error:
@@ -116,9 +127,9 @@ class Visit:
 
     def _post_count(self, path: str, body: dict[str, Any]) -> int | None:
         try:
-            answer = self._client.post(self._address.root + path, json=body)
+            answer = self._ask("POST", self._address.root + path, json=body)
             found = answer.json() if answer.status_code == 200 else None
-        except (httpx2.HTTPError, ValueError):
+        except (httpx2.HTTPError, ValueError, RecursionError):
             return None
         if not isinstance(found, dict):
             return None
@@ -130,17 +141,15 @@ class Visit:
         root, path = self._address.root, PATHS[dialect]
         cap = {"options": {"num_predict": 1}} if dialect == "ollama" else {"max_tokens": 1}
         try:
-            answer = self._client.post(
-                root + path, json={"model": model, "stream": False} | prompt | cap, timeout=_CALIBRATION_TIMEOUT_S
-            )
+            asked = {"model": model, "stream": False} | prompt | cap
+            answer = self._ask("POST", root + path, _CALIBRATION_TIMEOUT_S, json=asked)
             found = answer.json()
-            count = found.get("prompt_eval_count") or found["usage"]["prompt_tokens"]
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return int(found.get("prompt_eval_count") or found["usage"]["prompt_tokens"])
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Unusable(
                 f"{root}{path}: prompt lengths cannot be calibrated: no /tokenize, and a one-token request "
                 f"reports no usage ({type(error).__name__}); use a workload with written prompts, such as coding"
             ) from None
-        return int(count)
 
 
 def _prompt(dialect: Dialect, system: str, text: str) -> dict[str, Any]:
@@ -154,7 +163,7 @@ def _models(answer: httpx2.Response) -> tuple[list[str] | None, str]:
     """Names and the owner that the list gives; None when it is no list."""
     try:
         found = answer.json() if answer.status_code == 200 else None
-    except (msgspec.DecodeError, ValueError):
+    except (ValueError, RecursionError):
         return None, ""
     rows = found.get("data", found.get("models")) if isinstance(found, dict) else None
     if not isinstance(rows, list):

@@ -20,7 +20,7 @@ from swarmtui.conductor.ledger import Ledger
 from swarmtui.conductor.stretch import Stretch
 from swarmtui.model import frame as said
 from swarmtui.model import wire
-from swarmtui.model.plan import MAX_STREAMS, Mode, Plan
+from swarmtui.model.plan import MAX_STREAMS, STEERED_ENOUGH, Mode, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Request, StretchEnd, StretchStart
 from swarmtui.model.workload import Task
@@ -29,9 +29,6 @@ from swarmtui.sessions.journal import Thrift
 
 # How many connections an open loop opens before its first request.
 _CONNECTIONS_AHEAD = 64
-
-# A stretch that people steer becomes a level when it has so many completions for each stream.
-_ENOUGH = 4
 
 # go on; end this run; do something else; hold; end all.
 Turn = Literal["go", "next", "turn", "pause", "stop"]
@@ -282,7 +279,7 @@ class Runner:
         self._supply_all(self._crew.links[0])
         while self._turn == "go" and not stretch.complete:
             await self._change()
-        complete = stretch.succeeded >= _ENOUGH * c if steered else stretch.complete
+        complete = stretch.succeeded >= STEERED_ENOUGH * c if steered else stretch.complete
         # Whoever takes the wheel drives on with the streams that are there; all else begins on an empty road.
         taken_over = self._asked() == "turn" and isinstance(self._movement, said.SetConcurrency)
         if self._asked() == "stop" or not (steered or taken_over):

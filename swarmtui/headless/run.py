@@ -19,6 +19,7 @@ from swarmtui.headless.progress import Progress, progress_on
 from swarmtui.headless.table import findings_text, level_table
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
+from swarmtui.model.plan import STEERED_ENOUGH
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Level, Summary
 from swarmtui.sessions.documents import summary_json
@@ -47,20 +48,18 @@ def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits:
     ended, levels = _follow(order, conductor, progress)
     # All is saved: a Ctrl-C too many takes neither the table nor the exit code away.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    code = report(ended, levels, as_json=as_json, progress=progress)
-    if order.previous and ended.directory and code == DONE:
-        _hold_against(order, Path(ended.directory), progress, as_json)
+    code = report(ended, levels, as_json=as_json, progress=progress, root=Path(order.session_root))
     if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
         return MISSED
     return code
 
 
-def _hold_against(order: Order, session: Path, progress: Progress, as_json: bool) -> None:
+def _hold_against(root: Path, previous: str, session: Path, progress: Progress, as_json: bool) -> None:
     """What changed since the baseline, and in one line what it gave."""
     from swarmtui.headless.baseline import against
 
     try:
-        told = against(Path(order.session_root), order.previous, session)
+        told = against(root, previous, session)
     except BadInput as error:
         progress.say(f"swarmtui: {error}")
         return
@@ -153,8 +152,18 @@ def _recover(directory: str, how: str) -> said.Ended:
     return said.Ended("interrupted", f"the conductor {how}; what had finished by then is saved", directory)
 
 
-def report(ended: said.Ended, seen: tuple[Level, ...] = (), *, as_json: bool, progress: Progress) -> int:
-    """`seen` are the levels as they were shown: what a full disk did not take is in them all the same."""
+def report(
+    ended: said.Ended,
+    seen: tuple[Level, ...] = (),
+    *,
+    as_json: bool,
+    progress: Progress,
+    root: Path | None = None,
+) -> int:
+    """`seen` are the levels as they were shown: what a full disk did not take is in them all the same.
+
+    `root` is where the sessions are that this one is held against; without it they lie beside it.
+    """
     summary = _read_summary(ended.directory)
     if summary is not None and seen and ended.ending == "failed":
         summary = msgspec.structs.replace(summary, levels=seen)
@@ -164,7 +173,7 @@ def report(ended: said.Ended, seen: tuple[Level, ...] = (), *, as_json: bool, pr
         if as_json:
             sys.stdout.write(summary_json(summary).decode() + "\n")
         else:
-            sys.stdout.write(level_table(summary.levels))
+            sys.stdout.write(level_table(summary.levels) if summary.levels else _no_level(ended.directory, summary))
             from swarmtui.headless.loads import loads_text  # not needed before the run is over
 
             loads = loads_text(summary)
@@ -177,7 +186,29 @@ def report(ended: said.Ended, seen: tuple[Level, ...] = (), *, as_json: bool, pr
         progress.say(f"swarmtui: {ended.message}")
     if ended.directory:
         progress.say(f"saved: {ended.directory}")
+    if summary is not None and summary.session.previous and summary.levels and ended.ending == "done":
+        directory = Path(ended.directory)
+        _hold_against(root or directory.parent, summary.session.previous, directory, progress, as_json)
     return _EXIT[ended.ending]
+
+
+class _Finished(msgspec.Struct, frozen=True):
+    phase: str
+    error: str | None = None
+
+
+class _Requests(msgspec.Struct, frozen=True):
+    requests: tuple[_Finished, ...] = ()
+
+
+def _no_level(directory: str, summary: Summary) -> str:
+    """Says why there is no table, of a run in which requests did finish."""
+    kept = msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=_Requests)
+    finished = sum(request.phase == "level" and request.error is None for request in kept.requests)
+    if not finished or summary.session.plan.mode == "sweep":
+        return level_table(())
+    requests = "1 request" if finished == 1 else f"{finished} requests"
+    return f"no level: {requests} finished, but no C was held for {STEERED_ENOUGH}·C completions\n"
 
 
 def _read_summary(directory: str) -> Summary | None:

@@ -9,6 +9,9 @@ from swarmtui.model.schema import BadInput, Stored
 
 MAX_STREAMS = 20_000
 
+# A stretch that people steer becomes a level when it has so many completions for each stream.
+STEERED_ENOUGH = 4
+
 
 class Timeouts(Stored, frozen=True, kw_only=True):
     """Seconds. `first_token` and `idle` are silences, `total` is the whole request."""

@@ -191,7 +191,7 @@ def load_of(workload: Workload) -> Load:
     if workload.load is not None:
         return workload.load
     if isinstance(workload, Beside):
-        return loads.Mixed()
+        return loads.Mixed(levels=tuple(range(1, len(workload.side) + 2)))
     return loads.Dag() if isinstance(workload, Graph) else loads.Closed()
 
 

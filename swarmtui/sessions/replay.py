@@ -20,6 +20,7 @@ _POINT_NS = 250_000_000
 _MOST_POINTS = 20_000
 _SECOND_NS = 1_000_000_000
 _NEWEST_TTFTS = 32
+_TTFT_WINDOW_NS = 10 * _SECOND_NS
 
 
 def open_replay(root: Path, which: str) -> Replay:
@@ -226,7 +227,8 @@ class Replay:
 
     def _ttft(self, now: int) -> float | None:
         place = bisect_left(self._first_ns, now)
-        newest = sorted(ttft for _, ttft in self._firsts[max(0, place - _NEWEST_TTFTS) : place])
+        firsts = self._firsts[max(0, place - _NEWEST_TTFTS) : place]
+        newest = sorted(ttft for t_ns, ttft in firsts if t_ns >= firsts[-1][0] - _TTFT_WINDOW_NS)
         return newest[len(newest) // 2] if newest else None
 
 

@@ -9,7 +9,7 @@ import secrets
 import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from rich.console import RenderableType
@@ -77,6 +77,7 @@ class SwarmApp(App[Outcome]):
         self.crash: Exception | None = None
         self._source = source
         self._order = order
+        self._baseline = ""
         self._ended: dict[str, said.Ended] = {}
         self._leaving = False
         self.register_theme(SWARM)
@@ -140,6 +141,8 @@ class SwarmApp(App[Outcome]):
     def open_run(self, order: Order) -> None:
         """A new conductor, and the screen of its run in the place of what was there."""
         self._close_source()
+        if self._baseline:
+            order = msgspec.structs.replace(order, previous=self._baseline)
         self._order = order
         self._source = Live(start(order, said.Subscribe(hz=self.hz, rows=True)))
         if isinstance(self.screen, LiveScreen):
@@ -156,8 +159,26 @@ class SwarmApp(App[Outcome]):
             self.say("this run was started elsewhere; its secrets are not known here, so start it anew")
             return
         plan = msgspec.structs.replace(self._order.plan, seed=secrets.randbelow(1_000_000))
-        label = track.session.label if track.session else self._order.label
-        self.open_run(msgspec.structs.replace(self._order, plan=plan, label=label))
+        session = track.session
+        label = session.label if session else self._order.label
+        # Nothing can be held against a run that has no level.
+        done = session is not None and track.frame is not None and bool(track.frame.levels)
+        previous = session.id if session and done else ""
+        self.open_run(msgspec.structs.replace(self._order, plan=plan, label=label, previous=previous))
+
+    def mark_baseline(self, track: Track) -> None:
+        """From the next run on, and until another is marked, this is the ghost line and what is compared with."""
+        if track.session is None or track.frame is None or not track.frame.levels:
+            self.say("no baseline yet: no level is done")
+            return
+        self._baseline = track.session.id
+        self.say(f"baseline: {track.session.label or track.session.id}; the next runs are held against it")
+
+    def remember_plan(self, mode: Literal["sweep", "cliff"], levels: tuple[int, ...]) -> None:
+        """What people turned a run into is what they want to see again."""
+        if self._order is not None:
+            plan = msgspec.structs.replace(self._order.plan, mode=mode, levels=levels)
+            self._order = msgspec.structs.replace(self._order, plan=plan)
 
     def export(self, track: Track) -> None:
         """The session as a Markdown report, where the app was started; an older one of the same session goes."""
@@ -175,11 +196,6 @@ class SwarmApp(App[Outcome]):
             self.say(f"cannot export: {error}")
         else:
             self.say(f"written: {path}")
-
-    def command(self, command: said.Command) -> None:
-        """To the run that was started last."""
-        if self._source is not None:
-            self._source.say(command)
 
     @property
     def session_root_or_default(self) -> Path:

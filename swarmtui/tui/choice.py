@@ -46,7 +46,7 @@ def make_order(choice: Choice, root: Path) -> Order:
     catalogue.check_endpoint(choice.endpoint)
     levels = parse_levels(choice.levels) if choice.plan == "sweep" else (1,)
     plan = Plan(
-        mode="sweep" if choice.plan == "sweep" else "manual",
+        mode=choice.plan,  # type: ignore[arg-type]
         levels=levels,
         runs=_number(choice.runs, "runs", 1, 1000),
         requests=parse_requests(choice.requests),

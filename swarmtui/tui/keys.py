@@ -10,7 +10,10 @@ Where = Literal["live", "replay", "setup", "stream", "sessions", "everywhere"]
 
 
 class Action(NamedTuple):
-    """`id` is also the name of the method (`action_…`) and the key of [keymap] in config.toml."""
+    """`id` is also the name of the method (`action_…`) and the key of [keymap] in config.toml.
+
+    `footer` and `after`: shown in the last line, and in that of a run that has ended.
+    """
 
     id: str
     keys: str
@@ -20,6 +23,7 @@ class Action(NamedTuple):
     group: str
     where: tuple[Where, ...]
     footer: bool = False
+    after: bool = False
 
 
 _RUN: tuple[Where, ...] = ("live",)
@@ -38,11 +42,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_level", "n", "n", "next level", "End this run of this level, go on to the next", "Load", _RUN),
     Action("pause", "p", "p", "pause load", "No new requests until p is pressed again", "Load", _RUN, True),
     Action("stop", "x", "x", "stop", "No new requests; what is in flight may end; then save", "Load", _RUN, True),
-    Action("again", "R", "R", "run again", "The same plan once more, this one as its ghost line", "Load", _RUN),
+    Action("again", "R", "R", "run again", "The same plan once more, this one as a ghost", "Load", _RUN, False, True),
     Action("describe", "w", "w", "label, note", "Label and note of this session, saved at once", "Session", _RUN),
-    Action("export", "e", "e", "export", "Write a report of this session, in Markdown", "Session", _LOOK),
+    Action("export", "e", "e", "export", "Write a report of this session, in Markdown", "Session", _LOOK, False, True),
+    Action("baseline", "b", "b", "baseline", "Hold the next runs against this session", "Session", _LOOK, False, True),
     Action("detach", "d", "d", "detach", "Leave; the run goes on, `swarmtui attach` joins it", "Session", _RUN, True),
-    Action("sessions", "L", "L", "sessions", "Saved sessions, best first", "Session", ("live", "replay", "setup")),
+    Action("sessions", "L", "L", "sessions", "Saved sessions, best first", "Session", (*_LOOK, "setup"), False, True),
     Action("freeze", "space", "space", "freeze", "Hold the display still; data goes on", "Look", _RUN),
     Action("filter", "slash", "/", "filter", "Only streams whose line holds these words", "Look", _LOOK),
     Action("order", "o", "o", "order", "Sort streams by the next column", "Look", _LOOK),
@@ -76,7 +81,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("edge(0)", "g,home", "g", "first", "To the first line", "Move", _LISTS),
     Action("edge(1)", "G,end", "G", "last", "To the last line", "Move", _LISTS),
     Action("next_theme", "t", "t", "theme", "The next theme", "Program", _EVERYWHERE),
-    Action("back", "escape", "esc", "back", "Back to where you were", "Program", (*_LISTS, "setup")),
+    Action("back", "escape", "esc", "back", "Back to where you were", "Program", (*_LISTS, "setup"), False, True),
     Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", _EVERYWHERE),
     Action("help", "question_mark", "?", "help", "All keys, and what the figures mean", "Program", _EVERYWHERE, True),
     Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; asks what becomes of a run", "Program", _EVERYWHERE, True),

@@ -30,7 +30,8 @@ STRETCHES = [stretch(1, 2, load="barrier"), stretch(2, 2, load="barrier", phase=
 
 def test_a_batch_against_the_same_tasks_one_by_one() -> None:
     (level,) = level_figures([*batch_of_two(), *one_by_one()], STRETCHES, [end(1), end(2)])
-    assert (level.n, level.wall_s, level.load) == (2, pytest.approx(0.2), "barrier")
+    assert (level.n, level.load) == (2, "barrier")
+    assert level.wall_s == pytest.approx(0.2)
     assert level.wall_speedup == pytest.approx(0.3 / 0.2)
     assert level.token_ratio == 1.0
     assert level.serial is not None

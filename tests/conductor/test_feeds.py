@@ -57,7 +57,9 @@ def answer(task: Task, text: str = "done", error: str | None = None) -> Record:
 
 
 def asked(task: Task) -> str:
-    return task.messages[-1].content.partition("] ")[2]
+    """Without the nonce, which stands before the first message."""
+    text = task.messages[-1].content
+    return text if len(task.messages) > 1 else text.partition("] ")[2]
 
 
 def test_the_same_content_again_has_a_nonce_of_its_own() -> None:
@@ -66,7 +68,7 @@ def test_the_same_content_again_has_a_nonce_of_its_own() -> None:
     batch = all_of(feed)
     again = all_of(Again(asker, 3, feed.contents))
     assert list(map(asked, batch)) == list(map(asked, again))
-    assert len({task.messages[-1].content for task in batch + again}) == 6
+    assert len({task.messages for task in batch + again}) == 6
     assert [task.id for task in batch + again] == list(range(6))
 
 

@@ -11,6 +11,7 @@ from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import Place
+from tests.cli.scripted import Answering, scripted
 from tests.faults.hostile import CASES, WORDS, HostileServer
 from tests.swarm.driver import DrivenWorker, task
 
@@ -86,3 +87,33 @@ def test_a_connection_limit_turns_some_away_and_harms_no_other() -> None:
             as_it_should_be(record)
     assert {record.error for record in records} <= {None, "reset", "closed_early"}
     assert sum(record.ok for record in records) >= 4
+
+
+def _endless(to: Answering) -> None:
+    to.send_response(200)
+    to.send_header("content-type", "application/json")
+    to.end_headers()
+    while True:
+        to.wfile.write(b"[" * 65536)
+
+
+LISTINGS = {
+    "endless": _endless,
+    "nested": lambda to: to.whole(200, b'{"data":' + b"[" * 100_000),
+    "not UTF-8": lambda to: to.whole(200, b'{"data":[{"id":"\xff"}]}'),
+    "of something else": lambda to: to.whole(200, b'{"data":[1,null,{"id":{}},[]],"models":7}'),
+    "gzip of zeros": lambda to: to.whole(200, b"\x1f\x8b" + bytes(200)),
+}
+
+
+@pytest.mark.parametrize("listing", LISTINGS)
+def test_a_list_of_models_that_is_none_is_told_in_one_line(place: Place, listing: str) -> None:
+    def answer(to: Answering) -> None:
+        try:
+            LISTINGS[listing](to)
+        except OSError:
+            to.close_connection = True
+
+    with scripted(listing=answer) as server:
+        ran = place.measure(server.url, "--levels", "1", "--no-gpu")
+    assert server.url in ran.refused(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import socket
 import stat
 from html.parser import HTMLParser
 from pathlib import Path
@@ -248,3 +249,27 @@ def test_a_report_for_a_browser_escapes_everything(tmp_path: Path) -> None:
     page.feed(export([load(tmp_path, "last")], "html").decode())
     assert page.bad == []
     assert "<script>alert(1)</script>" in "".join(page.text)
+
+
+# who comes to the socket
+
+NESTED = b"\x82\xa4type\xa9Subscribe\xa1x" + b"\x91" * 100_000
+
+
+@pytest.mark.parametrize(
+    "said", [b"GET / HTTP/1.1\r\n\r\n", len(NESTED).to_bytes(4, "big") + NESTED, b"\xff" * 64, b""]
+)
+def test_a_guest_that_speaks_another_language_is_shown_out(place: Place, said: bytes) -> None:
+    with scripted(words(3, gap_s=0.02)) as server:
+        face = place.begin(server.url, "--levels", "2", "--requests", "30", "--no-gpu")
+        (path,) = until(lambda: list((place.runtime / "swarmtui").glob("*.sock")), "a socket")
+        until(lambda: server.asked, "the first request")
+        with socket.socket(socket.AF_UNIX) as guest:
+            guest.connect(str(path))
+            guest.sendall(said)
+            guest.shutdown(socket.SHUT_WR)
+            guest.settimeout(5)
+            while guest.recv(1 << 16):
+                pass
+        assert face.wait().code == 0
+    assert place.shown()["levels"][0]["ok"] == 30

@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from swarmtui.tui.keys import Where
 from swarmtui.tui.paint import Lines
-from swarmtui.tui.previous import previous_levels
+from swarmtui.tui.previous import Before, changed_flags, find_before, what_it_gave
 from swarmtui.tui.source import Source
 from swarmtui.tui.views import head, history, levels, machine, streams
 from swarmtui.tui.widgets.curve import Curve
@@ -28,6 +28,7 @@ from swarmtui.tui.widgets.trust import TrustPanel
 
 if TYPE_CHECKING:
     from swarmtui.model.session import Level
+    from swarmtui.model.telemetry import Discovered
     from swarmtui.tui.app import SwarmApp
     from swarmtui.tui.track import Track
 
@@ -52,9 +53,10 @@ class LiveScreen(Screen[None]):
         self._frozen: Track | None = None
         self._asked_c: int | None = None
         self._late = False
-        self._previous: tuple[Level, ...] = ()
-        self._previous_name = ""
-        self._looked_back = False
+        self._before = Before()
+        self._looked_back = self._looked_forward = False
+        self._told = ""
+        self._servers: tuple[Discovered, ...] = ()
         self._table: tuple[tuple[Level, ...], levels.LevelsView] | None = None
         self._curve: tuple[tuple[tuple[Level, ...], str], levels.CurveView] | None = None
 
@@ -90,10 +92,13 @@ class LiveScreen(Screen[None]):
         if self._asked_c is not None and track.frame is not None and track.frame.c == self._asked_c:
             self._asked_c = None
         if track.ended is not None:
-            self.app.note_end(track.ended)
+            self._end(track)
         if not self._looked_back and track.session is not None and track.frame is not None:
             self._looked_back = True
             self.run_worker(self._look_back(track.directory), exit_on_error=False)
+        if track.frame is not None and track.frame.servers != self._servers:
+            self._servers = track.frame.servers
+            self._tell_flags()
         if self.app.behind:
             if not self._late:
                 self._late = True
@@ -119,7 +124,9 @@ class LiveScreen(Screen[None]):
         done = frame.levels if frame else ()
         match panel:
             case Header():
-                panel.show(head.head_view(session, frame, track.ended, self._clock()), self._frozen is not None)
+                panel.show(
+                    head.head_view(session, frame, track.ended, self._clock(), self._told), self._frozen is not None
+                )
             case Figures():
                 panel.show(head.figures(frame, self._asked_c))
             case Strip():
@@ -146,20 +153,37 @@ class LiveScreen(Screen[None]):
         return self._table[1]
 
     def _curve_view(self, done: tuple[Level, ...]) -> levels.CurveView:
-        key = (done, self._previous_name)
+        key = (done, self._before.name)
         if self._curve is None or self._curve[0] != key:
-            self._curve = (key, levels.curve_view(done, self._previous, self._previous_name))
+            self._curve = (key, levels.curve_view(done, self._before.levels, self._before.name))
         return self._curve[1]
 
     def _clock(self) -> head.Clock | None:
         return None
 
     async def _look_back(self, directory: str) -> None:
-        """The newest session of the same model and workload becomes the ghost line."""
+        """The session before becomes the ghost line, and its server is what this one is held against."""
         session = self.source.track.session
         if session is not None and directory:
-            found = await asyncio.to_thread(previous_levels, Path(directory).parent, session)
-            self._previous_name, self._previous = found
+            self._before = await asyncio.to_thread(find_before, Path(directory).parent, session)
+            self._tell_flags()
+
+    def _tell_flags(self) -> None:
+        self._told = changed_flags(self._before, self._servers) if not self._past else ""
+
+    def _end(self, track: Track) -> None:
+        """Other keys make sense from here on, and what the run gave can be said."""
+        if self._looked_forward or track.ended is None:
+            return
+        self._looked_forward = True
+        self.query_one(KeyLine).show(self.app.keys.actions(self.where), ended=True)
+        if track.session and track.session.previous and track.ended.directory:
+            self.run_worker(self._look_forward(track.ended.directory, track.session.previous), exit_on_error=False)
+        self.app.note_end(track.ended)
+
+    async def _look_forward(self, directory: str, previous: str) -> None:
+        self._told = await asyncio.to_thread(what_it_gave, Path(directory), previous) or self._told
+        self.paint()
 
     # looking
 
@@ -232,6 +256,9 @@ class LiveScreen(Screen[None]):
 
     def action_export(self) -> None:
         self.app.export(self.source.track)
+
+    def action_baseline(self) -> None:
+        self.app.mark_baseline(self.source.track)
 
     def action_sessions(self) -> None:
         self.app.open_sessions()

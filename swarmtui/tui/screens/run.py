@@ -22,7 +22,7 @@ class RunScreen(LiveScreen):
 
     def __init__(self, source: Live) -> None:
         super().__init__(source)
-        self._stopping = False
+        self._stopping = self._pausing = False
 
     @property
     def target(self) -> int:
@@ -67,7 +67,9 @@ class RunScreen(LiveScreen):
 
         def done(text: str | None) -> None:
             if text:
-                self.source.say(said.Sweep(parse_levels(text), session.plan.runs if session else 1))
+                chosen = parse_levels(text)
+                self.source.say(said.Sweep(chosen, session.plan.runs if session else 1))
+                self.app.remember_plan("sweep", chosen)
 
         if self._can_steer():
             planned = ",".join(map(str, session.plan.levels)) if session else ""
@@ -77,6 +79,7 @@ class RunScreen(LiveScreen):
     def action_find_cliff(self) -> None:
         if self._can_steer():
             self.source.say(said.FindCliff(_CLIFF_UP_TO))
+            self.app.remember_plan("cliff", (1,))
             self.app.say("looking for the cliff: C doubles until it brings nothing")
 
     def action_next_level(self) -> None:
@@ -85,9 +88,16 @@ class RunScreen(LiveScreen):
 
     def action_pause(self) -> None:
         frame = self.source.track.frame
-        if self._can_steer():
-            paused = frame is not None and frame.status == "paused"
-            self.source.say(said.Resume() if paused else said.Pause())
+        if not self._can_steer():
+            return
+        paused = frame is not None and frame.status == "paused"
+        if paused or (self._pausing and frame is not None and frame.status == "draining"):
+            self._pausing = False
+            self.source.say(said.Resume())
+        else:
+            self._pausing = True
+            self.source.say(said.Pause())
+            self.app.say("pausing: what is in flight comes to its end first; p goes on")
 
     def action_stop(self) -> None:
         if not self._can_steer():

@@ -16,7 +16,6 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from swarmtui.conductor import catalogue
-from swarmtui.model import frame as said
 from swarmtui.model.order import SIMULATOR
 from swarmtui.model.schema import BadInput
 from swarmtui.model.telemetry import Discovered
@@ -221,8 +220,12 @@ class SetupScreen(Screen[None]):
             words.update(f" ✖ {plain(str(problem))}")
             words.set_class(True, "-bad")
         else:
-            words.update(f" ● {plain(choice.endpoint)}: {KINDS[choice.plan]}. Enter starts.")  # type: ignore[index]
-            words.set_class(False, "-bad")
+            server = self._server()
+            absent = server is not None and not server.reachable
+            does = "does not answer now; Enter tries all the same." if absent else "Enter starts."
+            kind = KINDS[choice.plan]  # type: ignore[index]
+            words.update(f" {'▲' if absent else '●'} {plain(choice.endpoint)}: {kind}. {does}")
+            words.set_class(absent, "-bad")
         self._preview(choice)
 
     def _preview(self, choice: Choice) -> None:
@@ -250,8 +253,6 @@ class SetupScreen(Screen[None]):
         write_last(last)
         self._last = msgspec.structs.replace(last, recent=(choice.endpoint, *last.recent))
         self.app.open_run(order)
-        if choice.plan == "cliff":
-            self.app.command(said.FindCliff())
 
     def action_sessions(self) -> None:
         self.app.open_sessions()

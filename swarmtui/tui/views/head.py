@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from swarmtui.model.frame import Ended, Frame
+from swarmtui.model.plan import STEERED_ENOUGH
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import Trust
 from swarmtui.text import plain
@@ -46,17 +47,19 @@ class Clock(NamedTuple):
     playing: bool
 
 
-def head_view(session: Session | None, frame: Frame | None, ended: Ended | None, replay: Clock | None) -> HeadView:
+def head_view(
+    session: Session | None, frame: Frame | None, ended: Ended | None, replay: Clock | None, told: str = ""
+) -> HeadView:
+    """`told` is what the face itself has to say, beside what the frame tells."""
     title = _title(session)
     trust, mood = _trust(frame.trust if frame else ())
     if frame is None:
         return HeadView(title, "starting", "", None, "", trust, mood, "", "")
-    notice, notice_mood = _notice(frame, ended)
-    progress = f"{frame.done}/{frame.of}" if frame.of else f"{frame.done} done" if frame.done else ""
+    notice, notice_mood = _notice(frame, ended, told)
     return HeadView(
         title=title,
         phase=phase(frame),
-        progress=progress,
+        progress=_progress(session, frame),
         share=frame.done / frame.of if frame.of else None,
         clock=_clock(frame, replay),
         trust=trust,
@@ -74,6 +77,18 @@ def phase(frame: Frame) -> str:
     return "warm-up, discarded" if frame.status == "warming up" else frame.status
 
 
+def _progress(session: Session | None, frame: Frame) -> str:
+    """A stretch that people steer has no end, but a length from which on it counts."""
+    if frame.of:
+        return f"{frame.done}/{frame.of}"
+    plan = session.plan if session else None
+    steered = plan is not None and plan.load == "closed" and plan.duration_s is None and frame.of is None
+    if not steered or frame.status != "running":
+        return f"{frame.done} done" if frame.done else ""
+    enough = STEERED_ENOUGH * frame.c
+    return f"{frame.done} done, a level" if frame.done >= enough else f"{frame.done} done of {enough} for a level"
+
+
 def figures(frame: Frame | None, asked_c: int | None) -> tuple[Figure, ...]:
     """`asked_c` is what was just asked for, and shown until frames say it themselves."""
     if frame is None:
@@ -87,7 +102,7 @@ def figures(frame: Frame | None, asked_c: int | None) -> tuple[Figure, ...]:
         Figure("out tok/s", rate(frame.out_tps), f"{rate(steady)} steady"),
         Figure("per stream", rate(frame.per_stream_tps), "tok/s"),
         Figure("TTFT", seconds(frame.ttft_s), "median"),
-        Figure("queue", str(frame.waiting), f"server {whole(_server_waiting(frame))}", "warn" if frame.waiting else ""),
+        Figure("queue", str(frame.waiting), f"server {whole(server_waiting(frame))}", "warn" if frame.waiting else ""),
         Figure("errors", str(frame.errors), plain(worst) or f"of {frame.finished}", "bad" if frame.errors else ""),
         Figure("tokens/J", rate(_tokens_per_joule(frame)), "GPU only"),
     )
@@ -123,21 +138,21 @@ def _trust(lines: tuple[Trust, ...]) -> tuple[str, Mood]:
     return f"{_SIGNS[worst.state]} {words}", _MOODS[worst.state]
 
 
-def _notice(frame: Frame, ended: Ended | None) -> tuple[str, Mood]:
+def _notice(frame: Frame, ended: Ended | None, told: str) -> tuple[str, Mood]:
     """One line of what must be known now; the most pressing first."""
     if ended is not None:
         bad = ended.ending in ("unusable", "failed", "interrupted")
         where = f"saved: {ended.directory}" if ended.directory else "nothing was measured"
         words = f"{ended.ending}: {plain(ended.message)}" if ended.message else ended.ending
-        return f"{words} · {where}", "bad" if bad else "good"
+        return " · ".join(part for part in (told, words, where) if part), "bad" if bad else "good"
     if frame.warnings:
         return plain(frame.warnings[-1]), "bad"
     if frame.answer:
         return plain(frame.answer), "good"
-    return plain(frame.note), ""
+    return plain(frame.note) or told, "" if frame.note else "warn" if told else ""
 
 
-def _server_waiting(frame: Frame) -> float | None:
+def server_waiting(frame: Frame) -> float | None:
     states = frame.telemetry.servers if frame.telemetry else ()
     known = [state.waiting for state in states if state.waiting is not None]
     return sum(known) if known else None

@@ -61,7 +61,12 @@ def levels_view(levels: Sequence[Level]) -> LevelsView:
         for level in levels
     )
     flags = tuple(f"C={level.c}: {flag}" for level in levels for flag in level.flags)
-    return LevelsView(TITLES, lines, flags, "no level is done yet; s starts a sweep, f looks for the cliff")
+    return LevelsView(
+        TITLES,
+        lines,
+        flags,
+        "no level is done yet: 4·C requests at one C make one; s starts a sweep, f looks for the cliff",
+    )
 
 
 def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str) -> CurveView:

@@ -8,10 +8,10 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def rate(value: float | None) -> str:
-    """Three digits at least: 8.42, 84.2, 842, 8,420."""
+    """Three digits at least: 8.42, 84.2, 842, 8,420; and nothing at all is 0."""
     if value is None:
         return NOTHING
-    if value >= 100:
+    if value == 0 or value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from swarmtui.model.frame import Frame
 from swarmtui.model.wire import StreamRow
 from swarmtui.text import plain
 from swarmtui.tui.track import SPARK, Pace
+from swarmtui.tui.views.head import server_waiting
 from swarmtui.tui.views.numbers import rate, seconds, spark
 
 Order = Literal["agent", "rate", "tokens", "ttft", "state"]
@@ -44,7 +47,7 @@ class StreamsView(NamedTuple):
 
 def chosen_rows(frame: Frame, paces: Mapping[int, Pace], order: Order, words: str) -> list[StreamRow]:
     """Those that pass the filter, in order; agents that are no longer wanted and do nothing are left out."""
-    rows = [row for row in frame.rows if row.agent < frame.c or row.state != "idle"]
+    rows = [_honest(row, frame) for row in frame.rows if row.agent < frame.c or row.state != "idle"]
     if words:
         wanted = words.lower()
         rows = [row for row in rows if wanted in f"{row.agent} {row.state} {row.task} {row.type}".lower()]
@@ -60,6 +63,13 @@ def chosen_rows(frame: Frame, paces: Mapping[int, Pace], order: Order, words: st
         case "agent":
             pass
     return rows
+
+
+def _honest(row: StreamRow, frame: Frame) -> StreamRow:
+    """Headers without a token look the same in a queue and in prefill: while the server tells of a queue, it waits."""
+    if row.state == "prefill" and (server_waiting(frame) or 0.0) > 0:
+        return msgspec.structs.replace(row, state="waiting")
+    return row
 
 
 def streams_view(

@@ -15,8 +15,11 @@ class KeyLine(Lines):
 
     actions: Sequence[Action] = ()
 
-    def show(self, actions: Sequence[Action]) -> None:
-        self.actions = [action for action in actions if action.footer]
+    def show(self, actions: Sequence[Action], ended: bool = False) -> None:
+        always = ("help", "leave")
+        self.actions = [
+            action for action in actions if (action.after if ended else action.footer) or action.id in always
+        ]
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Line]:
