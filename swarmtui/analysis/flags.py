@@ -23,7 +23,7 @@ def _flags(level: Level, uncounted: int) -> Iterator[str]:
         names = ", ".join(f"{name} {count}" for name, count in level.error_counts.items())
         yield f"{level.errors} of {level.n} requests failed: {names}"
     achieved = level.c_achieved if level.load == "closed" else None  # others drain, wait or are not meant to hold C
-    if achieved is not None and abs(achieved / level.c - 1.0) > OFF_NOMINAL:
+    if achieved is not None and level.c > 0 and abs(achieved / level.c - 1.0) > OFF_NOMINAL:
         yield f"achieved C {achieved:.3g}, wanted {level.c}"
     if level.cap_hits:
         yield f"{level.cap_hits} of {level.ok} answers were cut at the token limit"

@@ -111,7 +111,7 @@ def _with_lost(stretches: Sequence[StretchStart], by_stretch: dict[int, list[Rec
     lost = [found[0] for number, found in by_stretch.items() if number not in known]
     return [
         *stretches,
-        *(StretchStart(number=r.stretch, t_ns=r.t_sent_ns or 0, c=r.c, run=r.run, phase=r.phase) for r in lost),
+        *(StretchStart(number=r.stretch, t_ns=r.t_sent_ns or 0, c=max(1, r.c), run=r.run, phase=r.phase) for r in lost),
     ]
 
 

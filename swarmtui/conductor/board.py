@@ -13,7 +13,6 @@ from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust
 from swarmtui.model.wire import StreamRow, WorkerFrame
 
 _WINDOW_NS = 1_000_000_000
-# Of one C, as far as that goes: those of the C before would hold the median back.
 _TTFT_WINDOW_NS = 10_000_000_000
 _NEWEST_POINTS = 20
 _MOST_POINTS = 7_200
@@ -41,7 +40,7 @@ class Board:
         self._workers: dict[int, WorkerFrame] = {}
         self._rows: dict[int, StreamRow] = {}
         self._produced: deque[tuple[int, int]] = deque()
-        self._ttfts: deque[tuple[int, float]] = deque(maxlen=32)
+        self._ttfts: deque[tuple[int, int, float]] = deque(maxlen=32)
         self._cpu: dict[int, tuple[int, int, float]] = {}
         self._chunks = self._tokens = 0
         self._text = ""
@@ -81,7 +80,7 @@ class Board:
             self._produced.popleft()
         for row in frame.rows:
             if row.ttft_s is not None and row.chunks == row.total:
-                self._ttfts.append((frame.t_ns, row.ttft_s))
+                self._ttfts.append((self.c, frame.t_ns, row.ttft_s))
             self._rows[row.agent] = row
         before_t, before_cpu, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, 0.0))
         passed = frame.t_ns - before_t
@@ -111,13 +110,20 @@ class Board:
             return None
         return sum(chunks for _, chunks in list(self._produced)[1:]) * self._tokens_per_chunk * 1e9 / span
 
+    def _newest_ttfts(self) -> list[float]:
+        """Sorted, of one C and of a few seconds: those from before would hold the median back."""
+        if not self._ttfts:
+            return []
+        c, newest_ns, _ = self._ttfts[-1]
+        return sorted(ttft for at, t_ns, ttft in self._ttfts if at == c and t_ns >= newest_ns - _TTFT_WINDOW_NS)
+
     def frame(self, rows: bool) -> Frame:
         now = time.perf_counter_ns()
         in_flight = self.in_flight
         waiting = sum(frame.waiting for frame in self._workers.values())
         out_tps = self._rate()
         writing = in_flight - waiting
-        ttfts = sorted(ttft for t_ns, ttft in self._ttfts if t_ns >= self._ttfts[-1][0] - _TTFT_WINDOW_NS)
+        ttfts = self._newest_ttfts()
         text, self._text = (self._text, "") if rows else ("", self._text)
         return Frame(
             t_ns=now,

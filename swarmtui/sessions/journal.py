@@ -20,6 +20,7 @@ from swarmtui.model.session import (
     Request,
     Sample,
     ServerFound,
+    Session,
     StretchEnd,
     StretchStart,
     TokenCount,
@@ -70,8 +71,8 @@ def read_journal(directory: Path) -> Journal:
     for more, more_damaged in spooled:
         entries += (entry for entry in more if isinstance(entry, Request))
         damaged += more_damaged
-    found, t0 = len(entries), head.session.t0_ns
-    entries = [entry for entry in entries if _can_be(entry, t0)]
+    found, session = len(entries), head.session
+    entries = [entry for entry in entries if _can_be(entry, session)]
     damaged += found - len(entries)
     for entry in entries:
         if isinstance(entry, Description):
@@ -167,8 +168,9 @@ class JournalWriter:
         os.close(self._fd)
 
 
-def _can_be(entry: Entry, t0: int) -> bool:
-    """Whether its times lie in some session, and its numbers fit into a memory: a journal may come from anywhere."""
+def _can_be(entry: Entry, session: Session) -> bool:
+    """Whether its times lie in the session, and its numbers fit into a memory: a journal may come from anywhere."""
+    t0 = session.t0_ns
     match entry:
         case Request(record=record):
             times = (
@@ -184,6 +186,8 @@ def _can_be(entry: Entry, t0: int) -> bool:
             )
         case Sample(telemetry=telemetry):
             return abs(telemetry.t_ns - t0) <= _LONGEST_NS
+        case StretchStart(c=c, phase="level", load="closed") if c < 1:
+            return False
         case StretchStart() | StretchEnd() | Event() | End():
             return abs(entry.t_ns - t0) <= _LONGEST_NS
     return True

@@ -39,6 +39,7 @@ class Replay:
         self._ends = sorted(journal.ends, key=lambda end: end.t_ns)
         self._telemetry = sorted(journal.telemetry, key=lambda sample: sample.t_ns)
         self._end = journal.end
+        self._trust = journal.trusted.lines if journal.trusted else ()
         self._answers = [(event.t_ns, event.detail) for event in journal.events if event.name == "cliff"]
         self._pauses = [event for event in journal.events if event.name in ("paused", "resumed")]
         self._last_ns = max(
@@ -59,8 +60,8 @@ class Replay:
         self._sent_by_agent = {agent: [_sent(r) for r in of] for agent, of in self._by_agent.items()}
         self._finished = sorted(records, key=_left)
         self._finished_ns = [_left(record) for record in self._finished]
-        self._firsts = sorted((r.t_first_ns, r.ttft_s) for r in records if r.t_first_ns and r.ttft_s is not None)
-        self._first_ns = [t_ns for t_ns, _ in self._firsts]
+        self._firsts = sorted((r.t_first_ns, r.c, r.ttft_s) for r in records if r.t_first_ns and r.ttft_s is not None)
+        self._first_ns = [t_ns for t_ns, _, _ in self._firsts]
         tokens: defaultdict[int, float] = defaultdict(float)
         for record in records:
             for t_ns, share in zip(record.chunk_times_ns(), record.token_shares(), strict=False):
@@ -116,6 +117,7 @@ class Replay:
             warnings=(),
             rows=tuple(self._row(agent, now) for agent in sorted(self._by_agent)),
             telemetry=self._telemetry_at(now),
+            trust=self._trust if now >= self._last_ns else (),
             answer=next((answer for t_ns, answer in reversed(self._answers) if t_ns <= now), ""),
             tokens_per_chunk=self._tokens_per_chunk(finished),
         )
@@ -228,8 +230,11 @@ class Replay:
     def _ttft(self, now: int) -> float | None:
         place = bisect_left(self._first_ns, now)
         firsts = self._firsts[max(0, place - _NEWEST_TTFTS) : place]
-        newest = sorted(ttft for t_ns, ttft in firsts if t_ns >= firsts[-1][0] - _TTFT_WINDOW_NS)
-        return newest[len(newest) // 2] if newest else None
+        if not firsts:
+            return None
+        newest_ns, c, _ = firsts[-1]
+        newest = sorted(ttft for t_ns, at, ttft in firsts if at == c and t_ns >= newest_ns - _TTFT_WINDOW_NS)
+        return newest[len(newest) // 2]
 
 
 def _sent(record: Record) -> int:

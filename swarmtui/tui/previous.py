@@ -58,14 +58,14 @@ def changed_flags(before: Before, now: Sequence[Discovered]) -> str:
 def what_it_gave(directory: Path, previous: str) -> str:
     """This session held against the one before it, in a sentence."""
     from swarmtui.sessions.sources import summary_of
-    from swarmtui.tuning.answer import answer
+    from swarmtui.tuning.answer import NOTHING_KNOWN, answer
 
+    root = directory.parent
     try:
-        return plain(
-            answer(summary_of(directory.parent, previous), summary_of(directory.parent, directory.name)).sentence
-        )
+        found = answer(summary_of(root, previous), summary_of(root, directory.name))
     except BadInput:
         return ""
+    return plain(found.sentence if found.what == NOTHING_KNOWN else f"{found.what} gave {found.sentence}")
 
 
 def _name(summary: Summary | None) -> str:

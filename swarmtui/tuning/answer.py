@@ -13,6 +13,7 @@ from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Discovered
 from swarmtui.model.tuning import Change, is_variable
 
+NOTHING_KNOWN = "nothing that is known"
 _MOST = 200
 
 
@@ -61,7 +62,7 @@ def runs_to_settle(a: list[float], b: list[float]) -> int | None:
 def what_changed(pair: Pair) -> str:
     """Flags first; what else differs where no flag does."""
     told = pair.flags or tuple(item for item in pair.differences if not item.what.startswith("client"))
-    return ", ".join(str(difference) for difference in told) or "nothing that is known"
+    return ", ".join(str(difference) for difference in told) or NOTHING_KNOWN
 
 
 def change_of(found: Answer, before: str, after: str, created: str) -> Change:

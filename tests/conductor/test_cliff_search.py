@@ -26,9 +26,9 @@ def search(seats: int, noise: float = 0.0, highest: int = 1024) -> tuple[list[in
 
 
 def test_c_is_doubled_until_the_edge_and_then_the_gap_is_halved() -> None:
-    tried, said = search(6)
-    assert tried == [1, 2, 4, 8, 6, 7]
-    assert said.startswith("sweet spot C=6; cliff at C=8")
+    tried, said = search(8)
+    assert tried == [1, 2, 4, 8, 16, 12, 10, 9]
+    assert said.startswith("sweet spot C=8; cliff at C=10")
 
 
 def test_noise_at_the_edge_does_not_lead_far_beyond_it() -> None:

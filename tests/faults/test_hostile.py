@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def _endless(to: Answering) -> None:
         to.wfile.write(b"[" * 65536)
 
 
-LISTINGS = {
+LISTINGS: dict[str, Callable[[Answering], None]] = {
     "endless": _endless,
     "nested": lambda to: to.whole(200, b'{"data":' + b"[" * 100_000),
     "not UTF-8": lambda to: to.whole(200, b'{"data":[{"id":"\xff"}]}'),

