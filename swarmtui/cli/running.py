@@ -1,0 +1,205 @@
+"""Commands that measure, and that look on: run, demo, attach, replay, probe."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from swarmtui.cli.root import (
+    after,
+    as_text,
+    commands,
+    is_terminal,
+    need_terminal,
+    session_dir_option,
+    sessions_in,
+    slow_option,
+)
+from swarmtui.cli.words import limits_of, make_order, workload_path
+
+_DEMO = "sim:qwen36-27b-2x?speed=4"
+
+
+@commands.command()
+@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|sim:PRESET", help="Repeat for replicas.")
+@click.option("--model", help="The model's name; without it the first that the endpoint lists.")
+@click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
+@click.option("--levels", metavar="C,C,…", help="Concurrent streams.  [default: the workload's own, else 1,2,4,8]")
+@click.option("--find-cliff", is_flag=True, help="Search for the C beyond which more streams bring nothing.")
+@click.option("--rate", type=click.FloatRange(0.0, min_open=True), metavar="R", help="Open loop: R requests a second.")
+@click.option(
+    "--arrival", type=click.Choice(["poisson", "constant", "gamma"]), help="How they come.  [default: poisson]"
+)
+@click.option("--serial-rates", metavar="P,D", help="Prompt and output tok/s of one user, to extrapolate serial time.")
+@click.option("--runs", type=click.IntRange(1, 1000), help="Runs of each level.  [default: the workload's own, else 1]")
+@click.option("--requests", metavar="N|4C", help="Requests a run: a number or a multiple of C.  [default: 4C]")
+@click.option("--duration", metavar="TIME", help="A run lasts so long, instead of --requests.")
+@click.option(
+    "--warmup", metavar="N|none", help="Discarded requests before the first level.  [default: one a stream, at most 8]"
+)
+@click.option("--max-tokens", type=click.IntRange(1), help="Cap on each answer; answers that hit it are counted.")
+@click.option("--temperature", type=click.FloatRange(0.0))
+@click.option(
+    "--seed",
+    type=int,
+    help="The same seed gives the same requests.  [default: a new one each time, so that no cache knows them]",
+)
+@click.option("--label", default="", help="A name for this session.")
+@click.option("--note", default="")
+@click.option("--tag", "tags", multiple=True, metavar="K=V")
+@click.option("--server-flags", default="", metavar="TEXT", help="How the server was started, to be kept with it.")
+@click.option("--slo", default="", metavar="ttft=500ms,…", help="What requests should keep: ttft ttfo tpot e2e stall.")
+@click.option("--fail-if", "fail_if", multiple=True, metavar="EXPR", help="Exit 1 when so: 'ttft_p50>1s or errors>0'.")
+@click.option("--timeout", default="600s", show_default=True, metavar="TIME", help="The longest a request may take.")
+@click.option(
+    "--idle-timeout", default="30s", show_default=True, metavar="TIME", help="The longest silence in a stream."
+)
+@click.option(
+    "--on-restart",
+    default="wait",
+    show_default=True,
+    metavar="wait|stop|TIME",
+    help="A server that goes away: wait for it (120s, or TIME) and go on, or stop.",
+)
+@click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
+@click.option("--header", "headers", multiple=True, metavar="K=V", help="A header for each request.")
+@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Certificates to trust.")
+@click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
+@click.option("--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="The server's metrics, if elsewhere.")
+@click.option("--gpu-metrics-url", "gpu_metrics_urls", multiple=True, metavar="URL", help="A DCGM exporter.")
+@click.option("--no-gpu", is_flag=True, help="Do not look at GPUs.")
+@click.option("--keep-text", is_flag=True, help="Keep the answers in the session.")
+@click.option("--no-previews", is_flag=True, help="Keep not even the beginning of answers that are checked.")
+@click.option("--baseline", metavar="SESSION|last", help="Say at the end what changed since, and what it gave.")
+@click.option("--workers", type=click.IntRange(1, 64), hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of the table.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@session_dir_option
+def run(endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
+    """Drive an endpoint level by level, without a screen.
+
+    Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; twice: at once.
+    """
+    from swarmtui.conductor.launch import start_conductor
+
+    # It imports what it needs while we look at the words; with a mistake in them it gets no order, and ends.
+    conductor = start_conductor()
+    from swarmtui.headless.run import run as follow
+
+    limits = limits_of(given["fail_if"])
+    sys.exit(follow(make_order(endpoints, given), conductor, as_json=as_json, quiet=quiet, limits=limits))
+
+
+@commands.command()
+@slow_option
+@session_dir_option
+def demo(slow: bool, session_dir: str | None) -> None:
+    """The app on the embedded simulator, a sweep already running: no GPU and no server needed."""
+    from swarmtui.model.order import Order
+    from swarmtui.model.plan import Plan, Requests
+
+    plan = Plan(levels=(1, 2, 4, 8), runs=2, requests=Requests(count=4), warmup=2)
+    order = Order(
+        endpoints=(_DEMO,),
+        workload=workload_path("coding"),
+        plan=plan,
+        session_root=str(sessions_in(session_dir)),
+        label="demo",
+    )
+    if not is_terminal():
+        context = click.get_current_context()
+        context.invoke(run, endpoints=(_DEMO,), session_dir=session_dir, label="demo")
+    from swarmtui.tui.launch import run_order
+
+    after(run_order(order, slow=slow))
+
+
+@commands.command()
+@click.argument("session", required=False)
+@slow_option
+@session_dir_option
+def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
+    """Join a running session; without SESSION the only one, or a list of them."""
+    from swarmtui.conductor.client import running
+    from swarmtui.model.schema import BadInput
+
+    found = [name for name in running() if session is None or name.startswith(session)]
+    if not found:
+        raise BadInput("no session is running" if session is None else "no such session is running", key=session or "")
+    if len(found) > 1:
+        from swarmtui.tui.launch import describe
+
+        click.echo("several are running; join one with `swarmtui attach ID`:\n" + "\n".join(describe(found)))
+        return
+    need_terminal()
+    from swarmtui.tui.launch import join
+
+    after(join(found[0], slow=slow))
+
+
+@commands.command()
+@click.argument("session", default="last")
+@slow_option
+@session_dir_option
+def replay(session: str, slow: bool, session_dir: str | None) -> None:
+    """Watch a saved session again. SESSION is an id, the beginning of one, or `last`."""
+    need_terminal()
+    from swarmtui.tui.launch import watch_again
+
+    watch_again(sessions_in(session_dir), session, slow=slow)
+
+
+@commands.command()
+@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|sim:PRESET", help="Repeat for replicas.")
+@click.option("--model", help="The model's name; without it the first that the endpoint lists.")
+@click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
+@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 100), help="Timed runs of a probe.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Cap on each answer.")
+@click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
+@click.option("--every", metavar="TIME", help="Again and again, in the foreground, for example 1h.")
+@click.option("--history", "show_history", is_flag=True, help="Show the probes so far and leave.")
+@click.option("--install-hint", is_flag=True, help="Print a systemd timer and a cron line, and leave.")
+@click.option("--json", "as_json", is_flag=True, help="The history as one JSON document.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@session_dir_option
+def probe(every: str | None, show_history: bool, install_hint: bool, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Warm-up, discarded, and one timed run of one stream; builds a history and says when it drifts."""
+    from swarmtui.model.plan import parse_seconds
+
+    every_s = parse_seconds(every, "--every") if every else None
+    if show_history:
+        from swarmtui.analysis.history import history
+        from swarmtui.headless.history import history_text
+        from swarmtui.sessions.probes import probes_by_target
+
+        found = {name: history(rows) for name, rows in probes_by_target(sessions_in(given["session_dir"])).items()}
+        click.echo(as_text(found) if as_json else history_text(found), nl=as_json)
+        return
+    whole = run.make_context("run", []).params | given
+    whole |= {"levels": "1", "requests": "1", "warmup": "1", "tags": (f"probe={','.join(given['endpoints'])}",)}
+    if install_hint:
+        from swarmtui.headless.probe import install_hint as hint
+
+        click.echo(hint(_probe_words(given), every_s or 3600.0), nl=False)
+        return
+    from swarmtui.conductor.launch import start_conductor
+    from swarmtui.headless.probe import probe as measure
+
+    make_order(given["endpoints"], whole)
+    sys.exit(measure(lambda: make_order(given["endpoints"], whole), start_conductor, every_s, quiet))
+
+
+def _probe_words(given: dict[str, Any]) -> list[str]:
+    """The command again, as a timer would give it."""
+    import shutil
+
+    program = shutil.which("swarmtui")
+    words = [program] if program else [sys.executable, "-m", "swarmtui"]
+    words += ["probe", "--quiet"]
+    words += [part for endpoint in given["endpoints"] for part in ("--endpoint", endpoint)]
+    for name in ("model", "workload", "runs", "max_tokens", "api_key_env", "session_dir"):
+        if given[name] is not None:
+            words += [f"--{name.replace('_', '-')}", str(given[name])]
+    return words
