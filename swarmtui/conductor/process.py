@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import signal
 import socket
 import sys
@@ -13,14 +12,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-import swarmtui
+from swarmtui.conductor import opening
 from swarmtui.conductor.board import Board
-from swarmtui.conductor.crew import Crew, Link, Simulator, check_files, spool_path, workers_for
+from swarmtui.conductor.crew import Crew, Link, Simulator, check_files, workers_for
 from swarmtui.conductor.doubts import Doubts
 from swarmtui.conductor.faces import Faces
 from swarmtui.conductor.launch import Started
@@ -31,22 +31,17 @@ from swarmtui.conductor.runtime import socket_path
 from swarmtui.conductor.watch import Watch
 from swarmtui.model import frame as said
 from swarmtui.model import wire
-from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
-from swarmtui.model.order import SIMULATOR, Order, decode_order
+from swarmtui.model.order import Order, decode_order
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import (
-    Client,
     Description,
     End,
     Head,
     Sample,
     ServerFound,
     Session,
-    TokenCount,
 )
-from swarmtui.prompts.calibrate import Calibration, needs_calibration
-from swarmtui.prompts.library import Found, digest, find
-from swarmtui.prompts.source import Source, open_source
+from swarmtui.prompts.library import find
 from swarmtui.sessions.paths import new_id, sessions_root
 from swarmtui.sessions.store import discard, write_summary
 
@@ -55,9 +50,6 @@ Ending = said.Ending
 _POINT_S = 0.25
 _WATCH_AFTER_S = 0.3
 _SAMPLE_NS = 900_000_000
-_RECOUNT_S = 60.0
-
-# Shorter ones are words such as "true", and no secrets.
 
 
 class Conductor:
@@ -74,7 +66,7 @@ class Conductor:
         self._refusal = ""
         self._simulators: list[Simulator] = []
         self._doubts = Doubts(cold_promised=True)
-        self._glances: list[tuple[str, int, str]] = []
+        self._glances: list[opening.Glance] = []
         self._died = asyncio.Event()
         self._death = ""
         self._early: list[said.Command] = []
@@ -114,7 +106,9 @@ class Conductor:
             raise BadInput(f"no place for sockets: {error.strerror or error}", key=str(meeting)) from None
         from swarmtui.conductor.preflight import Unusable
 
-        looking = asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), self._preflight, found)
+        looking = asyncio.get_running_loop().run_in_executor(
+            ThreadPoolExecutor(1), opening.look, order, found, self._simulators, self._glances
+        )
         # Stopped before it is done, nobody asks what it came to.
         looking.add_done_callback(lambda future: future.cancelled() or future.exception())
         stopping = asyncio.create_task(self._stopped.wait())
@@ -125,9 +119,9 @@ class Conductor:
             endpoints, calibration = looking.result()
         except Unusable as error:
             return "unusable", str(error)
-        source = self._open_source(found, calibration, endpoints)
+        source = opening.source_for(order, found, calibration, endpoints)
         self._doubts = Doubts(cold_promised=source.task(0, 1, 0).cold)
-        self._session = self._describe(identity, found, endpoints, calibration)
+        self._session = opening.describe(order, identity, self._t0, found, endpoints, calibration)
         self._ledger.write(Head(session=self._session, pid=os.getpid()))
         if self._ledger.problem:
             return "failed", self._ledger.problem
@@ -141,11 +135,11 @@ class Conductor:
             previews=order.previews,
         )
         self._absence = Absence(
-            self._board, self._ledger, self._runner.obey, lambda: self._server_answers(endpoints), order.restart_s
+            self._board, self._ledger, self._runner.obey, lambda: opening.answers(order, endpoints), order.restart_s
         )
         for command in self._early:
             self._runner.obey(command)
-        self._crew.start(lambda worker, workers: self._setup(worker, workers, endpoints))
+        self._crew.start(partial(opening.setup, order, directory, endpoints))
         watch = Watch(
             endpoints,
             order.secrets,
@@ -199,117 +193,6 @@ class Conductor:
                 written = sample.t_ns
                 self._ledger.write(Sample(telemetry=sample))
             await asyncio.sleep(_POINT_S)
-
-    def _server_answers(self, endpoints: tuple[Endpoint, ...]) -> bool:
-        """Blocking, as `_preflight`: whether all of them are there."""
-        from swarmtui.conductor.preflight import Visit
-
-        order = self._order
-        for endpoint in endpoints:
-            verify = False if order.insecure else order.ca_file or True
-            visit = Visit(parse_address(endpoint.url), order.secrets, verify)
-            try:
-                if not visit.answers(endpoint.dialect):
-                    return False
-            finally:
-                visit.close()
-        return True
-
-    def _preflight(self, found: Found) -> tuple[tuple[Endpoint, ...], Calibration | None]:
-        """Blocking: runs in a thread while the workers start."""
-        from swarmtui.conductor.preflight import Unusable, Visit
-
-        order, endpoints, calibration = self._order, [], None
-        for asked in order.endpoints:
-            url, simulated = asked, asked.startswith(SIMULATOR)
-            if simulated:
-                simulator = Simulator(asked.removeprefix(SIMULATOR))
-                self._simulators.append(simulator)
-                url = simulator.url()
-                if not url:
-                    raise Unusable(f"{asked}: the simulator did not start; see `swarmtui sim --list`")
-            dialect, address = dialect_of(url), parse_address(url)
-            visit = Visit(address, order.secrets, False if order.insecure else order.ca_file or True)
-            try:
-                server = visit.look(dialect, order.model)
-                if calibration is None and needs_calibration(found.workload):
-                    calibration = visit.calibrate(dialect, server.model, found.workload.system, order.plan.seed)
-                if server.engine and not order.metrics_urls and (seen := visit.glance(f"{address.root}/metrics")):
-                    self._glances.append(seen)
-            finally:
-                visit.close()
-            endpoints.append(
-                Endpoint(
-                    url=url,
-                    model=server.model,
-                    dialect=dialect,
-                    engine=server.engine,
-                    ca_file=order.ca_file,
-                    insecure=order.insecure,
-                    header_names=tuple(sorted(order.secrets.headers)),
-                )
-            )
-        return tuple(endpoints), calibration
-
-    def _open_source(self, found: Found, calibration: Calibration | None, endpoints: tuple[Endpoint, ...]) -> Source:
-        plan = self._order.plan
-        # llama.cpp keeps prompts unless told otherwise, and cold was promised.
-        llama = any(endpoint.engine == "llama.cpp" for endpoint in endpoints)
-        return open_source(
-            found,
-            seed=plan.seed,
-            calibration=calibration,
-            max_tokens=plan.max_tokens,
-            temperature=plan.temperature,
-            cold_extra={"cache_prompt": False} if llama else None,
-        )
-
-    def _describe(
-        self, identity: str, found: Found, endpoints: tuple[Endpoint, ...], calibration: Calibration | None
-    ) -> Session:
-        order = self._order
-        return Session(
-            id=identity,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            t0_ns=self._t0,
-            endpoints=endpoints,
-            workload=found.workload.name,
-            workload_digest=digest(found),
-            workload_spec=_spec(found),
-            plan=order.plan,
-            client=Client(
-                version=swarmtui.__version__,
-                python=platform.python_version(),
-                host=socket.gethostname(),
-                cores=os.cpu_count() or 1,
-                kernel=platform.release(),
-            ),
-            label=order.label,
-            note=order.note,
-            tags=order.tags,
-            server_flags=order.server_flags,
-            previous=order.previous,
-            prompt_tokens_by=calibration.by if calibration else "none",
-            simulated=all(asked.startswith(SIMULATOR) for asked in order.endpoints),
-        )
-
-    def _setup(self, worker: int, workers: int, endpoints: tuple[Endpoint, ...]) -> wire.Setup:
-        order, secrets = self._order, self._order.secrets
-        assert self._ledger is not None
-        targets = tuple(
-            wire.Target(
-                endpoint.url,
-                endpoint.model,
-                endpoint.dialect,
-                secrets.api_key,
-                secrets.headers,
-                endpoint.ca_file,
-                endpoint.insecure,
-            )
-            for endpoint in endpoints
-        )
-        spool = str(spool_path(self._ledger.directory, worker))
-        return wire.Setup(worker, workers, targets, order.plan.timeouts, spool, order.keep_text)
 
     def _hello(self) -> said.Hello | None:
         if self._session is None or self._ledger is None:
@@ -372,23 +255,6 @@ class Conductor:
         record = self._runner.first_errors[0]
         return f"{where}: every request failed: {record.error}: {record.error_detail}"
 
-    def _recount(self) -> list[TokenCount]:
-        """Answers that their server did not count are counted by it now, when no load is on it."""
-        from swarmtui.conductor.preflight import Visit
-
-        if self._runner is None or self._session is None or not self._runner.uncounted:
-            return []
-        order, counts, begun = self._order, [], time.monotonic()
-        endpoint = self._session.endpoints[0]
-        visit = Visit(parse_address(endpoint.url), order.secrets, False if order.insecure else order.ca_file or True)
-        for record in self._runner.uncounted:
-            tokens = visit.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
-            if tokens is None or time.monotonic() - begun > _RECOUNT_S:
-                break
-            counts.append(TokenCount(task=record.task, turn=record.turn, stretch=record.stretch, tokens_out=tokens))
-        visit.close()
-        return counts
-
     async def _save(self, ending: Ending, message: str) -> tuple[Ending, str, str]:
         assert self._ledger is not None
         self._board.status = "saving"
@@ -398,8 +264,10 @@ class Conductor:
             ledger.close()
             discard(ledger.directory)
             return ending, message, ""
-        for count in await asyncio.to_thread(self._recount):
-            ledger.write(count)
+        if self._runner is not None and self._runner.uncounted:
+            endpoint, late = self._session.endpoints[0], self._runner.uncounted
+            for count in await asyncio.to_thread(opening.recount, self._order, endpoint, late):
+                ledger.write(count)
         ledger.write(self._doubts.verdict(self._board.levels, self._board.telemetry))
         ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
         saved_elsewhere = ledger.rescue(_other_places(self._order.session_root))
@@ -419,15 +287,6 @@ def _other_places(first: str) -> Iterator[Path]:
     yield Path(first)
     yield sessions_root()
     yield Path(tempfile.mkdtemp(prefix="swarmtui-sessions-"))
-
-
-_ASKED = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")
-
-
-def _spec(found: Found) -> dict[str, object]:
-    """The workload as it was, without its prompts: those are in the digest."""
-    spec = msgspec.to_builtins(found.workload)
-    return {key: value for key, value in spec.items() if key not in _ASKED}
 
 
 async def conduct(pipe: socket.socket, first_worker: Started) -> None:

@@ -1,0 +1,179 @@
+"""Before and behind the load: what the endpoints are, what the session is, what workers are told, what is counted late.
+
+Everything that speaks HTTP here blocks, and is called in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+import swarmtui
+from swarmtui.conductor.crew import Simulator, spool_path
+from swarmtui.model import wire
+from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
+from swarmtui.model.order import SIMULATOR, Order
+from swarmtui.model.record import Record
+from swarmtui.model.session import Client, Session, TokenCount
+from swarmtui.prompts.calibrate import Calibration, needs_calibration
+from swarmtui.prompts.library import Found, digest
+from swarmtui.prompts.source import Source, open_source
+
+_RECOUNT_S = 60.0
+
+# A metrics page: where, when, and what it said.
+Glance = tuple[str, int, str]
+
+
+def look(
+    order: Order, found: Found, simulators: list[Simulator], glances: list[Glance]
+) -> tuple[tuple[Endpoint, ...], Calibration | None]:
+    """Blocking: runs in a thread while the workers start. Fills in what it starts and what it sees by the way."""
+    from swarmtui.conductor.preflight import Unusable, Visit
+
+    endpoints: list[Endpoint] = []
+    calibration = None
+    for asked in order.endpoints:
+        url, simulated = asked, asked.startswith(SIMULATOR)
+        if simulated:
+            simulator = Simulator(asked.removeprefix(SIMULATOR))
+            simulators.append(simulator)
+            url = simulator.url()
+            if not url:
+                raise Unusable(f"{asked}: the simulator did not start; see `swarmtui sim --list`")
+        dialect, address = dialect_of(url), parse_address(url)
+        visit = Visit(address, order.secrets, _verify(order))
+        try:
+            server = visit.look(dialect, order.model)
+            if calibration is None and needs_calibration(found.workload):
+                calibration = visit.calibrate(dialect, server.model, found.workload.system, order.plan.seed)
+            if server.engine and not order.metrics_urls and (seen := visit.glance(f"{address.root}/metrics")):
+                glances.append(seen)
+        finally:
+            visit.close()
+        endpoints.append(
+            Endpoint(
+                url=url,
+                model=server.model,
+                dialect=dialect,
+                engine=server.engine,
+                ca_file=order.ca_file,
+                insecure=order.insecure,
+                header_names=tuple(sorted(order.secrets.headers)),
+            )
+        )
+    return tuple(endpoints), calibration
+
+
+def answers(order: Order, endpoints: tuple[Endpoint, ...]) -> bool:
+    """Blocking, as `look`: whether all of them are there."""
+    from swarmtui.conductor.preflight import Visit
+
+    for endpoint in endpoints:
+        visit = Visit(parse_address(endpoint.url), order.secrets, _verify(order))
+        try:
+            if not visit.answers(endpoint.dialect):
+                return False
+        finally:
+            visit.close()
+    return True
+
+
+def _verify(order: Order) -> str | bool:
+    return False if order.insecure else order.ca_file or True
+
+
+def source_for(order: Order, found: Found, calibration: Calibration | None, endpoints: tuple[Endpoint, ...]) -> Source:
+    plan = order.plan
+    # llama.cpp keeps prompts unless told otherwise, and cold was promised.
+    llama = any(endpoint.engine == "llama.cpp" for endpoint in endpoints)
+    return open_source(
+        found,
+        seed=plan.seed,
+        calibration=calibration,
+        max_tokens=plan.max_tokens,
+        temperature=plan.temperature,
+        cold_extra={"cache_prompt": False} if llama else None,
+    )
+
+
+def describe(
+    order: Order,
+    identity: str,
+    t0_ns: int,
+    found: Found,
+    endpoints: tuple[Endpoint, ...],
+    calibration: Calibration | None,
+) -> Session:
+    return Session(
+        id=identity,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        t0_ns=t0_ns,
+        endpoints=endpoints,
+        workload=found.workload.name,
+        workload_digest=digest(found),
+        workload_spec=_spec(found),
+        plan=order.plan,
+        client=Client(
+            version=swarmtui.__version__,
+            python=platform.python_version(),
+            host=socket.gethostname(),
+            cores=os.cpu_count() or 1,
+            kernel=platform.release(),
+        ),
+        label=order.label,
+        note=order.note,
+        tags=order.tags,
+        server_flags=order.server_flags,
+        previous=order.previous,
+        prompt_tokens_by=calibration.by if calibration else "none",
+        simulated=all(asked.startswith(SIMULATOR) for asked in order.endpoints),
+    )
+
+
+def setup(order: Order, directory: Path, endpoints: tuple[Endpoint, ...], worker: int, workers: int) -> wire.Setup:
+    secrets = order.secrets
+    targets = tuple(
+        wire.Target(
+            endpoint.url,
+            endpoint.model,
+            endpoint.dialect,
+            secrets.api_key,
+            secrets.headers,
+            endpoint.ca_file,
+            endpoint.insecure,
+        )
+        for endpoint in endpoints
+    )
+    spool = str(spool_path(directory, worker))
+    return wire.Setup(worker, workers, targets, order.plan.timeouts, spool, order.keep_text)
+
+
+def recount(order: Order, endpoint: Endpoint, uncounted: list[Record]) -> list[TokenCount]:
+    """Answers that their server did not count are counted by it now, when no load is on it."""
+    from swarmtui.conductor.preflight import Visit
+
+    counts, begun = [], time.monotonic()
+    visit = Visit(parse_address(endpoint.url), order.secrets, _verify(order))
+    for record in uncounted:
+        tokens = visit.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
+        if tokens is None or time.monotonic() - begun > _RECOUNT_S:
+            break
+        counts.append(TokenCount(task=record.task, turn=record.turn, stretch=record.stretch, tokens_out=tokens))
+    visit.close()
+    return counts
+
+
+_ASKED = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")
+
+
+def _spec(found: Found) -> dict[str, object]:
+    """The workload as it was, without its prompts: those are in the digest."""
+    spec = msgspec.to_builtins(found.workload)
+    return {key: value for key, value in spec.items() if key not in _ASKED}
