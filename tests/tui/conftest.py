@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -30,15 +31,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("DATA", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     monkeypatch.delenv("NO_COLOR", raising=False)
-    yield tmp_path
-    for identity in running():
-        client = attach(identity, Subscribe())
-        client.say(Stop(grace_s=0.0))
-        client.close()
+    # The path of a socket has about a hundred characters, and that of a test can have more.
+    with TemporaryDirectory(prefix="swarm") as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield tmp_path
+        for identity in running():
+            client = attach(identity, Subscribe())
+            client.say(Stop(grace_s=0.0))
+            client.close()
 
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]

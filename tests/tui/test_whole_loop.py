@@ -82,8 +82,6 @@ async def test_a_sweep_is_run_again_and_held_against_the_one_before(tmp_path: Pa
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(120, 40)) as pilot:
         first = await start_run(app, pilot, until)
-        await pilot.press("b")
-        await until(lambda: "no baseline yet" in screen_text(app))
         await pilot.press("s")
         await pilot.pause()
         app.screen.query_one("Prompt Input", Input).value = "1,2"
@@ -95,9 +93,21 @@ async def test_a_sweep_is_run_again_and_held_against_the_one_before(tmp_path: Pa
         again = track_of(app)
         await until(lambda: again.ended is not None)
         await until(lambda: "C=2:" in screen_text(app).splitlines()[2])
+        await pilot.press("b", "R")
+        await until(lambda: track_of(app) is not again)
+        third = track_of(app)
+        await until(lambda: third.ended is not None)
+        await pilot.press("R")
+        await until(lambda: track_of(app) is not third)
+        fourth = track_of(app)
+        await until(lambda: fourth.session is not None)
+        await pilot.press("x", "x")
+        await until(lambda: fourth.ended is not None)
     assert first.session is not None and again.session is not None
     assert again.session.plan.levels == (1, 2) and again.session.plan.mode == "sweep"
     assert again.session.previous == first.session.id
+    # What was marked stays what is compared with, however many runs follow.
+    assert fourth.session is not None and fourth.session.previous == again.session.id
 
 
 async def test_a_ramp_without_a_level_says_what_was_done(

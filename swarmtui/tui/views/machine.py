@@ -67,7 +67,7 @@ def gpus_view(
 def trust_view(frame: Frame | None, past: bool) -> TrustView:
     if frame is None or not frame.trust:
         if past:
-            return TrustView((), "nothing here: a run is judged at its end, and this is not the end of it")
+            return TrustView((), "a run is judged at its end: go on to the end")
         return TrustView(_own_health(frame), "nothing judged yet: that needs a few requests")
     moods: dict[str, tuple[str, Mood]] = {"ok": ("●", "good"), "doubtful": ("▲", "warn"), "wrong": ("✖", "bad")}
     return TrustView(
