@@ -20,6 +20,9 @@ MAX_HEADERS = 256
 # So many bytes may come that are no part of a body: a header line without an end would fill the memory.
 MAX_BARE = 256 << 10
 
+# A piece of a body shorter than this is no event of any server we know.
+_CRUMB = 32
+
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/stream+json")
 
 _TOO_LONG = "an event, a header block or an answer without an end in sight"
@@ -32,9 +35,9 @@ class Exchange:
     """
 
     __slots__ = (
-        "_bare", "_body", "_connection", "_done", "_encoding", "_feed", "_finish", "_header_count", "_is_stream",
-        "_kept", "_parser", "_pieces", "_read", "_request", "_route", "_type", "answer", "bytes_seen", "kernel",
-        "reused", "status", "t", "t_done", "t_headers", "t_sent",
+        "_bare", "_body", "_connection", "_done", "_encoding", "_fed", "_feed", "_finish", "_header_count",
+        "_is_stream", "_kept", "_parser", "_pieces", "_read", "_request", "_route", "_type", "answer", "bytes_seen",
+        "kernel", "reused", "status", "t", "t_done", "t_headers", "t_sent",
     )  # fmt: skip
 
     def __init__(self, route: Route, request: bytes, done: Callable[[], None]) -> None:
@@ -90,10 +93,11 @@ class Exchange:
     def received(self, data: memoryview | bytes) -> None:
         self.bytes_seen = True
         try:
+            self._fed = False
             self._parser.feed_data(data)
             if self._pieces:
                 self._read_pieces()
-            elif self.t_done is None:
+            elif not self._fed and self.t_done is None:
                 self._count_bare(len(data))
         except TooLong:
             self._end("too_long", _TOO_LONG)
@@ -138,8 +142,21 @@ class Exchange:
         self._is_stream = self.status == 200 and not self._encoding and self._type in _STREAM_TYPES
 
     def on_body(self, data: bytes) -> None:
-        if self.t_done is None:
+        """Whole events, as nearly always, are read at once; crumbs are gathered until the read is over."""
+        if self.t_done is not None:
+            return
+        if not self._is_stream or self._pieces or len(data) < _CRUMB:
             self._pieces.append(data)
+            return
+        self._fed = True
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        answer, t, read = self.answer, self.t, self._read
+        for payload in self._feed(data):
+            read(answer, payload, t)
+        if answer.chars > MAX_CHARS or len(answer.times) > MAX_CHUNKS:
+            raise TooLong
 
     def _read_pieces(self) -> None:
         """All that one read brought, at once: a body cut into single bytes costs no more than a whole one."""
@@ -148,11 +165,7 @@ class Exchange:
         if not self._is_stream:
             self._body += data[: MAX_ERROR_BODY - len(self._body)]
             return
-        answer, t, read = self.answer, self.t, self._read
-        for payload in self._feed(data):
-            read(answer, payload, t)
-        if answer.chars > MAX_CHARS or len(answer.times) > MAX_CHUNKS:
-            raise TooLong
+        self._take(data)
 
     def _count_bare(self, size: int) -> None:
         self._bare += size

@@ -42,10 +42,11 @@ from swarmtui.swarm.loop import READ, WRITE, Loop
 from swarmtui.swarm.route import Route
 
 FRAME_NS = 100_000_000
+_MANY_AGENTS = 256
 
 # Above so many chunks a second the loop naps between looks, for a small part of the gap between a stream's chunks,
 # so that two chunks of one stream do not meet in one read.
-_BUSY_CHUNKS = 2_000 * FRAME_NS // 1_000_000_000
+_BUSY_RATE = 2_000
 _GAP_PART = 16
 _LONGEST_NAP_S = 0.001
 
@@ -113,8 +114,7 @@ class Worker:
             self._loop.watch(self._pipe.fileno(), READ, self._on_pipe)
             self._loop.after_reads = self._note_lag
             self._say(pack(Ready(os.getpid())))
-            self._next_frame = monotonic_ns() + FRAME_NS
-            self._loop.at(self._next_frame, self._tick)
+            self._loop.at(monotonic_ns() + FRAME_NS, self._tick)
             self._loop.run()
         if self._alone:
             self._spool()
@@ -226,7 +226,7 @@ class Worker:
         self._feed()
 
     def _least_loaded(self) -> Route:
-        return min(self._routes, key=lambda route: route.in_flight)
+        return self._routes[0] if len(self._routes) == 1 else min(self._routes, key=lambda route: route.in_flight)
 
     def _free(self, agent: Agent, pause: float) -> None:
         if pause:
@@ -266,8 +266,9 @@ class Worker:
         now = monotonic_ns()
         lags, self._lags = sorted(self._lags), []
         lag_ms = lags[len(lags) * 99 // 100] / 1e6 if lags else 0.0
-        self._next_frame = now + FRAME_NS
-        self._loop.at(self._next_frame, self._tick)
+        # A row for each of very many streams costs more than it tells: half as often is enough to watch them.
+        frame_ns = FRAME_NS if len(self._agents) <= _MANY_AGENTS else 2 * FRAME_NS
+        self._loop.at(now + frame_ns, self._tick)
         self._clock.measure_again()
         if self._setup is None:
             return
@@ -282,7 +283,7 @@ class Worker:
             if row is not None:
                 rows.append(row)
                 chunks += row.chunks
-        self._loop.nap_s = _nap(in_flight, chunks)
+        self._loop.nap_s = _nap(in_flight, chunks * 1e9 / frame_ns)
         watched = next((a for a in self._agents if a.number == self._watched), None)
         # Frames are for watching; when the conductor does not read, only records must reach it.
         if len(self._outbox) > 64:
@@ -350,12 +351,11 @@ class Worker:
             sys.stderr.write(f"swarmtui worker: {len(lines)} finished requests lost: {spool}: {error}\n")
 
 
-def _nap(streams: int, chunks: int) -> float:
-    """How long to sleep between looks, given the chunks of the last frame."""
-    if chunks < _BUSY_CHUNKS:
+def _nap(streams: int, rate: float) -> float:
+    """How long to sleep between looks, given the chunks a second of late."""
+    if rate < _BUSY_RATE:
         return 0.0
-    gap_s = streams * FRAME_NS / 1e9 / chunks
-    return min(_LONGEST_NAP_S, gap_s / _GAP_PART)
+    return min(_LONGEST_NAP_S, streams / rate / _GAP_PART)
 
 
 def raise_file_limit() -> None:
