@@ -13,11 +13,12 @@ import msgspec
 from swarmtui.analysis.differences import refusals
 from swarmtui.headless.measure import Measured, Wish, measure
 from swarmtui.headless.serving import Broken, Server, Stopped, free_port
-from swarmtui.headless.table import NOTHING, aligned, number, wrapped
+from swarmtui.headless.table import aligned, wrapped
 from swarmtui.model.order import SIMULATOR, Order
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.tuning import Change
+from swarmtui.sessions.export.figures import NOTHING, amount
 from swarmtui.text import plain
 from swarmtui.tuning.answer import command_change
 from swarmtui.tuning.grid import Launch, command_launch
@@ -89,7 +90,7 @@ class Fight:
             except Broken as error:
                 return msgspec.structs.replace(outcome, problem=f"{side}: {error}")
             outcome = msgspec.structs.replace(outcome, runs=(*outcome.runs, found))
-            self._say(f"run {place + 1}: {side} {number(found.value)} {FIGURES[contest.figure][0]}")
+            self._say(f"run {place + 1}: {side} {amount(found.value)} {FIGURES[contest.figure][0]}")
             if refused := self._refused():
                 return msgspec.structs.replace(outcome, problem=f"no ratio: {refused}")
             a, b = outcome.values("A"), outcome.values("B")
@@ -199,7 +200,7 @@ def outcome_text(outcome: Outcome) -> str:
     a, b = outcome.values("A"), outcome.values("B")
     longest = max(len(a), len(b))
     cells = [
-        [str(k + 1), number(a[k]) if k < len(a) else NOTHING, number(b[k]) if k < len(b) else NOTHING]
+        [str(k + 1), amount(a[k]) if k < len(a) else NOTHING, amount(b[k]) if k < len(b) else NOTHING]
         for k in range(longest)
     ]
     what = FIGURES[contest.figure][0]

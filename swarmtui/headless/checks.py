@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from swarmtui.headless.table import NOTHING, WIDEST
+from swarmtui.headless.table import WIDEST
 from swarmtui.model.telemetry import Discovered, Trust
+from swarmtui.sessions.export.figures import NOTHING
 from swarmtui.text import pad, plain, width
 
 _SIGNS = {"ok": "✓", "doubtful": "?", "wrong": "✗"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swarmtui.analysis.compare import FIGURES, Comparison, Figure, Pair, Row, Stage
-from swarmtui.headless.table import NOTHING, aligned, narrowed, number, wrapped
+from swarmtui.headless.table import aligned, narrowed, wrapped
+from swarmtui.sessions.export.figures import NOTHING, amount
 from swarmtui.text import plain
 
 
@@ -24,11 +25,11 @@ def stages_text(stages: Sequence[Stage]) -> str:
             f"{'▸' if stage.best_of_model else ''}{plain(stage.id)}",
             plain(stage.label),
             plain(stage.model),
-            number(stage.out_tps_alone),
-            number(stage.best_out_tps),
+            amount(stage.out_tps_alone),
+            amount(stage.best_out_tps),
             NOTHING if stage.best_c is None else str(stage.best_c),
-            number(None if stage.tpot_s is None else 1e3 * stage.tpot_s, 3),
-            number(stage.ttft_s, 3),
+            amount(None if stage.tpot_s is None else 1e3 * stage.tpot_s, 3),
+            amount(stage.ttft_s, 3),
         ]
         for stage in stages
     ]
@@ -57,7 +58,7 @@ def _pair(pair: Pair) -> str:
         right=[True, False, True, True, True, True, False],
     )
     if pair.machine:
-        cells = [[str(m.c), f"{m.figure}, {m.unit}", number(m.before), number(m.after)] for m in pair.machine]
+        cells = [[str(m.c), f"{m.figure}, {m.unit}", amount(m.before), amount(m.after)] for m in pair.machine]
         rows += ["", *aligned(["C", "machine", "A", "B"], cells, right=[True, False, True, True])]
     tail = [line for row in pair.rows if _explained(row) for line in wrapped(_explanation(row))]
     for name, only in (("A", pair.only_a), ("B", pair.only_b)):
@@ -90,8 +91,8 @@ def _explanation(row: Row) -> str:
 
 def _amount(figure: Figure, value: float | None) -> str:
     if figure != "ttft_s" or value is None:
-        return number(value)
-    return f"{number(1e3 * value, 3)} ms" if value < 10 else f"{number(value, 3)} s"
+        return amount(value)
+    return f"{amount(1e3 * value, 3)} ms" if value < 10 else f"{amount(value, 3)} s"
 
 
 def _signed(share: float) -> str:

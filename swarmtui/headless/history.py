@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from swarmtui.analysis.history import History
-from swarmtui.headless.table import NOTHING, aligned, number, wrapped
+from swarmtui.headless.table import aligned, wrapped
+from swarmtui.sessions.export.figures import NOTHING, amount
 from swarmtui.text import plain
 
 _BAR = 24
@@ -27,17 +28,17 @@ def _one(target: str, found: History) -> str:
     rows = [
         [
             probe.created,
-            number(rate),
-            number(probe.engine_tps),
-            NOTHING if probe.ttft_s is None else number(1e3 * probe.ttft_s, 3),
-            number(middle),
+            amount(rate),
+            amount(probe.engine_tps),
+            NOTHING if probe.ttft_s is None else amount(1e3 * probe.ttft_s, 3),
+            amount(middle),
             _bar((rate - floor) / ((high - floor) or 1.0)),
         ]
         for probe, rate, middle in shown
     ]
-    titles = ["when", "tok/s", "engine", "TTFT ms", "median", f"from {number(floor, 3)}"]
+    titles = ["when", "tok/s", "engine", "TTFT ms", "median", f"from {amount(floor, 3)}"]
     table = aligned(titles, rows, right=[False, True, True, True, True, False])
-    spread = f"range {number(found.low)} to {number(found.high)} tok/s"
+    spread = f"range {amount(found.low)} to {amount(found.high)} tok/s"
     for name, cv in (("between probes", found.cv_between), ("within a probe", found.cv_within)):
         spread += f"; CV {name} {NOTHING if cv is None else f'{100 * cv:.1f} %'}"
     more = len(found.probes) - len(shown)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.headless.table import NOTHING, aligned, number
+from swarmtui.headless.table import aligned
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import Energy, TtftSplit
+from swarmtui.sessions.export.figures import NOTHING, amount
 
 _NO_ENERGY = Energy(seconds=0.0)
 _NO_SPLIT = TtftSplit(ttft_s=0.0)
@@ -35,11 +36,11 @@ def _row(level: Level) -> list[str]:
     mark = "est. " if split.estimated else ""
     return [
         str(level.c),
-        number(energy.mean_w),
-        number(energy.j_per_token),
-        number(energy.tokens_per_j),
+        amount(energy.mean_w),
+        amount(energy.j_per_token),
+        amount(energy.tokens_per_j),
         NOTHING if energy.peak_memory is None else f"{energy.peak_memory / 1e9:.1f}",
-        NOTHING if split.queue_s is None else mark + number(split.queue_s, 3),
-        NOTHING if split.prefill_s is None else mark + number(split.prefill_s, 3),
-        number(split.rest_s, 3),
+        NOTHING if split.queue_s is None else mark + amount(split.queue_s, 3),
+        NOTHING if split.prefill_s is None else mark + amount(split.prefill_s, 3),
+        amount(split.rest_s, 3),
     ]

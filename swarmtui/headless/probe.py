@@ -12,8 +12,8 @@ from pathlib import Path
 from swarmtui.analysis.history import Probe, history
 from swarmtui.conductor.launch import Started
 from swarmtui.headless.run import DONE, STOPPED, UNUSABLE, drive
-from swarmtui.headless.table import number
 from swarmtui.model.order import Order
+from swarmtui.sessions.export.figures import amount
 from swarmtui.sessions.probes import probes_by_target
 
 
@@ -57,11 +57,11 @@ def _line(root: Path, name: str) -> str:
 
 
 def _told(latest: Probe) -> str:
-    parts = [f"{number(latest.tps)} tok/s"]
+    parts = [f"{amount(latest.tps)} tok/s"]
     if latest.engine_tps is not None:
-        parts.append(f"engine {number(latest.engine_tps)}")
+        parts.append(f"engine {amount(latest.engine_tps)}")
     if latest.ttft_s is not None:
-        parts.append(f"TTFT {number(1e3 * latest.ttft_s, 3)} ms")
+        parts.append(f"TTFT {amount(1e3 * latest.ttft_s, 3)} ms")
     return ", ".join(parts)
 
 

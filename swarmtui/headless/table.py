@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from swarmtui.analysis.checks import checks_sentence
 from swarmtui.model.session import Event, Level, Spread, Summary
+from swarmtui.sessions.export.figures import NOTHING, amount
 from swarmtui.sessions.store import Listed
 from swarmtui.text import fit, pad, plain, width
 
 WIDEST = 100
-NOTHING = "–"
 BEST = "▸"
 
 
@@ -30,8 +30,8 @@ _COLUMNS = (
     _Column("stream", lambda level: _tokens(level, level.per_stream_tps.mean)),
     _Column("TTFT s", lambda level: _middle(level.ttft_s)),
     _Column("TPOT ms", lambda level: _tokens(level, level.tpot_s.mean, 1e3)),
-    _Column("e2e s", lambda level: number(level.e2e_s.mean, 3)),
-    _Column("real C", lambda level: number(level.c_achieved, 3)),
+    _Column("e2e s", lambda level: amount(level.e2e_s.mean, 3)),
+    _Column("real C", lambda level: amount(level.c_achieved, 3)),
     _Column("lost", lambda level: _percent(level.contention)),
     _Column("gain", lambda level: _times(level.rate_speedup)),
 )
@@ -77,7 +77,7 @@ def session_table(sessions: Sequence[Listed]) -> str:
             plain(row.workload),
             plain(row.label),
             NOTHING if row.requests is None else str(row.requests),
-            NOTHING if row.best_c is None else f"{number(row.best_out_tps_steady)} at C={row.best_c}",
+            NOTHING if row.best_c is None else f"{amount(row.best_out_tps_steady)} at C={row.best_c}",
         ]
         for row in sessions
     ]
@@ -175,28 +175,17 @@ def narrowed(titles: list[str], rows: list[list[str]], least: dict[int, int]) ->
 
 def _tokens(level: Level, value: float | None, factor: float = 1.0) -> str:
     """With a ~ where tokens were not counted by the server."""
-    text = number(None if value is None else value * factor)
+    text = amount(None if value is None else value * factor)
     return f"~{text}" if value is not None and level.token_source in ("chunks", "mixed") else text
 
 
 def _middle(spread: Spread) -> str:
     if spread.p50 is not None:
-        return number(spread.p50, 3)
+        return amount(spread.p50, 3)
     if spread.min is None or spread.max is None:
         return NOTHING
-    low, high = number(spread.min, 2), number(spread.max, 2)
+    low, high = amount(spread.min, 2), amount(spread.max, 2)
     return low if low == high else f"{low}–{high}"
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """So many significant digits, all those before the point, and no exponent."""
-    if value is None:
-        return NOTHING
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{digits}g}")
-    places = digits - 1 - int(f"{rounded:e}".partition("e")[2])
-    return f"{value:.0f}" if places <= 0 else f"{rounded:.{places}f}"
 
 
 def _percent(share: float | None) -> str:
@@ -206,4 +195,4 @@ def _percent(share: float | None) -> str:
 
 
 def _times(factor: float | None) -> str:
-    return NOTHING if factor is None else f"{number(factor, 3)}×"
+    return NOTHING if factor is None else f"{amount(factor, 3)}×"

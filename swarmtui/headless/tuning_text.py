@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swarmtui.analysis.verdicts import ENOUGH, verdict
-from swarmtui.headless.table import BEST, NOTHING, aligned, narrowed, number, wrapped
+from swarmtui.headless.table import BEST, aligned, narrowed, wrapped
 from swarmtui.model.tuning import CellRow, Change, Objective, flags_text
+from swarmtui.sessions.export.figures import NOTHING, amount
 from swarmtui.text import plain
 from swarmtui.tuning.advice import Advice
 from swarmtui.tuning.effects import Result
@@ -20,9 +21,9 @@ def row_line(row: CellRow) -> str:
     """`--parallel 4: 123.4 tok/s at C=4, TTFT 0.210 s, ready after 1.2 s`"""
     if row.state == "broken":
         return f"{flags_text(row.flags)}: BROKEN: {row.reason}"
-    parts = [f"{number(row.out_tps)} tok/s at C={row.c}", f"TTFT {number(row.ttft_s, 3)} s"]
+    parts = [f"{amount(row.out_tps)} tok/s at C={row.c}", f"TTFT {amount(row.ttft_s, 3)} s"]
     if row.start_s is not None:
-        parts.append(f"ready after {number(row.start_s, 2)} s")
+        parts.append(f"ready after {amount(row.start_s, 2)} s")
     if row.errors:
         parts.append(f"{row.errors} errors")
     return f"{flags_text(row.flags)}: {', '.join(parts)}"
@@ -42,14 +43,14 @@ def _leaderboard(rows: Sequence[CellRow]) -> list[str]:
         [
             BEST if place == 1 and row.state == "done" else str(place),
             plain(flags_text(row.flags)),
-            "BROKEN" if row.state == "broken" else number(row.out_tps),
+            "BROKEN" if row.state == "broken" else amount(row.out_tps),
             NOTHING if row.c is None else str(row.c),
-            number(row.ttft_s, 3),
+            amount(row.ttft_s, 3),
             _beside(best, row),
-            number(row.j_per_token, 3),
-            number(row.mean_w, 3),
-            number(None if row.peak_memory is None else row.peak_memory / 1e9, 3),
-            number(row.start_s, 2),
+            amount(row.j_per_token, 3),
+            amount(row.mean_w, 3),
+            amount(None if row.peak_memory is None else row.peak_memory / 1e9, 3),
+            amount(row.start_s, 2),
             NOTHING if row.errors is None else str(row.errors),
         ]
         for place, row in enumerate(rows, start=1)
@@ -80,7 +81,7 @@ def _fronts(found: Result) -> list[str]:
     for name, front, figure in (("s TTFT", found.front_ttft, "ttft_s"), ("J/token", found.front_energy, "j_per_token")):
         if front:
             points = "; ".join(
-                f"{flags_text(row.flags)} ({number(row.out_tps)} tok/s, {number(getattr(row, figure), 3)} {name})"
+                f"{flags_text(row.flags)} ({amount(row.out_tps)} tok/s, {amount(getattr(row, figure), 3)} {name})"
                 for row in front
             )
             said += wrapped(plain(f"Pareto front, tok/s against {name}: {points}"))
