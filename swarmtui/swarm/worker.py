@@ -48,6 +48,7 @@ _MANY_AGENTS = 256
 # so that two chunks of one stream do not meet in one read.
 _BUSY_RATE = 2_000
 _GAP_PART = 16
+_TOO_BUSY = 0.5
 _LONGEST_NAP_S = 0.001
 
 _CONNECT_GATE_NS = 1_000_000_000
@@ -103,6 +104,7 @@ class Worker:
         self._watched: int | None = None
         self._newest = 0
         self._lags: list[int] = []
+        self._cpu_ns, self._ticked = time.process_time_ns(), monotonic_ns()
         self._drops = 0
         self._chunks = 0
         self._shared_reads = 0
@@ -283,7 +285,9 @@ class Worker:
             if row is not None:
                 rows.append(row)
                 chunks += row.chunks
-        self._loop.nap_s = _nap(in_flight, chunks * 1e9 / frame_ns)
+        cpu_ns = time.process_time_ns()
+        self._loop.nap_s = _nap(in_flight, chunks * 1e9 / frame_ns, (cpu_ns - self._cpu_ns) / (now - self._ticked))
+        self._cpu_ns, self._ticked = cpu_ns, now
         watched = next((a for a in self._agents if a.number == self._watched), None)
         # Frames are for watching; when the conductor does not read, only records must reach it.
         if len(self._outbox) > 64:
@@ -299,7 +303,7 @@ class Worker:
                     connecting=self._connecting,
                     rows=tuple(rows),
                     lag_ms=lag_ms,
-                    cpu_ns=time.process_time_ns(),
+                    cpu_ns=cpu_ns,
                     chunks=self._chunks,
                     shared_reads=self._shared_reads,
                     clock_steps=self._clock.steps,
@@ -351,9 +355,12 @@ class Worker:
             sys.stderr.write(f"swarmtui worker: {len(lines)} finished requests lost: {spool}: {error}\n")
 
 
-def _nap(streams: int, rate: float) -> float:
-    """How long to sleep between looks, given the chunks a second of late."""
-    if rate < _BUSY_RATE:
+def _nap(streams: int, rate: float, busy: float) -> float:
+    """How long to sleep between looks, given the chunks a second and the share of a core that they took of late.
+
+    Who has hardly time left for naps would never catch up with what came in during one.
+    """
+    if rate < _BUSY_RATE or busy > _TOO_BUSY:
         return 0.0
     return min(_LONGEST_NAP_S, streams / rate / _GAP_PART)
 
