@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import trustme
+
 from swarmtui.model.record import Record
 from tests.bench.harness import drive, tasks
 
@@ -57,20 +59,34 @@ def accuracy() -> None:
     print("\nAccuracy: paced server; client − server, ms; CPU of the worker\n")
     print("| streams × tok/s | tokens | stamp p99 | ITL p99 | TTFT p50 | TTFT p99 | rate, worst | µs/event | shared |")
     print("| --- | --- | --: | --: | --: | --: | --: | --: | --: |")
-    for c, rate, count, per_chunk in (
-        (4, 170, 340, 1),
-        (64, 50, 100, 1),
-        (64, 400, 800, 8),
-        (256, 50, 100, 1),
-        (1000, 50, 100, 1),
+    for c, rate, count, per_chunk, tls in (
+        (4, 170, 340, 1, False),
+        (64, 50, 100, 1, False),
+        (64, 400, 800, 8, False),
+        (256, 50, 100, 1, False),
+        (1000, 50, 100, 1, False),
+        (4, 170, 340, 1, True),
+        (64, 50, 100, 1, True),
+        (256, 50, 100, 1, True),
     ):
         itl = 1000 / rate * per_chunk
         with tempfile.TemporaryDirectory() as folder:
-            words = ("--ttft-ms=200", f"--itl-ms={itl}", f"--per-chunk={per_chunk}")
+            words = ["--ttft-ms=200", f"--itl-ms={itl}", f"--per-chunk={per_chunk}"]
+            authority = Path(folder) / "authority.pem" if tls else None
+            if authority:
+                words.append(f"--certificate={_certificate(Path(folder), authority)}")
             with truth(Path(folder), *words) as url:
-                load = drive(url, c, tasks(4 * c if c < 256 else 2 * c, count))
-            name = f"{c} × {rate}{f', {per_chunk} a chunk' if per_chunk > 1 else ''}"
+                load = drive(url, c, tasks(4 * c if c < 256 else 2 * c, count), ca_file=authority and str(authority))
+            name = f"{c} × {rate}{f', {per_chunk} a chunk' if per_chunk > 1 else ''}{', TLS' if tls else ''}"
             print(f"| {name} | {_held(load.records, Path(folder), load.cpu_s)} |", flush=True)
+
+
+def _certificate(folder: Path, authority: Path) -> Path:
+    """The server's own, signed by an authority that is made up for this run."""
+    ca, path = trustme.CA(), folder / "server.pem"
+    ca.cert_pem.write_to_path(authority)
+    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(path)
+    return path
 
 
 def _held(records: list[Record], folder: Path, cpu_s: float) -> str:

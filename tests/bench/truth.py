@@ -2,7 +2,8 @@
 
 Same clock as the client's (CLOCK_MONOTONIC). Writes `requests.tsv` (seq, t_first_byte, t_first, t_last, tokens) and
 `tokens.bin` (u32 seq, u32 index, i64 t_ns for each token) when it is told to end. With --itl-ms 0 it writes as fast as
-sockets take it and logs no tokens.
+sockets take it and logs no tokens. With --certificate it speaks TLS, and a token's time is taken between sealing and
+sending, so that what the server needs to encrypt is not held against the client.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import select
 import signal
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -27,11 +29,39 @@ def _chunk(payload: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(event), event)
 
 
+class Seal:
+    """The server's side of TLS, over buffers, so that the time between sealing and sending can be known."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._open = False
+
+    def opened(self, data: bytes) -> tuple[bytes, bytes]:
+        """What was said, and what the handshake answers."""
+        self._in.write(data)
+        said = b""
+        try:
+            if not self._open:
+                self._tls.do_handshake()
+                self._open = True
+            while part := self._tls.read(1 << 16):
+                said += part
+        except ssl.SSLWantReadError:
+            pass
+        return said, self._out.read()
+
+    def sealed(self, data: bytes) -> bytes:
+        self._tls.write(data)
+        return self._out.read()
+
+
 class Stream:
     """One connection and the request it is answering."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, seal: Seal | None) -> None:
         self.sock = sock
+        self.seal = seal
         self.seen = b""
         self.unsent = b""
         self.seq = self.want = self.sent = -1
@@ -40,7 +70,16 @@ class Stream:
 
 
 class Truth:
-    def __init__(self, port: int, ttft_ms: float, itl_ms: float, per_chunk: int, folder: Path) -> None:
+    def __init__(
+        self,
+        port: int,
+        ttft_ms: float,
+        itl_ms: float,
+        per_chunk: int,
+        folder: Path,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", port), backlog=4096)
         self._listener.setblocking(False)
         self._ttft, self._itl = int(ttft_ms * 1e6), int(itl_ms * 1e6)
@@ -63,7 +102,7 @@ class Truth:
                 elif events & select.EPOLLIN:
                     self._read(self._streams[fd])
                 elif events & select.EPOLLOUT:
-                    self._push(self._streams[fd], b"")
+                    self._send(self._streams[fd], b"")
                 else:
                     self._close(self._streams[fd])
             now = time.perf_counter_ns()
@@ -80,7 +119,7 @@ class Truth:
                 sock, _ = self._listener.accept()
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._streams[sock.fileno()] = Stream(sock)
+                self._streams[sock.fileno()] = Stream(sock, Seal(self._tls) if self._tls else None)
                 self._epoll.register(sock, select.EPOLLIN)
         except BlockingIOError:
             pass
@@ -97,8 +136,14 @@ class Truth:
         if not data:
             self._close(stream)
             return
+        came = time.perf_counter_ns()
+        if stream.seal:
+            data, answer = stream.seal.opened(data)
+            self._send(stream, answer)
+            if not data:
+                return
         if not stream.seen:
-            stream.t_byte = time.perf_counter_ns()
+            stream.t_byte = came
         stream.seen += data
         head, end, body = stream.seen.partition(b"\r\n\r\n")
         length = next((int(x[15:]) for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")), 0)
@@ -124,24 +169,27 @@ class Truth:
         heappush(self._due, (stream.due, stream.seq, stream.sock.fileno()))
 
     def _step(self, stream: Stream) -> None:
-        now, chunk = time.perf_counter_ns(), _chunk(stream.token)
-        if not stream.sent:
+        seq, first = stream.seq, stream.sent
+        count = min(1 if self._itl else _BURST, -(-(stream.want - first) // self._per_chunk))
+        stream.sent += count * self._per_chunk
+        over = stream.sent >= stream.want
+        data = _chunk(stream.token) * count + (self._ending(stream) if over else b"")
+        if stream.seal:
+            data = stream.seal.sealed(data)
+        now = time.perf_counter_ns()
+        self._send(stream, data)
+        if not first:
             stream.t_first = now
-        count = min(1 if self._itl else _BURST, -(-(stream.want - stream.sent) // self._per_chunk))
         if self._itl:
             for i in range(self._per_chunk):
-                self._tokens.append(struct.pack("=IIq", stream.seq, stream.sent + i, now))
-        stream.sent += count * self._per_chunk
-        data = chunk * count
-        if stream.sent >= stream.want:
-            data += self._ending(stream)
-            self._requests.append(f"{stream.seq}\t{stream.t_byte}\t{stream.t_first}\t{now}\t{stream.sent}")
+                self._tokens.append(struct.pack("=IIq", seq, first + i, now))
+        if over:
+            self._requests.append(f"{seq}\t{stream.t_byte}\t{stream.t_first}\t{now}\t{stream.sent}")
             stream.seq = -1
-        else:
-            stream.due = stream.due + self._itl if self._itl else now
-            if self._itl or not stream.unsent:
-                heappush(self._due, (stream.due, stream.seq, stream.sock.fileno()))
-        self._push(stream, data)
+            return
+        stream.due = stream.due + self._itl if self._itl else now
+        if self._itl or not stream.unsent:
+            heappush(self._due, (stream.due, seq, stream.sock.fileno()))
 
     def _ending(self, stream: Stream) -> bytes:
         usage = {"prompt_tokens": 10, "completion_tokens": stream.sent, "total_tokens": 10 + stream.sent}
@@ -153,6 +201,9 @@ class Truth:
         )
 
     def _push(self, stream: Stream, data: bytes) -> None:
+        self._send(stream, stream.seal.sealed(data) if stream.seal else data)
+
+    def _send(self, stream: Stream, data: bytes) -> None:
         data = stream.unsent + data
         try:
             sent = stream.sock.send(data) if data else 0
@@ -179,14 +230,19 @@ def main() -> None:
     parser.add_argument("--ttft-ms", type=float, default=200.0)
     parser.add_argument("--itl-ms", type=float, default=20.0)
     parser.add_argument("--per-chunk", type=int, default=1)
+    parser.add_argument("--certificate", type=Path, help="a PEM file with certificate and key: speak TLS")
     given = parser.parse_args()
-    truth = Truth(given.port, given.ttft_ms, given.itl_ms, given.per_chunk, given.folder)
+    tls = None
+    if given.certificate:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(given.certificate)
+    truth = Truth(given.port, given.ttft_ms, given.itl_ms, given.per_chunk, given.folder, tls)
 
     def stop(number: int, frame: object) -> None:
         truth.running = False
 
     signal.signal(signal.SIGTERM, stop)
-    sys.stdout.write(f"http://127.0.0.1:{truth._listener.getsockname()[1]}\n")
+    sys.stdout.write(f"http{'s' if tls else ''}://127.0.0.1:{truth._listener.getsockname()[1]}\n")
     sys.stdout.flush()
     truth.serve()
 
