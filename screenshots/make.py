@@ -23,16 +23,25 @@ RECORDED = HERE.parent / "tests" / "tui" / "recorded"
 
 sys.path.insert(0, str(HERE.parent))
 
+from swarmtui.conductor import catalogue  # noqa: E402
+from swarmtui.model.telemetry import Discovered  # noqa: E402
 from swarmtui.sessions.replay import open_replay  # noqa: E402
 from swarmtui.sessions.store import write_summary  # noqa: E402
 from swarmtui.tui.app import SwarmApp  # noqa: E402
+from swarmtui.tui.screens.help import HelpScreen  # noqa: E402
 from swarmtui.tui.source import Past  # noqa: E402
 
 END_S = 1_000.0
 WIDTH = 1200
 
 
+def nobody(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
+    """What runs on the host of whoever makes the pictures is nobody's business."""
+    return ()
+
+
 def main() -> None:
+    catalogue.servers_here = nobody
     first, second = sorted(path.name for path in RECORDED.iterdir())
     with tempfile.TemporaryDirectory() as folder:
         # No servers, no choices and no sessions of the person who makes them.
@@ -48,7 +57,7 @@ def main() -> None:
             take(root, "live-200x60", (200, 60), second, 13.0, ()),
             take(root, "curve", (120, 40), second, END_S, ("5",)),
             take(root, "stream", (120, 40), first, 9.3, ("enter",)),
-            take(root, "help", (120, 40), first, 0.0, ("question_mark",)),
+            take(root, "help", (120, 40), first, 0.0, (), live_help=True),
             take(root, "compare", (120, 40), first, 0.0, ("L", "m", "m", "c")),
         ]
         for shot in shots:
@@ -56,7 +65,13 @@ def main() -> None:
 
 
 async def take(
-    root: Path, name: str, size: tuple[int, int], session: str | None, at_s: float, keys: Sequence[str]
+    root: Path,
+    name: str,
+    size: tuple[int, int],
+    session: str | None,
+    at_s: float,
+    keys: Sequence[str],
+    live_help: bool = False,
 ) -> None:
     source = Past(open_replay(root, session), hz=4.0) if session else None
     app = SwarmApp(source=source, session_root=root)
@@ -74,6 +89,9 @@ async def take(
             source.playing = at_s < source.length_s
             await pilot.pause(1.0)
             source.playing = False
+        if live_help:
+            # Of a recorded session it would tell the keys of a replay.
+            app.push_screen(HelpScreen(app.keys, "live"))
         await pilot.pause(1.0)
         svg = with_own_font(app.export_screenshot(title="swarmtui", simplify=True))
     path = HERE / f"{name}.svg"

@@ -23,6 +23,10 @@ def plain(text: str) -> str:
     return "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE).strip()
 
 
+def counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
 def width(text: str) -> int:
     """Columns that it takes on a terminal."""
     return sum(_char_width(char) for char in text)

@@ -13,6 +13,7 @@ from swarmtui.analysis.stats import median
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Level, Session
 from swarmtui.model.telemetry import Discovered, Trust
+from swarmtui.text import counted
 
 REQUESTS_PER_STREAM = 4
 RUNS = 4
@@ -106,7 +107,7 @@ def _check(name: str, ok: bool | None, value: str, limit: str, sentence: str) ->
 
 def _warmup(requests: int) -> Check:
     said = "warm-up was done and discarded" if requests else "the first answers may have paid for warming up"
-    return _check("warm-up", requests > 0, f"{requests} requests", "at least 1, discarded", said)
+    return _check("warm-up", requests > 0, counted(requests, "request", "requests"), "at least 1, discarded", said)
 
 
 def _cache(session: Session, levels: Sequence[Level], observed: Observed) -> Check:
@@ -157,25 +158,31 @@ def _enough(levels: Sequence[Level]) -> Check:
     if not levels:
         return _check("samples", None, "none", limit, "nothing was measured")
     runs = min(level.runs for level in levels)
-    shares = [run.ok / level.c for level in levels for run in level.by_run]
+    shares = [run.ok / _streams(level) for level in levels for run in level.by_run]
     least = min(shares, default=0.0)
     ok = runs >= RUNS and least >= REQUESTS_PER_STREAM
     said = "enough requests and runs" if ok else "too few to know the spread from one run to the next"
     return _check("samples", ok, f"{least:.3g}C a run, {runs} run{'s' if runs != 1 else ''}", limit, said)
 
 
+def _streams(level: Level) -> float:
+    """In an open loop, as many as were in flight."""
+    return level.c if level.rate is None else max(1.0, level.c_achieved or 1.0)
+
+
 def _spread(levels: Sequence[Level]) -> Check:
     limit = f"CV ≤ {_percent(SPREAD)}"
     rows = [
-        (level.c, variation([run.out_tps_steady for run in level.by_run if run.out_tps_steady])) for level in levels
+        (level.name, variation([rate for run in level.by_run if (rate := run.out_tps_steady or run.out_tps_wall)]))
+        for level in levels
     ]
-    known = [(spread, c) for c, spread in rows if spread is not None]
+    known = [(spread, name) for name, spread in rows if spread is not None]
     if not known or len(known) < len(rows):
-        missing = ", ".join(f"C={c}" for c, spread in rows if spread is None)
+        missing = ", ".join(name for name, spread in rows if spread is None)
         return _check("spread", None, "one run", limit, f"one run has no spread ({missing})" if missing else "no runs")
     worst, at = max(known)
-    said = "runs agree" if worst <= SPREAD else f"runs of C={at} differ more than that"
-    return _check("spread", worst <= SPREAD, f"{_percent(worst)} at C={at}", limit, said)
+    said = "runs agree" if worst <= SPREAD else f"runs of {at} differ more than that"
+    return _check("spread", worst <= SPREAD, f"{_percent(worst)} at {at}", limit, said)
 
 
 def _achieved(levels: Sequence[Level]) -> Check:

@@ -32,16 +32,26 @@ class Row(Stored, frozen=True, kw_only=True):
     """One figure of one level in two sessions. `verdict` is null where ratios are refused."""
 
     c: int
+    rate: float | None = None
     figure: Figure
     before: float | None
     after: float | None
     verdict: Verdict | None
+
+    @property
+    def at(self) -> float:
+        return self.c if self.rate is None else self.rate
+
+    @property
+    def name(self) -> str:
+        return f"C={self.c}" if self.rate is None else f"{self.rate:g}/s"
 
 
 class Beside(Stored, frozen=True, kw_only=True):
     """A figure of a level that has no runs of its own, so that nothing is judged: energy, memory, parts of TTFT."""
 
     c: int
+    rate: float | None = None
     figure: str
     unit: str
     before: float | None
@@ -49,7 +59,7 @@ class Beside(Stored, frozen=True, kw_only=True):
 
 
 class Pair(Stored, frozen=True, kw_only=True):
-    """`b` against `a`. `only_a` and `only_b` are levels that the other does not have."""
+    """`b` against `a`. `only_a` and `only_b` are levels (C, or rates) that the other does not have."""
 
     a: str
     b: str
@@ -59,8 +69,8 @@ class Pair(Stored, frozen=True, kw_only=True):
     differences: tuple[Difference, ...]
     rows: tuple[Row, ...]
     machine: tuple[Beside, ...]
-    only_a: tuple[int, ...]
-    only_b: tuple[int, ...]
+    only_a: tuple[float, ...]
+    only_b: tuple[float, ...]
     sentence: str
 
 
@@ -85,9 +95,10 @@ class Comparison(Stored, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
 
 
-def compare(summaries: Sequence[Summary]) -> Comparison:
-    """The first is the baseline of all others; the stages stand in the order given."""
-    first, *others = summaries
+def compare(summaries: Sequence[Summary], baseline: int = 0) -> Comparison:
+    """One is the baseline of all others; the stages stand in the order given."""
+    first = summaries[baseline]
+    others = [summary for place, summary in enumerate(summaries) if place != baseline]
     return Comparison(
         sessions=tuple(summary.session.id for summary in summaries),
         pairs=tuple(compare_pair(first, other) for other in others),
@@ -100,9 +111,9 @@ def compare_pair(a: Summary, b: Summary) -> Pair:
     if is_pooled(a) != is_pooled(b):
         refused += ("the replicates of one are runs, those of the other are sessions",)
     unit = "sessions" if is_pooled(a) else "runs"
-    before, after = {level.c: level for level in a.levels}, {level.c: level for level in b.levels}
-    both = [c for c in before if c in after]
-    every = [_row(name, before[c], after[c], unit, bool(refused)) for c in both for name in FIGURES]
+    before, after = {level.key: level for level in a.levels}, {level.key: level for level in b.levels}
+    both = [key for key in before if key in after]
+    every = [_row(name, before[key], after[key], unit, bool(refused)) for key in both for name in FIGURES]
     rows = tuple(row for row in every if row.before is not None or row.after is not None)
     return Pair(
         a=a.session.id,
@@ -112,10 +123,10 @@ def compare_pair(a: Summary, b: Summary) -> Pair:
         flags=flag_differences(a, b),
         differences=(*session_differences(a.session, b.session), *server_differences(a, b)),
         rows=rows,
-        machine=tuple(beside for c in both for beside in _machine(before[c], after[c])),
-        only_a=tuple(c for c in before if c not in after),
-        only_b=tuple(c for c in after if c not in before),
-        sentence=_sentence(rows, refused, both, unit),
+        machine=tuple(beside for key in both for beside in _machine(before[key], after[key])),
+        only_a=tuple(level.at for key, level in before.items() if key not in after),
+        only_b=tuple(level.at for key, level in after.items() if key not in before),
+        sentence=_sentence(rows, refused, [before[key] for key in both], unit),
     )
 
 
@@ -134,7 +145,9 @@ def _giga(count: int | None) -> float | None:
 
 
 def _machine(a: Level, b: Level) -> list[Beside]:
-    made = [Beside(c=a.c, figure=name, unit=unit, before=of(a), after=of(b)) for name, unit, of in _MACHINE]
+    made = [
+        Beside(c=a.c, rate=a.rate, figure=name, unit=unit, before=of(a), after=of(b)) for name, unit, of in _MACHINE
+    ]
     return [beside for beside in made if beside.before is not None or beside.after is not None]
 
 
@@ -183,7 +196,7 @@ def _at(summary: Summary, c: int) -> Level | None:
 def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> Row:
     better = FIGURES[figure][1]
     judged = None if refused else verdict(_replicates(figure, a), _replicates(figure, b), better=better, unit=unit)
-    return Row(c=a.c, figure=figure, before=_value(figure, a), after=_value(figure, b), verdict=judged)
+    return Row(c=a.c, rate=a.rate, figure=figure, before=_value(figure, a), after=_value(figure, b), verdict=judged)
 
 
 def _replicates(figure: Figure, level: Level) -> list[float]:
@@ -218,19 +231,21 @@ def _notes(a: Summary, b: Summary) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[int], unit: str) -> str:
+def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[Level], unit: str) -> str:
     """`C=4: +25.6 % output tok/s, faster (4 v 4 runs, p = 0.03)`, of the highest level that both have."""
     if refused:
         return f"no ratio: {'; '.join(refused)}"
     if not both:
         return "no level in common"
-    row = next((row for row in rows if row.c == max(both) and row.figure in ("out_tps_steady", "out_tps_wall")), None)
+    top = max(both, key=lambda level: level.at)
+    rated = [row for row in rows if row.figure in ("out_tps_steady", "out_tps_wall")]
+    row = next((row for row in rated if (row.c, row.rate) == top.key), None)
     found = row.verdict if row else None
     if row is None or found is None or found.change is None:
-        return f"C={max(both)}: undecided, not measured"
+        return f"{top.name}: undecided, not measured"
     change = f"{'−' if found.change < 0 else '+'}{abs(100 * found.change):.1f} % output tok/s"
     p = "" if found.p is None else f", p = {found.p:.2g}"
-    return f"C={row.c}: {change}, {found.word} ({found.n_a} v {found.n_b} {unit}{p})"
+    return f"{row.name}: {change}, {found.word} ({found.n_a} v {found.n_b} {unit}{p})"
 
 
 def _changes(before: Summary, after: Summary) -> tuple[str, ...]:

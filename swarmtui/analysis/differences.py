@@ -6,10 +6,10 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from swarmtui.analysis.hardware import counted
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Session, Summary
-from swarmtui.model.telemetry import Discovered
 
 # Final usage and usage in every chunk are the same count by the same server.
 _SAME_SOURCE = {"usage_chunks": "usage"}
@@ -96,7 +96,7 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
 
 def server_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
     """What the servers said of themselves; where one did not say, nothing differs."""
-    before, after = _said_by(a.servers), _said_by(b.servers)
+    before, after = _said_by(a), _said_by(b)
     return tuple(
         Difference(what=what, before=before[what], after=after[what])
         for what in before
@@ -104,15 +104,17 @@ def server_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
     )
 
 
-def _said_by(servers: Sequence[Discovered]) -> dict[str, str]:
+def _said_by(summary: Summary) -> dict[str, str]:
+    servers = summary.servers
+
     def each(values: Iterable[object]) -> str:
         return ", ".join(sorted({str(value) for value in values if value}))
 
     return {
         "server version": each(server.version for server in servers),
         "context": each(server.context for server in servers),
-        "seats": each(server.seats for server in servers),
-        "GPUs": each(len(server.gpus) for server in servers),
+        "seats in all": each(server.seats for server in servers),
+        "GPUs": counted(summary.gpus) or each(len(server.gpus) for server in servers),
     }
 
 

@@ -65,9 +65,7 @@ def history(probes: Sequence[Probe], window_days: float = WINDOW_DAYS) -> Histor
     inside = [*before, latest.tps or 0.0]
     middle, cv = median(before), variation(before)
     change = (latest.tps or 0.0) / middle - 1.0 if middle else None
-    limit = None
-    if len(before) >= LEAST and cv is not None:
-        limit = t_quantile(0.975, len(before) - 1) * cv * sqrt(1 + 1 / len(before))
+    limit = _limit(before)
     drifted = None if limit is None or change is None else abs(change) > limit
     within = [found for probe in known if (found := variation(probe.runs)) is not None]
     return History(
@@ -85,6 +83,25 @@ def history(probes: Sequence[Probe], window_days: float = WINDOW_DAYS) -> Histor
         drifted=drifted,
         sentence=_sentence(window_days, len(before), middle, cv, change, drifted),
     )
+
+
+def bands(found: History) -> tuple[tuple[float, float] | None, ...]:
+    """Where each probe had to lie to be inside, by the window before it; None where that has too few."""
+    return tuple(_band(found.probes[:place], probe.at, found.window_days) for place, probe in enumerate(found.probes))
+
+
+def _band(before: Sequence[Probe], at: datetime, days: float) -> tuple[float, float] | None:
+    values = _window(before, at, days)
+    middle, limit = median(values), _limit(values)
+    return None if middle is None or limit is None else (middle * (1 - limit), middle * (1 + limit))
+
+
+def _limit(values: Sequence[float]) -> float | None:
+    """As a share of the median: where one in twenty would fall outside if nothing had changed."""
+    cv = variation(values)
+    if len(values) < LEAST or cv is None:
+        return None
+    return t_quantile(0.975, len(values) - 1) * cv * sqrt(1 + 1 / len(values))
 
 
 def _window(probes: Sequence[Probe], end: datetime, days: float) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from math import fsum
 from typing import Literal, NamedTuple
@@ -16,7 +16,7 @@ from swarmtui.analysis.stats import Tally, mean, median, rates, ratio, spread, s
 from swarmtui.analysis.steady import Steady, in_flight, steady
 from swarmtui.model.plan import Mode
 from swarmtui.model.record import CANCELLED, Phase, Record, TokenSource
-from swarmtui.model.session import Level, Replica, RunFigures, Spread, StretchEnd, StretchStart
+from swarmtui.model.session import Level, Place, Replica, RunFigures, Spread, StretchEnd, StretchStart
 from swarmtui.model.verdict import PASSES
 
 
@@ -38,50 +38,54 @@ def level_figures(
     ends: Sequence[StretchEnd],
     rates: Rates | None = None,
 ) -> tuple[Level, ...]:
-    """One level for each C. Warm-up is in no figure, and the tokens of a failed request are in no rate.
+    """One level for each C, or for each rate of an open loop.
 
+    Warm-up is in no figure, and the tokens of a failed request are in no rate.
     Each stretch is a run, but for two kinds: those that people steered through on the way to another C, and those
     that were spoilt by a pause and run again. `rates` of one user alone stand in for a serial baseline.
     """
-    by_c = _runs_by_c(records, stretches, ends)
-    one_by_one = _runs_by_c(records, stretches, ends, "serial")
-    levels = [_against(_level(c, runs), runs, one_by_one.get(c, []), rates) for c, runs in sorted(by_c.items())]
+    by_place = _runs_by_place(records, stretches, ends)
+    one_by_one = _runs_by_place(records, stretches, ends, "serial")
+    levels = [
+        _against(_level(place[0], runs), runs, one_by_one.get(place, []), rates)
+        for place, runs in sorted(by_place.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
+    ]
     alone = next((level for level in levels if level.c == 1), None)
     return tuple(_beside(level, alone) for level in levels)
 
 
 def finished_by_level(
     records: Sequence[Record], stretches: Sequence[StretchStart], ends: Sequence[StretchEnd]
-) -> dict[int, list[Record]]:
-    """The requests from which the figures of each C are made."""
-    runs = _runs_by_c(records, stretches, ends)
-    return {c: [record for run in of_c for record in run.finished] for c, of_c in runs.items()}
+) -> dict[Place, list[Record]]:
+    """The requests from which the figures of each level are made, by its `key`."""
+    runs = _runs_by_place(records, stretches, ends)
+    return {place: [record for run in here for record in run.finished] for place, here in runs.items()}
 
 
-def _runs_by_c(
+def _runs_by_place(
     records: Sequence[Record],
     stretches: Sequence[StretchStart],
     ends: Sequence[StretchEnd],
     phase: Phase = "level",
-) -> dict[int, list[_Run]]:
+) -> dict[Place, list[_Run]]:
     by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
     for record in records:
         by_stretch[record.stretch].append(record)
     ended = {end.number: end for end in ends}
-    runs: defaultdict[int, list[_Run]] = defaultdict(list)
+    runs: defaultdict[Place, list[_Run]] = defaultdict(list)
     all_stretches = _with_lost(stretches, by_stretch)
-    latest = {(s.c, s.run): s.number for s in all_stretches if s.phase == phase and not s.steered}
+    latest = {(s.c, s.rate, s.run): s.number for s in all_stretches if s.phase == phase and not s.steered}
     for stretch in sorted(all_stretches, key=lambda s: s.number):
         end = ended.get(stretch.number)
         complete = end is not None and end.complete
-        superseded = stretch.steered or latest.get((stretch.c, stretch.run)) != stretch.number
+        superseded = stretch.steered or latest.get((stretch.c, stretch.rate, stretch.run)) != stretch.number
         if stretch.phase != phase or (superseded and not complete):
             continue
         found = [r for r in by_stretch[stretch.number] if r.phase == phase]
         if stretch.load == "open":
             found = list(map(_as_due, found))
         run = _Run(
-            number=len(runs[stretch.c]) + 1,
+            number=len(runs[stretch.c, stretch.rate]) + 1,
             finished=[r for r in found if r.error != CANCELLED],
             cancelled=[r for r in found if r.error == CANCELLED],
             complete=complete,
@@ -89,7 +93,7 @@ def _runs_by_c(
             load=stretch.load,
             rate=stretch.rate,
         )
-        runs[stretch.c].append(run)
+        runs[stretch.c, stretch.rate].append(run)
     return runs
 
 
@@ -103,6 +107,17 @@ def _lateness_s(runs: Sequence[_Run]) -> Spread | None:
     ok = [record for run in runs for record in run.finished if record.ok and run.rate is not None]
     late = [(r.t_headers_ns - r.t_sent_ns) / 1e9 for r in ok if r.t_headers_ns is not None and r.t_sent_ns is not None]
     return spread(late) if late else None
+
+
+def _per_s(runs: Sequence[_Run], moment: Callable[[Record], int | None]) -> float | None:
+    """So many a second from the first to the last: what an open loop asked for, or got."""
+    count, span_ns = 0, 0
+    for run in runs:
+        moments = [at for at in map(moment, run.finished) if at is not None]
+        if len(moments) > 1:
+            count += len(moments) - 1
+            span_ns += max(moments) - min(moments)
+    return ratio(count, span_ns / 1e9)
 
 
 def _with_lost(stretches: Sequence[StretchStart], by_stretch: dict[int, list[Record]]) -> list[StretchStart]:
@@ -159,7 +174,7 @@ def _level(c: int, runs: list[_Run]) -> Level:
         tpot_s=spread(_known(r.tpot_s for r in ok)),
         icl_s=spread_of(Tally(gaps, unit=1e6)),
         e2e_s=spread(_known(r.e2e_s for r in ok)),
-        longest_stall_s=max(gaps) / 1e6 if gaps else None,
+        longest_stall_s=_longest_s(gaps, ok),
         straggler=ratio(out_tps_wall, None if per_stream.mean is None or rate is not None else c * per_stream.mean),
         contention=None,
         rate_speedup=None,
@@ -173,6 +188,8 @@ def _level(c: int, runs: list[_Run]) -> Level:
         load=load,
         rate=rate,
         lateness_s=_lateness_s(runs),
+        arrived_per_s=_per_s(runs, lambda record: record.t_sent_ns) if rate is not None else None,
+        served_per_s=_per_s(runs, lambda record: record.t_last_ns if record.ok else None) if rate is not None else None,
         verdicts=dict(sorted(Counter(verdicts).items())),
         replicas=_replicas(finished, wall_s),
     )
@@ -296,6 +313,12 @@ def _gaps_us(ok: Iterable[Record]) -> Counter[int]:
     for record in ok:
         gaps.update(islice(record.chunk_us, 1, None))
     return gaps
+
+
+def _longest_s(gaps: Counter[int], ok: Iterable[Record]) -> float | None:
+    """Also of requests of which only the longest gap was kept."""
+    longest = max((*(record.stall_us for record in ok if record.stall_us is not None), *gaps), default=None)
+    return None if longest is None else longest / 1e6
 
 
 def _token_source(ok: Iterable[Record]) -> TokenSource | Literal["mixed"] | None:

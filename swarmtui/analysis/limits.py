@@ -189,16 +189,17 @@ def _judge(node: _Node, levels: Sequence[Level]) -> Judged:
 
 def _compare(node: _Compare, levels: Sequence[Level]) -> Judged:
     """Without @ it is true when it is so at any level; a level that lacks the figure counts only when all lack it."""
-    wanted = [level for level in levels if node.at is None or level.c == node.at]
+    wanted = [level for level in levels if node.at is None or level.at == node.at]
     if not wanted:
-        return Judged(true=None, because=(f"{node.text}: no level C={node.at} was measured",))
+        varied = "rate" if any(level.rate is not None for level in levels) else "C"
+        return Judged(true=None, because=(f"{node.text}: no level {varied}={node.at} was measured",))
     hits, values, missing = [], [], []
     for level in wanted:
         value = node.quantity.of(level)
         if value is None:
             missing.append(why_null(node.name, level))
             continue
-        told = f"{node.text}: {node.name} is {show(value, node.quantity)} at C={level.c}"
+        told = f"{node.text}: {node.name} is {show(value, node.quantity)} at {level.name}"
         values.append(told)
         if _COMPARE[node.sign](value, node.limit):
             hits.append(told)

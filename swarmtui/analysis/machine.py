@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.energy import Span, energy
-from swarmtui.analysis.server_change import change
-from swarmtui.analysis.ttft_split import estimate, split
+from swarmtui.analysis.energy import energy
+from swarmtui.analysis.ttft_split import ends_of, estimate, of_level
+from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StretchEnd, StretchStart
-from swarmtui.model.telemetry import ServerState, Telemetry, TtftSplit
+from swarmtui.model.telemetry import Telemetry, TtftSplit
 
 
 def with_machine(
@@ -18,44 +19,32 @@ def with_machine(
     stretches: Sequence[StretchStart],
     ends: Sequence[StretchEnd],
     telemetry: Sequence[Telemetry],
+    records: Sequence[Record],
 ) -> tuple[Level, ...]:
     ended = {end.number: end.t_ns for end in ends}
     alone = next((level for level in levels if level.c == 1), None)
+    looks = sorted((seen for seen in telemetry if seen.servers), key=lambda seen: seen.asked_ns)
+    by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        by_stretch[record.stretch].append(record)
+    all_ends = ends_of(records) if looks else []
     done = []
     for level in levels:
-        spans = [
-            (s.t_ns, ended[s.number]) for s in stretches if s.phase == "level" and s.c == level.c and s.number in ended
-        ]
+        own = [s for s in stretches if s.phase == "level" and (s.c, s.rate) == level.key and s.number in ended]
+        spans = [(s.t_ns, ended[s.number]) for s in own]
+        parts = of_level([by_stretch[s.number] for s in own], all_ends, looks)
         done.append(
             msgspec.structs.replace(
                 level,
                 energy=energy(telemetry, spans, level.tokens_out) if telemetry else None,
-                ttft_split=_split(level, alone, spans, telemetry),
+                ttft_split=parts or _estimate(level, alone),
             )
         )
     return tuple(done)
 
 
-def _split(
-    level: Level, alone: Level | None, spans: Sequence[Span], telemetry: Sequence[Telemetry]
-) -> TtftSplit | None:
-    found = split(level.ttft_s.mean, level.ok, _grown(spans, telemetry))
-    if found is not None or alone is None:
-        return found
-    return estimate(level.ttft_s.mean, _prompt(level), alone.ttft_s.mean, _prompt(alone))
-
-
-def _grown(spans: Sequence[Span], telemetry: Sequence[Telemetry]) -> ServerState | None:
-    """What servers counted during a level: only where it is one span, with a look shortly before and behind it."""
-    if len(spans) != 1:
-        return None
-    start, end = spans[0]
-    before = [seen for seen in telemetry if seen.servers and seen.t_ns <= start]
-    behind = [seen for seen in telemetry if seen.servers and seen.t_ns >= end]
-    if not before or not behind:
-        return None
-    found = change(before[-1].servers, behind[0].servers)
-    return found.state if found is not None and not found.restarted else None
+def _estimate(level: Level, alone: Level | None) -> TtftSplit | None:
+    return estimate(level.ttft_s.mean, _prompt(level), alone.ttft_s.mean, _prompt(alone)) if alone else None
 
 
 def _prompt(level: Level) -> float | None:

@@ -22,14 +22,14 @@ def pool(summaries: Sequence[Summary]) -> Summary:
         refused = refusals(first, other)
         if refused:
             raise BadInput(f"cannot be taken together: {'; '.join(refused)}", key=names)
-    by_c = [{level.c: level for level in summary.levels} for summary in summaries]
-    shared = [c for c in by_c[0] if all(c in levels for levels in by_c)]
+    by_key = [{level.key: level for level in summary.levels} for summary in summaries]
+    shared = [key for key in by_key[0] if all(key in levels for levels in by_key)]
     return msgspec.structs.replace(
         first,
         session=msgspec.structs.replace(
             first.session, id=names, tags=first.session.tags | {POOLED: str(len(summaries))}
         ),
-        levels=tuple(_level([levels[c] for levels in by_c]) for c in shared),
+        levels=tuple(_level([levels[key] for levels in by_key]) for key in shared),
         checks=(),
         scaling=None,
     )

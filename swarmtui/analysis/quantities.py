@@ -78,7 +78,9 @@ def find_quantity(name: str) -> Quantity | None:
 
 def near(name: str) -> str:
     """`, did you mean …?`"""
-    close = difflib.get_close_matches(name, QUANTITIES, n=2, cutoff=0.5)
+    lower = name.lower()
+    parts = [known for part in ("_p50", "_mean") if (known := f"{lower}{part}") in QUANTITIES]
+    close = [lower] if lower in QUANTITIES else parts or difflib.get_close_matches(lower, QUANTITIES, n=2, cutoff=0.5)
     return f", did you mean {' or '.join(close)}?" if close else f"; known are {', '.join(sorted(QUANTITIES))}"
 
 
@@ -103,5 +105,5 @@ def why_null(name: str, level: Level) -> str:
     field = f"{name.rpartition('_')[0].removesuffix('_s')}_s"
     spread = getattr(level, field, None)
     if least is not None and isinstance(spread, Spread) and spread.n < least:
-        return f"{part} needs {least} answers, C={level.c} has {spread.n}"
-    return f"not measured at C={level.c}"
+        return f"{part} needs {least} answers, {level.name} has {spread.n}"
+    return f"not measured at {level.name}"

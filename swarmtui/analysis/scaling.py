@@ -8,11 +8,12 @@ from math import fsum
 
 import msgspec
 
+from swarmtui.analysis.cliff import find_cliff, gain
+from swarmtui.analysis.open_loop import open_sentence
 from swarmtui.model.findings import Cliff, QueueTax, Scaling, Seats
 from swarmtui.model.session import Level
 
-CLIFF_TTFT = 3.0
-CLIFF_GAIN = 0.05
+QUEUE_TTFT = 1.5
 FELL = 0.05
 PLATEAU = 0.95
 LEVELS_FOR_FIT = 3
@@ -25,7 +26,11 @@ def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
     known = sorted((level for level in levels if _rate(level)), key=lambda level: level.c)
     if not known:
         return _said(Scaling(refused={"scaling": "no level has a throughput"}))
-    cliff = _cliff(known)
+    if any(level.rate is not None for level in known):
+        why = "in an open loop nobody holds C"
+        refused = dict.fromkeys(("fit", "ceiling", "knee", "sweet spot"), why)
+        return Scaling(refused=refused, sentence=open_sentence(known))
+    cliff = find_cliff(known)
     seats = seats or _inferred(cliff)
     found = Scaling(seats=seats, cliff=cliff, queue_tax=_queue_tax(known, seats), anomalies=_anomalies(known, seats))
     found = _with_fit(found, known, seats)
@@ -35,28 +40,6 @@ def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
 
 def _rate(level: Level) -> float | None:
     return level.lead_tps
-
-
-def _ttft_factor(before: Level, after: Level) -> float | None:
-    """Of the medians; of the means where a median is not to be had at both."""
-    for a, b in ((before.ttft_s.p50, after.ttft_s.p50), (before.ttft_s.mean, after.ttft_s.mean)):
-        if a and b:
-            return b / a
-    return None
-
-
-def _gain(before: Level, after: Level) -> float:
-    a, b = _rate(before), _rate(after)
-    return b / a - 1.0 if a and b else 0.0
-
-
-def _cliff(levels: Sequence[Level]) -> Cliff | None:
-    """The first step up at which TTFT grows at least ×3 and throughput by less than 5 %."""
-    for before, after in pairwise(levels):
-        factor = _ttft_factor(before, after)
-        if factor is not None and factor >= CLIFF_TTFT and _gain(before, after) < CLIFF_GAIN:
-            return Cliff(c_before=before.c, c=after.c, gain=_gain(before, after), ttft_factor=factor)
-    return None
 
 
 def _inferred(cliff: Cliff | None) -> Seats | None:
@@ -86,10 +69,10 @@ def _anomalies(levels: Sequence[Level], seats: Seats | None) -> tuple[str, ...]:
         return ()
     full = [level for level in levels if level.c >= seats.total]
     return tuple(
-        f"throughput fell by {-100 * gain:.0f} % from C={before.c} to C={after.c} while all {seats.total} seats were "
+        f"throughput fell by {-100 * change:.0f} % from C={before.c} to C={after.c} while all {seats.total} seats were "
         "full: waiting alone costs time to first token, not tok/s"
         for before, after in pairwise(full)
-        if (gain := _gain(before, after)) < -FELL
+        if (change := gain(before, after)) < -FELL
     )
 
 
@@ -159,14 +142,44 @@ def _refuse(found: Scaling, why: str, *what: str) -> Scaling:
 
 
 def _said(found: Scaling) -> Scaling:
-    """`sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +2 % tok/s for ×9 TTFT`"""
+    """`sweet spot C=4 (2×2) = 2 replicas × 2 seats; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT`"""
     parts = []
     seats, spot, cliff = found.seats, found.sweet_spot, found.cliff
     if spot is not None:
-        parts.append(f"sweet spot C={spot}" + (f" ({seats})" if seats and spot == seats.total else ""))
+        parts.append(f"sweet spot C={spot}" + (_made_of(seats) if seats and spot == seats.total else ""))
     else:
         parts.append(f"no sweet spot: {found.refused.get('sweet spot') or found.refused.get('scaling', '')}")
+    queued = next((tax.c for tax in found.queue_tax if tax.factor >= QUEUE_TTFT), None)
+    if queued is not None:
+        parts.append(f"queue forms at C={queued}")
     if cliff is not None:
-        gain = f"{100 * cliff.gain:+.0f}".replace("-0", "+0").replace("-", "−")
-        parts.append(f"cliff at C={cliff.c}: {gain} % tok/s for ×{cliff.ttft_factor:.2g} TTFT")
+        parts.append(_cliff_words(cliff))
     return msgspec.structs.replace(found, sentence="; ".join([*parts, *found.anomalies]))
+
+
+def _made_of(seats: Seats) -> str:
+    """Several replicas as people write it, and in words."""
+    return f" ({seats.replicas}×{seats.per_replica}) = {seats}" if seats.replicas > 1 else f" ({seats})"
+
+
+def _cliff_words(cliff: Cliff) -> str:
+    change = f"{100 * cliff.gain:+.0f}".replace("-0", "+0").replace("-", "−")
+    return f"cliff at C={cliff.c}: {change} % tok/s for ×{cliff.ttft_factor:.2g} TTFT"
+
+
+def search_answer(levels: Sequence[Level], seats: Seats | None = None) -> str:
+    """What a search for the cliff came to: `sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +2 % tok/s …`"""
+    if not any(level.ok for level in levels):
+        return "no cliff: nothing was measured"
+    found = scaling(levels, seats)
+    cliff, known = found.cliff, found.seats
+    spot = found.sweet_spot or (cliff.c_before if cliff else None)
+    told = f" ({known})" if known and not known.inferred and spot == known.total else ""
+    parts = [] if spot is None else [f"sweet spot C={spot}{told}"]
+    silent = [level.c for level in levels if not level.ok]
+    if cliff is not None:
+        parts.append(_cliff_words(cliff))
+    else:
+        why = f"at C={min(silent)} no request was answered" if silent else "throughput still grows or TTFT holds"
+        parts.append(f"no cliff up to C={max(level.c for level in levels if level.ok)}: {why}")
+    return "; ".join(parts)

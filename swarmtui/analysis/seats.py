@@ -1,10 +1,13 @@
-"""How many requests a server runs at once, as its flags say."""
+"""How many requests a server runs at once, as its flags say, or as it says itself."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from swarmtui.model.findings import Seats
+from swarmtui.model.session import Session
+from swarmtui.model.telemetry import Discovered
 
 _NAMES = (
     ("--max-num-seqs", r"--max[-_]num[-_]seqs"),
@@ -22,3 +25,14 @@ def seats_from_flags(flags: str, replicas: int = 1) -> Seats | None:
         if found and int(found.group(1)) > 0:
             return Seats(per_replica=int(found.group(1)), replicas=max(1, replicas), reason=f"the server's {name}")
     return None
+
+
+def seats_of(session: Session, servers: Sequence[Discovered]) -> Seats | None:
+    """As the flags that people gave say, else as the servers themselves were found."""
+    told = seats_from_flags(session.server_flags, len(session.endpoints))
+    known = [server.seats for server in servers]
+    if told is not None or not known or known[0] is None or any(seats != known[0] for seats in known):
+        return told
+    inside = (servers[0].flags or {}).get("replicas", "")
+    each = int(inside) if inside.isdigit() and int(inside) and known[0] % int(inside) == 0 else 1
+    return Seats(per_replica=known[0] // each, replicas=len(known) * each, reason="as the server said")

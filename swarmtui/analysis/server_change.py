@@ -45,6 +45,13 @@ def change(before: Sequence[ServerState], after: Sequence[ServerState]) -> Chang
     return Change(state=msgspec.structs.replace(ServerState(engine=pairs[0][1].engine), **values), restarted=restarted)
 
 
+def together(grown: Sequence[ServerState]) -> ServerState:
+    """Differences of several stretches of time as one; gauges are those of the last."""
+    values: dict[str, Any] = {name: _total([getattr(state, name) for state in grown]) for name in COUNTERS}
+    values |= {name: _merged([getattr(state, name) for state in grown]) for name in HISTOGRAMS}
+    return msgspec.structs.replace(grown[-1], **values)
+
+
 def fell_back(before: ServerState, after: ServerState) -> bool:
     """A counter that falls back means that the server was started anew."""
     counters = ((getattr(before, name), getattr(after, name)) for name in COUNTERS)

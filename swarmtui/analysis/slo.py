@@ -10,15 +10,15 @@ from swarmtui.analysis.stats import ratio
 from swarmtui.model.findings import Goodput
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput, Stored
-from swarmtui.model.session import Level
+from swarmtui.model.session import Level, Place
 
 _KEY = "--slo"
 SHARE = 0.95
 
 
 def _stall(record: Record) -> float | None:
-    gaps = record.chunk_gaps_s()
-    return max(gaps) if gaps else None
+    longest = record.longest_gap_us
+    return None if longest is None else longest / 1e6
 
 
 FIGURES: dict[str, Callable[[Record], float | None]] = {
@@ -68,16 +68,17 @@ def parse_slo(text: str, key: str = _KEY) -> Slo:
     return Slo(most=most, share=share)
 
 
-def goodput(levels: Sequence[Level], finished: Mapping[int, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
+def goodput(levels: Sequence[Level], finished: Mapping[Place, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
     """`finished` holds the requests of each level that ended by themselves, well or not."""
     found = []
     for level in levels:
-        records = finished.get(level.c, ())
+        records = finished.get(level.key, ())
         good = [record for record in records if slo.kept_by(record)]
         share = ratio(len(good), len(records))
         found.append(
             Goodput(
                 c=level.c,
+                rate=level.rate,
                 n=len(records),
                 good=len(good),
                 share=share,
@@ -92,9 +93,10 @@ def goodput(levels: Sequence[Level], finished: Mapping[int, Sequence[Record]], s
 def slo_sentence(found: Sequence[Goodput], slo: Slo) -> str:
     """`SLO kept up to C=4; at C=8 62 % of requests kept it (95 % wanted)`"""
     missed = next((level for level in found if not level.kept), None)
-    held = [level.c for level in found if level.kept and (missed is None or level.c < missed.c)]
+    held = [level for level in found if level.kept and (missed is None or level.at < missed.at)]
+    most = max(held, key=lambda level: level.at, default=None)
     if missed is None:
-        return f"SLO kept up to C={max(held)}" if held else "SLO: nothing was measured"
-    parts = [f"SLO kept up to C={max(held)}" if held else "SLO missed"]
+        return f"SLO kept up to {most.name}" if most else "SLO: nothing was measured"
+    parts = [f"SLO kept up to {most.name}" if most else "SLO missed"]
     share = "no request was measured" if missed.share is None else f"{100 * missed.share:.3g} % of requests kept it"
-    return f"{parts[0]}; at C={missed.c} {share} ({100 * slo.share:.3g} % wanted)"
+    return f"{parts[0]}; at {missed.name} {share} ({100 * slo.share:.3g} % wanted)"

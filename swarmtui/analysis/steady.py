@@ -19,8 +19,12 @@ class Steady(Stored, frozen=True, kw_only=True):
 
 
 def in_flight(record: Record) -> Span | None:
-    """From sent to the last token, or to the end where no token came; None for what was never sent."""
-    end = record.t_last_ns if record.t_last_ns is not None else record.t_done_ns
+    """From sent to the last token; of one that failed to its end, since a silence before a timeout holds its place.
+
+    None for what was never sent.
+    """
+    ends = (record.t_last_ns, record.t_done_ns) if record.ok else (record.t_done_ns, record.t_last_ns)
+    end = ends[0] if ends[0] is not None else ends[1]
     if record.t_sent_ns is None or end is None or end < record.t_sent_ns:
         return None
     return record.t_sent_ns, end

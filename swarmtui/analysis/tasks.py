@@ -7,29 +7,30 @@ from collections.abc import Mapping, Sequence
 
 from swarmtui.analysis.stats import mean, spread
 from swarmtui.model.record import Record
-from swarmtui.model.session import TaskFigures
+from swarmtui.model.session import Place, TaskFigures
 
 # More types than a person can read are no types.
 _MOST_TYPES = 64
 
 
-def task_figures(finished: Mapping[int, Sequence[Record]]) -> tuple[TaskFigures, ...]:
+def task_figures(finished: Mapping[Place, Sequence[Record]]) -> tuple[TaskFigures, ...]:
     """By level, in the order in which types and turns first came; nothing where no task has a type or a check."""
     found: list[TaskFigures] = []
-    for c, records in sorted(finished.items()):
+    for (c, rate), records in sorted(finished.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):
         parts: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
         for record in sorted(records, key=lambda record: (record.task, record.turn)):
             parts[record.type, record.turn].append(record)
         if len(parts) > _MOST_TYPES or not any(r.type or r.verdict for r in records):
             continue
-        found += [_figures(c, kind, turn, part) for (kind, turn), part in parts.items()]
+        found += [_figures(c, rate, kind, turn, part) for (kind, turn), part in parts.items()]
     return tuple(found)
 
 
-def _figures(c: int, kind: str, turn: int, records: Sequence[Record]) -> TaskFigures:
+def _figures(c: int, rate: float | None, kind: str, turn: int, records: Sequence[Record]) -> TaskFigures:
     ok = [record for record in records if record.ok]
     return TaskFigures(
         c=c,
+        rate=rate,
         type=kind,
         turn=turn,
         n=len(records),

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from swarmtui.cli.root import as_text, commands, session_dir_option, sessions_in
+from swarmtui.cli.words import known_endpoints
 
 
 @commands.group(invoke_without_command=True)
@@ -86,15 +87,33 @@ def sim(preset: str, port: int, listing: bool, as_json: bool, **given: Any) -> N
     sys.exit(simulate(words))
 
 
+def _configured(found: set[str]) -> Any:
+    """Those of config.toml that were not found on this host anyway; all are asked at once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from swarmtui.conductor.catalogue import look_at
+    from swarmtui.conductor.configured import read_config
+    from swarmtui.model.endpoint import parse_address
+    from swarmtui.model.order import SIMULATOR
+
+    urls = [known.url for known in read_config().endpoints.values() if not known.url.startswith(SIMULATOR)]
+    left = [url for url in urls if parse_address(url).root not in found]
+    if not left:
+        return ()
+    with ThreadPoolExecutor(len(left)) as pool:
+        return tuple(pool.map(look_at, left))
+
+
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
 def discover(as_json: bool) -> None:
-    """Servers of models found on this host: engine, models, seats, and the flags they were started with."""
+    """Servers of models found on this host, and those of config.toml: engine, models, seats, flags."""
     from swarmtui.telemetry.discovery import discover as look
     from swarmtui.telemetry.discovery import with_gpus
     from swarmtui.telemetry.gpu_source import open_gpus
 
     found = look()
+    found += _configured({server.url for server in found})
     if found:
         source = open_gpus()
         found = with_gpus(found, source.read())
@@ -108,7 +127,7 @@ def discover(as_json: bool) -> None:
 
 
 @commands.command()
-@click.option("--endpoint", metavar="URL", help="A server to check as well; without it those of this host are listed.")
+@click.option("--endpoint", metavar="URL|NAME", help="A server to check as well; else those of this host are listed.")
 @click.option("--streams", default=256, show_default=True, type=click.IntRange(1), help="The C to be fit for.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
 @session_dir_option
@@ -120,6 +139,7 @@ def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str |
     from swarmtui.conductor import doctor as checks
     from swarmtui.headless.checks import check_line, names_width
 
+    endpoint = known_endpoints((endpoint,))[0].url if endpoint else None
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
     steps: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("terminal", lambda: checks.terminal(os.environ, size)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from swarmtui.cli.root import as_text, commands, is_terminal, session_dir_option
+from swarmtui.cli.root import as_text, commands, defaults_of, is_terminal, session_dir_option
 from swarmtui.cli.running import run
 from swarmtui.cli.words import make_order
 
@@ -45,6 +45,7 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     The figures are looked at with 4, 6, 8, 12, 16, 24, 32 and 48 runs of each, and the chance of a
     wrong claim is shared out over these looks: it is below 5 % in all, whenever one stops.
     """
+    from swarmtui.conductor.configured import read_config
     from swarmtui.headless.ab import Contest, Fight, is_command, logged, new_name, outcome_text
     from swarmtui.headless.measure import Wish
     from swarmtui.model.plan import parse_seconds
@@ -55,11 +56,13 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     if (b is None) != aa:
         raise BadInput("give --b, or --aa to run A against itself", key="--b")
     sides = {"--a": a} if b is None else {"--a": a, "--b": b}
-    started = {option: text for option, text in sides.items() if is_command(text)}
+    names = read_config().endpoints
+    started = {option: text for option, text in sides.items() if is_command(text) and text not in names}
     launches = [str(command_launch(text, given["url"], "PORT", option)) for option, text in started.items()]
-    order = _many(given, [text for text in sides.values() if not is_command(text)], levels=str(given["level"]))
+    order = _many(given, [text for option, text in sides.items() if option not in started], levels=str(given["level"]))
     contest = Contest(
-        name=new_name(), a=a, b=b or a, aa=aa, url=given["url"], figure=given["figure"], most=given["max_runs"],
+        name=new_name(), a=_address(a, names), b=_address(b or a, names), aa=aa,
+        url=given["url"], figure=given["figure"], most=given["max_runs"],
         detect=_share(given["detect"]), seed=order.plan.seed,
         ready_within_s=parse_seconds(given["ready_within"], "--ready-within"),
     )  # fmt: skip
@@ -82,13 +85,17 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
 @click.option("--yes", is_flag=True, help="Start the commands without asking.")
 @click.option("--show", is_flag=True, help="Show what is known so far, and leave.")
 @click.option("--retry-broken", is_flag=True, help="Try broken cells once more.")
+@click.option("--text", is_flag=True, help="Lines instead of the screen, also in a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @session_dir_option
-def tune(file: str, yes: bool, show: bool, retry_broken: bool, as_json: bool, quiet: bool, **given: Any) -> None:
+def tune(
+    file: str, yes: bool, show: bool, retry_broken: bool, text: bool, as_json: bool, quiet: bool, **given: Any
+) -> None:
     """Start a server with each cell of a grid of flags, measure it, stop it; ends with a leaderboard.
 
-    Called again after an interruption, it goes on where it was. FILE says how:
+    In a terminal the grid is shown as it fills up, and the tune goes on if that screen dies. Called again while it
+    runs, the same command shows it again; after an interruption it goes on where it was. FILE says how:
 
     \b
     command = "vllm serve MODEL --port {port}"    # no shell; flags are put behind it
@@ -102,11 +109,13 @@ def tune(file: str, yes: bool, show: bool, retry_broken: bool, as_json: bool, qu
     """
     from swarmtui.headless.measure import Wish
     from swarmtui.headless.tune import Tuning, commands_text
+    from swarmtui.headless.tuner import Errand, start_tuner
     from swarmtui.headless.tuning_text import tune_text
     from swarmtui.model.schema import BadInput
     from swarmtui.model.tuning import read_tune
     from swarmtui.tuning.effects import result
-    from swarmtui.tuning.kept import tune_directory
+    from swarmtui.tuning.kept import read_present, read_state, tune_directory
+    from swarmtui.tuning.standing import is_alive, rows_of
 
     try:
         wanted = read_tune(Path(file).read_text(encoding="utf-8"), file)
@@ -123,23 +132,52 @@ def tune(file: str, yes: bool, show: bool, retry_broken: bool, as_json: bool, qu
     )
     directory = tune_directory(Path(order.session_root), wanted)
     tuning = Tuning(wanted, order, directory, quiet, _teller(quiet))
-    wish = Wish()
-    if not show:
-        if tuning.left():
-            _agree(commands_text(wanted), yes)
-        with wish.heard():
-            tuning.run(wish, retry_broken=retry_broken)
-    found = result(tuning.rows, wanted.objective)
+    on_screen = is_terminal() and not (text or as_json or quiet)
+    stopped = False
+    if retry_broken:
+        tuning.retry_broken()
+    if not show and on_screen and is_alive(read_present(directory)):
+        stopped = _watch(directory)
+    elif not show and tuning.left():
+        _agree(commands_text(wanted), yes)
+        if on_screen:
+            start_tuner(Errand(tune=wanted, order=order, directory=str(directory), retry_broken=retry_broken))
+            stopped = _watch(directory)
+        else:
+            with Wish().heard() as wish:
+                tuning.run(wish)
+            stopped = wish()
+    found = result(rows_of(wanted, read_state(directory, wanted.name).rows), wanted.objective)
     click.echo(as_text(found) if as_json else tune_text(found), nl=as_json)
-    if wish():
+    if stopped:
         click.echo("swarmtui: stopped; the same command goes on from here", err=True)
-    sys.exit(4 if wish() else 0)
+    sys.exit(4 if stopped else 0)
+
+
+def _watch(directory: Path) -> bool:
+    """The grid in the app, until it is over or people leave; whether the tune ended before all was done."""
+    from swarmtui.tui.launch import watch_tune
+    from swarmtui.tuning.kept import read_present
+
+    if watch_tune(directory).detached:
+        click.echo("the tune goes on; the same command shows it again", err=True)
+        sys.exit(0)
+    present = read_present(directory)
+    if present is not None and present.ended == "failed":
+        click.echo(f"swarmtui: the tune failed; its words are in {directory / 'tune.log'}", err=True)
+    return present is None or present.ended != "done"
 
 
 def _many(given: dict[str, Any], endpoints: list[str] | None = None, *, levels: str) -> Any:
     """The order of one run of many, as `run` would have it; the endpoint is filled in for each."""
-    whole = run.make_context("run", []).params | given | {"levels": levels, "on_restart": "stop"}
+    defaults = {} if endpoints is None else defaults_of("ab")
+    whole = run.make_context("run", [], default_map=defaults).params | given | {"levels": levels, "on_restart": "stop"}
     return make_order(tuple(endpoints or ("http://127.0.0.1:1",)), whole)
+
+
+def _address(side: str, names: dict[str, Any]) -> str:
+    """Of an endpoint that config.toml names; anything else is as it was said."""
+    return str(names[side].url) if side in names else side
 
 
 def _share(text: str) -> float:

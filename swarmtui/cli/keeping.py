@@ -126,10 +126,11 @@ def compare(session: tuple[str, ...], baseline: str | None, as_json: bool, sessi
     from swarmtui.model.schema import BadInput
     from swarmtui.sessions.sources import summary_of
 
-    names = (baseline, *(name for name in session if name != baseline)) if baseline else session
+    names = (baseline, *session) if baseline and baseline not in session else session
     if len(names) < 2:
         raise BadInput("two sessions at least are needed", key="compare")
-    found = side_by_side([summary_of(sessions_in(session_dir), name) for name in names])
+    summaries = [summary_of(sessions_in(session_dir), name) for name in names]
+    found = side_by_side(summaries, names.index(baseline) if baseline else 0)
     click.echo(as_text(found) if as_json else comparison_text(found), nl=as_json)
 
 

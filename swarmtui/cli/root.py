@@ -26,11 +26,43 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
     Exit codes: 0 done; 1 a limit was missed; 2 wrong usage or a bad file;
     3 the endpoint could not be used; 4 stopped, what was measured is saved.
     """
+    if context.invoked_subcommand in _WITH_DEFAULTS:
+        context.default_map = {context.invoked_subcommand: defaults_of(context.invoked_subcommand)}
     if context.invoked_subcommand is None:
         need_terminal()
         from swarmtui.tui.launch import set_up
 
         after(set_up(sessions_in(session_dir), slow=slow))
+
+
+# Of what excludes each other, what is said now counts, and not what config.toml says.
+_WITH_DEFAULTS = ("run", "probe", "ab")
+_EXCLUDING = (("requests", "duration"), ("levels", "rate", "find_cliff"))
+
+
+def defaults_of(command: str) -> dict[str, Any]:
+    """[defaults] of config.toml, as far as such a command has these options."""
+    from swarmtui.sessions.paths import config_path
+
+    if not config_path().exists():  # a run that has none need not wait for what reads it
+        return {}
+    from swarmtui.conductor.configured import read_config
+
+    said = read_config().defaults.options()
+    return {name: value for name, value in said.items() if command == "run" or name not in ("runs", "levels")}
+
+
+def without_contradiction(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
+    sources = {name: context.get_parameter_source(name) for group in _EXCLUDING for name in group}
+    typed, kept = click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.DEFAULT_MAP
+    gone = [
+        name
+        for group in _EXCLUDING
+        if any(sources[other] is typed for other in group)
+        for name in group
+        if sources[name] is kept
+    ]
+    return given | dict.fromkeys(gone)
 
 
 def session_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,27 +11,38 @@ from swarmtui.cli.root import (
     after,
     as_text,
     commands,
+    defaults_of,
     is_terminal,
     need_terminal,
     session_dir_option,
     sessions_in,
     slow_option,
+    without_contradiction,
 )
-from swarmtui.cli.words import limits_of, make_order, workload_path
+from swarmtui.cli.words import known_endpoints, limits_of, make_order, workload_path
 
 _DEMO = "sim:qwen36-27b-2x?speed=4"
 
 
+def _trimmed(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Blanks around a header's value are no part of it, and are refused by HTTP libraries."""
+    return tuple("=".join(part.strip() for part in text.split("=", 1)) for text in texts)
+
+
 @commands.command()
-@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|sim:PRESET", help="Repeat for replicas.")
+@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|NAME|sim:PRESET", help="Repeat for replicas.")
 @click.option("--model", help="The model's name; without it the first that the endpoint lists.")
 @click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
 @click.option("--levels", metavar="C,C,…", help="Concurrent streams.  [default: the workload's own, else 1,2,4,8]")
 @click.option("--find-cliff", is_flag=True, help="Search for the C beyond which more streams bring nothing.")
-@click.option("--rate", type=click.FloatRange(0.0, min_open=True), metavar="R", help="Open loop: R requests a second.")
+@click.option("--rate", metavar="R,R,…", help="Open loop: requests a second; several are as many levels.")
 @click.option(
     "--arrival", type=click.Choice(["poisson", "constant", "gamma"]), help="How they come.  [default: poisson]"
 )
+@click.option(
+    "--burst", type=click.FloatRange(0.0, min_open=True), metavar="B",
+    help="Of gamma arrivals: squared CV of the gaps, 1 is Poisson.  [default: 4]",
+)  # fmt: skip
 @click.option("--serial-rates", metavar="P,D", help="Prompt and output tok/s of one user, to extrapolate serial time.")
 @click.option("--runs", type=click.IntRange(1, 1000), help="Runs of each level.  [default: the workload's own, else 1]")
 @click.option("--requests", metavar="N|4C", help="Requests a run: a number or a multiple of C.  [default: 4C]")
@@ -64,7 +75,7 @@ _DEMO = "sim:qwen36-27b-2x?speed=4"
     help="A server that goes away: wait for it (120s, or TIME) and go on, or stop.",
 )
 @click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
-@click.option("--header", "headers", multiple=True, metavar="K=V", help="A header for each request.")
+@click.option("--header", "headers", multiple=True, callback=_trimmed, metavar="K=V", help="A header for each request.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Certificates to trust.")
 @click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
 @click.option("--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="The server's metrics, if elsewhere.")
@@ -77,7 +88,8 @@ _DEMO = "sim:qwen36-27b-2x?speed=4"
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of the table.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @session_dir_option
-def run(endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
+@click.pass_context
+def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
     """Drive an endpoint level by level, without a screen.
 
     Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; twice: at once.
@@ -88,6 +100,7 @@ def run(endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) ->
     conductor = start_conductor()
     from swarmtui.headless.run import run as follow
 
+    given = without_contradiction(context, given)
     limits = limits_of(given["fail_if"])
     sys.exit(follow(make_order(endpoints, given), conductor, as_json=as_json, quiet=quiet, limits=limits))
 
@@ -152,7 +165,7 @@ def replay(session: str, slow: bool, session_dir: str | None) -> None:
 
 
 @commands.command()
-@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|sim:PRESET", help="Repeat for replicas.")
+@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|NAME|sim:PRESET", help="Repeat for replicas.")
 @click.option("--model", help="The model's name; without it the first that the endpoint lists.")
 @click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 100), help="Timed runs of a probe.")
@@ -177,8 +190,12 @@ def probe(every: str | None, show_history: bool, install_hint: bool, as_json: bo
         found = {name: history(rows) for name, rows in probes_by_target(sessions_in(given["session_dir"])).items()}
         click.echo(as_text(found) if as_json else history_text(found), nl=as_json)
         return
-    whole = run.make_context("run", []).params | given
-    whole |= {"levels": "1", "requests": "1", "warmup": "1", "tags": (f"probe={','.join(given['endpoints'])}",)}
+    from swarmtui.model.asked import PROBE, probe_tag
+
+    whole = run.make_context("run", [], default_map=defaults_of("run")).params | given
+    whole |= {"duration": None, "levels": PROBE.levels, "requests": PROBE.requests, "warmup": PROBE.warmup}
+    urls = tuple(known.url for known in known_endpoints(given["endpoints"]))
+    whole["tags"] = tuple(f"{name}={value}" for name, value in probe_tag(urls).items())
     if install_hint:
         from swarmtui.headless.probe import install_hint as hint
 

@@ -12,10 +12,16 @@ from swarmtui.cli.root import sessions_in
 
 def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
     """Everything that can be wrong with the words is found here, before anything is asked of the endpoint."""
+    from swarmtui.conductor.configured import check_ca_file, read_secrets
+    from swarmtui.model.config import together
     from swarmtui.model.endpoint import parse_address
     from swarmtui.model.order import SIMULATOR, Order
 
-    endpoints = endpoints or (_only_endpoint(),)
+    asked = known_endpoints(endpoints or (_only_endpoint(),))
+    endpoints, known = tuple(one.url for one in asked), together(asked)
+    ca_file = given["ca_file"] or known.ca_file
+    if ca_file is not None:
+        check_ca_file(ca_file, "--ca-file" if given["ca_file"] else "ca_file")
     for endpoint in endpoints:
         if endpoint.startswith(SIMULATOR):
             from swarmtui.sim.presets import parse_spec
@@ -25,25 +31,39 @@ def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
             parse_address(endpoint)
     return Order(
         endpoints=endpoints,
-        model=given["model"],
+        model=given["model"] or known.model,
         workload=workload_path(given["workload"]),
         plan=_plan(given),
         session_root=str(sessions_in(given["session_dir"])),
-        secrets=_secrets(given["api_key_env"], given["headers"]),
-        ca_file=given["ca_file"],
-        insecure=given["insecure"],
+        secrets=read_secrets(
+            given["api_key_env"] or known.api_key_env,
+            known.headers | _pairs(given["headers"], "--header"),
+            "--api-key-env" if given["api_key_env"] else "api_key_env",
+        ),
+        ca_file=ca_file,
+        insecure=given["insecure"] or known.insecure,
         keep_text=given["keep_text"],
         previews=not given["no_previews"],
         gpus=not given["no_gpu"],
-        metrics_urls=given["metrics_urls"],
-        gpu_metrics_urls=given["gpu_metrics_urls"],
+        metrics_urls=given["metrics_urls"] or known.metrics_urls,
+        gpu_metrics_urls=given["gpu_metrics_urls"] or known.gpu_metrics_urls,
         label=given["label"],
         note=given["note"],
         tags=_pairs(given["tags"], "--tag"),
-        server_flags=given["server_flags"],
+        server_flags=given["server_flags"] or known.server_flags,
         previous=_previous(given["baseline"], given["session_dir"]),
         restart_s=_restart(given.get("on_restart", "wait")),
     )
+
+
+def known_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
+    """Each as it is called in config.toml, or as it was typed."""
+    from swarmtui.conductor.configured import read_config
+    from swarmtui.model.config import named
+    from swarmtui.sessions.paths import config_path
+
+    configured = read_config().endpoints
+    return [named(endpoint, configured, str(config_path())) for endpoint in endpoints]
 
 
 def _restart(text: str) -> float:
@@ -85,99 +105,34 @@ def _plan(given: dict[str, Any]) -> Any:
     """The workload's own load, with what was said on the command line before it."""
     import secrets
 
-    from swarmtui.model.load import planned
-    from swarmtui.model.plan import Timeouts, parse_levels, parse_requests, parse_seconds
+    from swarmtui.model.asked import Asked, plan_for
+    from swarmtui.model.plan import Timeouts, parse_seconds
     from swarmtui.model.schema import BadInput
-    from swarmtui.model.workload import size_of
     from swarmtui.prompts.library import find
 
-    if given["requests"] and given["duration"]:
-        raise BadInput("give one of --requests and --duration, not both", key="--duration")
-    levels = parse_levels(given["levels"]) if given["levels"] is not None else None
-    workload = find(given["workload"]).workload
-    load = _load(given, workload)
     total = parse_seconds(given["timeout"], "--timeout")
     limits = Timeouts()
-    prompt_tps, decode_tps = _serial_rates(given["serial_rates"])
-    return planned(
-        load,
-        size=size_of(workload),
-        mode="cliff" if given["find_cliff"] else None,
-        levels=levels,
-        runs=given["runs"],
-        requests=parse_requests(given["requests"]) if given["requests"] else None,
-        duration_s=parse_seconds(given["duration"], "--duration") if given["duration"] else None,
-        warmup=_warmup(given["warmup"]),
-        max_tokens=given["max_tokens"],
-        temperature=given["temperature"],
-        seed=given["seed"] if given["seed"] is not None else secrets.randbelow(1_000_000),
-        workers=given["workers"],
-        slo=_slo(given["slo"]),
-        serial_prompt_tps=prompt_tps,
-        serial_decode_tps=decode_tps,
-        timeouts=Timeouts(
-            connect=min(limits.connect, total),
-            first_token=min(limits.first_token, total) if given["timeout"] == "600s" else total,
-            idle=parse_seconds(given["idle_timeout"], "--idle-timeout"),
-            total=total,
-        ),
-    )
-
-
-def _load(given: dict[str, Any], workload: Any) -> Any:
-    """A rate or a search on the command line stands for a load of its own; what does not go together is refused."""
-    from swarmtui.model.load import Closed, Open, mode_of
-    from swarmtui.model.schema import BadInput
-    from swarmtui.model.workload import load_of
-
-    load = load_of(workload)
-    mode = mode_of(load)
-    if given["find_cliff"] and (given["levels"] or given["rate"] or (given["runs"] or 1) > 1):
-        raise BadInput("chooses its levels by itself; leave --levels, --runs and --rate out", key="--find-cliff")
-    if given["rate"] is not None and given["levels"]:
-        raise BadInput("an open loop has a rate and no levels; leave one of the two out", key="--rate")
-    if (given["find_cliff"] or given["rate"] is not None) and mode in ("mixed", "dag"):
-        raise BadInput(f"workload {workload.name} is {mode}, and can be asked in no other way", key="--workload")
-    if given["levels"] and mode in ("dag", "ramp", "open"):
-        raise BadInput(f"workload {workload.name} is {mode}, which has no levels to choose", key="--levels")
-    if given["requests"] and mode not in ("closed", "open") and given["rate"] is None and not given["find_cliff"]:
-        raise BadInput(f"workload {workload.name} is {mode}: the number of its requests is given", key="--requests")
-    if given["duration"] and mode not in ("closed", "open") and given["rate"] is None and not given["find_cliff"]:
-        raise BadInput(f"workload {workload.name} is {mode}: it ends by itself", key="--duration")
-    if given["serial_rates"] and mode not in ("barrier", "swarm"):
-        raise BadInput(f"workload {workload.name} is {mode}, and has no serial time", key="--serial-rates")
-    if given["find_cliff"]:
-        return Closed(levels=(1,))
-    if given["rate"] is not None:
-        return Open(rate=given["rate"], arrival=given["arrival"] or "poisson")
-    if given["arrival"]:
-        raise BadInput("is for open loops; give --rate with it", key="--arrival")
-    return load
-
-
-def _serial_rates(text: str | None) -> tuple[float | None, float | None]:
-    import re
-
-    from swarmtui.model.schema import BadInput
-
-    if text is None:
-        return None, None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*", text)
-    if not match or not float(match.group(1)) or not float(match.group(2)):
-        raise BadInput(f"{text!r} is not of the form 85.4,13.4", key="--serial-rates")
-    return float(match.group(1)), float(match.group(2))
-
-
-def _warmup(text: str | None) -> int | None:
-    from swarmtui.model.schema import BadInput
-
-    if text is None:
-        return None
-    if text == "none":
-        return 0
-    if not text.isdigit():
-        raise BadInput(f"{text!r} is neither a number nor none", key="--warmup")
-    return int(text)
+    said = ("levels", "runs", "requests", "duration", "warmup", "rate", "arrival", "burst", "serial_rates")
+    try:
+        return plan_for(
+            find(given["workload"]).workload,
+            Asked(mode="cliff" if given["find_cliff"] else "sweep", **{name: given[name] for name in said}),
+            max_tokens=given["max_tokens"],
+            temperature=given["temperature"],
+            seed=given["seed"] if given["seed"] is not None else secrets.randbelow(1_000_000),
+            workers=given["workers"],
+            slo=_slo(given["slo"]),
+            timeouts=Timeouts(
+                connect=min(limits.connect, total),
+                first_token=min(limits.first_token, total) if given["timeout"] == "600s" else total,
+                idle=parse_seconds(given["idle_timeout"], "--idle-timeout"),
+                total=total,
+            ),
+        )
+    except BadInput as problem:
+        if problem.key in (*said, "find_cliff", "workload"):
+            raise BadInput(problem.problem, key=f"--{problem.key.replace('_', '-')}") from None
+        raise
 
 
 def _slo(text: str) -> str:
@@ -204,27 +159,6 @@ def workload_path(name: str) -> str:
     for problem in problems(source):
         raise problem
     return str(Path(source).resolve())
-
-
-def _secrets(variable: str | None, headers: tuple[str, ...]) -> Any:
-    import os
-    import re
-
-    from swarmtui.model.endpoint import Secrets
-    from swarmtui.model.schema import BadInput
-
-    key = None
-    if variable is not None:
-        key = os.environ.get(variable, "").strip()
-        if not key:
-            raise BadInput("this variable is not set, or empty", key=f"--api-key-env {variable}")
-    pairs = _pairs(headers, "--header")
-    for name, value in pairs.items():
-        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or re.search(r"[\r\n\0]", value):
-            raise BadInput("not a header", key=f"--header {name}")
-    if key is not None and re.search(r"[\r\n\0]", key):
-        raise BadInput("the key holds a line break", key=f"--api-key-env {variable}")
-    return Secrets(api_key=key, headers=pairs)
 
 
 def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:

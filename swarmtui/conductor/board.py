@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 
+import msgspec
+
+from swarmtui.analysis.tasks import task_figures
+from swarmtui.conductor.watching import Watching
 from swarmtui.model.frame import Frame, Status
+from swarmtui.model.plan import Mode
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Level
-from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust
+from swarmtui.model.session import Level, Place, TaskFigures
+from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust, TtftSplit
 from swarmtui.model.wire import StreamRow, WorkerFrame
 
 _WINDOW_NS = 1_000_000_000
 _TTFT_WINDOW_NS = 10_000_000_000
 _NEWEST_POINTS = 20
-_MOST_POINTS = 7_200
-
-# So much text of a watched stream waits for a face; with nobody there to take it, it must not grow.
-_MOST_TEXT = 64 << 10
+_MOST_POINTS = 1_200
+_MOST_TASKS = 256
 
 
 class Board:
@@ -30,11 +33,16 @@ class Board:
         self.note = ""
         self.c = self.run = 0
         self.runs = 1
+        self.load: Mode = "closed"
+        self.rate: float | None = None
         self.done = 0
         self.of: int | None = None
         self.left_s: float | None = None
         self.levels: tuple[Level, ...] = ()
+        self._beside: defaultdict[Place, list[Record]] = defaultdict(list)
+        self._tasks: tuple[TaskFigures, ...] = ()
         self.warnings: tuple[str, ...] = ()
+        self.down_s: float | None = None
         self.finished = 0
         self.errors: Counter[str] = Counter()
         self._workers: dict[int, WorkerFrame] = {}
@@ -43,10 +51,12 @@ class Board:
         self._ttfts: deque[tuple[int, int, float]] = deque(maxlen=32)
         self._cpu: dict[int, tuple[int, int, float]] = {}
         self._chunks = self._tokens = 0
-        self._text = ""
+        self._late: deque[tuple[int, float]] = deque(maxlen=512)
+        self.watching = Watching()
         self.answer = ""
         self.telemetry: Telemetry | None = None
         self.trust: tuple[Trust, ...] = ()
+        self.ttft_split: TtftSplit | None = None
         self.servers: tuple[Discovered, ...] = ()
         self.history: list[Point] = []
         self._newest: deque[Point] = deque(maxlen=_NEWEST_POINTS)
@@ -85,7 +95,8 @@ class Board:
         before_t, before_cpu, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, 0.0))
         passed = frame.t_ns - before_t
         self._cpu[worker] = (frame.t_ns, frame.cpu_ns, (frame.cpu_ns - before_cpu) / passed if passed else 0.0)
-        self._text = (self._text + frame.text)[-_MOST_TEXT:]
+        if frame.watched is not None:
+            self.watching.hear(frame.watched)
 
     def finish(self, record: Record) -> None:
         if record.error is None:
@@ -94,6 +105,19 @@ class Board:
         elif record.error != CANCELLED:
             self.errors[record.error] += 1
         self.finished += 1
+        self.watching.finish(record)
+        if self.load == "mixed" and record.phase == "level" and record.error != CANCELLED:
+            self._note_task(record)
+        if record.t_sent_ns is not None and record.t_sched_ns is not None:
+            self._late.append((record.t_sent_ns, (record.t_sent_ns - record.t_sched_ns) / 1e9))
+
+    def _note_task(self, record: Record) -> None:
+        """Mixed loads are small; what is beyond a readable number of them is in the report at the end."""
+        lean = msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None, text=None, reasoning=None)
+        here = self._beside[record.c, None]
+        here.append(lean)
+        del here[:-_MOST_TASKS]
+        self._tasks = task_figures(self._beside)
 
     @property
     def in_flight(self) -> int:
@@ -117,6 +141,12 @@ class Board:
         c, newest_ns, _ = self._ttfts[-1]
         return sorted(ttft for at, t_ns, ttft in self._ttfts if at == c and t_ns >= newest_ns - _TTFT_WINDOW_NS)
 
+    def _latest_lateness(self, now: int) -> float | None:
+        """The worst of the last seconds; nobody is late where nothing is due at a set time."""
+        if self.load != "open":
+            return None
+        return max((late for t_ns, late in self._late if t_ns >= now - _TTFT_WINDOW_NS), default=None)
+
     def frame(self, rows: bool) -> Frame:
         now = time.perf_counter_ns()
         in_flight = self.in_flight
@@ -124,7 +154,6 @@ class Board:
         out_tps = self._rate()
         writing = in_flight - waiting
         ttfts = self._newest_ttfts()
-        text, self._text = (self._text, "") if rows else ("", self._text)
         return Frame(
             t_ns=now,
             status=self.status,
@@ -151,13 +180,19 @@ class Board:
             levels=self.levels,
             warnings=self.warnings,
             rows=tuple(sorted(self._rows.values(), key=lambda row: row.agent)) if rows else (),
-            text=text,
+            watched=self.watching.shown() if rows else None,
             points=tuple(self._newest),
             telemetry=self.telemetry,
             trust=self.trust,
+            ttft_split=self.ttft_split,
             answer=self.answer,
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,
+            load=self.load,
+            rate=self.rate,
+            late_s=self._latest_lateness(now),
+            tasks=self._tasks,
+            down_s=self.down_s,
         )
 
 

@@ -5,13 +5,19 @@ Everything is imported when it is asked for, so that a screen can be shown befor
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.order import SIMULATOR
+from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.telemetry import Discovered
+from swarmtui.model.workload import Workload
+
+if TYPE_CHECKING:
+    from swarmtui.prompts.library import Found
 
 
 class Machine(Stored, frozen=True, kw_only=True):
@@ -25,16 +31,22 @@ class Machine(Stored, frozen=True, kw_only=True):
 
 
 class Task(Stored, frozen=True, kw_only=True):
-    """A shipped workload, in words."""
+    """A workload, in words and as it is; `plan` is how it wants to be asked, `own_load` whether it says so itself."""
 
     name: str
     description: str
     kind: str
     prompts: int | None
+    types: tuple[str, ...]
     input: str
     output: str
     cache: str
+    check: str
     sample: str
+    path: str
+    workload: Workload
+    plan: Plan
+    own_load: bool
 
 
 def servers_here(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
@@ -53,6 +65,26 @@ def look_at(url: str, timeout_s: float = 2.0) -> Discovered:
     return found or Discovered(url=root, reachable=False, problem="no server of models answers there")
 
 
+def is_there(url: str, timeout_s: float = 1.0) -> bool:
+    """Whether anybody listens at this address."""
+    import socket
+
+    address = parse_address(url)
+    try:
+        with socket.create_connection((address.host, address.port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+def identify(url: str) -> Discovered | None:
+    """What serves there now, with the flags it was started with; None while it does not answer as a server."""
+    from swarmtui.telemetry.discovery import identify as look
+
+    found = look(parse_address(url).root)
+    return found if found is not None and found.reachable else None
+
+
 def machines() -> tuple[Machine, ...]:
     from swarmtui.sim.presets import list_presets
 
@@ -64,23 +96,72 @@ def machines() -> tuple[Machine, ...]:
 
 @cache
 def tasks() -> tuple[Task, ...]:
-    from swarmtui.prompts.check import describe
+    """Those that are shipped."""
     from swarmtui.prompts.library import shipped
 
-    described = [describe(found) for found in shipped()]
-    return tuple(
-        Task(
-            name=one.name,
-            description=one.description,
-            kind=one.kind,
-            prompts=one.prompts,
-            input=one.input,
-            output=one.output,
-            cache=one.cache,
-            sample=one.sample,
-        )
-        for one in described
+    return tuple(_task(found) for found in shipped())
+
+
+def workload(name_or_path: str) -> Task:
+    """One of those, or a file of one's own, after everything in it was found to be good."""
+    known = next((task for task in tasks() if task.name == name_or_path), None)
+    if known is not None:
+        return known
+    path = Path(name_or_path).expanduser()
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        changed = 0
+    return _own_file(name_or_path, changed)
+
+
+@lru_cache(maxsize=4)
+def _own_file(name_or_path: str, changed: int) -> Task:
+    """Read again only when it has changed: a screen asks at every key."""
+    from swarmtui.prompts.check import problems
+    from swarmtui.prompts.library import find
+
+    found = find(name_or_path)
+    for problem in problems(found.source):
+        raise problem
+    return _task(found)
+
+
+def _task(found: Found) -> Task:
+    from swarmtui.model.asked import Asked, plan_for
+    from swarmtui.prompts.check import describe
+
+    one, asked = describe(found), found.workload
+    return Task(
+        name=one.name,
+        description=one.description,
+        kind=one.kind,
+        prompts=one.prompts,
+        types=tuple(one.types),
+        input=one.input,
+        output=one.output,
+        cache=one.cache,
+        check=_checks(asked),
+        sample=one.sample,
+        path=str(Path(found.source).resolve()),
+        workload=asked,
+        plan=plan_for(asked, Asked()),
+        own_load=asked.load is not None or one.kind in ("mixed", "dag"),
     )
+
+
+def _checks(asked: Workload) -> str:
+    """What answers are held against, each way once."""
+    from swarmtui.model.workload import checks_in
+
+    checks = [check for _, check in checks_in(asked)]
+    ways = (
+        ("keywords", any(check.all or check.any for check in checks)),
+        ("regular expressions", any(check.regex for check in checks)),
+        ("compiles as Python", any(check.python for check in checks)),
+        ("JSON of a shape", any(check.schema is not None for check in checks)),
+    )
+    return ", ".join(name for name, used in ways if used)
 
 
 def check_endpoint(text: str) -> None:
@@ -93,14 +174,3 @@ def check_endpoint(text: str) -> None:
         parse_address(text)
     else:
         raise BadInput("no endpoint is chosen: type a URL, or take the simulator", key="endpoint")
-
-
-def workload_path(name: str) -> str:
-    """The file of a workload, after everything in it was found to be good."""
-    from swarmtui.prompts.check import problems
-    from swarmtui.prompts.library import find
-
-    source = find(name).source
-    for problem in problems(source):
-        raise problem
-    return str(Path(source).resolve())

@@ -171,6 +171,10 @@ class Crew:
         for link in self.links:
             link.say(wire.Watch(agent))
 
+    def spool_to(self, directory: Path) -> None:
+        for link in self.links:
+            link.say(wire.SpoolTo(str(spool_path(directory, link.number))))
+
     def end(self) -> None:
         self._ending = True
         self.acknowledge()

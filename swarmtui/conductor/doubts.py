@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-from swarmtui.analysis.stats import percentile
+from swarmtui.analysis.energy import LOWERED
+from swarmtui.analysis.server_change import change
+from swarmtui.analysis.stats import percentile, ratio
 from swarmtui.analysis.trust import Facts, judge, strangers
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Trusted
-from swarmtui.model.telemetry import Telemetry, Trust
+from swarmtui.model.telemetry import ServerState, Telemetry, Trust
 from swarmtui.model.wire import WorkerFrame
 
 # A minute of frames, a screenful of requests, a few looks at the server.
 _FRAMES = 600
 _RECORDS = 256
-_LOOKS = 5
+_LOOKS = 3
+# Our own count and the server's are of one moment when they are no further apart than this.
+_MOMENT_NS = 400_000_000
 
 
 class Doubts:
@@ -26,13 +30,17 @@ class Doubts:
         self._lags: deque[float] = deque(maxlen=_FRAMES)
         self._cpu: deque[tuple[int, int]] = deque(maxlen=11)
         self._records: deque[Record] = deque(maxlen=_RECORDS)
+        self._ours: deque[tuple[int, int]] = deque(maxlen=12)
         self._looks: deque[tuple[float, float]] = deque(maxlen=_LOOKS)
+        self._most: tuple[float, float] | None = None
         self._throttled: deque[bool] = deque(maxlen=_FRAMES)
+        self._reasons: set[str] = set()
         self._clock_steps = 0
-        self._counted_before: float | None = None
-        self._counted: float | None = None
+        self._before: tuple[ServerState, ...] = ()
+        self._first: tuple[ServerState, ...] = ()
+        self._seen_ns: int | None = None
+        self._now: tuple[ServerState, ...] = ()
         self._tokens: int | None = 0
-        self._preemptions: list[float] = []
         self.cpu: float | None = None
         self.restarted = False
 
@@ -46,8 +54,8 @@ class Doubts:
             self.cpu = max(self.cpu or 0.0, share)
 
     def before(self, seen: Telemetry) -> None:
-        """What the server had counted before our first request."""
-        self._counted_before = _output_tokens(seen)
+        """What servers had counted before our first request."""
+        self._before += seen.servers
 
     def finish(self, record: Record) -> None:
         # What a request that was cut off has cost the server, only the server knows.
@@ -56,30 +64,39 @@ class Doubts:
             self._records.append(record)
 
     def look(self, seen: Telemetry, in_flight: int) -> None:
-        known = [s for s in seen.servers if s.running is not None and s.waiting is not None]
-        if known:
-            there = sum((s.running or 0.0) + (s.waiting or 0.0) for s in known)
-            self._looks.append((float(in_flight), there))
+        self._ours.append((seen.t_ns, in_flight))
         told = [gpu.throttle for gpu in seen.gpus if gpu.throttle is not None]
         if told and in_flight:
-            self._throttled.append(any(told))
-        self._counted = _output_tokens(seen)
-        self._preemptions += [s.preemptions for s in seen.servers[:1] if s.preemptions is not None]
-        self._preemptions = self._preemptions[:1] + self._preemptions[-1:]
+            lowered = LOWERED.intersection(reason for reasons in told for reason in reasons)
+            self._throttled.append(bool(lowered))
+            self._reasons |= lowered
+        if seen.servers and seen.asked_ns != self._seen_ns:
+            self._seen_ns, self._now = seen.asked_ns, seen.servers
+            self._first = self._first or seen.servers
+            self._compare(seen)
 
-    def lines(self, levels: tuple[Level, ...], seen: Telemetry | None, *, ended: bool = False) -> tuple[Trust, ...]:
+    def _compare(self, seen: Telemetry) -> None:
+        """Who is on the server beside us, counted here and there at the same moment."""
+        ours = [count for t_ns, count in self._ours if abs(t_ns - seen.asked_ns) <= _MOMENT_NS]
+        there = [(s.running or 0.0) + (s.waiting or 0.0) for s in seen.servers if None not in (s.running, s.waiting)]
+        if not ours or not there:
+            return
+        self._looks.append((float(max(ours)), sum(there)))
+        found = strangers(self._looks) if len(self._looks) == self._looks.maxlen else None
+        if found is not None and (self._most is None or found > self._most[0]):
+            self._most = (found, self._looks[-1][0])
+
+    def lines(self, levels: tuple[Level, ...], *, ended: bool = False) -> tuple[Trust, ...]:
         last = levels[-1] if levels else None
         gaps = [record.tpot_s for record in self._records if record.tpot_s is not None]
         chunks = sum(record.chunks for record in self._records)
         asked = sum(record.tokens_in or 0 for record in self._records)
         cached = [record.cached_tokens for record in self._records if record.cached_tokens is not None]
-        reasons = {reason for gpu in seen.gpus for reason in gpu.throttle or ()} if seen else set()
         engine = [record.engine_decode_tps for record in self._records if record.engine_decode_tps]
         ours = [record.decode_tps for record in self._records if record.engine_decode_tps and record.decode_tps]
-        counted = None
-        before, now = self._counted_before, self._counted
-        if ended and self._tokens and not self.restarted and now is not None and before is not None:
-            counted = now - before
+        told = self._told(self._before or self._first)
+        counted = told.output_tokens if told is not None and self._before and ended and self._tokens else None
+        others, beside = (self._most if ended else self._alone()) or (None, None)
         return judge(
             Facts(
                 restarted=self.restarted,
@@ -93,25 +110,36 @@ class Doubts:
                 worker_cpu=self.cpu if ended and self.cpu is not None else self._cpu_share(),
                 c_target=float(last.c) if last else None,
                 c_achieved=last.c_achieved if last else None,
-                in_flight=self._looks[-1][0] if self._looks else None,
-                strangers=strangers(self._looks),
+                in_flight=beside,
+                strangers=others,
                 token_source=last.token_source if last else None,
                 cold_promised=self._cold,
-                cached_share=sum(cached) / asked if cached and asked else None,
-                preemptions=self._preemptions[-1] - self._preemptions[0] if self._preemptions else None,
+                cached_share=sum(cached) / asked if cached and asked else _cached(told),
+                preemptions=told.preemptions if told is not None else None,
                 throttled=sum(self._throttled) / len(self._throttled) if self._throttled else None,
-                throttle=tuple(sorted(reasons)),
+                throttle=tuple(sorted(self._reasons)),
                 clock_steps=self._clock_steps if self._lags else None,
                 shared_reads=sum(record.shared_reads for record in self._records) / chunks if chunks else None,
             )
         )
 
-    def verdict(self, levels: tuple[Level, ...], seen: Telemetry | None) -> Trusted:
+    def verdict(self, levels: tuple[Level, ...]) -> Trusted:
         """With what can be said only when all requests have ended: do both sides count the same tokens?"""
         lag = self.lag_p99_ms
-        return Trusted(
-            lines=self.lines(levels, seen, ended=True), lag_p99_s=lag / 1e3 if lag is not None else None, cpu=self.cpu
-        )
+        lines = self.lines(levels, ended=True)
+        return Trusted(lines=lines, lag_p99_s=lag / 1e3 if lag is not None else None, cpu=self.cpu)
+
+    def _told(self, since: tuple[ServerState, ...]) -> ServerState | None:
+        """What servers have counted; of some of them only it would be held against all of our requests."""
+        if self.restarted or {state.url for state in since} != {state.url for state in self._now}:
+            return None
+        grown = change(since, self._now)
+        return grown.state if grown is not None and not grown.restarted else None
+
+    def _alone(self) -> tuple[float, float] | None:
+        """The present: strangers, and our own requests beside them."""
+        found = strangers(self._looks)
+        return None if found is None else (found, self._looks[-1][0])
 
     @property
     def lag_p99_ms(self) -> float | None:
@@ -123,6 +151,6 @@ class Doubts:
         return (self._cpu[-1][1] - self._cpu[0][1]) / (self._cpu[-1][0] - self._cpu[0][0])
 
 
-def _output_tokens(seen: Telemetry) -> float | None:
-    known = [state.output_tokens for state in seen.servers]
-    return sum(count for count in known if count is not None) if known and None not in known else None
+def _cached(told: ServerState | None) -> float | None:
+    """By the server's own count, where answers do not say it of themselves."""
+    return ratio(told.cache_hits, told.cache_queries) if told is not None else None

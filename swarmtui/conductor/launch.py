@@ -15,8 +15,11 @@ from swarmtui.conductor.runtime import error_log
 
 _BUFFER = 4 << 20
 
-# What Python needs to start, and nothing else: no proxies, no keys.
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR")
+# What Python needs to start and some clusters' NVIDIA library to be found, and nothing else: no proxies, no keys.
+_KEPT = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
+    "SSL_CERT_FILE", "SSL_CERT_DIR",
+)  # fmt: skip
 
 
 class Started(NamedTuple):

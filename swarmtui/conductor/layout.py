@@ -8,6 +8,7 @@ from swarmtui.conductor.feeds import Arriving, Asker, Beside, Feed, Fresh, Waiti
 from swarmtui.conductor.stretch import Stretch
 from swarmtui.model import frame as said
 from swarmtui.model.plan import Mode, Plan
+from swarmtui.model.session import Place
 from swarmtui.model.workload import Graph
 from swarmtui.prompts.arrivals import arrivals
 
@@ -26,18 +27,22 @@ class Layout:
         """How long a run lasts, where that and nothing else ends it."""
         return self._plan.duration_s if self.load == "closed" else None
 
-    def order(self, levels: tuple[int, ...], runs: int) -> list[tuple[int, int]]:
+    def order(self, levels: tuple[int, ...], runs: int) -> list[tuple[Place, int]]:
         """Level by level; rotated, every run begins with another level, as the rows of a Latin square do."""
+        places: list[Place] = [(c, None) for c in levels]
+        if self.load == "open":
+            places = [(c, rate) for c in levels for rate in self._plan.rates]
         if not self._plan.rotate:
-            return [(c, run) for c in levels for run in range(1, runs + 1)]
-        turned = [levels[run % len(levels) :] + levels[: run % len(levels)] for run in range(runs)]
-        return [(c, run) for run, row in enumerate(turned, 1) for c in row]
+            return [(place, run) for place in places for run in range(1, runs + 1)]
+        turned = [places[run % len(places) :] + places[: run % len(places)] for run in range(runs)]
+        return [(place, run) for run, row in enumerate(turned, 1) for place in row]
 
-    def feed(self, c: int, run: int) -> Feed:
+    def feed(self, place: Place, run: int) -> Feed:
         plan, graph = self._plan, self._asker.source.workload
+        c, rate = place
         match self.load:
-            case "open" if plan.rate is not None:
-                times = arrivals(plan.rate, plan.arrival, plan.burst, plan.seed, run)
+            case "open" if rate is not None:
+                times = arrivals(rate, plan.arrival, plan.burst, plan.seed, run)
                 of = None if plan.duration_s else plan.requests.at(c)
                 return Arriving(self._asker, c, times, of, plan.duration_s)
             case "mixed":
@@ -60,13 +65,13 @@ class Layout:
         if stretch is None or stretch.phase == "warmup" or not isinstance(movement, said.Sweep):
             return None
         all_runs = self.order(movement.levels, movement.runs)
-        here = (stretch.c, stretch.run)
+        here = ((stretch.c, stretch.rate), stretch.run)
         to_come = all_runs[all_runs.index(here) + 1 :] if here in all_runs else []
         if self.duration_s is not None:
             return max(0.0, (stretch.until or 0.0) - time.monotonic()) + self.duration_s * len(to_come)
         if last_e2e_s is None or self.load in ("open", "ramp") or stretch.feed.of is None:
             return None
-        rounds = sum(self._rounds(c) for c, _ in to_come)
+        rounds = sum(self._rounds(c) for (c, _), _ in to_come)
         return last_e2e_s * (rounds + max(0, stretch.feed.of - stretch.done) / stretch.streams)
 
     def _rounds(self, c: int) -> float:

@@ -7,11 +7,17 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from swarmtui.model.session import End, Entry, Event, StretchEnd, StretchStart
-from swarmtui.sessions.journal import JournalWriter
+from swarmtui.model.session import End, Entry, Event, Request, StretchEnd, StretchStart
+from swarmtui.sessions.journal import JournalWriter, thinned
 from swarmtui.sessions.store import discard
+from swarmtui.text import counted
 
 _RETRY_S = 1.0
+
+# A journal of this size is about three quarters of an hour of 64 streams at 50 tokens a second. From there on only one
+# request of so many keeps the time of each chunk; any other is half a kilobyte, however long its answer.
+_WHOLE_BYTES = 64 << 20
+_WHOLE_ONE_IN = 8
 
 
 class Ledger:
@@ -24,25 +30,35 @@ class Ledger:
         self._removed = False
         self._problem = ""
         self._look_at = 0.0
+        self._thin = False
 
     @property
     def problem(self) -> str:
-        """Empty when all is on disk."""
-        if self._removed:
-            return f"its directory was removed: {self.directory}; {self._advice}"
-        if not self._unsaved:
-            return ""
-        return f"{len(self._unsaved)} entries are not on disk: {self.directory}: {self._problem}; {self._advice}"
+        """Of a session that goes on, with how to save it; empty when all is on disk."""
+        advice = f"kept in memory; save elsewhere with: swarmtui sessions save-to {self.directory.name} DIR"
+        return f"{self._trouble}; {advice}" if self._trouble else ""
 
     @property
-    def _advice(self) -> str:
-        return f"kept in memory; save elsewhere with: swarmtui sessions save-to {self.directory.name} DIR"
+    def loss(self) -> str:
+        """The same of one that has ended: there is nothing left to save elsewhere."""
+        return f"{self._trouble}; next time keep it where there is room: --session-dir DIR" if self._trouble else ""
+
+    @property
+    def _trouble(self) -> str:
+        if self._removed:
+            return f"its directory was removed: {self.directory}"
+        if not self._unsaved:
+            return ""
+        missing = counted(len(self._unsaved), "entry is", "entries are")
+        return f"{missing} not on disk: {self.directory}: {self._problem}"
 
     def write(self, entry: Entry) -> None:
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _RETRY_S
             self._removed = not self._writer.is_there()
             self.catch_up()
+        if isinstance(entry, Request):
+            entry = self._bounded(entry)
         if self._unsaved:
             self._unsaved.append(entry)
             return
@@ -54,6 +70,26 @@ class Ledger:
             return
         if isinstance(entry, StretchStart | StretchEnd | End):
             self._sync()
+
+    def _bounded(self, entry: Request) -> Request:
+        """A run of a day is to fit on the disk, and into the memory of who reads it."""
+        if self._writer.size < _WHOLE_BYTES:
+            return entry
+        if not self._thin:
+            self._thin = True
+            self.note(
+                "thinned",
+                f"the journal has {_WHOLE_BYTES >> 20} MB: from here on one request in {_WHOLE_ONE_IN} keeps the time "
+                "of each chunk; of the others first, last, count and longest gap are kept",
+            )
+        return entry if entry.record.task % _WHOLE_ONE_IN == 0 else Request(record=thinned(entry.record))
+
+    @property
+    def unsaved(self) -> Iterable[Entry]:
+        return self._unsaved
+
+    def fileno(self) -> int:
+        return self._writer.fileno()
 
     def note(self, name: str, detail: str = "") -> None:
         self.write(Event(t_ns=time.perf_counter_ns(), name=name, detail=detail))
@@ -101,7 +137,7 @@ class Ledger:
             except OSError:
                 continue
             return f"{before}: {problem}; all of it was saved elsewhere"
-        return self.problem
+        return self.loss
 
     def _sync(self) -> None:
         try:

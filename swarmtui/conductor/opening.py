@@ -17,15 +17,20 @@ import msgspec
 import swarmtui
 from swarmtui.conductor.crew import Simulator, spool_path
 from swarmtui.model import wire
-from swarmtui.model.endpoint import Endpoint, dialect_of, parse_address
+from swarmtui.model.endpoint import Endpoint, Secrets, dialect_of, parse_address
 from swarmtui.model.order import SIMULATOR, Order
 from swarmtui.model.record import Record
 from swarmtui.model.session import Client, Session, TokenCount
+from swarmtui.model.telemetry import Discovered
 from swarmtui.prompts.calibrate import Calibration, needs_calibration
 from swarmtui.prompts.library import Found, digest
 from swarmtui.prompts.source import Source, open_source
 
 _RECOUNT_S = 60.0
+
+# One that has only just begun to answer does not tell everything at once.
+_LOOKS = 2
+_BETWEEN_LOOKS_S = 1.0
 
 # A metrics page: where, when, and what it said.
 Glance = tuple[str, int, str]
@@ -68,7 +73,23 @@ def look(
                 header_names=tuple(sorted(order.secrets.headers)),
             )
         )
+    glances += _named_glances(order, {parse_address(endpoint.url).host for endpoint in endpoints})
     return tuple(endpoints), calibration
+
+
+def _named_glances(order: Order, ours: set[str]) -> list[Glance]:
+    """Of metrics pages that were named; what authorises us at the endpoints is told no other host."""
+    from swarmtui.conductor.preflight import Visit
+
+    seen = []
+    for url in order.metrics_urls:
+        address = parse_address(url)
+        visit = Visit(address, order.secrets if address.host in ours else Secrets(), _verify(order))
+        try:
+            seen.append(visit.glance(url))
+        finally:
+            visit.close()
+    return [glance for glance in seen if glance is not None]
 
 
 def answers(order: Order, endpoints: tuple[Endpoint, ...]) -> bool:
@@ -85,6 +106,21 @@ def answers(order: Order, endpoints: tuple[Endpoint, ...]) -> bool:
     return True
 
 
+def differences(before: tuple[Discovered, ...], endpoints: tuple[Endpoint, ...]) -> str:
+    """Blocking, as `look`: in what servers that came back differ from those that went away, if in anything."""
+    from swarmtui.telemetry.discovery import identify
+    from swarmtui.tuning.answer import server_change
+
+    known = {server.url: server for server in before}
+    for look in range(_LOOKS):
+        time.sleep(look * _BETWEEN_LOOKS_S)
+        now = [found for endpoint in endpoints if (found := identify(parse_address(endpoint.url).root)) is not None]
+        told = [server_change(known[server.url], server) for server in now if server.url in known]
+        if not any(told):
+            return ""
+    return "; ".join(text for text in told if text)
+
+
 def _verify(order: Order) -> str | bool:
     return False if order.insecure else order.ca_file or True
 
@@ -99,6 +135,7 @@ def source_for(order: Order, found: Found, calibration: Calibration | None, endp
         calibration=calibration,
         max_tokens=plan.max_tokens,
         temperature=plan.temperature,
+        salt=order.salt,
         cold_extra={"cache_prompt": False} if llama else None,
     )
 
@@ -155,11 +192,11 @@ def setup(order: Order, directory: Path, endpoints: tuple[Endpoint, ...], worker
     return wire.Setup(worker, workers, targets, order.plan.timeouts, spool, order.keep_text)
 
 
-def recount(order: Order, endpoint: Endpoint, uncounted: list[Record]) -> list[TokenCount]:
-    """Answers that their server did not count are counted by it now, when no load is on it."""
+def recount(order: Order, endpoint: Endpoint, uncounted: list[Record], counts: list[TokenCount]) -> None:
+    """Answers that their server did not count are counted by it now, when no load is on it; adds to `counts`."""
     from swarmtui.conductor.preflight import Visit
 
-    counts, begun = [], time.monotonic()
+    begun = time.monotonic()
     visit = Visit(parse_address(endpoint.url), order.secrets, _verify(order))
     for record in uncounted:
         tokens = visit.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
@@ -167,13 +204,13 @@ def recount(order: Order, endpoint: Endpoint, uncounted: list[Record]) -> list[T
             break
         counts.append(TokenCount(task=record.task, turn=record.turn, stretch=record.stretch, tokens_out=tokens))
     visit.close()
-    return counts
 
 
 _ASKED = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")
 
 
 def _spec(found: Found) -> dict[str, object]:
-    """The workload as it was, without its prompts: those are in the digest."""
+    """The workload as it was, without its prompts: those are in the digest. Of a main task its type stays."""
     spec = msgspec.to_builtins(found.workload)
-    return {key: value for key, value in spec.items() if key not in _ASKED}
+    kept = {key: value for key, value in spec.items() if key not in _ASKED}
+    return kept | {"primary": {"type": spec["primary"]["type"]}} if "primary" in spec else kept

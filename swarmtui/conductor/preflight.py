@@ -85,17 +85,25 @@ class Visit:
         except httpx2.ConnectTimeout:
             raise Unusable(f"{root}: no connection within {_TIMEOUT_S:g} s; is the host right?") from None
         except httpx2.ConnectError as error:
+            from swarmtui.model.certificate import tls_problem
+
+            if problem := tls_problem(error):
+                raise Unusable(f"{root}: {problem}") from None
             raise Unusable(f"{root}: cannot connect ({error}); is the server up, are host and port right?") from None
         except httpx2.TimeoutException:
             raise Unusable(f"{root}{path}: no answer within {_TIMEOUT_S:g} s") from None
         except httpx2.HTTPError as error:
-            raise Unusable(f"{root}{path}: {error or type(error).__name__}; does it speak HTTP?") from None
+            raise Unusable(f"{root}{path}: {error or type(error).__name__}; {self._doubt}") from None
         if answer.status_code in (401, 403):
             raise Unusable(
                 f"{root}{path}: HTTP {answer.status_code}, not authorised; "
                 "name the variable that holds the key with --api-key-env"
             )
         return answer
+
+    @property
+    def _doubt(self) -> str:
+        return "does it speak HTTP?" + (" Or is it https://?" if self._address.scheme == "http" else "")
 
     def _choose(self, models: list[str] | None, wanted: str | None, path: str, answer: httpx2.Response) -> str:
         where = f"{self._address.root}{path}"

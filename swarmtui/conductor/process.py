@@ -18,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from swarmtui.analysis.seats import seats_of
 from swarmtui.conductor import opening
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link, Simulator, check_files, workers_for
@@ -28,9 +29,11 @@ from swarmtui.conductor.ledger import Ledger
 from swarmtui.conductor.restart import Absence
 from swarmtui.conductor.runner import Runner
 from swarmtui.conductor.runtime import socket_path
+from swarmtui.conductor.waits import Waits
 from swarmtui.conductor.watch import Watch
 from swarmtui.model import frame as said
 from swarmtui.model import wire
+from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.order import Order, decode_order
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import (
@@ -40,6 +43,7 @@ from swarmtui.model.session import (
     Sample,
     ServerFound,
     Session,
+    TokenCount,
 )
 from swarmtui.prompts.library import find
 from swarmtui.sessions.paths import new_id, sessions_root
@@ -66,6 +70,7 @@ class Conductor:
         self._refusal = ""
         self._simulators: list[Simulator] = []
         self._doubts = Doubts(cold_promised=True)
+        self._waits = Waits()
         self._glances: list[opening.Glance] = []
         self._died = asyncio.Event()
         self._death = ""
@@ -121,10 +126,10 @@ class Conductor:
             return "unusable", str(error)
         source = opening.source_for(order, found, calibration, endpoints)
         self._doubts = Doubts(cold_promised=source.task(0, 1, 0).cold)
-        self._session = opening.describe(order, identity, self._t0, found, endpoints, calibration)
+        self._session = session = opening.describe(order, identity, self._t0, found, endpoints, calibration)
         self._ledger.write(Head(session=self._session, pid=os.getpid()))
         if self._ledger.problem:
-            return "failed", self._ledger.problem
+            return "failed", self._ledger.loss
         self._runner = Runner(
             order.plan,
             source,
@@ -133,9 +138,15 @@ class Conductor:
             self._ledger,
             keep_text=order.keep_text,
             previews=order.previews,
+            seats=lambda: seats_of(session, self._board.servers),
         )
         self._absence = Absence(
-            self._board, self._ledger, self._runner.obey, lambda: opening.answers(order, endpoints), order.restart_s
+            self._board,
+            self._ledger,
+            self._runner.obey,
+            lambda: opening.answers(order, endpoints),
+            lambda: opening.differences(self._board.servers, endpoints),
+            order.restart_s,
         )
         for command in self._early:
             self._runner.obey(command)
@@ -165,6 +176,8 @@ class Conductor:
             return "interrupted", self._death
         if self._absence.verdict:
             return "unusable", f"{endpoints[0].url}: {self._absence.verdict}"
+        if self._absence.changed:
+            return "stopped", f"the server came back with other flags: {self._absence.changed}"
         ending: Literal["done", "stopped", "unusable"] = running.result()
         return ending, self._blame() if ending == "unusable" else ""
 
@@ -178,7 +191,9 @@ class Conductor:
             if self._absence is not None:
                 self._absence.look(seen)
                 self._doubts.restarted = self._absence.restarted
-            self._board.trust = self._doubts.lines(self._board.levels, seen)
+            self._board.trust = self._doubts.lines(self._board.levels)
+            self._waits.look(seen)
+            self._board.ttft_split = self._waits.split(seen.t_ns, self._board.c, self._board.levels)
             self._board.mark()
             while not watch.before.empty():
                 before = watch.before.get()
@@ -215,6 +230,7 @@ class Conductor:
     def _move(self, ledger: Ledger, root: Path) -> None:
         try:
             ledger.move(root / ledger.directory.name)
+            self._crew.spool_to(ledger.directory)
             self._refusal = ""
         except OSError as error:
             self._refusal = f"cannot be saved to {root}: {error.strerror}"
@@ -225,6 +241,7 @@ class Conductor:
             case wire.Finished(record=record) if runner is not None:
                 runner.finish(link, record)
                 self._doubts.finish(record)
+                self._waits.finish(record)
                 if self._absence is not None:
                     self._absence.finish(record)
             case wire.WorkerFrame() if runner is not None:
@@ -265,13 +282,11 @@ class Conductor:
             discard(ledger.directory)
             return ending, message, ""
         if self._runner is not None and self._runner.uncounted:
-            endpoint, late = self._session.endpoints[0], self._runner.uncounted
-            for count in await asyncio.to_thread(opening.recount, self._order, endpoint, late):
-                ledger.write(count)
-        ledger.write(self._doubts.verdict(self._board.levels, self._board.telemetry))
+            await self._recount(self._runner, self._session.endpoints[0])
+        ledger.write(self._doubts.verdict(self._board.levels))
         ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
         saved_elsewhere = ledger.rescue(_other_places(self._order.session_root))
-        problem = ledger.problem
+        problem = ledger.loss
         ledger.close()
         try:
             await asyncio.to_thread(write_summary, ledger.directory)
@@ -280,6 +295,21 @@ class Conductor:
         if problem:
             return "failed", " · ".join(filter(None, [message, problem])), str(ledger.directory)
         return ending, " · ".join(filter(None, [message, saved_elsewhere])), str(ledger.directory)
+
+    async def _recount(self, runner: Runner, endpoint: Endpoint) -> None:
+        """What was counted by then, where somebody is in a hurry: nobody waits for a count that is under way."""
+        assert self._ledger is not None
+        self._board.note = f"the server counts the tokens of {len(runner.uncounted)} answers"
+        counts: list[TokenCount] = []
+        counting = asyncio.get_running_loop().run_in_executor(
+            ThreadPoolExecutor(1), opening.recount, self._order, endpoint, runner.uncounted, counts
+        )
+        hurry = asyncio.create_task(runner.hurry.wait())
+        await asyncio.wait((counting, hurry), return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        self._board.note = ""
+        for count in tuple(counts):
+            self._ledger.write(count)
 
 
 def _other_places(first: str) -> Iterator[Path]:

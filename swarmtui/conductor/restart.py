@@ -25,6 +25,9 @@ _COUNT_S = 0.25
 class Absence:
     """Pauses the run when no stream reaches the server any more, and goes on when it `answers`; a pause spoils its
     level, so that level is begun again. `patience_s` of zero: a server that went away ends the run.
+
+    One that came back with other flags is another server: `differs` says in what, and its figures would not belong to
+    this session, so that it ends.
     """
 
     def __init__(
@@ -33,15 +36,17 @@ class Absence:
         ledger: Ledger,
         obey: Callable[[said.Command], None],
         answers: Callable[[], bool],
+        differs: Callable[[], str],
         patience_s: float,
     ) -> None:
         self._board, self._ledger, self._obey = board, ledger, obey
-        self._answers, self._patience_s = answers, patience_s
+        self._answers, self._differs, self._patience_s = answers, differs, patience_s
         self._lost = 0
         self._waiting: asyncio.Task[None] | None = None
         self._servers: tuple[ServerState, ...] = ()
         self.restarted = False
         self.verdict = ""
+        self.changed = ""
 
     def look(self, seen: Telemetry) -> None:
         """A counter that fell back tells of a restart that no stream met."""
@@ -65,8 +70,14 @@ class Absence:
         begun = time.monotonic()
         if self._patience_s:
             self._obey(said.Pause())
-            if await self._is_back(what, begun + self._patience_s):
-                self._ledger.note("server_back", f"after {time.monotonic() - begun:.0f} s; C={record.c} is begun again")
+            if await self._is_back(what, begun, begun + self._patience_s):
+                away = f"after {time.monotonic() - begun:.0f} s"
+                self.changed = await asyncio.to_thread(self._differs)
+                if self.changed:
+                    self._ledger.note("server_changed", f"{away}: {self.changed}")
+                    self._obey(said.Stop(grace_s=0.0))
+                    return
+                self._ledger.note("server_back", f"{away}; C={record.c} is begun again")
                 self._lost, self._waiting = 0, None
                 self._obey(said.Resume())
                 return
@@ -74,13 +85,14 @@ class Absence:
         self.verdict = what
         self._obey(said.Stop(grace_s=0.0))
 
-    async def _is_back(self, what: str, until: float) -> bool:
+    async def _is_back(self, what: str, begun: float, until: float) -> bool:
         """Looks at it in a thread: one that does not answer at all must not stop the countdown."""
         loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(1)
         looking = loop.run_in_executor(pool, self._answers)
         looked = time.monotonic()
         try:
             while (now := time.monotonic()) < until:
+                self._board.down_s = now - begun
                 self._board.note = f"{what}; waiting for it, {until - now:.0f} s left"
                 if looking.done():
                     if looking.result():
@@ -90,5 +102,5 @@ class Absence:
                 await asyncio.sleep(_COUNT_S)
             return False
         finally:
-            self._board.note = ""
+            self._board.note, self._board.down_s = "", None
             pool.shutdown(wait=False)

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.levels import level_figures
-from swarmtui.analysis.serial import serial_rates
-from swarmtui.conductor import cliff
+from swarmtui.analysis.cliff import next_level
+from swarmtui.analysis.scaling import search_answer
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link
 from swarmtui.conductor.feeds import Again, Asker, Feed, Fresh, Waiting, Warmups
 from swarmtui.conductor.judge import Judge
 from swarmtui.conductor.layout import Layout, Movement
 from swarmtui.conductor.ledger import Ledger
+from swarmtui.conductor.measured import Measured
 from swarmtui.conductor.stretch import Stretch
 from swarmtui.model import frame as said
 from swarmtui.model import wire
+from swarmtui.model.asked import IN_ONE_WAY
+from swarmtui.model.findings import Seats
 from swarmtui.model.plan import MAX_STREAMS, STEERED_ENOUGH, Mode, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import Request, StretchEnd, StretchStart
+from swarmtui.model.session import Place, Request, StretchEnd, StretchStart
 from swarmtui.model.workload import Task
 from swarmtui.prompts.source import Source
-from swarmtui.sessions.journal import Thrift
 
 # How many connections an open loop opens before its first request.
 _CONNECTIONS_AHEAD = 64
+
+# Answers to be counted at the end are kept up to so many characters; a minute of counting takes no more.
+_MOST_UNCOUNTED = 2 << 20
+_PER_ANSWER = 1_000
 
 # go on; end this run; do something else; hold; end all.
 Turn = Literal["go", "next", "turn", "pause", "stop"]
@@ -38,6 +44,7 @@ class Runner:
     """Owns the present stretch. Everything here runs in the conductor's event loop; nothing blocks it.
 
     `uncounted` are the answers whose tokens no server counted, with their text.
+    `hurry` is set when a stop was asked for again, or without any grace.
     """
 
     def __init__(
@@ -50,18 +57,18 @@ class Runner:
         *,
         keep_text: bool = False,
         previews: bool = True,
+        seats: Callable[[], Seats | None] = lambda: None,
     ) -> None:
         self._plan, self._crew, self._board, self._ledger = plan, crew, board, ledger
+        self._seats = seats
         self._asker = Asker(source)
         self._judge = Judge(ledger, keep_text=keep_text, previews=previews)
         self._layout = Layout(plan, self._asker)
         self._stretch: Stretch | None = None
         self._numbers = 0
         self._open: dict[int, Task] = {}
-        self._records: list[Record] = []
-        self._thrift = Thrift()
-        self._starts: list[StretchStart] = []
-        self._ends: list[StretchEnd] = []
+        self._measured = Measured(plan, ledger)
+        self._figuring: asyncio.Task[None] | None = None
         self._turn: Turn = "go"
         self._movement: Movement = said.Sweep(plan.levels, plan.runs)
         if plan.mode != "sweep":
@@ -71,7 +78,9 @@ class Runner:
         self._last_e2e: float | None = None
         self._ended: Stretch | None = None
         self.first_errors: list[Record] = []
+        self.hurry = asyncio.Event()
         self.uncounted: list[Record] = []
+        self._uncounted_text = 0
 
     # what comes in
 
@@ -79,9 +88,11 @@ class Runner:
         match command:
             case said.Stop(grace_s):
                 # Asked again, there is no more waiting.
+                if self._turn == "stop" or not grace_s:
+                    self.hurry.set()
                 self._grace_s = min(grace_s, self._grace_s) if self._turn == "stop" else grace_s
                 self._turn = "stop"
-            case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self._turn != "stop":
+            case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self._may_turn:
                 self._movement, self._turn, self._layout.load = command, "turn", "closed"
                 stretch = self._stretch
                 if isinstance(command, said.SetConcurrency) and command.cancel and stretch and command.c < stretch.c:
@@ -93,22 +104,30 @@ class Runner:
             case said.Resume() if self._turn == "pause":
                 self._turn = "go"
             case said.WatchStream(agent):
+                self._board.watching.choose(agent)
                 self._crew.watch(agent)
             case _:
                 return
         self._changed.set()
+
+    @property
+    def _may_turn(self) -> bool:
+        """The tasks of some workloads belong together, and can be asked in one way alone."""
+        return self._turn != "stop" and self._plan.load not in IN_ONE_WAY
 
     def finish(self, link: Link, record: Record) -> None:
         """A record from a worker: on disk first, then in the figures."""
         link.last_record += 1
         task = self._open.get(record.task)
         record = self._judge.judged(task, record)
-        self._ledger.write(Request(record=self._judge.kept(task, record)))
-        self._board.finish(record)
+        kept = self._judge.kept(task, record)
+        self._ledger.write(Request(record=kept))
+        self._board.finish(kept)
         if record.phase != "warmup":
-            self._records.append(self._thrift.record(msgspec.structs.replace(record, text=None, reasoning=None)))
-            if record.ok and record.token_source == "chunks":
-                self.uncounted.append(record)
+            self._measured.add(record)
+            if record.ok and record.token_source == "chunks" and self._uncounted_text < _MOST_UNCOUNTED:
+                self._uncounted_text += len(record.text or "") + len(record.reasoning or "") + _PER_ANSWER
+                self.uncounted.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))
         if record.error is None:
             self._last_e2e = record.e2e_s
         elif record.error != CANCELLED:
@@ -153,6 +172,7 @@ class Runner:
                     await self._find_cliff(highest)
             if self._asked() != "turn":
                 break
+        await self._figured()
         steered = isinstance(self._movement, said.SetConcurrency)
         return "stopped" if self._turn == "stop" and not steered else "done"
 
@@ -161,14 +181,14 @@ class Runner:
         await self._drain(cancel=False)
         if self._layout.load == "ramp":
             await self._ramp(levels)
-            return any(record.ok for record in self._records)
+            return self._measured.answered
         order = self._layout.order(levels, runs)
-        for place, (c, run) in enumerate(order):
-            await self._level(c, run, runs)
+        for number, (place, run) in enumerate(order, 1):
+            await self._level(place, run, runs)
             if self._asked() in ("stop", "turn"):
                 return True
-            last_of_c = place + 1 == len(order) or order[place + 1][0] != c
-            if last_of_c and not any(record.ok for record in self._records):
+            last_of_place = number == len(order) or order[number][0] != place
+            if last_of_place and not self._measured.answered:
                 return False
         return True
 
@@ -190,11 +210,12 @@ class Runner:
 
     async def _find_cliff(self, highest: int) -> None:
         await self._drain(cancel=False)
-        while (c := cliff.next_level(self._board.levels, highest)) is not None:
-            await self._level(c, 1, 1)
+        while (c := next_level(self._board.levels, highest, self._seats())) is not None:
+            await self._level((c, None), 1, 1)
+            await self._figured()
             if self._asked() in ("stop", "turn"):
                 return
-        self._board.answer = cliff.answer(self._board.levels)
+        self._board.answer = search_answer(self._board.levels, self._seats())
         self._ledger.note("cliff", self._board.answer)
 
     async def _warm_up(self) -> bool:
@@ -204,12 +225,12 @@ class Runner:
         await self._carry_out(min(count, max(self._plan.levels)), 0, "warmup", Warmups(self._asker, count))
         return self._turn != "stop" and bool(self._ended and self._ended.succeeded)
 
-    async def _level(self, c: int, run: int, runs: int) -> None:
+    async def _level(self, place: Place, run: int, runs: int) -> None:
         """One run of one level, and its tasks one by one where the plan wants that; a pause spoils either."""
         while True:
             self._board.status, self._board.runs, self._board.note = "running", runs, ""
-            feed = self._layout.feed(c, run)
-            await self._carry_out(c, run, "level", feed, duration_s=self._layout.duration_s)
+            feed, c = self._layout.feed(place, run), place[0]
+            await self._carry_out(c, run, "level", feed, rate=place[1], duration_s=self._layout.duration_s)
             if isinstance(feed, Waiting) and feed.lost:
                 self._ledger.note("lost", f"{feed.lost} tasks waited for one that failed, and were not asked")
             if self._asked() == "go" and isinstance(feed, Fresh) and (alone := self._layout.alone(c, feed.contents)):
@@ -251,6 +272,7 @@ class Runner:
         phase: Phase,
         feed: Feed,
         *,
+        rate: float | None = None,
         duration_s: float | None = None,
         steered: bool = False,
         streams: int | None = None,
@@ -258,10 +280,13 @@ class Runner:
         """One stretch from its first request to its last answer, or to the next command."""
         self._numbers += 1
         load: Mode = "closed" if phase == "warmup" else self._layout.load
-        stretch = Stretch(self._numbers, c, run, phase, feed, load=load, duration_s=duration_s, streams=streams)
+        stretch = Stretch(
+            self._numbers, c, run, phase, feed, load=load, rate=rate, duration_s=duration_s, streams=streams
+        )
         self._stretch = stretch
         board = self._board
         board.c, board.run, board.done, board.of = stretch.streams, run, 0, feed.of
+        board.load, board.rate = load, rate
         start = StretchStart(
             number=stretch.number,
             t_ns=time.perf_counter_ns(),
@@ -271,9 +296,9 @@ class Runner:
             of=feed.of,
             steered=steered,
             load=load,
-            rate=self._plan.rate if load == "open" else None,
+            rate=rate,
         )
-        self._starts.append(start)
+        self._measured.begin(start)
         self._ledger.write(start)
         self._tell(stretch)
         self._supply_all(self._crew.links[0])
@@ -285,7 +310,7 @@ class Runner:
         if self._asked() == "stop" or not (steered or taken_over):
             await self._drain(cancel=False)
         end = StretchEnd(number=stretch.number, t_ns=time.perf_counter_ns(), complete=complete)
-        self._ends.append(end)
+        self._measured.end(end)
         self._ledger.write(end)
         self._ended, self._stretch = stretch, None
 
@@ -360,5 +385,23 @@ class Runner:
             self._crew.give(self._crew.links[stretch.issued % len(self._crew.links)], (task,))
 
     def _figure(self) -> None:
-        rates = serial_rates(self._plan)
-        self._board.levels = level_figures(self._records, self._starts, self._ends, rates)
+        """At once where all is at hand; else beside the load, and once more for what has come meanwhile."""
+        levels = self._measured.at_hand
+        if levels is not None:
+            self._board.levels = levels
+        else:
+            self._figuring = asyncio.create_task(self._read_figures(self._figuring))
+
+    async def _read_figures(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await before
+        self._board.levels = await self._measured.read() or self._board.levels
+
+    async def _figured(self) -> None:
+        """The levels as they are now; whoever is in a hurry does without those that are still read."""
+        if self._figuring is None:
+            return
+        hurry = asyncio.create_task(self.hurry.wait())
+        await asyncio.wait((self._figuring, hurry), return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        self._figuring.cancel()

@@ -25,10 +25,12 @@ class Stretch:
         feed: Feed,
         *,
         load: Mode = "closed",
+        rate: float | None = None,
         duration_s: float | None = None,
         streams: int | None = None,
     ) -> None:
         self.number, self.c, self.run, self.phase, self.feed, self.load = number, c, run, phase, feed, load
+        self.rate = rate
         self.streams = c if streams is None else streams
         self.depth = 3 if load in ("closed", "ramp") else 1
         self.until = None if duration_s is None else time.monotonic() + duration_s

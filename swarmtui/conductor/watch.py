@@ -16,10 +16,6 @@ import msgspec
 from swarmtui.model.endpoint import Endpoint, Secrets, parse_address
 from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry
 
-_GPU_S = 0.25
-_WHOLE_EVERY = 4
-_FEW_GPUS = 4
-_URL_S = 0.5
 _METRICS_S = 1.0
 _LAST_LOOK_S = 2.5
 
@@ -43,9 +39,9 @@ class Watch:
         self._look_at_gpus = gpus
         self._metrics_urls, self._gpu_metrics_urls = metrics_urls, gpu_metrics_urls
         self._gpus: tuple[Gpu, ...] = ()
-        self._whole: tuple[int, tuple[Gpu, ...]] = (0, ())
+        self._counted: tuple[int, tuple[Gpu, ...]] = (0, ())
         self._gpu_problem = "" if gpus else "switched off (--no-gpu)"
-        self._servers: tuple[ServerState, ...] = ()
+        self._served: tuple[int | None, tuple[ServerState, ...]] = (None, ())
         self._server_problem = ""
         self.found: SimpleQueue[tuple[int, Discovered]] = SimpleQueue()
         self.before: SimpleQueue[Telemetry] = SimpleQueue()
@@ -85,35 +81,37 @@ class Watch:
 
     def sample(self) -> Telemetry:
         """For the journal: the last reading with energy counters, at the time when they were read."""
-        t_ns, gpus = self._whole
+        t_ns, gpus = self._counted
         return self._telemetry(t_ns or time.perf_counter_ns(), gpus)
 
     def _telemetry(self, t_ns: int, gpus: tuple[Gpu, ...]) -> Telemetry:
+        asked_ns, servers = self._served
         return Telemetry(
             t_ns=t_ns,
             gpus=gpus,
             gpu_problem=self._gpu_problem,
-            servers=self._servers,
+            servers=servers,
             server_problem=self._server_problem,
+            servers_t_ns=asked_ns,
         )
 
     def _follow_gpus(self) -> None:
+        from swarmtui.telemetry.gpu_pace import LOOK_S, PAGE_S, Depth, Pace
         from swarmtui.telemetry.gpu_source import open_gpus
 
         urls = self._gpu_urls()
         if urls is None:
             self._gpu_problem = "the endpoint is on another host; name its DCGM exporter with --gpu-metrics-url"
             return
-        source, looks = open_gpus(urls), 0
-        pause = _URL_S if urls else _GPU_S
-        while not self._ended(pause if looks else 0.0):
-            # An energy counter takes milliseconds to read: of many GPUs it is read half as often.
-            every = 1 if urls else _WHOLE_EVERY * (1 if len(self._gpus) <= _FEW_GPUS else 2)
-            whole = looks % every == 0 or self._ending.is_set()
-            self._gpus, self._gpu_problem = source.read(whole), source.problem
-            if whole:
-                self._whole = (time.perf_counter_ns(), self._gpus)
-            looks += 1
+        source, pace, pause = open_gpus(urls), Pace(PAGE_S if urls else LOOK_S), 0.0
+        while not self._ended(pause):
+            depth = Depth.WHOLE if self._ending.is_set() else pace.depth(time.monotonic())
+            begun_ns, cpu_s = time.perf_counter_ns(), time.thread_time()
+            self._gpus, self._gpu_problem = source.read(depth), source.problem
+            taken_ns = time.perf_counter_ns() - begun_ns
+            if depth > Depth.MOVING or any(gpu.energy_j is not None for gpu in self._gpus):
+                self._counted = (begun_ns + taken_ns // 2, self._gpus)
+            pause = pace.pause(time.thread_time() - cpu_s, taken_ns / 1e9)
         source.close()
 
     def _gpu_urls(self) -> tuple[str, ...] | None:
@@ -139,7 +137,7 @@ class Watch:
         for number, endpoint in enumerate(self._endpoints):
             found = identify(parse_address(endpoint.url).root)
             if found is not None:
-                (found,) = with_gpus([found], self._whole[1])
+                (found,) = with_gpus([found], self._counted[1])
                 self.found.put((number, found))
 
     def _follow_servers(self) -> None:
@@ -164,7 +162,9 @@ class Watch:
         self._identify()
         looks = 0
         while not self._ended(_METRICS_S if looks else 0.0):
-            self._servers, self._server_problem = reader.read()
+            asked_ns = time.perf_counter_ns()
+            servers, self._server_problem = reader.read()
+            self._served = (asked_ns, servers)
             looks += 1
         reader.close()
 

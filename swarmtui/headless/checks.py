@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from swarmtui.headless.table import WIDEST
+from swarmtui.headless.page import columns
 from swarmtui.model.telemetry import Discovered, Trust
 from swarmtui.sessions.export.figures import NOTHING
 from swarmtui.text import pad, plain, width
@@ -19,7 +19,7 @@ def check_line(line: Trust, names: int) -> str:
     head = f"{_SIGNS[line.state]} {line.state:<8}  {pad(plain(line.name), names, right=False)}  {plain(line.value)}"
     indent = " " * (14 + names)
     return "\n".join(
-        [head, *textwrap.wrap(plain(line.sentence), WIDEST, initial_indent=indent, subsequent_indent=indent)]
+        [head, *textwrap.wrap(plain(line.sentence), columns(), initial_indent=indent, subsequent_indent=indent)]
     )
 
 
@@ -47,7 +47,7 @@ def _server(server: Discovered) -> str:
     lines = [plain(server.url) if server.reachable else f"{plain(server.url)} (does not answer)"]
     for name, value in facts:
         if value:
-            lines += textwrap.wrap(plain(value), WIDEST, initial_indent=f"  {name:<8} ", subsequent_indent=" " * 11)
+            lines += textwrap.wrap(plain(value), columns(), initial_indent=f"  {name:<8} ", subsequent_indent=" " * 11)
     return "\n".join(lines)
 
 

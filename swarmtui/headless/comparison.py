@@ -53,25 +53,31 @@ def _pair(pair: Pair) -> str:
     )
     head += [line for name, items in lists for item in items for line in wrapped(f"{name:<6} {plain(item)}")]
     rows = aligned(
-        ["C", "figure", "A", "B", "change", "95 %", "verdict"],
+        [_varied(pair), "figure", "A", "B", "change", "95 %", "verdict"],
         [_cells(row) for row in pair.rows],
         right=[True, False, True, True, True, True, False],
     )
     if pair.machine:
-        cells = [[str(m.c), f"{m.figure}, {m.unit}", amount(m.before), amount(m.after)] for m in pair.machine]
-        rows += ["", *aligned(["C", "machine", "A", "B"], cells, right=[True, False, True, True])]
+        cells = [
+            [f"{m.rate or m.c:g}", f"{m.figure}, {m.unit}", amount(m.before), amount(m.after)] for m in pair.machine
+        ]
+        rows += ["", *aligned([_varied(pair), "machine", "A", "B"], cells, right=[True, False, True, True])]
     tail = [line for row in pair.rows if _explained(row) for line in wrapped(_explanation(row))]
     for name, only in (("A", pair.only_a), ("B", pair.only_b)):
         if only:
-            tail.append(f"only in {name}: C={','.join(map(str, only))}")
+            tail.append(f"only in {name}: {','.join(f'{at:g}' for at in only)}")
     return "\n".join([*head, "", *rows, "", *wrapped(plain(pair.sentence)), *tail])
+
+
+def _varied(pair: Pair) -> str:
+    return "rate" if any(row.rate is not None for row in pair.rows) else "C"
 
 
 def _cells(row: Row) -> list[str]:
     found = row.verdict
     interval = found.interval if found else None
     return [
-        str(row.c),
+        f"{row.at:g}",
         FIGURES[row.figure][0],
         _amount(row.figure, row.before),
         _amount(row.figure, row.after),
@@ -86,7 +92,7 @@ def _explained(row: Row) -> bool:
 
 
 def _explanation(row: Row) -> str:
-    return f"C={row.c}, {FIGURES[row.figure][0]}: {row.verdict.sentence}" if row.verdict else ""
+    return f"{row.name}, {FIGURES[row.figure][0]}: {row.verdict.sentence}" if row.verdict else ""
 
 
 def _amount(figure: Figure, value: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.headless.table import aligned
+from swarmtui.headless.table import aligned, varied, wrapped
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import Energy, TtftSplit
 from swarmtui.sessions.export.figures import NOTHING, amount
@@ -18,7 +18,7 @@ def machine_table(levels: Sequence[Level]) -> str:
     if not any(level.energy or level.ttft_split for level in levels):
         return ""
     rows = [_row(level) for level in levels]
-    titles = ["C", "GPU W", "J/token", "tokens/J", "GPU GB", "queue s", "prefill s", "rest s"]
+    titles = [varied(levels), "GPU W", "J/token", "tokens/J", "GPU GB", "queue s", "prefill s", "rest s"]
     used = [i for i in range(len(titles)) if i == 0 or any(row[i] != NOTHING for row in rows)]
     table = aligned([titles[i] for i in used], [[row[i] for i in used] for row in rows], right=[True] * len(used))
     notes = []
@@ -28,14 +28,14 @@ def machine_table(levels: Sequence[Level]) -> str:
         notes.append("W and J: from the GPUs' energy counters, GPUs only. GB: the most that was in use.")
     if any(level.ttft_split for level in levels):
         notes.append("queue, prefill, rest: the mean TTFT taken apart; est.: from C=1, the server does not tell.")
-    return "\n".join([*table, "", *notes]) + "\n"
+    return "\n".join([*table, "", *(line for note in notes for line in wrapped(note))]) + "\n"
 
 
 def _row(level: Level) -> list[str]:
     energy, split = level.energy or _NO_ENERGY, level.ttft_split or _NO_SPLIT
     mark = "est. " if split.estimated else ""
     return [
-        str(level.c),
+        f"{level.at:g}",
         amount(energy.mean_w),
         amount(energy.j_per_token),
         amount(energy.tokens_per_j),

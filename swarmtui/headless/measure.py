@@ -53,12 +53,17 @@ class Wish:
                 signal.signal(number, handler)
 
 
-def measure(order: Order, quiet: bool, stop: Callable[[], str | None]) -> Measured:
-    """`stop` is asked ten times a second; its reason ends the run at once."""
+def measure(
+    order: Order,
+    quiet: bool,
+    stop: Callable[[], str | None],
+    heard: Callable[[said.Message], None] = lambda message: None,
+) -> Measured:
+    """`stop` is asked ten times a second; its reason ends the run at once. `heard` gets what the conductor says."""
     progress = progress_on(sys.stderr, quiet)
     client = start(order, said.Subscribe(hz=4.0))
     try:
-        ended, why = _follow(client, progress, stop)
+        ended, why = _follow(client, progress, stop, heard)
     except Gone:
         return Measured(problem=f"the conductor {client.how_it_ended()}")
     finally:
@@ -72,10 +77,14 @@ def measure(order: Order, quiet: bool, stop: Callable[[], str | None]) -> Measur
     return Measured(summary=summary, problem=ended.message or ended.ending)
 
 
-def _follow(client: Client, progress: Progress, stop: Callable[[], str | None]) -> tuple[said.Ended, str]:
+def _follow(
+    client: Client, progress: Progress, stop: Callable[[], str | None], heard: Callable[[said.Message], None]
+) -> tuple[said.Ended, str]:
     why = ""
     while True:
         message = client.next(_LOOK_S)
+        if message is not None:
+            heard(message)
         if not why and (reason := stop()):
             why = reason
             client.say(said.Stop(grace_s=0.0))

@@ -49,7 +49,10 @@ class Line:
         for warning in _new_warnings(frame, self._warned):
             self.say(f"warning: {warning}")
         columns = shutil.get_terminal_size().columns
-        self._out.write("\r\x1b[2K" + fit(describe(frame), columns - 1))
+        line, split = describe(frame), _split(frame)
+        if split and len(line) + len(split) < columns:
+            line += split
+        self._out.write("\r\x1b[2K" + fit(line, columns - 1))
         self._out.flush()
         self._shown = True
 
@@ -86,7 +89,7 @@ class Lines:
         if phase != self._phase or time.monotonic() - self._said >= _PLAIN_EVERY_S:
             self._phase = phase
             if frame.status not in ("ended", "saving"):
-                self.say(describe(frame))
+                self.say(describe(frame) + _split(frame))
 
     def say(self, text: str) -> None:
         self._said = time.monotonic()
@@ -129,33 +132,48 @@ def describe(frame: Frame) -> str:
         parts.append(f"{frame.waiting} of {frame.in_flight} waiting")
     if frame.errors:
         worst = max(frame.error_counts, key=lambda name: frame.error_counts[name])
-        parts.append(f"{frame.errors} errors ({worst})")
+        parts.append(f"{frame.errors} error{'s' if frame.errors > 1 else ''} ({worst})")
     else:
         parts.append("0 errors")
-    if frame.left_s is not None:
+    if frame.left_s is not None and frame.status != "stopping":  # what is left of the plan is not waited for
         parts.append(f"{clock(frame.left_s)} left")
     return " · ".join(parts)
 
 
+def _split(frame: Frame) -> str:
+    """Where the time to the first token goes, of requests that ended lately; empty where nobody knows."""
+    parts = frame.ttft_split
+    if parts is None or frame.status != "running" or frame.note:
+        return ""
+    named = (("queue", parts.queue_s), ("prefill", parts.prefill_s), ("rest", parts.rest_s))
+    known = [f"{name} {milliseconds(value)}" for name, value in named if value is not None]
+    return f" · TTFT {'est. ' if parts.estimated else ''}{' + '.join(known)}"
+
+
 def _phase(frame: Frame) -> str:
+    level = f"C={frame.c}" if frame.rate is None else f"{frame.rate:g}/s"
     if frame.status == "running":
-        return f"C={frame.c}" + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
-    return f"{frame.status} C={frame.c}" if frame.c and frame.status in ("draining", "paused") else frame.status
+        return level + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
+    return f"{frame.status} {level}" if frame.c and frame.status in ("draining", "paused") else frame.status
 
 
 def _result(level: Level) -> str:
-    parts = [f"C={level.c}: {level.ok} ok, {level.errors} errors"]
+    parts = [f"{level.name}: {level.ok} ok, {level.errors} errors"]
+    guess = "~" if level.token_source in ("chunks", "mixed") else ""
     if level.out_tps_steady is not None:
-        parts.append(f"{level.out_tps_steady:.1f} tok/s steady")
+        parts.append(f"{guess}{level.out_tps_steady:.1f} tok/s steady")
     if level.out_tps_wall is not None:
-        parts.append(f"{level.out_tps_wall:.1f} wall")
+        parts.append(f"{guess}{level.out_tps_wall:.1f} wall")
     if level.ttft_s.mean is not None:
         parts.append(f"TTFT {milliseconds(level.ttft_s.p50 or level.ttft_s.mean)}")
     return ", ".join(parts)
 
 
 def milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.0f} ms" if seconds < 10 else f"{seconds:.1f} s"
+    """Never 0 for a time that was measured."""
+    if seconds >= 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.0095 else f"{seconds * 1e3:.2g} ms"
 
 
 def clock(seconds: float) -> str:

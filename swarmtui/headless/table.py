@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.checks import checks_sentence
+from swarmtui.headless.page import columns
 from swarmtui.model.session import Event, Level, Spread, Summary
 from swarmtui.sessions.export.figures import NOTHING, amount
 from swarmtui.sessions.store import Listed
 from swarmtui.text import fit, pad, plain, width
 
-WIDEST = 100
 BEST = "▸"
 
 
@@ -35,6 +35,8 @@ _COLUMNS = (
     _Column("lost", lambda level: _percent(level.contention)),
     _Column("gain", lambda level: _times(level.rate_speedup)),
 )
+# So they give way on a narrow terminal: what can be had from the others goes first.
+_YIELDING = ("TPOT ms", "e2e s", "lost", "real C", "gain", "wall", "cap", "err", "n")
 _LEGEND = (
     "steady, wall and stream are output tok/s: while C requests were in flight, from the first sent to the last token, "
     "and of one stream (mean). TTFT: median; a–b is smallest to largest where n is below 5. TPOT and e2e: means. "
@@ -42,25 +44,58 @@ _LEGEND = (
 )
 
 
+_OPEN_LEGEND = (
+    "rate: requests a second, an open loop. wall and stream are output tok/s: from the first due to the last token, "
+    "and of one stream (mean). TTFT (median; a–b where n is below 5), TPOT and e2e count from when a request was due. "
+    "real C: how many were in flight on average."
+)
+
+
+def varied(levels: Sequence[Level]) -> str:
+    """The title of the column that tells levels apart."""
+    return "rate" if any(level.rate is not None for level in levels) else "C"
+
+
 def level_table(levels: Sequence[Level]) -> str:
     """The levels, what their columns mean, and what must be known beside them."""
     if not levels:
         return "nothing was measured\n"
-    shown = [column for column in _COLUMNS if column.title != "cap" or any(level.cap_hits for level in levels)]
-    best = _best(levels)
-    rows = [
-        [f"{BEST if level is best else ''}{level.c}", *(column.cell(level) for column in shown)] for level in levels
-    ]
-    table = aligned(["C", *(column.title for column in shown)], rows, right=[True] * (len(shown) + 1))
+    unused = set() if any(level.cap_hits for level in levels) else {"cap"}
+    if varied(levels) == "rate":
+        unused |= {"steady", "lost", "gain"}
+    best = _best(levels) if varied(levels) == "C" else None
+    table, left_out = _fitted(levels, best, unused)
+    if any(level.rate is not None for level in levels):
+        return "\n".join([*table, "", *left_out, *wrapped(_OPEN_LEGEND), *_notes(levels)]) + "\n"
     batches = any(level.load not in ("closed", "ramp") for level in levels)
     legend = _LEGEND.replace("gain: steady", "gain: wall") if batches else _LEGEND
     legend = legend if best is None else f"{legend} {BEST}: best {'wall' if batches else 'steady'}."
-    return "\n".join([*table, "", *wrapped(legend), *_notes(levels)]) + "\n"
+    return "\n".join([*table, "", *left_out, *wrapped(legend), *_notes(levels)]) + "\n"
+
+
+def _fitted(levels: Sequence[Level], best: Level | None, unused: set[str]) -> tuple[list[str], list[str]]:
+    """The table with as many columns as there is room for, and a line that names the others."""
+    gone: list[str] = []
+    while True:
+        shown = [column for column in _COLUMNS if column.title not in {*unused, *gone}]
+        titles = [varied(levels), *(column.title for column in shown)]
+        rows = [
+            [f"{BEST if level is best else ''}{level.at:g}", *(column.cell(level) for column in shown)]
+            for level in levels
+        ]
+        table = aligned(titles, rows, right=[True] * len(titles))
+        yielding = [title for title in _YIELDING if title in titles]
+        if width(table[0]) <= columns() or not yielding:
+            break
+        gone.append(yielding[0])
+    said = f"no room for {', '.join(gone)}: a wider terminal, a pipe or `swarmtui export` has all columns."
+    return table, wrapped(said) if gone else []
 
 
 def findings_text(summary: Summary) -> str:
     """Where the sweet spot and the cliff are, and whether the figures are fit to be published."""
-    said = [summary.scaling.sentence] if summary.scaling and len(summary.levels) > 1 else []
+    enough = len(summary.levels) > 1 or any(level.rate is not None for level in summary.levels)
+    said = [summary.scaling.sentence] if summary.scaling and enough else []
     said += [checks_sentence(summary.checks)] if summary.checks else []
     return "".join(f"{line}\n" for sentence in said for line in wrapped(plain(sentence)))
 
@@ -77,7 +112,9 @@ def session_table(sessions: Sequence[Listed]) -> str:
             plain(row.workload),
             plain(row.label),
             NOTHING if row.requests is None else str(row.requests),
-            NOTHING if row.best_c is None else f"{amount(row.best_out_tps_steady)} at C={row.best_c}",
+            NOTHING
+            if row.best_c is None
+            else f"{'~' if row.chunks_counted else ''}{amount(row.best_out_tps_steady)} at C={row.best_c}",
         ]
         for row in sessions
     ]
@@ -93,15 +130,16 @@ def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> str
         [plain(name), kind, NOTHING if prompts is None else str(prompts), plain(before), plain(after)]
         for name, kind, prompts, before, after in rows
     ]
+    titles = ["name", "kind", "prompts", "in", "out"]
     right = [False, False, True, False, False]
-    return "\n".join(aligned(["name", "kind", "prompts", "in", "out"], cells, right=right)) + "\n"
+    return "\n".join(aligned(titles, narrowed(titles, cells, {3: 12, 4: 12}), right=right)) + "\n"
 
 
 def session_text(summary: Summary, machine: str = "") -> str:
     """`machine` is the second table, of what the GPUs took."""
     session, plan, client = summary.session, summary.session.plan, summary.session.client
     each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"
-    levels = ",".join(str(c) for c in plan.levels)
+    levels = ",".join(f"{at:g}" for at in plan.rates or plan.levels)
     simulated = ", SIMULATED" if session.simulated else ""
     facts = [
         ("session", session.id),
@@ -136,23 +174,24 @@ def _best(levels: Iterable[Level]) -> Level | None:
     return max(rated, key=lambda level: level.lead_tps or 0.0) if len(rated) > 1 else None
 
 
-def _notes(levels: Iterable[Level]) -> list[str]:
+def _notes(levels: Sequence[Level]) -> list[str]:
     """Each sentence once, with the levels that it is said of."""
-    said: dict[str, list[int]] = {}
+    said: dict[str, list[str]] = {}
     for level in levels:
         for flag in level.flags:
-            said.setdefault(plain(flag), []).append(level.c)
-    return [line for flag, at in said.items() for line in wrapped(f"C={','.join(map(str, at))}: {flag}")]
+            said.setdefault(plain(flag), []).append(f"{level.at:g}")
+    name = f"{varied(levels)}="
+    return [line for flag, at in said.items() for line in wrapped(f"{name}{','.join(at)}: {flag}")]
 
 
 def wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDEST, subsequent_indent="  ")
+    return textwrap.wrap(text, columns(), subsequent_indent="  ")
 
 
 def aligned(titles: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
     """Blanks beside the bars are left out where the table would be too wide with them."""
     widths = [max(2, *map(width, column)) for column in zip(titles, *rows, strict=True)]
-    blank = " " if sum(widths) + 3 * len(widths) + 1 <= WIDEST else ""
+    blank = " " if sum(widths) + 3 * len(widths) + 1 <= columns() else ""
     rule = [("-" * (w - 1) + ":" if to_right else "-" * w) for w, to_right in zip(widths, right, strict=True)]
     padded = [
         [pad(cell, w, right=to_right) for cell, w, to_right in zip(row, widths, right, strict=True)]
@@ -162,14 +201,18 @@ def aligned(titles: list[str], rows: list[list[str]], right: list[bool]) -> list
 
 
 def narrowed(titles: list[str], rows: list[list[str]], least: dict[int, int]) -> list[list[str]]:
-    """Long names are cut, the longest column first, until the table fits; `least` is how far each column gives way."""
+    """Long names are cut, the longest column first, until the table fits; `least` is how far each column gives way.
+
+    Where that is not enough, the blanks beside the bars are left out, and names keep what is won by it.
+    """
     rows = [[cell.replace("|", "¦") for cell in row] for row in rows]
-    widths = [max(map(width, column)) for column in zip(titles, *rows, strict=True)]
-    while sum(widths) + 3 * len(widths) + 1 > WIDEST:
-        yielding = [index for index, smallest in least.items() if widths[index] > smallest]
-        if not yielding:
+    whole = [max(map(width, column)) for column in zip(titles, *rows, strict=True)]
+    for beside in (3, 1):
+        widths, room = list(whole), columns() - beside * len(whole) - 1
+        while sum(widths) > room and (able := [index for index, smallest in least.items() if widths[index] > smallest]):
+            widths[max(able, key=lambda index: widths[index])] -= 1
+        if sum(widths) <= room:
             break
-        widths[max(yielding, key=lambda index: widths[index])] -= 1
     return [[fit(cell, w) for cell, w in zip(row, widths, strict=True)] for row in rows]
 
 

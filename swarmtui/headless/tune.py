@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -13,12 +14,14 @@ import msgspec
 from swarmtui.headless.measure import Measured, Wish, end_leftovers, measure
 from swarmtui.headless.serving import Broken, Server, Stopped, free_port
 from swarmtui.headless.tuning_text import row_line
+from swarmtui.model import frame as said
 from swarmtui.model.order import Order
 from swarmtui.model.plan import parse_seconds
 from swarmtui.model.session import Level
-from swarmtui.model.tuning import CellRow, Flags, TuneFile, TuneState, flags_text, is_variable
+from swarmtui.model.tuning import CellRow, Flags, Present, TuneFile, TuneState, flags_text, is_variable
 from swarmtui.tuning.grid import Round, cells_of, fewer, key_of, launch_of, rounds_of, shuffled, survivors
-from swarmtui.tuning.kept import add_row, only_one, read_state
+from swarmtui.tuning.kept import add_row, only_one, read_state, write_present, write_tune
+from swarmtui.tuning.standing import born, left_to_do, rows_of
 
 _SHOWN = 24
 TAG = "tune"
@@ -34,16 +37,34 @@ class Tuning:
         self._stop_within_s = parse_seconds(tune.stop_within, "stop_within")
         self._cell_within_s = parse_seconds(tune.cell_within, "cell_within")
         self.state = read_state(directory, tune.name)
+        self._present = Present(pid=os.getpid(), born=born(os.getpid()), begun=time.time())
 
-    def run(self, wish: Wish, *, retry_broken: bool = False) -> TuneState:
+    def retry_broken(self) -> None:
+        """Forgets what broke, so that it is measured again."""
+        kept = tuple(row for row in self.state.rows if row.state == "done")
+        self.state = msgspec.structs.replace(self.state, rows=kept)
+
+    def run(self, wish: Wish) -> TuneState:
         """Until all rounds are done, or somebody does not want to wait any longer."""
         with only_one(self._directory):
-            return self._rounds(wish, retry_broken)
+            write_tune(self._directory, self._tune)
+            self._tell(flags=None)
+            ended = "failed"
+            try:
+                self._rounds(wish)
+                ended = "stopped" if wish() else "done"
+            finally:
+                self._tell(flags=None, ended=ended)
+            return self.state
 
-    def _rounds(self, wish: Wish, retry_broken: bool) -> TuneState:
-        if retry_broken:
-            kept = tuple(row for row in self.state.rows if row.state == "done")
-            self.state = msgspec.structs.replace(self.state, rows=kept)
+    def _tell(self, **news: object) -> None:
+        """Whoever looks on reads it from disk; nobody has to."""
+        told = msgspec.structs.replace(self._present, **news)
+        if told != self._present or not told.since:
+            self._present = msgspec.structs.replace(told, since=time.time())
+            write_present(self._directory, self._present)
+
+    def _rounds(self, wish: Wish) -> TuneState:
         if end_leftovers(TAG, self._directory.name):
             self._say("ended a run that an interrupted tune had left behind")
         cells: Sequence[Flags] = cells_of(self._tune)
@@ -56,15 +77,12 @@ class Tuning:
         return self.state
 
     def left(self) -> int:
-        """Cells that the first round still has to measure."""
-        return sum(not self._is_done(flags, rounds_of(self._tune)[0]) for flags in cells_of(self._tune))
+        """Cells of the present round that are still to be measured."""
+        return left_to_do(self._tune, self.rows)
 
     @property
     def rows(self) -> list[CellRow]:
-        """Of the cells that the file has now, in its order."""
-        place = {key_of(flags): number for number, flags in enumerate(cells_of(self._tune))}
-        known = [row for row in self.state.rows if key_of(row.flags) in place]
-        return sorted(known, key=lambda row: (row.round, place[key_of(row.flags)]))
+        return rows_of(self._tune, self.state.rows)
 
     def _rows(self, number: int) -> list[CellRow]:
         return [row for row in self.rows if row.round == number]
@@ -88,6 +106,7 @@ class Tuning:
         launch = launch_of(self._tune, flags, free_port())
         name = hashlib.sha256(key_of(flags).encode()).hexdigest()[:8]
         log = self._directory / f"{stage.number}-{name}.log"
+        self._tell(flags=flags, round=stage.number, phase="starting", session="", log=str(log))
         given_up = time.monotonic() + self._cell_within_s
         with Server(launch, log, directory=self._tune.directory, stop_within_s=self._stop_within_s) as server:
             try:
@@ -103,8 +122,17 @@ class Tuning:
                     return f"did not end within {self._tune.cell_within}"
                 return server.death()
 
-            found = measure(self._order_for(flags, stage, launch.url), self._quiet, over)
+            self._tell(phase="warming up")
+            found = measure(self._order_for(flags, stage, launch.url), self._quiet, over, self._hear)
+            self._tell(phase="stopping")
             return _row(flags, stage, found, start_s, server.log_tail())
+
+    def _hear(self, message: said.Message) -> None:
+        match message:
+            case said.Hello(session=session):
+                self._tell(session=session.id)
+            case said.Frame(status=status) if status not in ("starting", "warming up"):
+                self._tell(phase="running")
 
     def _order_for(self, flags: Flags, stage: Round, url: str) -> Order:
         plan = self._order.plan
@@ -167,6 +195,7 @@ def _row(flags: Flags, stage: Round, found: Measured, start_s: float, log: tuple
         j_per_token=energy.j_per_token if energy else None,
         mean_w=energy.mean_w if energy else None,
         peak_memory=energy.peak_memory if energy else None,
+        simulated=energy.simulated if energy else False,
         errors=level.errors,
         start_s=start_s,
     )

@@ -59,6 +59,8 @@ def _leaderboard(rows: Sequence[CellRow]) -> list[str]:
     titles, cells = [titles[k] for k in used], [[row[k] for k in used] for row in cells]
     right = [True, False, *[True] * (len(titles) - 2)]
     table = aligned(titles, narrowed(titles, cells, {1: 20}), right=right)
+    if any(row.simulated for row in rows):
+        table += ["", "J/token, W and GPU GB are of a SIMULATED GPU."]
     if best is not None and len(best.runs) < ENOUGH:
         table += [
             "",
@@ -80,11 +82,13 @@ def _fronts(found: Result) -> list[str]:
     said = []
     for name, front, figure in (("s TTFT", found.front_ttft, "ttft_s"), ("J/token", found.front_energy, "j_per_token")):
         if front:
+            simulated = figure == "j_per_token" and any(row.simulated for row in front)
+            mark = " (SIMULATED)" if simulated else ""
             points = "; ".join(
                 f"{flags_text(row.flags)} ({amount(row.out_tps)} tok/s, {amount(getattr(row, figure), 3)} {name})"
                 for row in front
             )
-            said += wrapped(plain(f"Pareto front, tok/s against {name}: {points}"))
+            said += wrapped(plain(f"Pareto front, tok/s against {name}{mark}: {points}"))
     return said
 
 

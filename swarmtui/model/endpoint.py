@@ -77,7 +77,10 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise BadInput(f"not a URL: {error}", key=url) from None
+        hint = (
+            "; an IPv6 address stands in brackets: http://[::1]:8000" if text.count(":") > 2 and "[" not in text else ""
+        )
+        raise BadInput(f"not a URL: {error}{hint}", key=url) from None
     if parts.scheme not in ("http", "https"):
         raise BadInput(f"{parts.scheme}:// is not http:// or https://", key=url)
     if not parts.hostname:

@@ -78,12 +78,21 @@ class Goodput(Stored, frozen=True, kw_only=True):
     """Requests of a level that kept the SLO; a failed request did not. `per_s` and `out_tps` are of good ones only."""
 
     c: int
+    rate: float | None = None
     n: int
     good: int
     share: float | None
     per_s: float | None
     out_tps: float | None
     kept: bool | None
+
+    @property
+    def at(self) -> float:
+        return self.c if self.rate is None else self.rate
+
+    @property
+    def name(self) -> str:
+        return f"C={self.c}" if self.rate is None else f"{self.rate:g}/s"
 
 
 class BandwidthUse(Stored, frozen=True, kw_only=True):

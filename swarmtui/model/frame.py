@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.model.session import Level, Session
-from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust
+from swarmtui.model.plan import Mode
+from swarmtui.model.session import Level, Session, Spread, TaskFigures
+from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust, TtftSplit
 from swarmtui.model.wire import StreamRow
 
 Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
@@ -92,11 +93,53 @@ class Hello(_Said, frozen=True):
     history: tuple[Point, ...] = ()
 
 
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that has come to its end; `preview` is as much of its answer as is kept."""
+
+    task: int
+    turn: int
+    type: str
+    error: str | None
+    verdict: str | None
+    ttft_s: float | None
+    tokens_out: int | None
+    decode_tps: float | None
+    e2e_s: float | None
+    preview: str
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent that somebody looks at: its newest request, whole, and those before it, newest first.
+
+    `gaps_s` are the times between chunks; `recent_gaps_s` are the newest of them, in the order in which they came.
+    """
+
+    agent: int
+    task: int = -1
+    turn: int = 0
+    type: str = ""
+    t_sched_ns: int | None = None
+    t_sent_ns: int | None = None
+    t_headers_ns: int | None = None
+    t_first_ns: int | None = None
+    t_first_content_ns: int | None = None
+    t_last_ns: int | None = None
+    chunks: int = 0
+    gaps_s: Spread = Spread(n=0)
+    recent_gaps_s: tuple[float, ...] = ()
+    reasoning: str = ""
+    text: str = ""
+    before: tuple[Answered, ...] = ()
+
+
 class Frame(_Said, frozen=True):
     """The present. Rates are over the last second; null is not known.
 
     `points` are the newest of the history, some of them sent before: a face that misses frames misses no point soon.
     `answer` is what a search came to, in a sentence. Rows count chunks; `tokens_per_chunk` is what one held so far.
+    `load` is how this stretch is laid on. `rate` and `late_s` are of an open loop: requests a second, and how late the
+    latest of the last seconds was sent. `tasks` is of mixed loads.
+    `down_s`: so long the server has been away, and is waited for.
     """
 
     t_ns: int
@@ -124,13 +167,19 @@ class Frame(_Said, frozen=True):
     levels: tuple[Level, ...]
     warnings: tuple[str, ...]
     rows: tuple[StreamRow, ...] = ()
-    text: str = ""
+    watched: Watched | None = None
     points: tuple[Point, ...] = ()
     telemetry: Telemetry | None = None
     trust: tuple[Trust, ...] = ()
+    ttft_split: TtftSplit | None = None
     answer: str = ""
     servers: tuple[Discovered, ...] = ()
     tokens_per_chunk: float = 1.0
+    load: Mode = "closed"
+    rate: float | None = None
+    late_s: float | None = None
+    tasks: tuple[TaskFigures, ...] = ()
+    down_s: float | None = None
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

@@ -59,10 +59,11 @@ class Swarm(_Common, frozen=True, kw_only=True, tag_field="mode", tag="swarm"):
 class Open(_Common, frozen=True, kw_only=True, tag_field="mode", tag="open"):
     """Requests come at `rate` a second whatever the server does, with at most `streams` in flight.
 
-    `burst` is for gamma arrivals: the squared coefficient of variation of the gaps; 1 is Poisson, above it they clump.
+    Several rates are as many levels. `burst` is for gamma arrivals: the squared coefficient of variation of the gaps;
+    1 is Poisson, above it they clump.
     """
 
-    rate: Above0
+    rate: Above0 | Annotated[tuple[Above0, ...], Meta(min_length=1)]
     arrival: Arrival = "poisson"
     burst: Above0 = 1.0
     requests: Annotated[int, Meta(ge=1)] | None = None
@@ -127,7 +128,10 @@ def planned(load: Load, *, size: int, **given: Any) -> Plan:
                     "serial_decode_tps": load.serial_rates.decode_tps,
                 }
         case Open():
-            fields |= {"levels": (load.streams,), "rate": load.rate, "arrival": load.arrival, "burst": load.burst}
+            rates = load.rate if isinstance(load.rate, tuple) else (load.rate,)
+            if len(set(rates)) < len(rates):
+                raise BadInput("a rate stands twice; runs repeats rates", key="rate")
+            fields |= {"levels": (load.streams,), "rates": rates, "arrival": load.arrival, "burst": load.burst}
             fields["requests"] = parse_requests(str(load.requests or 100))
             fields["duration_s"] = parse_seconds(load.duration, "duration") if load.duration else None
             if load.requests is not None and load.duration is not None:
@@ -141,6 +145,8 @@ def planned(load: Load, *, size: int, **given: Any) -> Plan:
         case Dag():
             fields["levels"] = (size,)
     fields |= {name: value for name, value in given.items() if value is not None}
+    if isinstance(load, Open) and fields["requests"].per_stream:
+        raise BadInput("an open loop has no C to multiply; give a number", key="requests")
     most = 1 if load.warmup is None and mode_of(load) == "open" else max(fields["levels"])
     fields.setdefault("warmup", min(_MOST_WARMUP, most) if load.warmup is None else load.warmup)
     return msgspec.structs.replace(Plan(), **fields)

@@ -18,6 +18,7 @@ class Order(Stored, frozen=True, kw_only=True):
     """`endpoints` are URLs, or `sim:PRESET` for the embedded simulator. Travels in a pipe: it holds secrets.
 
     `restart_s`: how long a server that went away in mid-run is waited for; zero ends the run.
+    `salt` changes the nonces at the start of prompts and nothing else: the same requests, and no cache knows them.
     `keep_text`: whole answers are kept; `previews`: the beginning of those that carry a check.
     """
 
@@ -40,6 +41,7 @@ class Order(Stored, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     server_flags: str = ""
     previous: str = ""
+    salt: str = ""
 
 
 _decoder = msgspec.msgpack.Decoder(Order)

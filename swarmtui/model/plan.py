@@ -65,7 +65,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     sample: int = 0
     serial_prompt_tps: float | None = None
     serial_decode_tps: float | None = None
-    rate: float | None = None
+    rates: tuple[float, ...] = ()
     arrival: Arrival = "poisson"
     burst: float = 1.0
     every_s: float | None = None
@@ -84,6 +84,18 @@ def parse_levels(text: str) -> tuple[int, ...]:
             raise BadInput(f"level {level} stands twice; use --runs to repeat levels", key="levels")
         levels.append(level)
     return tuple(levels)
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Requests a second, each rate a level of its own: `4`, or `2,4,8`."""
+    rates: list[float] = []
+    for part in text.split(","):
+        if not re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", part) or not float(part):
+            raise BadInput(f"{part.strip()!r} is no rate above 0; expected 4, or several like 2,4,8", key="rate")
+        if float(part) in rates:
+            raise BadInput(f"rate {float(part):g} stands twice; use runs to repeat it", key="rate")
+        rates.append(float(part))
+    return tuple(rates)
 
 
 def parse_requests(text: str) -> Requests:

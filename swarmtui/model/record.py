@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Literal
 
 from swarmtui.model.schema import Stored
@@ -14,11 +14,12 @@ Phase = Literal["warmup", "level", "serial"]
 CANCELLED = "cancelled"
 
 
-class Record(Stored, frozen=True, kw_only=True):
+class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     """Times are monotonic nanoseconds, null when it did not happen.
 
     `chunk_us` holds the time of each chunk that carried output: microseconds since the chunk before, the first since
     `t_first_ns`. `chunk_tokens` holds the tokens of each, where the server said so; null where only their sum is known.
+    Of a very long session both are empty for most requests, and `stall_us` is the longest gap that they held.
     `first_tokens` is the part of `tokens_out` that came with the first chunk.
     `shared_reads` counts chunks that had no read of their own, and so carry the stamp of the chunk they came with.
     `left_out` names request fields that the server refused, and that were left out of this request for it.
@@ -49,6 +50,7 @@ class Record(Stored, frozen=True, kw_only=True):
     shared_reads: int = 0
     chunk_us: tuple[int, ...] = ()
     chunk_tokens: tuple[int, ...] | None = None
+    stall_us: int | None = None
     first_tokens: int | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -100,14 +102,22 @@ class Record(Stored, frozen=True, kw_only=True):
         return 1.0 / rate if rate else None
 
     def chunk_times_ns(self) -> list[int]:
-        """When each chunk came; the first and the last are exact, those between to the microsecond."""
+        """When each chunk came; the first and the last are exact, those between to the microsecond.
+
+        Where that was not kept, they are laid evenly between the two.
+        """
         if self.t_first_ns is None:
             return []
         first = self.t_first_ns
+        if not self.chunk_us and self.chunks:
+            span, steps = (self.t_last_ns or first) - first, max(1, self.chunks - 1)
+            return [first + span * step // steps for step in range(self.chunks)]
         return [first + 1000 * offset for offset in accumulate(self.chunk_us)]
 
-    def chunk_gaps_s(self) -> list[float]:
-        return [gap / 1e6 for gap in self.chunk_us[1:]]
+    @property
+    def longest_gap_us(self) -> int | None:
+        """Between two chunks; None where there were not two."""
+        return max(islice(self.chunk_us, 1, None), default=self.stall_us)
 
     def token_shares(self) -> list[float]:
         """Tokens of each chunk: as the server said, else the first chunk's and an equal share for each other."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 import tomllib
+from functools import reduce
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,6 +14,7 @@ import msgspec
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
+_ANY = "..."
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,7 +61,7 @@ def convert(data: Any, kind: type[T], source: str, text: str = "") -> T:
 
 def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, text: str) -> BadInput:
     message, _, path = str(error).partition(" - at `")
-    steps = _steps(path.rstrip("`"))
+    steps = _with_names(steps_of(path.rstrip("`")), kind, data, str(error))
     unknown = re.search(r"unknown field `(.+?)`", message)
     if unknown:
         name = unknown.group(1)
@@ -66,9 +69,9 @@ def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, 
         message = "unknown key" + (f", did you mean {close[0]}?" if close else "")
         steps = [*steps, name]
     else:
-        message = _plain(message)
+        message = _plain(message) + _hint(message, kind, steps)
     key = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps).lstrip(".")
-    return BadInput(message, source=source, key=key, line=_line_of(steps, text))
+    return BadInput(message, source=source, key=key, line=line_of(steps, text))
 
 
 _PLAIN_WORDS = {
@@ -88,38 +91,91 @@ def _plain(message: str) -> str:
         return " or ".join(_PLAIN_WORDS[name] for name in names if name != "null" or len(names) == 1)
 
     name = "|".join(_PLAIN_WORDS)
+    message = message.replace("enum value", "value")
     message = re.sub(rf"`((?:{name})(?: \| (?:{name}))*)`", words, message)
     return message[:1].lower() + message[1:]
 
 
-def _steps(path: str) -> list[str | int]:
-    return [int(index) if index else name for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path)]
+def _hint(message: str, kind: Any, steps: list[str | int]) -> str:
+    """What may stand where nothing stood, or something that is none of it."""
+    wrong = re.match(r"Invalid (?:enum )?value '(.*)'$", message)
+    missing = re.search(r"missing required field `(.+?)`", message)
+    choices = _choices(kind, steps) if wrong else _choices(kind, [*steps, missing.group(1)]) if missing else []
+    if not choices:
+        return ""
+    close = difflib.get_close_matches(wrong.group(1), choices, n=1) if wrong else []
+    return f"; expected one of {', '.join(choices)}" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def steps_of(path: str) -> list[str | int]:
+    """`$.a.b[2].c` or `.a.b[2].c` in its parts; `[...]` is any key of a table whose keys are free."""
+    parts = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", path)
+    return [name or (index if index == _ANY else int(index)) for name, index in parts]
+
+
+def _with_names(steps: list[str | int], kind: Any, data: Any, said: str) -> list[str | int]:
+    """msgspec does not say under which free key: it is the one that gives the same error alone."""
+    while _ANY in steps:
+        place = steps.index(_ANY)
+        for name in reduce(lambda table, step: table[step], steps[:place], data):
+            alone = copy.deepcopy(data)
+            table = reduce(lambda table, step: table[step], steps[:place], alone)
+            for other in [key for key in table if key != name]:
+                del table[other]
+            try:
+                msgspec.convert(alone, kind)
+            except msgspec.ValidationError as error:
+                if str(error) == said:
+                    steps = [*steps[:place], name, *steps[place + 1 :]]
+                    break
+        else:
+            return [step for step in steps if step != _ANY]
+    return steps
 
 
 def _known_fields(kind: Any, data: Any, steps: list[str | int]) -> list[str]:
     """Every field name that may stand where the unknown one stood."""
-    info: Any = msgspec.inspect.type_info(kind)
-    names: set[str] = set()
+    tables = [node for node in _nodes(kind, steps) if isinstance(node, msgspec.inspect.StructType)]
+    return sorted({field.encode_name for node in tables for field in node.fields})
+
+
+def _choices(kind: Any, steps: list[str | int]) -> list[str]:
+    """The kinds of a table that a key chooses among, or the words that a key can have."""
+    nodes = _nodes(kind, steps[:-1])
+    tags = {node.tag for node in nodes if isinstance(node, msgspec.inspect.StructType) and node.tag_field == steps[-1]}
+    words = {
+        value for node in _nodes(kind, steps) if isinstance(node, msgspec.inspect.LiteralType) for value in node.values
+    }
+    return sorted(str(name) for name in tags | words)
+
+
+def _nodes(kind: Any, steps: list[str | int]) -> list[Any]:
+    """Every type that may stand there, members of a union one by one."""
+    found: list[Any] = []
 
     def visit(node: Any, rest: list[str | int]) -> None:
         if isinstance(node, msgspec.inspect.UnionType):
             for member in node.types:
                 visit(member, rest)
+        elif isinstance(node, msgspec.inspect.Metadata):
+            visit(node.type, rest)
+        elif not rest:
+            found.append(node)
         elif isinstance(node, msgspec.inspect.StructType):
-            if not rest:
-                names.update(field.encode_name for field in node.fields)
             for field in node.fields:
-                if rest and field.encode_name == rest[0]:
+                if field.encode_name == rest[0]:
                     visit(field.type, rest[1:])
-        elif rest and isinstance(rest[0], int) and hasattr(node, "item_type"):
+        elif isinstance(node, msgspec.inspect.DictType):
+            visit(node.value_type, rest[1:])
+        elif isinstance(rest[0], int) and hasattr(node, "item_type"):
             visit(node.item_type, rest[1:])
 
-    visit(info, steps)
-    return sorted(names)
+    visit(msgspec.inspect.type_info(kind), steps)
+    return found
 
 
-def _line_of(steps: list[str | int], text: str) -> int | None:
-    """The line of the last named key, counted through arrays of tables; None where that is not certain."""
+def line_of(steps: list[str | int], text: str) -> int | None:
+    """The line of the last key that begins one, counted through arrays of tables; None where that is not certain."""
     names = [step for step in steps if isinstance(step, str)]
     if not text or not names:
         return None
@@ -129,6 +185,12 @@ def _line_of(steps: list[str | int], text: str) -> int | None:
         if isinstance(step, int) and isinstance(steps[position - 1], str):
             headers = [i for i, line in enumerate(lines) if line.strip() == f"[[{steps[position - 1]}]]"]
             start = headers[step] if step < len(headers) else start
-    pattern = re.compile(rf"^\s*(\[+\s*)?([\w.-]+\.)?{re.escape(names[-1])}\s*(=|\]|\.)")
-    found = [i for i in range(start, len(lines)) if pattern.match(lines[i])]
-    return found[0] + 1 if found else None
+    for depth in range(1, len(names)):
+        header = f"[{'.'.join(names[:depth])}]"
+        start = next((i for i in range(start, len(lines)) if lines[i].strip() == header), start)
+    for name in reversed(names):
+        pattern = re.compile(rf"^\s*(\[+\s*)?([\w.-]+\.)?{re.escape(name)}\s*(=|\]|\.)")
+        found = [i for i in range(start, len(lines)) if pattern.match(lines[i])]
+        if found:
+            return found[0] + 1
+    return None

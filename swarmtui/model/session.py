@@ -63,7 +63,7 @@ class StretchStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="str
     """From `t_ns` on `c` streams were wanted; `of` is how many requests the stretch is to have, if that is set.
 
     `steered`: people or a ramp chose this C on the way; it is a level only when it lasted long enough.
-    `rate` is of an open loop: requests a second; `c` is then the most that may be in flight.
+    `rate` is of an open loop: requests a second; `c` is then the most that may be in flight, and the rate the level.
     """
 
     number: int
@@ -202,6 +202,10 @@ class Serial(Stored, frozen=True, kw_only=True):
     reason: str = ""
 
 
+Place = tuple[int, float | None]
+"""C, and the rate where it is an open loop."""
+
+
 class Replica(Stored, frozen=True, kw_only=True):
     """What one of several endpoints did of a level."""
 
@@ -219,6 +223,7 @@ class TaskFigures(Stored, frozen=True, kw_only=True):
     """One type of task at one level, turn by turn; `per_stream_tps` and `e2e_s` are means."""
 
     c: int
+    rate: float | None = None
     type: str
     turn: int
     n: int
@@ -236,7 +241,8 @@ class Level(Stored, frozen=True, kw_only=True):
     `n` counts finished requests, `ok` and `errors` divide it; cancelled ones are in neither.
     Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave cap hits out.
     With a `rate` (an open loop) latencies count from the time at which a request was due, and `lateness_s` is how much
-    later it was sent.
+    later it was sent; `arrived_per_s` and `served_per_s` are from the first to the last request that was due, or
+    answered. There `c` is only the most that may be in flight, and levels differ by their rate.
     """
 
     c: int
@@ -283,9 +289,25 @@ class Level(Stored, frozen=True, kw_only=True):
     load: Mode = "closed"
     rate: float | None = None
     lateness_s: Spread | None = None
+    arrived_per_s: float | None = None
+    served_per_s: float | None = None
     serial: Serial | None = None
     verdicts: dict[str, int] = {}
     replicas: tuple[Replica, ...] = ()
+
+    @property
+    def key(self) -> Place:
+        """By which a level is found again among those of its session, or of another one."""
+        return self.c, self.rate
+
+    @property
+    def at(self) -> float:
+        """What differs from level to level: C, or the rate of an open loop."""
+        return self.c if self.rate is None else self.rate
+
+    @property
+    def name(self) -> str:
+        return f"C={self.c}" if self.rate is None else f"{self.rate:g}/s"
 
     @property
     def lead_tps(self) -> float | None:
@@ -309,5 +331,6 @@ class Summary(Stored, frozen=True, kw_only=True):
     goodput: tuple[Goodput, ...] = ()
     bandwidth: tuple[BandwidthUse, ...] = ()
     servers: tuple[Discovered, ...] = ()
+    gpus: tuple[str, ...] = ()
     trust: tuple[Trust, ...] = ()
     tasks: tuple[TaskFigures, ...] = ()

@@ -101,13 +101,22 @@ class ServerState(Stored, frozen=True, kw_only=True):
 
 
 class Telemetry(Stored, frozen=True, kw_only=True):
-    """One moment. A problem says in words why there is nothing to see."""
+    """One moment. A problem says in words why there is nothing to see.
+
+    Servers are asked more seldom than GPUs: `servers_t_ns` is when that was, null where that was not kept.
+    """
 
     t_ns: int
     gpus: tuple[Gpu, ...] = ()
     gpu_problem: str = ""
     servers: tuple[ServerState, ...] = ()
     server_problem: str = ""
+    servers_t_ns: int | None = None
+
+    @property
+    def asked_ns(self) -> int:
+        """The time of what servers say."""
+        return self.t_ns if self.servers_t_ns is None else self.servers_t_ns
 
 
 class Energy(Stored, frozen=True, kw_only=True):

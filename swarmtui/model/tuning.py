@@ -69,7 +69,7 @@ class TuneFile(Given, frozen=True, kw_only=True):
 class CellRow(Stored, frozen=True, kw_only=True):
     """One cell in one round. Figures are of its highest level `c`, `runs` the tok/s of its runs; null is not measured.
 
-    broken: `reason` says why, `log` are the last lines that the server wrote.
+    broken: `reason` says why, `log` are the last lines that the server wrote. `simulated`: watts and memory are.
     """
 
     flags: Flags
@@ -87,6 +87,7 @@ class CellRow(Stored, frozen=True, kw_only=True):
     peak_memory: int | None = None
     errors: int | None = None
     start_s: float | None = None
+    simulated: bool = False
 
 
 class TuneState(Stored, frozen=True, kw_only=True):
@@ -95,6 +96,28 @@ class TuneState(Stored, frozen=True, kw_only=True):
     schema: int = SCHEMA_VERSION
     name: str
     rows: tuple[CellRow, ...] = ()
+
+
+CellPhase = Literal["starting", "warming up", "running", "stopping"]
+
+
+class Present(Stored, frozen=True, kw_only=True):
+    """What a tune does at this moment, for whoever looks on; times are seconds of the wall clock.
+
+    `pid` and `born`, when that process began, tell whether anybody still does it. Without `flags` no cell is on.
+    `session` is the run of the present cell, once there is one. `ended` holds how it went, and is empty before.
+    """
+
+    pid: int
+    born: float
+    begun: float
+    round: int = 0
+    flags: Flags | None = None
+    phase: CellPhase = "starting"
+    since: float = 0.0
+    session: str = ""
+    log: str = ""
+    ended: Literal["", "done", "stopped", "failed"] = ""
 
 
 class Change(Stored, frozen=True, kw_only=True):

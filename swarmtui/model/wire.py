@@ -81,16 +81,22 @@ class Ack(_Said, frozen=True):
 
 
 class Watch(_Said, frozen=True):
-    """Send the text of this agent's answer with each frame; None: of nobody."""
+    """Send the stamps and the text of this agent's answer with each frame; None: of nobody."""
 
     agent: int | None
+
+
+class SpoolTo(_Said, frozen=True):
+    """The session has moved: what is left to spool goes there."""
+
+    path: str
 
 
 class Quit(_Said, frozen=True):
     pass
 
 
-Command = Setup | Enqueue | Stretch | Drop | Ack | Watch | Quit
+Command = Setup | Enqueue | Stretch | Drop | Ack | Watch | SpoolTo | Quit
 
 
 class Ready(_Said, frozen=True):
@@ -108,6 +114,25 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
     chunks: int
     total: int
     ttft_s: float | None
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """Of the agent that is watched: the stamps of its request, and what came since the frame before.
+
+    `times` are of the new chunks. `task` is -1 where the agent has no request at this moment.
+    """
+
+    agent: int
+    task: int
+    turn: int = 0
+    type: str = ""
+    t_sched_ns: int | None = None
+    t_sent_ns: int | None = None
+    t_headers_ns: int | None = None
+    t_first_content_ns: int | None = None
+    times: tuple[int, ...] = ()
+    reasoning: str = ""
+    text: str = ""
 
 
 class WorkerFrame(_Said, frozen=True):
@@ -129,7 +154,7 @@ class WorkerFrame(_Said, frozen=True):
     shared_reads: int
     clock_steps: int
     drops: int
-    text: str = ""
+    watched: Watched | None = None
 
 
 class Finished(_Said, frozen=True):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, convert, read_toml
+from swarmtui.model.schema import BadInput, convert, line_of, read_toml, steps_of
 from swarmtui.model.workload import (
     ByLevel,
     Cycle,
@@ -27,31 +28,14 @@ from swarmtui.model.workload import (
 from swarmtui.prompts.library import Found, read_text
 from swarmtui.prompts.source import open_source
 from swarmtui.prompts.written import Item, load_items, read_items
+from swarmtui.text import counted
 
-_PROMPT: dict[str, Any] = {"text": "x"}
-_DIALOGUE: dict[str, Any] = {"turns": ["x"]}
-_NODE: dict[str, Any] = {"id": "x", "text": "x"}
-_TABLES: dict[str, dict[str, Any]] = {
-    "prompts": _PROMPT,
-    "warmup_prompts": _PROMPT,
-    "conversations": _DIALOGUE,
-    "side": _PROMPT,
-    "tasks": _NODE,
-}
-_LENGTHS = {"input_tokens": 1, "output_tokens": 1}
-
-_SMALLEST: dict[str, dict[str, Any]] = {
-    "prompts": {},
-    "random": _LENGTHS,
-    "jsonl": {"file": "x"},
-    "sharegpt": {"file": "x"},
-    "conversation": {"conversations": [_DIALOGUE]},
-    "shared_prefix": {"prefix_tokens": 1, **_LENGTHS},
-    "mixed": {"primary": _DIALOGUE, "side": [_PROMPT]},
-    "dag": {"tasks": [_NODE]},
-}
-_SMALLEST_LOAD: dict[str, dict[str, Any]] = {"swarm": {"agents": 1}, "open": {"rate": 1.0}, "ramp": {"to": 1}}
-"""What each kind cannot be without. One doubtful part at a time is put into it, so that no mistake hides another."""
+# One of these goes where something wrong stood, so that what is wrong beside and below it can be seen.
+_STAND_INS: tuple[Any, ...] = (
+    "x", 1, 1.5, True, ["x"], [1], {}, {"text": "x"}, {"turns": ["x"]}, {"id": "x", "text": "x"},
+    [{"text": "x"}], [{"turns": ["x"]}], [{"id": "x", "text": "x"}], {"prompt_tps": 1, "decode_tps": 1},
+)  # fmt: skip
+_MOST_PROBLEMS = 100
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +61,8 @@ def problems(path: str | Path) -> list[BadInput]:
         text = read_text(path)
         workload: Workload = read_toml(text, Workload, source)  # type: ignore[arg-type]
     except BadInput as first:
-        return [first] if first.key == "" else _all_of(text, source, first)
-    found = list(wrong_with(workload, source))
+        return [first] if _hopeless(first) else _all_of(text, source, first)
+    found = [_located(problem, text) for problem in wrong_with(workload, source)]
     if isinstance(workload, RandomText | SharedPrefix) or any(problem.key == "prompts" for problem in found):
         return found
     items = read_items(Found(workload=workload, source=source, base=path.parent, text=text), workload)
@@ -117,60 +101,90 @@ def describe(found: Found) -> Description:
     )
 
 
+def _hopeless(problem: BadInput) -> bool:
+    """Not TOML, no file, or nobody knows which keys it may have."""
+    missing = re.match(r"the key (\w+) is missing", problem.problem)
+    return problem.key == "kind" or (problem.key == "" and (missing is None or missing.group(1) == "kind"))
+
+
 def _all_of(text: str, source: str, first: BadInput) -> list[BadInput]:
+    """Each mistake is mended in a copy until the rest can be read; then what types cannot say is looked at."""
     data = tomllib.loads(text)
-    smallest = _SMALLEST.get(data["kind"]) if isinstance(data.get("kind"), str) else None
-    if smallest is None:
-        return [first]
-    whole = {"kind": data["kind"], "name": "x", **smallest}
-    usual = {str(problem) for problem in wrong_with(_workload(whole, source, text), source)}
-    found: dict[str, BadInput] = {}
-    for part in _parts(data, whole):
+    found: list[BadInput] = []
+    problem: BadInput | None = first
+    while problem is not None and len(found) < _MOST_PROBLEMS:
+        found.append(problem)
         try:
-            wrong = list(wrong_with(_workload(part, source, text), source))
-        except BadInput as problem:
-            wrong = [problem]
-        found |= {str(problem): problem for problem in wrong if str(problem) not in usual | found.keys()}
-    return sorted(found.values(), key=lambda problem: (problem.line or 0, str(problem))) or [first]
+            problem = _mended(data, problem, source, text)
+        except (KeyError, IndexError, TypeError):  # a key with a dot in its name cannot be found again by its path
+            return found
+        if problem is not None and str(problem) in map(str, found):
+            return found
+    if problem is None:
+        touched = [known.key for known in found]
+        semantic = wrong_with(_workload(data, source, text), source)
+        found += [_located(p, text) for p in semantic if not any(_overlap(p.key, key) for key in touched)]
+    return sorted(found, key=lambda problem: (problem.line or 0, str(problem)))
+
+
+def _mended(data: dict[str, Any], problem: BadInput, source: str, text: str) -> BadInput | None:
+    """Puts something good where the problem is; what is wrong next, or None."""
+    steps = steps_of(f".{problem.key}")
+    missing = re.match(r"the key (.+?) is missing", problem.problem)
+    if missing:
+        steps.append(missing.group(1))
+    if problem.problem.startswith("unknown key"):
+        del _table(data, steps)[steps[-1]]
+        return _next(data, source, text)
+    return _replaced(data, steps, source, text)
+
+
+def _replaced(data: dict[str, Any], steps: list[str | int], source: str, text: str) -> BadInput | None:
+    """Where nothing fits, and it cannot be left out, the table around it gives way."""
+    table, last = _table(data, steps), steps[-1]
+    for stand_in in _STAND_INS:
+        table[last] = copy.deepcopy(stand_in)
+        further = _next(data, source, text)
+        if further is None or not _overlap(further.key, _key(steps)):
+            return further
+    del table[last]
+    further = _next(data, source, text)
+    if further is None or len(steps) == 1 or not further.problem.startswith(f"the key {last} is missing"):
+        return further
+    return _replaced(data, steps[:-1], source, text)
+
+
+def _table(data: Any, steps: list[str | int]) -> Any:
+    for step in steps[:-1]:
+        data = data[step]
+    return data
+
+
+def _key(steps: list[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
+
+
+def _next(data: dict[str, Any], source: str, text: str) -> BadInput | None:
+    try:
+        _workload(data, source, text)
+    except BadInput as problem:
+        return problem
+    return None
+
+
+def _overlap(a: str, b: str) -> bool:
+    """One of the two keys is the other, or stands within it."""
+    return any(whole == part or part.startswith((f"{whole}.", f"{whole}[")) for whole, part in ((a, b), (b, a)))
+
+
+def _located(problem: BadInput, text: str) -> BadInput:
+    line = line_of(steps_of(f".{problem.key.partition(' ')[0]}"), text)
+    return BadInput(problem.problem, source=problem.source, key=problem.key, line=line)
 
 
 def _workload(data: dict[str, Any], source: str, text: str) -> Workload:
     workload: Workload = convert(data, Workload, source, text)  # type: ignore[arg-type]
     return workload
-
-
-def _parts(data: dict[str, Any], whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The smallest workload of its kind with one thing of `data` in it, or with one thing left out that data lacks."""
-    for key in whole.keys() - data.keys():
-        yield {k: v for k, v in whole.items() if k != key}
-    for key, value in data.items():
-        if key == "load" and isinstance(value, dict):
-            good = {"mode": value.get("mode", "closed")}
-            good |= _SMALLEST_LOAD.get(str(good["mode"]), {})
-            yield from ({**whole, key: variant} for variant in _variants(value, good))
-            continue
-        if key == "primary":
-            yield from ({**whole, key: variant} for variant in _variants(value, _DIALOGUE))
-            continue
-        if key not in _TABLES or not isinstance(value, list):
-            yield {**whole, key: value}
-            continue
-        good = _TABLES[key]
-        if not value:
-            yield {**whole, key: value}
-        for place, element in enumerate(value):
-            for variant in _variants(element, good):
-                yield {**whole, key: [good] * place + [variant]}
-
-
-def _variants(element: Any, good: dict[str, Any]) -> Iterator[Any]:
-    if not isinstance(element, dict):
-        yield element
-        return
-    if good.keys() - element.keys():
-        yield {}
-    for key, value in element.items():
-        yield {**good, key: value}
 
 
 def _words(wanted: Length) -> str:
@@ -194,6 +208,6 @@ def _words(wanted: Length) -> str:
 def _sizes(items: tuple[Item, ...]) -> str:
     counts = [len(" ".join(message.content for message in item.messages).split()) for item in items]
     low, high = min(counts), max(counts)
-    size = f"{low} words" if low == high else f"{low} to {high} words"
+    size = counted(low, "word", "words") if low == high else f"{low} to {high} words"
     turns = max(len(item.followups) for item in items) + 1
     return size if turns == 1 else f"{size}, up to {turns} turns"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.schema import BadInput, line_of
 from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Workload, read_workload
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -56,9 +56,13 @@ def digest(found: Found) -> str:
 def data_path(found: Found) -> Path | None:
     """The data file that the workload refers to."""
     workload = found.workload
-    if isinstance(workload, Prompts | JsonLines | ShareGpt) and workload.file:
-        return found.base / Path(workload.file).expanduser()
-    return None
+    if not isinstance(workload, Prompts | JsonLines | ShareGpt) or not workload.file:
+        return None
+    path = found.base / Path(workload.file).expanduser()
+    if not path.exists():
+        line = line_of(["file"], found.text)
+        raise BadInput(f"no such file: {path}", source=found.source, key="file", line=line)
+    return path
 
 
 def read_text(path: Path) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from swarmtui.model.workload import (
     Beside,
+    ByLevel,
     Graph,
     Length,
     Message,
@@ -203,6 +204,10 @@ def open_source(
     server finds nothing of the first run in the prefix cache. Without a calibration prompt lengths are a guess.
     """
     workload = found.workload
+    exact = workload.output_tokens if isinstance(workload, RandomText | SharedPrefix) else None
+    if max_tokens is not None and isinstance(exact, ByLevel):  # cut at one length, the shares would all be equal
+        shorter = msgspec.structs.replace(exact, tokens=max_tokens)
+        workload, max_tokens = msgspec.structs.replace(workload, output_tokens=shorter), None
     content: _Content
     if isinstance(workload, RandomText | SharedPrefix):
         content = _Generated(workload, seed, calibration or _GUESS)

@@ -42,8 +42,9 @@ def summary_toml(summary: Summary) -> bytes:
         "server_flags": session.server_flags,
         "previous": session.previous,
         "simulated": session.simulated,
+        "gpus": summary.gpus,
         "warmup_requests": summary.warmup_requests,
-        "warnings": [f"C={level.c}: {flag}" for level in summary.levels for flag in level.flags],
+        "warnings": [f"{level.name}: {flag}" for level in summary.levels for flag in level.flags],
         "tags": session.tags,
         "workload": {
             "name": session.workload,
@@ -53,6 +54,7 @@ def summary_toml(summary: Summary) -> bytes:
         "plan": session.plan,
         "client": session.client,
         "endpoints": session.endpoints,
+        "servers": summary.servers,
         "levels": [_main_figures(level) for level in summary.levels],
         "scaling": summary.scaling,
         "goodput": summary.goodput,

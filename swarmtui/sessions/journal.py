@@ -36,6 +36,7 @@ _LOCK_PATIENCE_S = 2.0
 
 _LONGEST_NS = 30 * 24 * 3600 * 1_000_000_000
 _MOST_CHUNKS = 1 << 20
+MOST_THINNED = 1 << 14
 _MOST_TOKENS = 1 << 53
 _MOST_KNOWN = 1 << 16
 
@@ -59,38 +60,38 @@ def read_journal(directory: Path) -> Journal:
     """A line that cannot be read is counted and passed over, wherever it stands; only the head must be there."""
     path = directory / JOURNAL
     try:
-        entries, damaged = _entries(path)
-        spooled = [_entries(spool) for spool in sorted(directory.glob(SPOOLS))]
+        found, damaged = entries(path)
+        spooled = [entries(spool) for spool in sorted(directory.glob(SPOOLS))]
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=error.filename or str(path)) from None
-    head = next((entry for entry in entries if isinstance(entry, Head)), None)
+    head = next((entry for entry in found if isinstance(entry, Head)), None)
     if head is None:
         raise BadInput("has no readable first line, so nobody knows what it measured", source=str(path))
     if head.schema > SCHEMA_VERSION:
         raise BadInput(f"was written by a newer swarmtui (schema {head.schema})", source=str(path))
     for more, more_damaged in spooled:
-        entries += (entry for entry in more if isinstance(entry, Request))
+        found += (entry for entry in more if isinstance(entry, Request))
         damaged += more_damaged
-    found, session = len(entries), head.session
-    entries = [entry for entry in entries if _can_be(entry, session)]
-    damaged += found - len(entries)
-    for entry in entries:
+    session = head.session
+    possible = [entry for entry in found if _can_be(entry, session)]
+    damaged += len(found) - len(possible)
+    for entry in possible:
         if isinstance(entry, Description):
             session = msgspec.structs.replace(head.session, label=entry.label, note=entry.note)
             head = msgspec.structs.replace(head, session=session)
     return Journal(
         head=head,
-        stretches=tuple(entry for entry in entries if isinstance(entry, StretchStart)),
-        ends=tuple(entry for entry in entries if isinstance(entry, StretchEnd)),
+        stretches=tuple(entry for entry in possible if isinstance(entry, StretchStart)),
+        ends=tuple(entry for entry in possible if isinstance(entry, StretchEnd)),
         records=_counted(
-            _once([entry.record for entry in entries if isinstance(entry, Request)]),
-            [entry for entry in entries if isinstance(entry, TokenCount)],
+            once([entry.record for entry in possible if isinstance(entry, Request)]),
+            [entry for entry in possible if isinstance(entry, TokenCount)],
         ),
-        events=tuple(entry for entry in entries if isinstance(entry, Event)),
-        telemetry=tuple(entry.telemetry for entry in entries if isinstance(entry, Sample)),
-        servers=tuple(entry.server for entry in entries if isinstance(entry, ServerFound)),
-        trusted=next((entry for entry in reversed(entries) if isinstance(entry, Trusted)), None),
-        end=next((entry for entry in reversed(entries) if isinstance(entry, End)), None),
+        events=tuple(entry for entry in possible if isinstance(entry, Event)),
+        telemetry=tuple(entry.telemetry for entry in possible if isinstance(entry, Sample)),
+        servers=tuple(entry.server for entry in possible if isinstance(entry, ServerFound)),
+        trusted=next((entry for entry in reversed(possible) if isinstance(entry, Trusted)), None),
+        end=next((entry for entry in reversed(possible) if isinstance(entry, End)), None),
         damaged_lines=damaged,
     )
 
@@ -128,6 +129,7 @@ class JournalWriter:
         self._path = directory / JOURNAL
         self._fd = os.open(self._path, flags, 0o600)
         self._torn = False
+        self.size = 0
         try:
             _lock(self._fd)
         except OSError:
@@ -158,8 +160,13 @@ class JournalWriter:
     def _write(self, data: bytes) -> None:
         self._torn = True
         while data:
-            data = data[os.write(self._fd, data) :]
+            written = os.write(self._fd, data)
+            self.size += written
+            data = data[written:]
         self._torn = False
+
+    def fileno(self) -> int:
+        return self._fd
 
     def sync(self) -> None:
         os.fsync(self._fd)
@@ -181,7 +188,7 @@ def _can_be(entry: Entry, session: Session) -> bool:
             return (
                 all(t is None or abs(t - t0) <= _LONGEST_NS for t in times)
                 and all(abs(span) <= _LONGEST_NS for span in spans)
-                and 0 <= record.chunks <= _MOST_CHUNKS
+                and 0 <= record.chunks <= (_MOST_CHUNKS if record.chunk_us else MOST_THINNED)
                 and abs(record.tokens_out or 0) <= _MOST_TOKENS
             )
         case Sample(telemetry=telemetry):
@@ -207,9 +214,9 @@ def _lock(fd: int) -> None:
             return
 
 
-def _entries(path: Path) -> tuple[list[Entry], int]:
+def entries(path: Path) -> tuple[list[Entry], int]:
     """Line by line: a long journal is never in memory as a whole beside what it says."""
-    entries: list[Entry] = []
+    found: list[Entry] = []
     damaged, thrift = 0, Thrift()
     with path.open("rb") as file:
         for line in file:
@@ -221,8 +228,15 @@ def _entries(path: Path) -> tuple[list[Entry], int]:
             if entry is None:
                 damaged += 1
             else:
-                entries.append(entry)
-    return entries, damaged
+                found.append(entry)
+    return found, damaged
+
+
+def thinned(record: Record) -> Record:
+    """Without the time of each chunk: first and last, the count and the longest gap stay."""
+    if record.chunks > MOST_THINNED:
+        return record
+    return msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None, stall_us=record.longest_gap_us)
 
 
 class Thrift:
@@ -238,7 +252,7 @@ class Thrift:
         return msgspec.structs.replace(record, chunk_us=tuple([keep(gap, gap) for gap in record.chunk_us]))
 
 
-def _once(records: list[Record]) -> tuple[Record, ...]:
+def once(records: list[Record]) -> tuple[Record, ...]:
     """A record that a worker spooled may already be in the journal: the first of equals stays."""
     kept = {(record.stretch, record.task, record.turn): record for record in reversed(records)}
     return tuple(reversed(kept.values()))

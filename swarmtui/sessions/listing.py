@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import End, Head, Session, State, Summary
-from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked
+from swarmtui.sessions.journal import JOURNAL, SPOOLS, decode_line, is_locked
 from swarmtui.sessions.paths import is_id
 
 INDEX = "index.json"
@@ -18,7 +19,11 @@ _HEAD_BYTES = 16 << 20
 
 
 class Listed(Stored, frozen=True, kw_only=True):
-    """A row of the list. Figures are null until a summary was made; `problem` says why a row cannot be read."""
+    """A row of the list. Figures are null until a summary was made; `problem` says why a row cannot be read.
+
+    `chunks_counted`: the best rate counts chunks, not tokens. Until there is a summary `requests` is taken from the
+    journal itself, of a session that runs no more.
+    """
 
     id: str
     created: str = ""
@@ -27,9 +32,10 @@ class Listed(Stored, frozen=True, kw_only=True):
     endpoint: str = ""
     model: str = ""
     workload: str = ""
-    levels: tuple[int, ...] = ()
+    levels: tuple[int | float, ...] = ()
     best_out_tps_steady: float | None = None
     best_c: int | None = None
+    chunks_counted: bool = False
     requests: int | None = None
     simulated: bool = False
     tags: dict[str, str] = {}
@@ -70,9 +76,10 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
     row = msgspec.structs.replace(
         _head_row(summary.session),
         state=summary.state,
-        levels=tuple(level.c for level in summary.levels),
+        levels=tuple(level.at for level in summary.levels),
         best_out_tps_steady=best.out_tps_steady if best else None,
         best_c=best.c if best else None,
+        chunks_counted=best is not None and best.token_source in ("chunks", "mixed"),
         requests=sum(level.n for level in summary.levels),
     )
     return msgspec.json.encode(_Index(schema=SCHEMA_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
@@ -92,6 +99,8 @@ def _row(directory: Path) -> Listed:
             return _unreadable(directory, f"{JOURNAL} has no readable first line")
         if row.state is None or row.state == "running":
             row = msgspec.structs.replace(row, state="running" if is_locked(fd) else "interrupted")
+        if row.requests is None and row.state != "running":
+            row = msgspec.structs.replace(row, requests=_finished(directory))
     except OSError as error:
         return _unreadable(directory, f"{JOURNAL} cannot be read: {error.strerror}")
     finally:
@@ -120,6 +129,38 @@ def _from_ends(fd: int, size: int) -> Listed | None:
     tail = os.pread(fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     last = decode_line(tail.rstrip(b"\n").rpartition(b"\n")[2])
     return msgspec.structs.replace(_head_row(head.session), state=last.state if isinstance(last, End) else None)
+
+
+class _Brief(msgspec.Struct, frozen=True):
+    """As much of a record as tells it from others; what is left out costs no time."""
+
+    task: int
+    turn: int = 0
+    stretch: int = 0
+    phase: str = "level"
+    error: str | None = None
+
+
+class _Line(msgspec.Struct, frozen=True):
+    record: _Brief
+
+
+_line_decoder = msgspec.json.Decoder(_Line)
+
+
+def _finished(directory: Path) -> int:
+    """Requests of levels in the journal, and in what its workers left beside it; each once."""
+    known: set[tuple[int, int, int]] = set()
+    for path in (directory / JOURNAL, *directory.glob(SPOOLS)):
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    one = _line_decoder.decode(line).record
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    continue
+                if one.phase == "level" and one.error != CANCELLED:
+                    known.add((one.stretch, one.task, one.turn))
+    return len(known)
 
 
 def _first_line(fd: int) -> bytes:

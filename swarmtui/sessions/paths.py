@@ -1,4 +1,4 @@
-"""Where sessions lie, and what they are called."""
+"""Where sessions and the configuration lie, and what sessions are called."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ def sessions_root() -> Path:
     from platformdirs import user_data_dir  # lazily: a command that reads no session need not wait for it
 
     return Path(user_data_dir("swarmtui")) / "sessions"
+
+
+def config_path(directory: Path | None = None) -> Path:
+    if directory is None:
+        from platformdirs import user_config_dir
+
+        directory = Path(user_config_dir("swarmtui"))
+    return directory / "config.toml"
 
 
 def new_id(now: datetime) -> str:

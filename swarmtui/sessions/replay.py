@@ -9,7 +9,10 @@ from itertools import accumulate
 from pathlib import Path
 
 from swarmtui.analysis.levels import level_figures
-from swarmtui.model.frame import Frame, Hello, Status
+from swarmtui.analysis.serial import serial_rates
+from swarmtui.analysis.ttft_split import LONGEST_NS, lately
+from swarmtui.analysis.watched import answered, watched_record
+from swarmtui.model.frame import Frame, Hello, Status, Watched
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, StretchEnd, StretchStart
 from swarmtui.model.telemetry import Point, Telemetry
@@ -20,6 +23,8 @@ _POINT_NS = 250_000_000
 _MOST_POINTS = 20_000
 _SECOND_NS = 1_000_000_000
 _NEWEST_TTFTS = 32
+_NEWEST_WAITS = 512
+_ANSWERS = 8
 _TTFT_WINDOW_NS = 10 * _SECOND_NS
 
 
@@ -118,18 +123,20 @@ class Replay:
             rows=tuple(self._row(agent, now) for agent in sorted(self._by_agent)),
             telemetry=self._telemetry_at(now),
             trust=self._trust if now >= self._last_ns else (),
+            ttft_split=lately(now, point.c, finished[-_NEWEST_WAITS:], self._looks_until(now), self._levels_at(now)),
             answer=next((answer for t_ns, answer in reversed(self._answers) if t_ns <= now), ""),
             tokens_per_chunk=self._tokens_per_chunk(finished),
         )
 
-    def text_at(self, agent: int, at_s: float) -> str:
-        """As much of the answer as had come by then; empty where answers were not kept."""
+    def watched_at(self, agent: int, at_s: float) -> Watched:
+        """The newest request of an agent, as far as it had come by then; no text where answers were not kept."""
         now = self._moment(at_s)
-        record = self._request_at(agent, now)
-        if record is None or not record.chunks:
-            return ""
-        text = (record.reasoning or "") + (record.text or "")
-        return text[: len(text) * bisect_right(self._times(record), now) // record.chunks]
+        place = bisect_right(self._sent_by_agent.get(agent, []), now)
+        done = [r for r in self._by_agent[agent][max(0, place - _ANSWERS - 1) : place] if _left(r) <= now]
+        before = tuple(answered(record) for record in reversed(done[-_ANSWERS:]))
+        if not place:
+            return Watched(agent=agent, before=before)
+        return watched_record(self._by_agent[agent][place - 1], now, before)
 
     def _status(self, now: int, stretch: StretchStart | None) -> Status:
         if now >= self._last_ns:
@@ -149,6 +156,11 @@ class Replay:
         place = bisect_right(self._telemetry, now, key=lambda sample: sample.t_ns)
         return self._telemetry[place - 1] if place else None
 
+    def _looks_until(self, now: int) -> list[Telemetry]:
+        """Those of the last minute."""
+        first, last = (bisect_right(self._telemetry, t, key=lambda seen: seen.t_ns) for t in (now - LONGEST_NS, now))
+        return sorted(self._telemetry[first:last], key=lambda seen: seen.asked_ns)
+
     def _levels_at(self, now: int) -> tuple[Level, ...]:
         """Made anew only when another stretch has ended, as the conductor does."""
         ended = bisect_right(self._ends, now, key=lambda end: end.t_ns)
@@ -156,8 +168,8 @@ class Replay:
             ends: list[StretchEnd] = self._ends[:ended]
             over = {end.number for end in ends}
             starts = [start for start in self._starts if start.number in over]
-            records = [r for r in self._records if r.stretch in over and r.phase == "level"]
-            self._levels = (ended, level_figures(records, starts, ends))
+            records = [r for r in self._records if r.stretch in over and r.phase != "warmup"]
+            self._levels = (ended, level_figures(records, starts, ends, serial_rates(self._session.plan)))
         return self._levels[1]
 
     def _request_at(self, agent: int, now: int) -> Record | None:

@@ -12,15 +12,16 @@ import msgspec
 
 from swarmtui.analysis.bandwidth import bandwidth_use, weights_from_tags
 from swarmtui.analysis.checks import checks
+from swarmtui.analysis.hardware import cards
 from swarmtui.analysis.levels import finished_by_level, level_figures
 from swarmtui.analysis.machine import with_machine
 from swarmtui.analysis.observed import observe
 from swarmtui.analysis.scaling import scaling
-from swarmtui.analysis.seats import seats_from_flags
+from swarmtui.analysis.seats import seats_of
 from swarmtui.analysis.serial import serial_rates
 from swarmtui.analysis.slo import goodput, parse_slo
 from swarmtui.analysis.tasks import task_figures
-from swarmtui.model.findings import Goodput, Seats
+from swarmtui.model.findings import Goodput
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import Event, Level, State, Summary
@@ -67,8 +68,10 @@ def summarise(loaded: Loaded) -> Summary:
     session = journal.head.session
     trust = journal.trusted.lines if journal.trusted else ()
     figures = level_figures(journal.records, journal.stretches, journal.ends, serial_rates(session.plan))
-    levels = _marked(with_machine(figures, journal.stretches, journal.ends, journal.telemetry), journal)
+    figures = with_machine(figures, journal.stretches, journal.ends, journal.telemetry, journal.records)
+    levels = _marked(figures, journal)
     weights = weights_from_tags(session.tags)
+    seats = seats_of(session, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
         schema=SCHEMA_VERSION,
@@ -92,10 +95,11 @@ def summarise(loaded: Loaded) -> Summary:
             trust=trust,
             servers=journal.servers,
         ),
-        scaling=scaling(levels, _seats(journal)),
+        scaling=scaling(levels, seats),
         goodput=_goodput(journal, levels),
-        bandwidth=bandwidth_use(levels, weights, _seats(journal)) if weights else (),
+        bandwidth=bandwidth_use(levels, weights, seats) if weights else (),
         servers=journal.servers,
+        gpus=cards(journal.telemetry, journal.servers),
         trust=trust,
         tasks=task_figures(finished_by_level(journal.records, journal.stretches, journal.ends)),
     )
@@ -104,10 +108,10 @@ def summarise(loaded: Loaded) -> Summary:
 def _marked(levels: tuple[Level, ...], journal: Journal) -> tuple[Level, ...]:
     """A level in which the server went away says so, also where it was begun again."""
     gone = [event.t_ns for event in journal.events if event.name in ("server_gone", "server_restarted")]
-    begun = sorted((start.t_ns, start.c) for start in journal.stretches)
-    hit = {[c for t_ns, c in begun if t_ns <= when][-1] for when in gone if begun and begun[0][0] <= when}
+    begun = sorted((start.t_ns, (start.c, start.rate)) for start in journal.stretches)
+    hit = {[place for t_ns, place in begun if t_ns <= when][-1] for when in gone if begun and begun[0][0] <= when}
     return tuple(
-        msgspec.structs.replace(level, flags=(*level.flags, _GONE)) if level.c in hit else level for level in levels
+        msgspec.structs.replace(level, flags=(*level.flags, _GONE)) if level.key in hit else level for level in levels
     )
 
 
@@ -158,18 +162,6 @@ def remove(root: Path, which: str) -> Path:
 def discard(directory: Path) -> None:
     """Takes away what a session left that measured nothing."""
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def _seats(journal: Journal) -> Seats | None:
-    """As the flags that people gave say, else as the servers themselves were found."""
-    session = journal.head.session
-    told = seats_from_flags(session.server_flags, len(session.endpoints))
-    known = [server.seats for server in journal.servers]
-    if told is not None or not known or known[0] is None or any(seats != known[0] for seats in known):
-        return told
-    inside = (journal.servers[0].flags or {}).get("replicas", "")
-    each = int(inside) if inside.isdigit() and int(inside) and known[0] % int(inside) == 0 else 1
-    return Seats(per_replica=known[0] // each, replicas=len(known) * each, reason="as the server said")
 
 
 def _state(loaded: Loaded) -> State:

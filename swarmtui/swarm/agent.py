@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.wire import StreamRow, Stretch
+from swarmtui.model.wire import StreamRow, Stretch, Watched
 from swarmtui.model.workload import Message, Task
 from swarmtui.swarm import dialects
 from swarmtui.swarm.clock import monotonic_ns
@@ -30,7 +30,7 @@ class Agent:
     __slots__ = (
         "_exchange", "_failures", "_field_retries", "_free", "_keep_text", "_left_out", "_messages", "_over",
         "_retried", "_route", "_seen", "_state_seen", "_stopped", "_stretch", "_t_sched", "_t_try", "_task",
-        "_text_seen", "_turn", "number", "stretch",
+        "_told", "_turn", "number", "stretch",
     )  # fmt: skip
 
     def __init__(
@@ -50,7 +50,7 @@ class Agent:
         self._left_out: tuple[str, ...] = ()
         self._failures = 0
         self._seen = 0
-        self._text_seen = 0
+        self._told = (0, 0, 0)
         self._state_seen = ""
 
     @property
@@ -73,7 +73,7 @@ class Agent:
         self._left_out = ()
         self._field_retries = 0
         self._retried = False
-        self._seen = self._text_seen = 0
+        self._seen, self._told = 0, (0, 0, 0)
         route.in_flight += 1
         self._send()
 
@@ -168,7 +168,9 @@ class Agent:
         chunks, self._seen, self._state_seen = max(0, total - self._seen), total, state
         ttft = None
         if exchange is not None and exchange.t_sent is not None and total:
-            ttft = (exchange.answer.times[0] - exchange.t_sent) / 1e9
+            # Of a request that was due at a set time, a late client is part of the wait.
+            begun = exchange.t_sent if task is None or task.at_ns is None else self._t_sched
+            ttft = (exchange.answer.times[0] - begun) / 1e9
         return StreamRow(
             self.number, state, task.id if task else -1, task.type if task else "",
             (exchange.t_sent or 0) if exchange else 0, chunks, total, ttft,
@@ -184,13 +186,23 @@ class Agent:
             return "writing" if exchange.answer.content else "thinking"
         return "waiting" if exchange.t_headers is None else "prefill"
 
-    def new_text(self) -> str:
-        if self._exchange is None:
-            return ""
-        answer = self._exchange.answer
-        text = "".join(answer.reasoning) + "".join(answer.content)
-        new, self._text_seen = text[self._text_seen :], len(text)
-        return new
+    def watch_anew(self) -> None:
+        """Somebody looks who has seen nothing of it yet."""
+        self._told = (0, 0, 0)
+
+    def news(self) -> Watched:
+        """For the one that is watched: stamps, and what came since it was last asked."""
+        exchange, task = self._exchange, self._task
+        if exchange is None or task is None or self._route is None:
+            return Watched(self.number, -1)
+        answer, (chunks, reasoned, written) = exchange.answer, self._told
+        reasoning, reasoned = self._route.tellable(answer.reasoning, reasoned)
+        content, written = self._route.tellable(answer.content, written)
+        self._told = (len(answer.times), reasoned, written)
+        return Watched(
+            self.number, task.id, self._turn, task.type, self._t_sched, exchange.t_sent, exchange.t_headers,
+            answer.t_first_content, tuple(answer.times[chunks:]), reasoning, content,
+        )  # fmt: skip
 
     def _record(self, exchange: Exchange) -> Record:
         assert self._task is not None and self._route is not None

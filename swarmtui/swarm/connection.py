@@ -8,11 +8,13 @@ import socket
 import ssl
 from typing import Any, Protocol
 
+from swarmtui.model.certificate import tls_problem
 from swarmtui.swarm.clock import ANCILLARY_BYTES, KernelClock, ask_for_stamps, monotonic_ns, read_timespec
 from swarmtui.swarm.loop import READ, WRITE, Loop
 
-# One read takes at most this much; a saturated stream fills it, a paced one has one event in it.
-_buffer = bytearray(256 << 10)
+# One read takes at most this much; a saturated stream fills it, a paced one has one event in it. It is so small that a
+# server which floods us keeps no other stream waiting for long.
+_buffer = bytearray(32 << 10)
 _view = memoryview(_buffer)
 _buffers = [_buffer]
 
@@ -239,7 +241,7 @@ class Connection:
         user, self.user = self.user, None
         self.close()
         if user is not None:
-            user.lost(error_name(error), str(error))
+            user.lost(error_name(error), tls_problem(error) or str(error))
 
     def close(self) -> None:
         self.open = False

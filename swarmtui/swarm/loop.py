@@ -13,6 +13,8 @@ from swarmtui.swarm.clock import monotonic_ns
 # So long may the work that can wait take before sockets are read again.
 _SLICE_NS = 500_000
 
+_MS_NS = 1_000_000
+
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
@@ -68,7 +70,7 @@ class Loop:
             if self._after:
                 wait = 0.0
             elif timers:
-                wait = max(0.0, (timers[0][0] - monotonic_ns()) / 1e9)
+                wait = self._until_timer(timers[0][0])
             else:
                 wait = -1.0
             ready = poll(wait)
@@ -88,6 +90,15 @@ class Loop:
                     after.popleft()()
                     if monotonic_ns() > until:
                         break
+
+    def _until_timer(self, t_ns: int) -> float:
+        """epoll waits in whole milliseconds, rounded up: the last part of one is waited for here."""
+        left_ns = t_ns - monotonic_ns()
+        if left_ns >= _MS_NS:
+            return left_ns // _MS_NS / 1e3
+        if left_ns > 0:
+            select.select([self._epoll], [], [], left_ns / 1e9)
+        return 0.0
 
     def close(self) -> None:
         self._epoll.close()

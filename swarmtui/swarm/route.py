@@ -21,8 +21,11 @@ class Route:
         self.loop, self._clock = loop, clock
         self.index, self.target = index, target
         self.in_flight = 0
+        self.chosen = 0
         self.refused: set[str] = set()
         self._idle: list[Connection] = []
+        given = (target.api_key or "", *target.headers.values())
+        self._secrets = [secret for secret in given if len(secret) >= _SECRET_LENGTH]
         address = parse_address(target.url)
         self._hostname = address.host
         self._addresses: list[Any] = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -36,8 +39,8 @@ class Route:
         }
         if target.api_key:
             headers["Authorization"] = f"Bearer {target.api_key}"
-        given = {name.lower() for name in target.headers}
-        headers = {name: value for name, value in headers.items() if name.lower() not in given} | target.headers
+        replaced = {name.lower() for name in target.headers}
+        headers = {name: value for name, value in headers.items() if name.lower() not in replaced} | target.headers
         lines = [f"POST {address.base}{PATHS[target.dialect]} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1", "replace")
@@ -47,10 +50,20 @@ class Route:
 
     def discreet(self, text: str) -> str:
         """A server may say the key back in its complaint: it gets into no file that way."""
-        for secret in (self.target.api_key or "", *self.target.headers.values()):
-            if len(secret) >= _SECRET_LENGTH:
-                text = text.replace(secret, "…")
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
         return text
+
+    def tellable(self, pieces: list[str], begin: int) -> tuple[str, int]:
+        """What may be shown of an answer that still comes, and up to where: of a key not even a part."""
+        text, end = "".join(pieces[begin:]), len(pieces)
+        while end > begin and self._begins_secret(text):
+            end -= 1
+            text = "".join(pieces[begin:end])
+        return self.discreet(text), end
+
+    def _begins_secret(self, text: str) -> bool:
+        return any(text.endswith(secret[:length]) for secret in self._secrets for length in range(1, len(secret)))
 
     def idle_connection(self) -> Connection | None:
         """One that is still open, the most recently used first."""

@@ -28,6 +28,7 @@ from swarmtui.model.wire import (
     Quit,
     Ready,
     Setup,
+    SpoolTo,
     Stretch,
     Unpacker,
     Watch,
@@ -159,8 +160,12 @@ class Worker:
             case Ack(number):
                 for known in [n for n in self._unacknowledged if n <= number]:
                     del self._unacknowledged[known]
-            case Watch(agent):
-                self._watched = agent
+            case Watch(number):
+                self._watched = number
+                if (watched := self._agent_watched()) is not None:
+                    watched.watch_anew()
+            case SpoolTo(path) if self._setup is not None:
+                self._setup = msgspec.structs.replace(self._setup, spool=path)
             case Quit():
                 self._loop.stop()
 
@@ -229,7 +234,12 @@ class Worker:
         self._feed()
 
     def _least_loaded(self) -> Route:
-        return self._routes[0] if len(self._routes) == 1 else min(self._routes, key=lambda route: route.in_flight)
+        """Among those with as few in flight, the one that was chosen least often."""
+        if len(self._routes) == 1:
+            return self._routes[0]
+        route = min(self._routes, key=lambda route: (route.in_flight, route.chosen))
+        route.chosen += 1
+        return route
 
     def _free(self, agent: Agent, pause: float) -> None:
         if pause:
@@ -289,7 +299,7 @@ class Worker:
         cpu_ns = time.process_time_ns()
         self._loop.nap_s = _nap(in_flight, chunks * 1e9 / frame_ns, (cpu_ns - self._cpu_ns) / (now - self._ticked))
         self._cpu_ns, self._ticked = cpu_ns, now
-        watched = next((a for a in self._agents if a.number == self._watched), None)
+        watched = self._agent_watched()
         # Frames are for watching; when the conductor does not read, only records must reach it.
         if len(self._outbox) > 64:
             return
@@ -309,10 +319,15 @@ class Worker:
                     shared_reads=self._shared_reads,
                     clock_steps=self._clock.steps,
                     drops=self._drops,
-                    text=watched.new_text() if watched else "",
+                    watched=watched.news() if watched else None,
                 )
             )
         )
+
+    def _agent_watched(self) -> Agent | None:
+        if self._watched is None:
+            return None
+        return next((agent for agent in self._agents if agent.number == self._watched), None)
 
     # the pipe
 

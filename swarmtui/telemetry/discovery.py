@@ -58,7 +58,7 @@ def identify(url: str, timeout_s: float = 2.0) -> Discovered | None:
     with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as client:
         if listener is None:
             return fingerprint(url, client=client, give_up=give_up)
-        return _look(client, listener, give_up)
+        return _look(client, listener, give_up, secure=url.startswith("https:"))
 
 
 def with_gpus(servers: Iterable[Discovered], gpus: Sequence[Gpu]) -> tuple[Discovered, ...]:
@@ -129,8 +129,14 @@ def _ephemeral() -> tuple[int, int]:
         return 32768, 60999
 
 
-def _look(client: httpx2.Client, listener: _Listener, give_up: float) -> Discovered | None:
-    found = fingerprint(f"http://{listener.host}:{listener.port}", client=client, give_up=give_up)
+def _look(
+    client: httpx2.Client, listener: _Listener, give_up: float, *, secure: bool | None = None
+) -> Discovered | None:
+    """Where nobody said whether it speaks TLS, a process that looks like a server is asked both ways."""
+    ways = ("http", "https") if secure is None and listener.known else ("https",) if secure else ("http",)
+    roots = (f"{way}://{listener.host}:{listener.port}" for way in ways)
+    asked = (fingerprint(root, client=client, give_up=give_up) for root in roots)
+    found = next((answer for answer in asked if answer is not None), None)
     if found is None:
         return _silent(listener, None)
     if listener.pid is None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from swarmtui.model.telemetry import Gpu, GpuProcess
-from swarmtui.telemetry.clock_reasons import reasons
+from swarmtui.model.telemetry import Gpu
+from swarmtui.telemetry.gpu_pace import Depth
+from swarmtui.telemetry.nvml_calls import DEAD, LIMITS, NEVER, PART_PROBES, PROBES, Probe, kind
 
 _RETRY_S = 5.0
 _LONGEST_WAIT_S = 60.0
-_ALL_LINKS = 0xFFFFFFFF
 
 _WORDS = {
     "LibraryNotFound": "no NVIDIA driver",
@@ -28,18 +28,6 @@ _WORDS = {
     "FunctionNotFound": "the NVIDIA driver is too old",
     "Unknown": "the NVIDIA driver failed",
 }
-# A call that fails so will fail so again on this GPU; any other failure may pass.
-_NEVER = (
-    "NotSupported",
-    "FunctionNotFound",
-    "InvalidArgument",
-    "NoPermission",
-    "ArgumentVersionMismatch",
-    "Deprecated",
-)
-_DEAD = ("GpuIsLost", "Uninitialized", "DriverNotLoaded", "ResetRequired", "GpuNotFound", "LibRmVersionMismatch")
-
-_Call = Callable[[Any, Any], dict[str, Any]]
 
 
 class NvmlReader:
@@ -56,8 +44,8 @@ class NvmlReader:
         self._devices: list[_Device] = []
         self._open_again_at = float("-inf")
 
-    def read(self, whole: bool = True) -> tuple[Gpu, ...]:
-        """`whole=False` leaves out the calls that take milliseconds: their last values stand, and energy is null."""
+    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]:
+        """Of what a less deep look leaves out the last figures stand, but for energy, which is null."""
         if time.monotonic() >= self._open_again_at and (self._nvml is None or self.problem):
             self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S) if self.problem else self._retry_s
             self.close()
@@ -65,7 +53,7 @@ class NvmlReader:
         gpus: list[Gpu] = []
         for device in list(self._devices):
             try:
-                gpus.append(device.read(self._nvml, whole))
+                gpus.append(device.read(self._nvml, depth))
             except _Lost as lost:
                 self._devices.remove(device)
                 self._fail(f"GPU {device.fixed.index} ({device.fixed.name}): {_say(lost.error)}")
@@ -113,44 +101,36 @@ class _Lost(Exception):
         self.error = error
 
 
-class _Probe(NamedTuple):
-    """A call, and whether it takes milliseconds."""
-
-    name: str
-    slow: bool
-    call: _Call
-
-
 class _Device:
-    """One GPU or MIG device: what never changes, and which calls it has refused for good."""
+    """One GPU or MIG device: what never changes, what was last read, and which calls it has refused for good."""
 
-    def __init__(self, handle: Any, fixed: Gpu, probes: tuple[_Probe, ...]) -> None:
+    def __init__(self, handle: Any, fixed: Gpu, probes: tuple[Probe, ...]) -> None:
         self.fixed = fixed
         self._handle = handle
         self._probes = probes
         self._refused: set[str] = set()
-        self._slow: dict[str, Any] = {}
+        self._last: dict[Depth, dict[str, Any]] = {}
 
-    def read(self, nvml: Any, whole: bool) -> Gpu:
-        fast: dict[str, Any] = {}
-        slow: dict[str, Any] = {}
+    def read(self, nvml: Any, depth: Depth) -> Gpu:
+        read: dict[Depth, dict[str, Any]] = {each: {} for each in Depth if each <= depth or each not in self._last}
         for probe in self._probes:
-            if probe.name not in self._refused and (whole or not probe.slow):
-                values = slow if probe.slow else fast
-                values |= self._ask(nvml, probe)
-        self._slow = slow if whole else {**self._slow, "energy_j": None}
-        return msgspec.structs.replace(self.fixed, **fast, **self._slow)
+            if probe.depth in read and probe.name not in self._refused:
+                read[probe.depth] |= self._ask(nvml, probe)
+        self._last |= read
+        figures = {name: value for each in Depth for name, value in self._last[each].items()}
+        if Depth.COUNTERS not in read:
+            figures["energy_j"] = None
+        return msgspec.structs.replace(self.fixed, **figures)
 
-    def _ask(self, nvml: Any, probe: _Probe) -> dict[str, Any]:
+    def _ask(self, nvml: Any, probe: Probe) -> dict[str, Any]:
         try:
             return probe.call(nvml, self._handle)
         except AttributeError:
             self._refused.add(probe.name)
         except nvml.NVMLError as error:
-            kind = _kind(error)
-            if kind in _DEAD:
+            if kind(error) in DEAD:
                 raise _Lost(error) from None
-            if kind in _NEVER:
+            if kind(error) in NEVER:
                 self._refused.add(probe.name)
         return {}
 
@@ -159,11 +139,11 @@ def _open_device(nvml: Any, index: int) -> Iterator[_Device]:
     """The GPU, and the MIG devices that it is divided into."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     fixed = Gpu(uuid=_text(nvml.nvmlDeviceGetUUID(handle)), index=index, name=_text(nvml.nvmlDeviceGetName(handle)))
-    limits = _Device(handle, fixed, _LIMITS).read(nvml, whole=True)
-    yield _Device(handle, limits, _PROBES)
+    limits = _Device(handle, fixed, LIMITS).read(nvml, Depth.WHOLE)
+    yield _Device(handle, limits, PROBES)
     for part in _parts(nvml, handle):
         uuid, name = _text(nvml.nvmlDeviceGetUUID(part)), _text(nvml.nvmlDeviceGetName(part))
-        yield _Device(part, Gpu(uuid=uuid, index=index, name=name, part_of=fixed.uuid), _PART_PROBES)
+        yield _Device(part, Gpu(uuid=uuid, index=index, name=name, part_of=fixed.uuid), PART_PROBES)
 
 
 def _parts(nvml: Any, handle: Any) -> Iterator[Any]:
@@ -179,126 +159,8 @@ def _parts(nvml: Any, handle: Any) -> Iterator[Any]:
             continue  # an empty place
 
 
-def _memory(nvml: Any, handle: Any) -> dict[str, Any]:
-    found = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-    return {"memory_used": found.used, "memory_total": found.total, "memory_reserved": found.reserved}
-
-
-def _old_memory(nvml: Any, handle: Any) -> dict[str, Any]:
-    """Counts what the driver keeps for itself as used: only where the newer call is missing."""
-    found = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return {"memory_used": found.used, "memory_total": found.total}
-
-
-def _any_memory(nvml: Any, handle: Any) -> dict[str, Any]:
-    try:
-        return _memory(nvml, handle)
-    except AttributeError:
-        return _old_memory(nvml, handle)
-    except nvml.NVMLError as error:
-        if _kind(error) not in _NEVER:
-            raise
-        return _old_memory(nvml, handle)
-
-
-def _utilisation(nvml: Any, handle: Any) -> dict[str, Any]:
-    found = nvml.nvmlDeviceGetUtilizationRates(handle)
-    return {"utilisation": found.gpu / 100, "memory_utilisation": found.memory / 100}
-
-
-def _throttle(nvml: Any, handle: Any) -> dict[str, Any]:
-    """By its newer name, or by the one that older drivers and packages know."""
-    try:
-        bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-    except AttributeError:
-        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    except nvml.NVMLError as error:
-        if _kind(error) != "FunctionNotFound":
-            raise
-        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    return {"throttle": reasons(bits)}
-
-
-def _memory_temperature(nvml: Any, handle: Any) -> dict[str, Any]:
-    (found,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
-    if found.nvmlReturn:
-        raise nvml.NVMLError(found.nvmlReturn)
-    return {"memory_temperature_c": float(found.value.uiVal)}
-
-
-def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
-    up = 0
-    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            up += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
-        except nvml.NVMLError as error:
-            if link == 0 or _kind(error) in _DEAD:
-                raise
-            break  # this GPU has no more
-    return {"nvlinks_up": up}
-
-
-def _nvlink_traffic(nvml: Any, handle: Any) -> dict[str, Any]:
-    fields = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX)
-    sent, received = nvml.nvmlDeviceGetFieldValues(handle, [(field, _ALL_LINKS) for field in fields])
-    for found in (sent, received):
-        if found.nvmlReturn:
-            raise nvml.NVMLError(found.nvmlReturn)
-    return {"nvlink_sent": sent.value.ullVal * 1024, "nvlink_received": received.value.ullVal * 1024}
-
-
-def _processes(nvml: Any, handle: Any) -> dict[str, Any]:
-    found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    return {"processes": tuple(GpuProcess(pid=process.pid, memory_bytes=process.usedGpuMemory) for process in found)}
-
-
-def _number(field: str, function: str, scale: float = 1.0, constant: str | None = None) -> _Call:
-    """A call with one number for an answer; `constant` names its second argument."""
-
-    def call(nvml: Any, handle: Any) -> dict[str, Any]:
-        arguments = (handle,) if constant is None else (handle, getattr(nvml, constant))
-        value = getattr(nvml, function)(*arguments)
-        return {field: value if scale == 1.0 else value * scale}
-
-    return call
-
-
-def _temperature(nvml: Any, handle: Any) -> dict[str, Any]:
-    return {"temperature_c": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))}
-
-
-_PROBES = (
-    _Probe("memory", False, _any_memory),
-    _Probe("power", False, _number("power_w", "nvmlDeviceGetPowerUsage", 1e-3)),
-    _Probe("utilisation", False, _utilisation),
-    _Probe("temperature", False, _temperature),
-    _Probe("sm clock", False, _number("sm_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM")),
-    _Probe("memory clock", False, _number("memory_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_MEM")),
-    _Probe("throttle", False, _throttle),
-    _Probe("energy", True, _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3)),
-    _Probe("power limit", True, _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3)),
-    _Probe("memory temperature", True, _memory_temperature),
-    _Probe("fan", True, _number("fan", "nvmlDeviceGetFanSpeed", 1e-2)),
-    _Probe("pcie generation", True, _number("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration")),
-    _Probe("pcie width", True, _number("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth")),
-    _Probe("nvlinks", True, _nvlinks),
-    _Probe("nvlink traffic", True, _nvlink_traffic),
-    _Probe("processes", True, _processes),
-)
-_PART_PROBES = (_Probe("memory", False, _any_memory), _Probe("processes", True, _processes))
-_LIMITS = (
-    _Probe("sm limit", True, _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
-    _Probe("pcie generations", True, _number("pcie_max_generation", "nvmlDeviceGetMaxPcieLinkGeneration")),
-    _Probe("pcie lanes", True, _number("pcie_max_width", "nvmlDeviceGetMaxPcieLinkWidth")),
-)
-
-
-def _kind(error: Exception) -> str:
-    return type(error).__name__.removeprefix("NVMLError_")
-
-
 def _say(error: Exception) -> str:
-    words = _WORDS.get(_kind(error), str(error))
+    words = _WORDS.get(kind(error), str(error))
     return f"{words}: {type(error).__name__}"
 
 

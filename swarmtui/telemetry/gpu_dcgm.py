@@ -9,6 +9,7 @@ from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.clock_reasons import reasons
 from swarmtui.telemetry.exposition import samples
 from swarmtui.telemetry.fetch import Fetcher
+from swarmtui.telemetry.gpu_pace import Depth
 
 SIMULATED = "SIMULATED"
 _PREFIX = "DCGM_FI_DEV_"
@@ -46,17 +47,19 @@ def parse(text: str) -> tuple[Gpu, ...] | None:
     values: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     labels: dict[tuple[str, str], dict[str, str]] = {}
     for sample in found:
-        uuid = sample.labels.get("UUID", "")
-        if uuid and abs(sample.value) < _NO_VALUE:
+        uuid, field = sample.labels.get("UUID", ""), sample.name.removeprefix(_PREFIX)
+        # A card without a sensor in its memory is written as 0 °C there.
+        measured = abs(sample.value) < _NO_VALUE and (sample.value or field != "MEMORY_TEMP")
+        if uuid and measured:
             key = uuid, sample.labels.get("GPU_I_ID", "")
-            values[key][sample.name.removeprefix(_PREFIX)] = sample.value
+            values[key][field] = sample.value
             labels.setdefault(key, sample.labels)
     gpus = [_gpu(uuid, part, labels[uuid, part], values[uuid, part]) for uuid, part in labels]
     return tuple(sorted(gpus, key=lambda gpu: (gpu.index, gpu.part_of, gpu.uuid)))
 
 
 def _gpu(uuid: str, part: str, labels: dict[str, str], values: dict[str, float]) -> Gpu:
-    name, number = labels.get("modelName", ""), labels.get("gpu", "")
+    name, number = labels.get("modelName", "") or "NVIDIA GPU", labels.get("gpu", "")
     used, free, reserved = (values.get(key) for key in ("FB_USED", "FB_FREE", "FB_RESERVED"))
     total = values.get("FB_TOTAL", None if used is None or free is None else used + free + (reserved or 0.0))
     bits = next((values[key] for key in _REASONS if key in values), None)
@@ -85,21 +88,19 @@ class DcgmReader:
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
-        self._last: tuple[Gpu, ...] = ()
         self.problem = ""
 
-    def read(self, whole: bool = True) -> tuple[Gpu, ...]:
-        """`whole=False` asks nobody: an exporter looks at its GPUs only now and then."""
-        if whole:
-            gpus: list[Gpu] = []
-            problems: list[str] = []
-            for url, body, problem in self._fetcher.fetch():
-                found = parse(body) if not problem else None
-                if found is None:
-                    problems.append(f"{url}: {problem or 'not the text of a DCGM exporter'}")
-                gpus += found or ()
-            self._last, self.problem = tuple(gpus), "; ".join(problems)
-        return self._last
+    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]:
+        """However deep: a page has everything in it."""
+        gpus: list[Gpu] = []
+        problems: list[str] = []
+        for url, body, problem in self._fetcher.fetch():
+            found = parse(body) if not problem else None
+            if found is None:
+                problems.append(f"{url}: {problem or 'not the text of a DCGM exporter'}")
+            gpus += found or ()
+        self.problem = "; ".join(problems)
+        return tuple(gpus)
 
     def close(self) -> None:
         self._fetcher.close()

@@ -10,18 +10,19 @@ from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.fetch import Fetcher
 from swarmtui.telemetry.gpu import NvmlReader
 from swarmtui.telemetry.gpu_dcgm import DcgmReader
+from swarmtui.telemetry.gpu_pace import Depth
 from swarmtui.telemetry.gpu_sysfs import ROOT, SysfsReader
 
 
 class GpuSource(Protocol):
     """Reads never raise: `problem` says why there is nothing, or not all, to see, and is empty when all is well.
 
-    A whole reading, about one a second, holds everything; between them `whole=False` is cheap, and has no energy.
+    Only a look that is deep enough has energy in it: a counter is worth nothing without the moment of its reading.
     """
 
     problem: str
 
-    def read(self, whole: bool = True) -> tuple[Gpu, ...]: ...
+    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]: ...
 
     def close(self) -> None: ...
 
@@ -31,7 +32,7 @@ def open_gpus(metrics_urls: Sequence[str] = (), *, root: Path = ROOT) -> GpuSour
     if metrics_urls:
         return DcgmReader(Fetcher(metrics_urls))
     nvidia = NvmlReader()
-    if not nvidia.read(whole=False):
+    if not nvidia.read():
         others = SysfsReader(root)
         if others.read():
             nvidia.close()

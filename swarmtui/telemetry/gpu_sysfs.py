@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from swarmtui.model.telemetry import Gpu
+from swarmtui.telemetry.gpu_pace import Depth
 
 ROOT = Path("/sys/class/drm")
 _VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
@@ -16,6 +17,8 @@ _THROTTLE_WORDS = {
     "pl1": "power cap", "pl2": "power cap", "pl4": "power cap", "ratl": "power cap", "vr_tdc": "power cap",
     "thermal": "thermal", "prochot": "hardware thermal", "vr_thermalert": "hardware thermal",
 }  # fmt: skip
+# In the order in which they bind; 0 is a limit that is switched off.
+_LIMITS = ("power1_cap", "power1_max", "power2_max", "power1_rated_max", "power2_rated_max")
 _SHORTEST_S = 0.2
 
 
@@ -28,7 +31,7 @@ class SysfsReader:
         self._before: dict[str, tuple[float, float, float | None]] = {}
         self.problem = ""
 
-    def read(self, whole: bool = True) -> tuple[Gpu, ...]:
+    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]:
         gpus = tuple(self._card(card, index) for index, card in enumerate(_cards(self._root)))
         self.problem = "" if gpus else f"no AMD or Intel GPU under {self._root}; GPU panel off"
         return gpus
@@ -41,8 +44,8 @@ class SysfsReader:
         hwmon = next(iter(sorted((device / "hwmon").glob("hwmon*"))), device / "hwmon")
         slot = _slot(device)
         uuid = _text(device / "unique_id") or slot
-        energy_j = _scaled(hwmon / "energy1_input", 1e-6)
-        limit = _scaled(hwmon / "power1_cap", 1e-6) or _scaled(hwmon / "power1_max", 1e-6)
+        energy_j = _first(hwmon, ("energy1_input", "energy2_input"), 1e-6)  # of the card, else of its chip
+        limit = next((watts for name in _LIMITS if (watts := _scaled(hwmon / name, 1e-6))), None)
         return Gpu(
             uuid=uuid,
             index=index,
@@ -50,7 +53,7 @@ class SysfsReader:
             memory_used=_memory_used(card),
             memory_total=_whole(device / "mem_info_vram_total") or _whole(card / "lmem_total_bytes"),
             power_w=_first(hwmon, ("power1_average", "power1_input"), 1e-6) or self._power_by_energy(uuid, energy_j),
-            power_limit_w=limit or None,
+            power_limit_w=limit,
             energy_j=energy_j,
             utilisation=_scaled(device / "gpu_busy_percent", 1e-2),
             memory_utilisation=_scaled(device / "mem_busy_percent", 1e-2),
@@ -58,7 +61,7 @@ class SysfsReader:
             memory_temperature_c=_temperature(hwmon, ("mem", "vram")),
             sm_mhz=_clock_mhz(card, hwmon),
             memory_mhz=_megahertz(hwmon / "freq2_input"),
-            sm_max_mhz=_whole(device / "tile0/gt0/freq0/max_freq") or _whole(card / "gt_max_freq_mhz"),
+            sm_max_mhz=_whole(device / "tile0/gt0/freq0/rp0_freq") or _whole(card / "gt_RP0_freq_mhz"),
             fan=_fan(hwmon),
             throttle=_throttle(card),
             pcie_generation=_generation(device / "current_link_speed"),
@@ -162,7 +165,15 @@ def _throttle(card: Path) -> tuple[str, ...] | None:
     known = [(reason, text) for reason, text in known if reason != "status" and text]
     if not known:
         return None
-    return tuple(sorted({_THROTTLE_WORDS.get(reason, reason) for reason, text in known if text != "0"}))
+    return tuple(sorted({_throttle_word(reason) for reason, text in known if text != "0"}))
+
+
+def _throttle_word(reason: str) -> str:
+    """Newer kernels name more of them, in the same way: psys_pl1, soc_thermal, iccmax …"""
+    known = _THROTTLE_WORDS.get(reason)
+    if known is None and "therm" in reason:
+        return "thermal"
+    return known or ("power cap" if re.search(r"pl\d|icc|tdc", reason) else reason)
 
 
 def _generation(path: Path) -> int | None:

@@ -49,12 +49,14 @@ _SGLANG = {
     "generation_tokens_total": "output_tokens",
     "cached_tokens_total": "cached_tokens",
     "num_requests_total": "finished",
+    "num_retracted_reqs_total": "preemptions",
     "spec_accept_length": "accept_length",
     "spec_accept_rate": "accept_rate",
 }
 _SGLANG_TIMES = {
     "time_to_first_token_seconds": "ttft",
     "inter_token_latency_seconds": "itl",
+    "time_per_output_token_seconds": "itl",
     "queue_time_seconds": "queue",
     "e2e_request_latency_seconds": "e2e",
 }
@@ -85,6 +87,8 @@ _TIMES = {"vLLM": _VLLM_TIMES, "SGLang": _SGLANG_TIMES, "llama.cpp": {}, "TGI": 
 _HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
 # Of engines beside each other these are no sums: the fullest cache is what makes requests wait.
 _HIGHEST = ("kv_use", "accept_length", "accept_rate")
+# The ranks of one SGLang engine may each tell of the same requests.
+_RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
 
 
 def _wanted_names() -> dict[str, tuple[str, str, str]]:
@@ -114,7 +118,7 @@ def parse(text: str, engine_hint: str = "") -> ServerState | None:
     engine = _NAMES[found[0].name][0]
     numbers: dict[str, float] = {}
     times: defaultdict[str, list[tuple[str, Sample]]] = defaultdict(list)
-    for sample in found:
+    for sample in _told_once(found) if engine == "SGLang" else found:
         of, field, part = _NAMES[sample.name]
         if of != engine:
             continue
@@ -127,6 +131,18 @@ def parse(text: str, engine_hint: str = "") -> ServerState | None:
     _complete(engine, numbers)
     histograms = {field: _histogram(parts) for field, parts in times.items()}
     return msgspec.structs.replace(ServerState(engine=engine_hint or engine), **numbers, **histograms)
+
+
+def _told_once(found: list[Sample]) -> list[Sample]:
+    """Without what is told again by priority, or by another rank of the same engine."""
+    kept: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
+    for sample in found:
+        if not sample.labels.get("priority"):
+            series = tuple(sorted((name, value) for name, value in sample.labels.items() if name not in _RANKS))
+            before = kept.get((sample.name, series))
+            if before is None or sample.value > before.value:
+                kept[sample.name, series] = sample
+    return list(kept.values())
 
 
 def _complete(engine: str, numbers: dict[str, float]) -> None:

@@ -18,6 +18,7 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.events import Resize
 from textual.filter import LineFilter, NoColor
+from textual.geometry import Region
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -29,9 +30,6 @@ from swarmtui.text import plain
 from swarmtui.tui.config import Config
 from swarmtui.tui.keys import Keymap, Where, bindings, keymap
 from swarmtui.tui.paint import Lines
-from swarmtui.tui.screens.live import LiveScreen
-from swarmtui.tui.screens.past import ReplayScreen
-from swarmtui.tui.screens.run import RunScreen
 from swarmtui.tui.screens.too_small import TooSmall, is_too_small
 from swarmtui.tui.source import Live, Past
 from swarmtui.tui.terminal import Narrow, Terminal
@@ -40,6 +38,13 @@ from swarmtui.tui.track import Track
 
 _COLOURLESS = NoColor()
 _LOOK_S = 1.0
+_FORGET_S = 60.0
+
+
+def _forget_regions() -> None:
+    """Each of the many places where cells change is remembered by Textual, and over hours that is megabytes."""
+    for remembered in (Region.intersection, Region.translate, Region.overlaps):
+        remembered.cache_clear()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -51,7 +56,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class SwarmApp(App[Outcome]):
-    """Started with a run, a past session, or nothing: then it asks what to run."""
+    """Started with a run, a past session, the directory of a tune, or nothing: then it asks what to run."""
 
     CSS_PATH = "app.tcss"
     TITLE = "swarmtui"
@@ -67,6 +72,7 @@ class SwarmApp(App[Outcome]):
         source: Live | Past | None = None,
         order: Order | None = None,
         session_root: Path | None = None,
+        tune: Path | None = None,
         hz: float = 4.0,
     ) -> None:
         super().__init__(driver_class=Terminal)
@@ -77,6 +83,7 @@ class SwarmApp(App[Outcome]):
         self.crash: Exception | None = None
         self._source = source
         self._order = order
+        self._tune = tune
         self._baseline = ""
         self._ended: dict[str, said.Ended] = {}
         self._leaving = False
@@ -91,6 +98,7 @@ class SwarmApp(App[Outcome]):
             # To be ended from outside is to be left alone: the run goes on.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.detach)
             self.set_interval(_LOOK_S, self._leave_if_alone)
+        self.set_interval(_FORGET_S, _forget_regions)
         gc.freeze()
         gc.enable()
 
@@ -102,10 +110,18 @@ class SwarmApp(App[Outcome]):
 
     def get_default_screen(self) -> Screen[Any]:
         """The first screen is the one to be seen: no empty one is laid out before it."""
+        if self._tune is not None:
+            from swarmtui.tui.screens.tune import TuneScreen
+
+            return TuneScreen(self._tune)
         match self._source:
             case Live():
+                from swarmtui.tui.screens.run import RunScreen
+
                 return RunScreen(self._source)
             case Past():
+                from swarmtui.tui.screens.past import ReplayScreen
+
                 return ReplayScreen(self._source)
             case None:
                 from swarmtui.tui.screens.setup import SetupScreen
@@ -129,42 +145,81 @@ class SwarmApp(App[Outcome]):
         self.notify(plain(words), markup=False, timeout=4)
 
     def note_end(self, ended: said.Ended) -> None:
-        self._ended[ended.directory] = ended
+        """Under the session's own name: it may be saved elsewhere afterwards."""
+        self._ended[Path(ended.directory).name] = ended
         if self._leaving:
             self.exit(self._outcome())
+        else:
+            self._take_back_question()
+
+    def _take_back_question(self) -> None:
+        """What becomes of a run is no question any more when it has ended."""
+        from swarmtui.tui.screens.dialogs import QuitDialog
+
+        if isinstance(self.screen, QuitDialog):
+            self.screen.dismiss("go on")
+            self.say("the run has ended and is saved; q quits")
 
     def open_sessions(self) -> None:
         from swarmtui.tui.screens.sessions import SessionsScreen
 
         self.push_screen(SessionsScreen(self.session_root_or_default))
 
+    def open_checklist(self, track: Track) -> None:
+        from swarmtui.tui.screens.checks import ChecksScreen
+
+        directory = Path(track.directory)
+        if not track.directory:
+            self.say("nothing to check yet: the session has not begun")
+        else:
+            self.push_screen(ChecksScreen(directory.parent, directory.name))
+
+    def action_tuning_log(self) -> None:
+        from swarmtui.tui.screens.log import LogScreen
+
+        if not isinstance(self.screen, LogScreen):
+            self.push_screen(LogScreen(self.session_root_or_default))
+
+    def action_probe_history(self) -> None:
+        from swarmtui.tui.screens.probes import ProbesScreen
+
+        if not isinstance(self.screen, ProbesScreen):
+            self.push_screen(ProbesScreen(self.session_root_or_default))
+
     def open_run(self, order: Order) -> None:
         """A new conductor, and the screen of its run in the place of what was there."""
+        from swarmtui.tui.screens.live import LiveScreen
+        from swarmtui.tui.screens.run import RunScreen
+
         self._close_source()
         if self._baseline:
             order = msgspec.structs.replace(order, previous=self._baseline)
         self._order = order
         self._source = Live(start(order, said.Subscribe(hz=self.hz, rows=True)))
         if isinstance(self.screen, LiveScreen):
+            self.workers.cancel_node(self.screen)
+        if isinstance(self.screen, LiveScreen) and len(self.screen_stack) > 1:
             self.switch_screen(RunScreen(self._source))
-        else:
+        else:  # also where a run is the first screen: Textual has nothing to put in its place
             self.push_screen(RunScreen(self._source))
 
     def open_replay(self, source: Past) -> None:
+        from swarmtui.tui.screens.past import ReplayScreen
+
         self.push_screen(ReplayScreen(source))
 
     def run_again(self, track: Track) -> None:
-        """With a new seed: the same kind of requests, and none that a cache has seen."""
+        """With the same seed: the same requests, but for the nonces at their start, so that no cache knows them."""
         if self._order is None:
             self.say("this run was started elsewhere; its secrets are not known here, so start it anew")
             return
-        plan = msgspec.structs.replace(self._order.plan, seed=secrets.randbelow(1_000_000))
         session = track.session
         label = session.label if session else self._order.label
         # Nothing can be held against a run that has no level.
         done = session is not None and track.frame is not None and bool(track.frame.levels)
-        previous = session.id if session and done else ""
-        self.open_run(msgspec.structs.replace(self._order, plan=plan, label=label, previous=previous))
+        previous = session.id if session and done else self._order.previous
+        salt = secrets.token_hex(4)
+        self.open_run(msgspec.structs.replace(self._order, label=label, previous=previous, salt=salt))
 
     def mark_baseline(self, track: Track) -> None:
         """From the next run on, and until another is marked, this is the ghost line and what is compared with."""
@@ -177,7 +232,7 @@ class SwarmApp(App[Outcome]):
     def remember_plan(self, mode: Literal["sweep", "cliff"], levels: tuple[int, ...]) -> None:
         """What people turned a run into is what they want to see again."""
         if self._order is not None:
-            plan = msgspec.structs.replace(self._order.plan, mode=mode, levels=levels)
+            plan = msgspec.structs.replace(self._order.plan, mode=mode, levels=levels, load="closed", rates=())
             self._order = msgspec.structs.replace(self._order, plan=plan)
 
     def export(self, track: Track) -> None:
@@ -224,6 +279,8 @@ class SwarmApp(App[Outcome]):
             self.screen.dismiss("go on")
         elif self._is_on:
             self.push_screen(QuitDialog(), self._leave)
+        elif self._tune_is_on:
+            self.push_screen(QuitDialog("tune"), self._leave_tune)
         else:
             self.exit(self._outcome())
 
@@ -236,6 +293,26 @@ class SwarmApp(App[Outcome]):
             self.say("stopping, then saving …")
             if not self._is_on:
                 self.exit(self._outcome())
+
+    @property
+    def _tune_is_on(self) -> bool:
+        return self._tune is not None and getattr(self.screen_stack[0], "is_on", False)
+
+    def _leave_tune(self, choice: str | None) -> None:
+        if choice == "detach":
+            self.detach()
+        elif choice == "stop":
+            from swarmtui.tui.screens.tune import TuneScreen
+
+            self._leaving = True
+            screen = self.screen_stack[0]
+            if isinstance(screen, TuneScreen):
+                screen.stop()
+            self.say("stopping the server of this cell …")
+
+    def tune_is_over(self) -> None:
+        if self._leaving:
+            self.exit(self._outcome())
 
     def detach(self) -> None:
         outcome = msgspec.structs.replace(self._outcome(), goes_on=self.running_id, detached=True)

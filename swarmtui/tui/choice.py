@@ -2,84 +2,105 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from swarmtui.conductor import catalogue
-from swarmtui.model.endpoint import Secrets
+from swarmtui.conductor.configured import check_ca_file, read_secrets
+from swarmtui.model.asked import PROBE, Asked, plan_for, probe_tag
+from swarmtui.model.config import Known
 from swarmtui.model.order import Order
-from swarmtui.model.plan import Plan, parse_levels, parse_requests
+from swarmtui.model.plan import Mode
 from swarmtui.model.schema import BadInput
 
-Kind = Literal["manual", "sweep", "cliff"]
+Kind = Literal["sweep", "manual", "cliff", "open", "probe"]
+Field = Literal["levels", "rate", "runs", "requests", "warmup"]
 
-KINDS: dict[Kind, str] = {
-    "manual": "manual ramp: you steer C by keys",
-    "sweep": "sweep: the levels, one after the other",
-    "cliff": "find the cliff: doubles C, then closes in",
+_FIELDS: dict[Kind, tuple[Field, ...]] = {
+    "manual": ("warmup",),
+    "cliff": ("requests", "warmup"),
+    "open": ("rate", "runs", "requests", "warmup"),
+    "probe": (),
+}
+_OF_LOAD: dict[Mode, tuple[Field, ...]] = {
+    "closed": ("levels", "runs", "requests", "warmup"),
+    "open": ("runs", "requests", "warmup"),
+    "ramp": ("warmup",),
+    "dag": ("runs", "warmup"),
 }
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """As typed; texts are read only when an order is made of them."""
+    """As typed; texts are read only when an order is made of them, and an empty one leaves it to the workload."""
 
     endpoint: str
     model: str
     workload: str
-    plan: str
-    levels: str
-    runs: str
-    requests: str
-    warmup: str
+    plan: Kind
+    levels: str = ""
+    rate: str = ""
+    runs: str = ""
+    requests: str = ""
+    warmup: str = ""
     label: str = ""
     note: str = ""
-    api_key_env: str | None = None
+    known: Known | None = None
+
+
+def fields_of(plan: Kind, load: Mode) -> tuple[Field, ...]:
+    """What there is to say of such a plan, `load` being the workload's own."""
+    return _OF_LOAD.get(load, ("levels", "runs", "warmup")) if plan == "sweep" else _FIELDS[plan]
 
 
 def make_order(choice: Choice, root: Path) -> Order:
     """Raises BadInput with the name of the field for the first thing that cannot be."""
     catalogue.check_endpoint(choice.endpoint)
-    levels = parse_levels(choice.levels) if choice.plan == "sweep" else (1,)
-    plan = Plan(
-        mode=choice.plan,  # type: ignore[arg-type]
-        levels=levels,
-        runs=_number(choice.runs, "runs", 1, 1000),
-        requests=parse_requests(choice.requests),
-        warmup=_number(choice.warmup, "warm-up", 0, 1000),
-        seed=secrets.randbelow(1_000_000),
-    )
+    found = catalogue.workload(choice.workload)
+    endpoints, known = (choice.endpoint,), choice.known or Known(url=choice.endpoint)
+    if known.ca_file is not None:
+        check_ca_file(known.ca_file, "ca_file")
     return Order(
-        endpoints=(choice.endpoint,),
+        endpoints=endpoints,
         model=choice.model.strip() or None,
-        workload=_workload(choice.workload),
-        plan=plan,
+        workload=found.path,
+        plan=plan_for(found.workload, _asked(choice, found.plan.load), seed=secrets.randbelow(1_000_000)),
         session_root=str(root),
-        secrets=_secrets(choice.api_key_env),
+        secrets=read_secrets(known.api_key_env, known.headers, "api_key_env"),
+        ca_file=known.ca_file,
+        insecure=known.insecure,
+        server_flags=known.server_flags,
+        metrics_urls=known.metrics_urls,
+        gpu_metrics_urls=known.gpu_metrics_urls,
         label=choice.label.strip(),
         note=choice.note.strip(),
+        tags=probe_tag(endpoints) if choice.plan == "probe" else {},
     )
 
 
-@cache
-def _workload(name: str) -> str:
-    return catalogue.workload_path(name)
+def _asked(choice: Choice, load: Mode) -> Asked:
+    """Only what counts for this plan: what is left in a field from another one is not meant."""
+    if choice.plan == "probe":
+        return PROBE
+    said: dict[str, str] = {}
+    for name in fields_of(choice.plan, load):
+        if text := str(getattr(choice, name)).strip():
+            said[name] = text
+    if choice.plan == "open" and "rate" not in said:
+        raise BadInput("how many requests a second? For example 4, or 2,4,8", key="rate")
+    return Asked(
+        mode=choice.plan if choice.plan in ("manual", "cliff") else "sweep",
+        levels=said.get("levels"),
+        rate=said.get("rate"),
+        runs=_number(said["runs"], "runs", 1, 1000) if "runs" in said else None,
+        requests=said.get("requests"),
+        warmup=said.get("warmup"),
+    )
 
 
 def _number(text: str, key: str, least: int, most: int) -> int:
-    if not text.strip().isdigit() or not least <= int(text) <= most:
+    if not text.isdecimal() or not least <= int(text) <= most:
         raise BadInput(f"a number from {least} to {most}", key=key)
     return int(text)
-
-
-def _secrets(variable: str | None) -> Secrets:
-    if variable is None:
-        return Secrets()
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise BadInput("this variable is not set, or empty", key=variable)
-    return Secrets(api_key=key)

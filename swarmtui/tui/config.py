@@ -6,26 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, Given, Stored, read_toml
+from swarmtui.conductor import configured
+from swarmtui.model.config import Config, Known
+from swarmtui.model.schema import BadInput, Stored
+from swarmtui.sessions.paths import config_path
 
-CONFIG = "config.toml"
+__all__ = ["Config", "Known", "Last", "read_config", "read_last", "write_last"]
+
 _LAST = "setup.json"
 _RECENT = 8
-
-
-class Known(Given, frozen=True, kw_only=True):
-    """An endpoint with a name; the key itself stays in the environment."""
-
-    url: str
-    model: str | None = None
-    api_key_env: str | None = None
-
-
-class Config(Given, frozen=True, kw_only=True):
-    theme: str = "swarm"
-    refresh: float = 4.0
-    endpoints: dict[str, Known] = {}
-    keymap: dict[str, str] = {}
 
 
 class Last(Stored, frozen=True, kw_only=True):
@@ -35,24 +24,17 @@ class Last(Stored, frozen=True, kw_only=True):
     model: str = ""
     workload: str = "coding"
     plan: str = "manual"
-    levels: str = "1,2,4,8"
-    runs: str = "1"
-    requests: str = "4C"
-    warmup: str = "4"
+    levels: str = ""
+    rate: str = ""
+    runs: str = ""
+    requests: str = ""
+    warmup: str = ""
     recent: tuple[str, ...] = ()
 
 
 def read_config(directory: Path | None = None) -> Config:
-    """Nothing there is fine; something wrong in it is said with file and key."""
-    path = (directory or _config_directory()) / CONFIG
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Config()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot be read: {error}", source=str(path)) from None
-    config = read_toml(text, Config, str(path))
-    _check(config, str(path))
+    config = configured.read_config(directory)
+    _check(config, str(config_path(directory)))
     return config
 
 
@@ -81,14 +63,6 @@ def _check(config: Config, source: str) -> None:
     for name in config.keymap:
         if name not in known:
             raise BadInput(f"no such action; there are {', '.join(sorted(known))}", source=source, key=f"keymap.{name}")
-    if not 0.2 <= config.refresh <= 10:
-        raise BadInput("expected 0.2 to 10 frames a second", source=source, key="refresh")
-
-
-def _config_directory() -> Path:
-    from platformdirs import user_config_dir
-
-    return Path(user_config_dir("swarmtui"))
 
 
 def _state_directory() -> Path:

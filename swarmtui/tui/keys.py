@@ -6,7 +6,10 @@ from typing import Literal, NamedTuple
 
 from textual.binding import Binding
 
-Where = Literal["live", "replay", "setup", "stream", "sessions", "everywhere"]
+Where = Literal[
+    "live", "replay", "watch", "setup", "stream", "sessions", "tune", "log", "probes",
+    "page", "compare", "pick", "everywhere",
+]
 
 
 class Action(NamedTuple):
@@ -27,28 +30,34 @@ class Action(NamedTuple):
 
 
 _RUN: tuple[Where, ...] = ("live",)
-_LOOK: tuple[Where, ...] = ("live", "replay")
-_LISTS: tuple[Where, ...] = ("live", "replay", "sessions", "stream")
+_LOOK: tuple[Where, ...] = ("live", "replay", "watch")
+_PAGES: tuple[Where, ...] = ("stream", "page", "compare")
+_LISTS: tuple[Where, ...] = ("live", "replay", "watch", "sessions", "tune", "log", "probes", *_PAGES)
+_ANY: tuple[Where, ...] = (*_LOOK, "setup", "tune")
+_MOVED: tuple[Where, ...] = (*_LISTS, "pick")
 _EVERYWHERE: tuple[Where, ...] = ("everywhere",)
 
 ACTIONS: tuple[Action, ...] = (
-    Action("more", "plus,equals_sign", "+", "one more", "One stream more (C + 1)", "Load", _RUN, True),
-    Action("fewer", "minus", "-", "one fewer", "One stream fewer (C - 1)", "Load", _RUN, True),
+    Action("more", "plus,equals_sign", "+", "more", "One stream more (C + 1)", "Load", _RUN, True),
+    Action("fewer", "minus", "-", "fewer", "One stream fewer (C - 1)", "Load", _RUN),
     Action("double", "right_square_bracket", "]", "double", "Twice as many streams", "Load", _RUN, True),
     Action("halve", "left_square_bracket", "[", "halve", "Half as many streams", "Load", _RUN),
     Action("type_c", "c", "c", "type C", "Type the number of streams", "Load", _RUN),
     Action("sweep", "s", "s", "sweep", "Run levels by itself, one after the other", "Load", _RUN, True),
-    Action("find_cliff", "f", "f", "find the cliff", "Double C until it brings nothing; close in", "Load", _RUN, True),
+    Action("find_cliff", "f", "f", "cliff", "Find the cliff: double C until it brings nothing", "Load", _RUN, True),
     Action("next_level", "n", "n", "next level", "End this run of this level, go on to the next", "Load", _RUN),
-    Action("pause", "p", "p", "pause load", "No new requests until p is pressed again", "Load", _RUN, True),
+    Action("pause", "p", "p", "pause", "No new requests until p is pressed again", "Load", _RUN, True),
     Action("stop", "x", "x", "stop", "No new requests; what is in flight may end; then save", "Load", _RUN, True),
     Action("again", "R", "R", "run again", "The same plan once more, this one as a ghost", "Load", _RUN, False, True),
-    Action("describe", "w", "w", "label, note", "Label and note of this session, saved at once", "Session", _RUN),
+    Action("describe", "w", "w", "label, save", "Label, note and place of this session", "Session", _RUN, False, True),
     Action("export", "e", "e", "export", "Write a report of this session, in Markdown", "Session", _LOOK, False, True),
     Action("baseline", "b", "b", "baseline", "Hold the next runs against this session", "Session", _LOOK, False, True),
     Action("detach", "d", "d", "detach", "Leave; the run goes on, `swarmtui attach` joins it", "Session", _RUN, True),
-    Action("sessions", "L", "L", "sessions", "Saved sessions, best first", "Session", (*_LOOK, "setup"), False, True),
-    Action("freeze", "space", "space", "freeze", "Hold the display still; data goes on", "Look", _RUN),
+    Action("checklist", "P", "P", "publish?", "Fit to publish? The whole checklist", "Session", (*_LOOK, "sessions")),
+    Action("sessions", "L", "L", "sessions", "Saved sessions, best first", "Session", _ANY, False, True),
+    Action("tuning_log", "T", "T", "log", "Tuning log: what was changed, what it gave", "Session", _EVERYWHERE),
+    Action("probe_history", "H", "H", "probes", "History of probes: all over time, and drift", "Session", _EVERYWHERE),
+    Action("freeze", "space", "space", "freeze", "Hold the display still; data goes on", "Look", ("live", "watch")),
     Action("filter", "slash", "/", "filter", "Only streams whose line holds these words", "Look", _LOOK),
     Action("order", "o", "o", "order", "Sort streams by the next column", "Look", _LOOK),
     Action("open_stream", "enter", "enter", "open stream", "The stream at the cursor: text and stamps", "Look", _LOOK),
@@ -72,14 +81,32 @@ ACTIONS: tuple[Action, ...] = (
     Action("watch", "enter", "enter", "replay", "Watch it again", "Sessions", ("sessions",), True),
     Action("mark", "m", "m", "mark", "Mark for comparing", "Sessions", ("sessions",), True),
     Action("compare", "c", "c", "compare", "Marked sessions side by side", "Sessions", ("sessions",), True),
+    Action("next_baseline", "b", "b", "baseline", "Hold all against the next one", "Sessions", ("compare",), True),
+    Action("next_figure", "v", "v", "curve", "Throughput, TTFT or rate of a stream", "Sessions", ("compare",), True),
     Action("delete", "delete,D", "D", "delete", "Take it away; u brings it back", "Sessions", ("sessions",), True),
     Action("undo", "u", "u", "undo", "Bring back what was deleted last", "Sessions", ("sessions",), True),
-    Action("move(-1)", "up,k", "k ↑", "up", "One line up", "Move", _LISTS),
-    Action("move(1)", "down,j", "j ↓", "down", "One line down", "Move", _LISTS),
-    Action("page(-1)", "pageup,h", "h PgUp", "page up", "One page up", "Move", _LISTS),
-    Action("page(1)", "pagedown,l", "l PgDn", "page down", "One page down", "Move", _LISTS),
-    Action("edge(0)", "g,home", "g", "first", "To the first line", "Move", _LISTS),
-    Action("edge(1)", "G,end", "G", "last", "To the last line", "Move", _LISTS),
+    Action("open_cell", "enter", "enter", "look at it", "Live screen, replay, log or reason", "Tune", ("tune",), True),
+    Action("best_first", "o", "o", "order", "As in the file, or best first", "Tune", ("tune",), True),
+    Action("view(1)", "1", "1", "cells", "Cells alone; Esc brings all back", "Tune", ("tune",)),
+    Action("view(2)", "2", "2", "leaderboard", "Best first, each against the best", "Tune", ("tune",), True),
+    Action("view(3)", "3", "3", "fronts, flags", "Pareto fronts, and what each flag did", "Tune", ("tune",), True),
+    Action("stop_tune", "x", "x", "stop", "Stop the tune; the same command goes on later", "Tune", ("tune",), True),
+    Action("leave_tune", "d", "d", "detach", "Leave; the tune goes on", "Tune", ("tune",), True),
+    Action("kept", "y", "y", "kept", "This change stays", "Log", ("log",), True),
+    Action("reverted", "r", "r", "reverted", "This change was taken back", "Log", ("log",), True),
+    Action("note", "w", "w", "note", "Why, in your words", "Log", ("log",), True),
+    Action("target(1)", "n,right", "n →", "next", "The next endpoint and model", "Probes", ("probes",), True),
+    Action("target(-1)", "N,left", "N ←", "before", "The endpoint and model before", "Probes", ("probes",), True),
+    Action("narrow_probes", "slash", "/", "filter", "By endpoint, model or workload", "Probes", ("probes",), True),
+    Action("take", "enter", "enter", "take", "Take what is chosen", "Move", ("pick",)),
+    Action("move(-1)", "up,k", "k ↑", "up", "One line up", "Move", _MOVED),
+    Action("move(1)", "down,j", "j ↓", "down", "One line down", "Move", _MOVED),
+    Action("page(-1)", "pageup,h", "h PgUp", "page up", "One page up", "Move", _MOVED),
+    Action("page(1)", "pagedown,l", "l PgDn", "page down", "One page down", "Move", _MOVED),
+    Action("edge(0)", "g,home", "g", "first", "To the first line", "Move", _MOVED),
+    Action("edge(1)", "G,end", "G", "last", "To the last line", "Move", _MOVED),
+    Action("neighbour(1)", "n,right", "n →", "next stream", "The next stream", "Move", ("stream",)),
+    Action("neighbour(-1)", "N,left", "N ←", "stream before", "The stream before", "Move", ("stream",)),
     Action("next_theme", "t", "t", "theme", "The next theme", "Program", _EVERYWHERE),
     Action("back", "escape", "esc", "back", "Back to where you were", "Program", (*_LISTS, "setup"), False, True),
     Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", _EVERYWHERE),
@@ -87,7 +114,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; asks what becomes of a run", "Program", _EVERYWHERE, True),
 )  # fmt: skip
 
-GROUPS = ("Load", "Replay", "Setup", "Session", "Sessions", "Look", "Move", "Program")
+GROUPS = ("Load", "Replay", "Setup", "Session", "Sessions", "Tune", "Log", "Probes", "Look", "Move", "Program")
+
+
+_TYPED_AS = {"f5": "F5", "escape": "esc"}
 
 
 class Keymap:
@@ -107,6 +137,21 @@ class Keymap:
 def binding_id(action: Action) -> str:
     """`panel(1)` is called panel_1 in config.toml."""
     return action.id.replace("(", "_").replace(")", "").replace("-", "minus_")
+
+
+def shown(actions: list[Action], *ids: str) -> list[Action]:
+    """With these in the last line, too."""
+    return [action._replace(footer=True) if action.id in ids else action for action in actions]
+
+
+def while_typing(actions: list[Action]) -> list[Action]:
+    """Those that can be taken from within a field, where letters are text, each with the key that does it there."""
+    taken = []
+    for action in actions:
+        key = next((key for key in action.keys.split(",") if "+" in key or key in ("f5", "escape")), None)
+        if key is not None:
+            taken.append(action._replace(shown=_TYPED_AS.get(key) or key.replace("ctrl+", "^")))
+    return taken
 
 
 def bindings(where: Where) -> list[Binding]:

@@ -58,6 +58,12 @@ def set_up(session_root: Path | None, *, slow: bool) -> Any:
     return _run(None, config=config, session_root=session_root, hz=SLOW_HZ if slow else config.refresh)
 
 
+def watch_tune(directory: Path) -> Any:
+    """The sessions of its cells lie where the tune itself is kept."""
+    config = _config()
+    return _run(None, config=config, tune=directory, session_root=directory.parent.parent, hz=config.refresh)
+
+
 def watch_again(root: Path, which: str, *, slow: bool) -> Any:
     from swarmtui.sessions.replay import open_replay
 
@@ -98,14 +104,29 @@ def _prepare() -> None:
 
 
 def _run(source: Callable[[], Live | Past] | None, **given: Any) -> Any:
-    """The source is made last: what has come from it by then is in the first picture."""
+    """Whatever becomes of the app, the terminal is left as it was."""
+    from swarmtui.tui.guard import Guard
+
     _prepare()
+    guard = Guard()
+    try:
+        return _show(source, given)
+    finally:
+        guard.dismiss()
+
+
+def _show(source: Callable[[], Live | Past] | None, given: dict[str, Any]) -> Any:
+    """The source is made last: what has come from it by then is in the first picture."""
     _greet()
+    ready = False
     try:
         from swarmtui.tui.app import Outcome, SwarmApp
-    except BaseException:
-        sys.stdout.write(_LEAVE)
-        raise
+
+        ready = True
+    finally:
+        # Whatever ended it, also Ctrl-C: from here on nobody else would give the terminal back.
+        if not ready:
+            sys.stdout.write(_LEAVE)
     app = SwarmApp(source=source() if source else None, **given)
     # Without the mouse a terminal keeps its own way to select and copy, and nothing is sent for every movement.
     outcome = app.run(mouse=False)
@@ -127,11 +148,13 @@ def _own_up(error: BaseException, running_id: str) -> None:
 
     from platformdirs import user_state_dir
 
+    from swarmtui.sessions.files import write_whole
+
     path = Path(user_state_dir("swarmtui")) / "crash.txt"
     kept = f"; details are in {path}"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        write_whole(path, "".join(traceback.format_exception(error)).encode())
     except OSError:
         kept = ""
     sys.stderr.write(f"swarmtui: the screen failed ({type(error).__name__}){kept}\n")

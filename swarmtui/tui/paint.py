@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -13,6 +13,8 @@ from textual.widget import Widget
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
+
+View = TypeVar("View")
 
 Span = tuple[str, str]
 Line = list[Span]
@@ -84,6 +86,17 @@ class Lines(Widget):
 
     def on_show(self) -> None:
         self.on_resize()
+
+
+class Panel(Lines, Generic[View]):
+    """A panel of one view; the same view again is not drawn again."""
+
+    view: View | None = None
+
+    def show(self, view: View) -> None:
+        if view != self.view:
+            self.view = view
+            self.redraw()
 
 
 def fitted(line: Iterable[Span], width: int) -> Line:

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.schema import SCHEMA_VERSION, BadInput
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import Discovered
 from swarmtui.text import plain
 
+if TYPE_CHECKING:
+    from swarmtui.analysis.compare import Pair
+
 
 class Before(msgspec.Struct, frozen=True, kw_only=True):
-    """`levels` are the ghost line; `server` is as it was found in `server_name`, the last session on this endpoint."""
+    """`ghost` is what is drawn behind the run; `server` is as it was found in `server_name`, the last session on this
+    endpoint."""
 
     name: str = ""
-    levels: tuple[Level, ...] = ()
+    ghost: Summary | None = None
     server: Discovered | None = None
     server_name: str = ""
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        return self.ghost.levels if self.ghost else ()
 
 
 def find_before(root: Path, session: Session) -> Before:
@@ -37,32 +47,45 @@ def find_before(root: Path, session: Session) -> Before:
             server = _summary(row.directory)
     return Before(
         name=_name(ghost),
-        levels=ghost.levels if ghost else (),
+        ghost=ghost,
         server=server.servers[-1] if server and server.servers else None,
         server_name=_name(server),
     )
+
+
+def held_against(before: Before, session: Session, levels: tuple[Level, ...]) -> Pair | None:
+    """The levels so far beside those of the ghost; nothing where nobody asked for it and no ratio could be made."""
+    if before.ghost is None or not levels:
+        return None
+    from swarmtui.analysis.compare import compare_pair
+
+    now = Summary(
+        schema=SCHEMA_VERSION, state="running", message="", session=session, levels=levels, warmup_requests=0, events=()
+    )
+    found = compare_pair(before.ghost, now)
+    return None if found.refused and before.ghost.session.id != session.previous else found
 
 
 def changed_flags(before: Before, now: Sequence[Discovered]) -> str:
     """What differs in how the server was started; nothing where that is the same, or not known."""
     if before.server is None or not now:
         return ""
-    from swarmtui.tuning.answer import flag_change
+    from swarmtui.tuning.answer import server_change
 
-    told = flag_change(before.server, now[-1])
-    if told in ("the same flags", "flags not known"):
-        return ""
-    return plain(f"flags changed since {before.server_name}: {told}")
+    told = server_change(before.server, now[-1])
+    return plain(f"flags changed since {before.server_name}: {told}") if told else ""
 
 
 def what_it_gave(directory: Path, previous: str) -> str:
-    """This session held against the one before it, in a sentence."""
+    """This session held against the one before it, in a sentence; a row of the tuning log, too."""
     from swarmtui.sessions.sources import summary_of
-    from swarmtui.tuning.answer import NOTHING_KNOWN, answer
+    from swarmtui.tuning.answer import NOTHING_KNOWN, answer, change_of
+    from swarmtui.tuning.kept import add_change
 
     root = directory.parent
     try:
         found = answer(summary_of(root, previous), summary_of(root, directory.name))
+        add_change(root, change_of(found, previous, directory.name, datetime.now(UTC).isoformat(timespec="seconds")))
     except BadInput:
         return ""
     return plain(found.sentence if found.what == NOTHING_KNOWN else f"{found.what} gave {found.sentence}")

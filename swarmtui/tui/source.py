@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from swarmtui.conductor.client import Client, Gone
 from swarmtui.model.frame import Command, Ended, WatchStream
 from swarmtui.tui.track import Track
@@ -96,6 +98,7 @@ class Past:
         """What happened has happened; only what one looks at can be chosen."""
         if isinstance(command, WatchStream):
             self._watched = command.agent
+            self._show(0)
 
     def close(self) -> None:
         if self._task is not None:
@@ -132,7 +135,8 @@ class Past:
         self.track.points.extend(point for point in self._replay.points_until(self.at_s) if point.t_ns > known)
         for second in range(before_s, -1, -1):
             if self.at_s >= second:
-                self.track.hear(self._replay.frame_at(self.at_s - second))
-        if self._watched is not None:
-            self.track.text = self._replay.text_at(self._watched, self.at_s)
+                frame = self._replay.frame_at(self.at_s - second)
+                if self._watched is not None and not second:
+                    frame = msgspec.structs.replace(frame, watched=self._replay.watched_at(self._watched, self.at_s))
+                self.track.hear(frame)
         self._wake()

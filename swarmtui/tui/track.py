@@ -12,8 +12,7 @@ from swarmtui.model.telemetry import Point, Telemetry
 
 SPARK = 8
 _WINDOW_NS = 1_000_000_000
-_MOST_POINTS = 40_000
-_MOST_TEXT = 64_000
+_MOST_POINTS = 1_200
 _GPU_SAMPLES = 60
 
 
@@ -51,7 +50,6 @@ class Track:
         self.paces: dict[int, Pace] = {}
         self.power: dict[str, tuple[float | None, ...]] = {}
         self.memory: dict[str, tuple[float | None, ...]] = {}
-        self.text = ""
         self._sampled_ns = 0
 
     def hear(self, message: Message) -> None:
@@ -77,13 +75,15 @@ class Track:
         if self.session is not None:
             self.session = msgspec.structs.replace(self.session, label=label, note=note)
 
-    def forget_text(self) -> None:
-        """All but the newest: another request has begun."""
-        self.text = self.frame.text if self.frame else ""
+    def moved(self, directory: str) -> None:
+        """Saved elsewhere since."""
+        self.directory = directory
+        if self.ended is not None:
+            self.ended = msgspec.structs.replace(self.ended, directory=directory)
 
     def restart(self, points: list[Point]) -> None:
         """A replay that jumps: what was kept of another moment no longer holds."""
-        self.points, self.paces, self.text = points, {}, ""
+        self.points, self.paces = points, {}
         self.power, self.memory, self._sampled_ns = {}, {}, 0
 
     def _frame(self, frame: Frame) -> None:
@@ -99,7 +99,6 @@ class Track:
             pace.note(frame.t_ns, (row.task, row.t_sent_ns), row.total, frame.tokens_per_chunk, busy)
         if frame.telemetry is not None:
             self._sample(frame.telemetry)
-        self.text = (self.text + frame.text)[-_MOST_TEXT:]
         self.frame = frame
 
     def _sample(self, telemetry: Telemetry) -> None:

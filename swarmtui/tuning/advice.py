@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from swarmtui.analysis.cliff import LEAST_GAIN
 from swarmtui.analysis.differences import flags_of
-from swarmtui.analysis.scaling import CLIFF_GAIN
 from swarmtui.analysis.server_change import change
 from swarmtui.model.findings import Scaling
 from swarmtui.model.schema import Stored
@@ -84,7 +84,7 @@ def _queue(summary: Summary, served: Mapping[int, Served]) -> Iterator[Advice]:
         return
     base, most = seated[-1], queued[-1]
     gain = _ratio(_rate(most), _rate(base))
-    if base.c < seats.total or gain is None or gain - 1.0 >= CLIFF_GAIN:
+    if base.c < seats.total or gain is None or gain - 1.0 >= LEAST_GAIN:
         return
     slower = _ratio(most.ttft_s.mean, base.ttft_s.mean)
     ttft = f", TTFT ×{slower:.2g}" if slower else ""

@@ -14,6 +14,8 @@ from swarmtui.model.telemetry import Discovered
 from swarmtui.model.tuning import Change, is_variable
 
 NOTHING_KNOWN = "nothing that is known"
+SAME = "the same flags"
+UNKNOWN = "flags not known"
 _MOST = 200
 
 
@@ -39,7 +41,7 @@ def answer(before: Summary, after: Summary) -> Answer:
     if row is None or found is None or found.word != "undecided" or found.change is None:
         word = found.word if found else "undecided"
         return Answer(sentence=pair.sentence, what=what, word=word, change=found.change if found else None)
-    needed = runs_to_settle(*(_rates(summary, row.c) for summary in (before, after)))
+    needed = runs_to_settle(*(_rates(summary, row) for summary in (before, after)))
     return Answer(
         sentence=f"{pair.sentence}; {_need(needed, min(found.n_a, found.n_b))}",
         what=what,
@@ -61,7 +63,8 @@ def runs_to_settle(a: list[float], b: list[float]) -> int | None:
 
 def what_changed(pair: Pair) -> str:
     """Flags first; what else differs where no flag does."""
-    told = pair.flags or tuple(item for item in pair.differences if not item.what.startswith("client"))
+    flags = [Difference(what=_dashed(item.what), before=item.before, after=item.after) for item in pair.flags]
+    told = flags or [item for item in pair.differences if not item.what.startswith("client")]
     return ", ".join(str(difference) for difference in told) or NOTHING_KNOWN
 
 
@@ -86,6 +89,12 @@ def command_change(before: str, after: str) -> str:
     return ", ".join(map(str, told)) or "nothing"
 
 
+def server_change(before: Discovered, after: Discovered) -> str:
+    """As `flag_change`; empty where nothing is different, or nobody can tell."""
+    told = flag_change(before, after)
+    return "" if told in (SAME, UNKNOWN) else told
+
+
 def flag_change(before: Discovered, after: Discovered) -> str:
     """A server that came back: `--max-num-seqs 2 → 4, --kv-cache-dtype auto → fp8`."""
     others = [
@@ -98,14 +107,14 @@ def flag_change(before: Discovered, after: Discovered) -> str:
         if x and y and x != y
     ]
     if before.flags is None or after.flags is None:
-        return ", ".join(["flags not known", *map(str, others)])
+        return ", ".join([UNKNOWN, *map(str, others)])
     names = [*before.flags, *(name for name in after.flags if name not in before.flags)]
     flags = [
         Difference(what=_dashed(name), before=_value(before.flags.get(name)), after=_value(after.flags.get(name)))
         for name in names
         if before.flags.get(name) != after.flags.get(name)
     ]
-    return ", ".join(map(str, (*flags, *others))) or "the same flags"
+    return ", ".join(map(str, (*flags, *others))) or SAME
 
 
 def _dashed(name: str) -> str:
@@ -120,12 +129,12 @@ def _value(text: str | None) -> str | None:
 def _row(pair: Pair) -> Row | None:
     """The one that the pair's sentence is of."""
     rows = [row for row in pair.rows if row.figure in ("out_tps_steady", "out_tps_wall")]
-    highest = max((row.c for row in rows), default=0)
-    return next((row for row in rows if row.c == highest), None)
+    highest = max((row.at for row in rows), default=0)
+    return next((row for row in rows if row.at == highest), None)
 
 
-def _rates(summary: Summary, c: int) -> list[float]:
-    level: Level | None = next((level for level in summary.levels if level.c == c), None)
+def _rates(summary: Summary, row: Row) -> list[float]:
+    level: Level | None = next((level for level in summary.levels if level.key == (row.c, row.rate)), None)
     rates = [run.out_tps_steady or run.out_tps_wall for run in level.by_run] if level else []
     return [rate for rate in rates if rate]
 

@@ -13,12 +13,13 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.schema import BadInput, read_json
-from swarmtui.model.tuning import CellRow, Change, ChangeLog, TuneFile, TuneState
+from swarmtui.model.tuning import CellRow, Change, ChangeLog, Present, TuneFile, TuneState
 from swarmtui.sessions.files import write_whole
 from swarmtui.tuning.grid import digest_of
 
 # Hidden, so that it is not taken for a session.
 _FOLDER = ".tuning"
+_SECRET = frozenset(("key", "keys", "token", "secret", "password", "passwd", "auth", "authorization", "header"))
 
 
 def tune_directory(root: Path, tune: TuneFile) -> Path:
@@ -65,6 +66,44 @@ def add_row(directory: Path, state: TuneState, row: CellRow) -> TuneState:
     return grown
 
 
+def write_tune(directory: Path, tune: TuneFile) -> None:
+    """For who looks on, and needs no other file; without what may be secret, for keys are never written anywhere."""
+    _write(directory / "tune.json", msgspec.structs.replace(tune, command=_harmless(tune.command), stop="", env={}))
+
+
+def _harmless(command: str) -> str:
+    """`--api-key …`: the value of what is secret by its name is left out."""
+    words, hidden = [], False
+    for word in command.split():
+        name, equals, _ = word.partition("=")
+        secret = word.startswith("-") and not _SECRET.isdisjoint(re.split(r"[-_]", name.lower()))
+        words.append(f"{name}=…" if secret and equals else "…" if hidden and not word.startswith("-") else word)
+        hidden = secret and not equals
+    return " ".join(words)
+
+
+def read_kept_tune(directory: Path) -> TuneFile:
+    path = directory / "tune.json"
+    try:
+        return read_json(path.read_bytes(), TuneFile, str(path))
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
+
+
+def write_present(directory: Path, present: Present) -> None:
+    _write(directory / "present.json", present)
+
+
+def read_present(directory: Path) -> Present | None:
+    path = directory / "present.json"
+    try:
+        return read_json(path.read_bytes(), Present, str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
+
+
 def read_log(root: Path) -> tuple[Change, ...]:
     path = root / _FOLDER / "log.json"
     try:
@@ -76,8 +115,11 @@ def read_log(root: Path) -> tuple[Change, ...]:
 
 
 def add_change(root: Path, change: Change) -> Change:
-    """With the number behind the last one."""
+    """With the number behind the last one; what was written down already stays as it is: two faces may look on."""
     changes = read_log(root)
+    for known in changes:
+        if (known.before, known.after) == (change.before, change.after):
+            return known
     numbered = msgspec.structs.replace(change, number=max((known.number for known in changes), default=0) + 1)
     _write(root / _FOLDER / "log.json", ChangeLog(changes=(*changes, numbered)))
     return numbered

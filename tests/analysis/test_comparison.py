@@ -7,12 +7,13 @@ import pytest
 
 from swarmtui.analysis.compare import compare, compare_pair, leaderboard
 from swarmtui.analysis.differences import flag_differences, parse_flags, refusals
+from swarmtui.analysis.hardware import cards
 from swarmtui.analysis.pool import pool
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Summary
-from swarmtui.model.telemetry import Discovered, Energy
+from swarmtui.model.telemetry import Discovered, Energy, Gpu, Telemetry
 from tests.analysis.made_levels import level, summary
 
 BEFORE = [100.0, 101.0, 99.5, 100.5]
@@ -154,3 +155,34 @@ def test_runs_are_not_held_against_sessions_and_unlike_ones_not_taken_together()
     )
     with pytest.raises(BadInput, match=r"a \+ b: cannot be taken together: different workloads"):
         pool([one, summary([level(1, tps=2)], "b", workload_digest="ffff")])
+
+
+def test_other_cards_or_another_power_limit_are_named() -> None:
+    def watched(watts: float, count: int) -> Summary:
+        gpus = tuple(
+            Gpu(uuid=str(k), index=k, name="NVIDIA H200", memory_total=151 * 10**9, power_limit_w=watts)
+            for k in range(count)
+        )
+        found = cards([Telemetry(t_ns=0, gpus=gpus)], ())
+        return msgspec.structs.replace(summary([level(1, tps=50)]), gpus=found)
+
+    (difference,) = compare_pair(watched(700.0, 1), watched(600.0, 2)).differences
+    assert str(difference) == "GPUs NVIDIA H200, 151 GB, 700 W → 2 × NVIDIA H200, 151 GB, 600 W"
+
+
+def test_only_cards_that_the_server_uses_are_named_where_that_is_known() -> None:
+    gpus = (
+        Gpu(uuid="a", index=0, name="A"),
+        Gpu(uuid="b", index=1, name="B"),
+        Gpu(uuid="m", index=0, name="M", part_of="a"),
+    )
+    moments = [Telemetry(t_ns=0, gpus=gpus)]
+    assert cards(moments, ()) == ("A", "B")
+    assert cards(moments, [Discovered(url="x", gpus=("b",))]) == ("B",)
+
+
+def test_any_session_can_be_the_baseline_and_the_stages_keep_their_order() -> None:
+    three = [summary([level(4, tps=tps)], name) for name, tps in (("a", 100), ("b", 120), ("c", 90))]
+    found = compare(three, baseline=1)
+    assert [(pair.a, pair.b) for pair in found.pairs] == [("b", "a"), ("b", "c")]
+    assert [stage.id for stage in found.stages] == ["a", "b", "c"]

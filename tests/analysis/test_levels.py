@@ -89,6 +89,13 @@ def test_failed_and_cancelled_requests_are_counted_apart_and_in_no_latency() -> 
     assert "3 of 5 requests failed: connect 1, http_429 1, reset 1" in level.flags
 
 
+def test_silence_that_ended_in_a_timeout_held_its_place() -> None:
+    silent = request(0, [32, 64], error="idle_timeout", t_done_ns=BOOT_NS + 1000 * MS)
+    level = one([silent, request(1000, [1500, 2000])])
+    assert level.wall_s == pytest.approx(2.0)
+    assert level.c_achieved == pytest.approx(1.0)
+
+
 def test_all_failed_is_null_and_not_nought() -> None:
     level = one([request(0, [], error="http_500", tokens_out=None, tokens_in=None, t_done_ns=BOOT_NS + MS)])
     assert (level.n, level.ok, level.errors, level.runs) == (1, 0, 1, 1)
@@ -162,7 +169,7 @@ def test_requests_whose_stretch_was_lost_with_a_damaged_line_still_count() -> No
 def test_a_cancelled_request_took_a_place_but_makes_no_steady_time() -> None:
     """Two streams; the second is cancelled at 200 ms in its second request, while the first one goes on to 420 ms."""
     records = [r for r in streams(2, 3, number=1) if r.task < 1001]
-    cancelled = request(140, [190], task=1001, c=2, error=CANCELLED, t_last_ns=BOOT_NS + 200 * MS)
+    cancelled = request(140, [190], task=1001, c=2, error=CANCELLED, t_done_ns=BOOT_NS + 200 * MS)
     level = one([*records, cancelled], c=2)
     assert level.steady_s == pytest.approx(0.140)
     assert level.out_tps_steady == pytest.approx(20 / 0.140)

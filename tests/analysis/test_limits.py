@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from swarmtui.analysis.limits import parse_limit
 from swarmtui.analysis.quantities import QUANTITIES
 from swarmtui.analysis.slo import goodput, parse_slo, slo_sentence
+from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
+from swarmtui.model.session import Place
 from tests.analysis.made_levels import level
 from tests.analysis.made_records import BOOT_NS, MS, request
 
@@ -85,6 +87,8 @@ def test_a_true_part_of_an_or_needs_no_other() -> None:
         ("errors>0 errors>0", "expected and, or, or the end", 9),
         ("errors>0; import os", "';' means nothing here", 8),
         ("__import__>0", "no figure is called __import__", 0),
+        ("ttft>1s", "no figure is called ttft, did you mean ttft_p50 or ttft_mean?", 0),
+        ("TTFT_P50>1s", "no figure is called TTFT_P50, did you mean ttft_p50?", 0),
     ],
 )
 def test_mistakes_are_refused_with_their_place(text: str, problem: str, position: int) -> None:
@@ -133,7 +137,7 @@ def test_goodput_counts_requests_that_kept_all_of_it_and_failures_against_it() -
         request(0, [], error="reset", tokens_out=None, t_done_ns=BOOT_NS + MS),
     ]
     slo = parse_slo("ttft=500ms,tpot=50ms")
-    (found,) = goodput([level(1, wall_s=2.0)], {1: records}, slo)
+    (found,) = goodput([level(1, wall_s=2.0)], {(1, None): records}, slo)
     assert (found.n, found.good, found.share) == (4, 1, 0.25)
     assert found.per_s == pytest.approx(0.5)
     assert found.out_tps == pytest.approx(1.5)
@@ -154,7 +158,8 @@ def test_the_share_wanted_can_be_said() -> None:
 def test_the_slo_in_a_sentence() -> None:
     slo = parse_slo("ttft=500ms")
     good, bad = [request(0, [100])] * 8, [request(0, [900])] * 3 + [request(0, [100])] * 5
-    found = goodput([level(1), level(4), level(8)], {1: good, 4: good, 8: bad}, slo)
+    asked: dict[Place, list[Record]] = {(1, None): good, (4, None): good, (8, None): bad}
+    found = goodput([level(1), level(4), level(8)], asked, slo)
     assert slo_sentence(found, slo) == "SLO kept up to C=4; at C=8 62.5 % of requests kept it (95 % wanted)"
     assert slo_sentence(found[:2], slo) == "SLO kept up to C=4"
 

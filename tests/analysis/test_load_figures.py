@@ -103,4 +103,4 @@ def test_verdicts_by_level_and_by_type() -> None:
 
 def test_turns_are_told_apart() -> None:
     records = [request(100 * n, [100 * n + 10, 100 * n + 90], turn=n, type="primary") for n in range(3)]
-    assert [(t.type, t.turn, t.n) for t in task_figures({1: records})] == [("primary", n, 1) for n in range(3)]
+    assert [(t.type, t.turn, t.n) for t in task_figures({(1, None): records})] == [("primary", n, 1) for n in range(3)]

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from swarmtui.analysis.history import Probe, history
+from swarmtui.analysis.history import Probe, bands, history
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -60,3 +60,15 @@ def test_too_few_probes_are_judged_not_at_all() -> None:
 
 def test_a_probe_without_a_rate_is_left_out() -> None:
     assert history([probe(0), probe(1, 80.0)]).probes == (probe(1, 80.0),)
+
+
+def test_the_band_of_a_probe_is_made_of_the_window_before_it_alone() -> None:
+    rates = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0]
+    found = history([probe(k, rate) for k, rate in enumerate([*rates, 90.0, 100.0])])
+    edges = bands(found)
+    assert edges[:5] == (None,) * 5
+    six, seven = edges[6], edges[7]
+    assert six is not None and seven is not None
+    assert found.limit is not None and found.median is not None
+    assert seven == pytest.approx((found.median * (1 - found.limit), found.median * (1 + found.limit)))
+    assert six[0] > 90.0 and six[1] - six[0] < seven[1] - seven[0]  # the outlier widens the band behind it only

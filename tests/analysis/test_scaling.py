@@ -45,13 +45,15 @@ def test_where_seats_bind_they_are_the_sweet_spot_and_more_streams_pay_the_queue
     assert found.cliff.gain == pytest.approx(0.0)
     assert [tax.c for tax in found.queue_tax] == [5, 8]
     assert found.queue_tax[1].seconds == pytest.approx(100 * 0.009)
-    assert found.sentence == "sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +0 % tok/s for ×5.5 TTFT"
+    spot = "sweet spot C=4 (2×2) = 2 replicas × 2 seats"
+    assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +0 % tok/s for ×5.5 TTFT"
 
 
 def test_the_sentence_of_a_small_gain_dearly_bought() -> None:
     levels = [level(1, tps=90, ttft=0.5), level(4, tps=225, ttft=0.5), level(5, tps=229.5, ttft=4.5)]
     found = scaling(levels, Seats(per_replica=2, replicas=2))
-    assert found.sentence == "sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +2 % tok/s for ×9 TTFT"
+    spot = "sweet spot C=4 (2×2) = 2 replicas × 2 seats"
+    assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT"
 
 
 def test_seats_that_nobody_told_are_inferred_from_a_cliff_with_the_reason() -> None:

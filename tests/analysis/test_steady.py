@@ -56,6 +56,14 @@ def test_it_is_what_looking_at_every_instant_gives(records: list[Record], c: int
         assert found.tokens == pytest.approx(tokens, abs=1e-6)
 
 
+def test_a_request_that_fell_silent_is_in_flight_until_it_was_given_up() -> None:
+    """Its last token came after 64 ms, the idle timeout a second later; an answer ends with its last token."""
+    silent = request(0, [50, 64], error="idle_timeout", t_done_ns=BOOT_NS + 1000 * MS)
+    answered = request(0, [50, 64], t_done_ns=BOOT_NS + 70 * MS)
+    assert in_flight(silent) == (BOOT_NS, BOOT_NS + 1000 * MS)
+    assert in_flight(answered) == (BOOT_NS, BOOT_NS + 64 * MS)
+
+
 @pytest.mark.parametrize("c", [1, 3, 16])
 def test_equal_streams_back_to_back_give_exactly_the_sum_of_their_rates(c: int) -> None:
     """Each request takes 100 ms and has 10 tokens, none waits: 100 tok/s a stream."""

@@ -15,32 +15,33 @@ def seconds(mean: float, n: int = 10) -> ServerHistogram:
 
 
 def test_a_server_that_keeps_both() -> None:
-    found = split(2.5, 10, ServerState(engine="vLLM", queue=seconds(2.0), prefill=seconds(0.4), ttft=seconds(2.45)))
+    told = ServerState(engine="vLLM", queue=seconds(2.0), prefill=seconds(0.4), ttft=seconds(2.45))
+    found = split(2.5, None, 10, told)
     assert found is not None and not found.estimated
     assert found.queue_s == pytest.approx(2.0) and found.prefill_s == pytest.approx(0.4)
     assert found.rest_s == pytest.approx(0.1)
 
 
 def test_a_server_that_keeps_its_queue_and_its_first_token() -> None:
-    found = split(2.5, 10, ServerState(engine="SGLang", queue=seconds(2.0), ttft=seconds(2.3)))
+    found = split(2.5, None, 10, ServerState(engine="SGLang", queue=seconds(2.0), ttft=seconds(2.3)))
     assert found is not None and found.prefill_s == pytest.approx(0.3) and found.rest_s == pytest.approx(0.2)
 
 
 def test_a_server_that_only_counts_seconds_of_prefill() -> None:
-    found = split(1.0, 4, ServerState(engine="llama.cpp", prefill_seconds=2.0))
+    found = split(1.0, None, 4, ServerState(engine="llama.cpp", prefill_seconds=2.0))
     assert found is not None
     assert (found.queue_s, found.prefill_s, found.rest_s) == (None, 0.5, 0.5)
 
 
 def test_what_the_server_does_not_tell_cannot_be_split() -> None:
-    assert split(1.0, 4, ServerState(engine="TGI")) is None
-    assert split(1.0, 4, None) is None
-    assert split(None, 4, ServerState(engine="vLLM", queue=seconds(1.0))) is None
-    assert split(1.0, 4, ServerState(engine="vLLM", queue=ServerHistogram(count=0.0, sum=0.0))) is None
+    assert split(1.0, None, 4, ServerState(engine="TGI")) is None
+    assert split(1.0, None, 4, None) is None
+    assert split(None, None, 4, ServerState(engine="vLLM", queue=seconds(1.0))) is None
+    assert split(1.0, None, 4, ServerState(engine="vLLM", queue=ServerHistogram(count=0.0, sum=0.0))) is None
 
 
 def test_more_time_than_the_client_saw_was_of_other_requests() -> None:
-    assert split(1.0, 4, ServerState(engine="vLLM", queue=seconds(3.0), prefill=seconds(0.5))) is None
+    assert split(1.0, None, 4, ServerState(engine="vLLM", queue=seconds(3.0), prefill=seconds(0.5))) is None
 
 
 def test_an_estimate_is_marked_and_needs_prompts_of_one_length() -> None:
@@ -55,9 +56,15 @@ def test_an_estimate_is_marked_and_needs_prompts_of_one_length() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.floats(0.001, 100.0), st.floats(0.0, 100.0), st.floats(0.0, 100.0))
 def test_parts_are_never_negative_and_add_up(ttft: float, queue: float, prefill: float) -> None:
-    found = split(ttft, 10, ServerState(engine="vLLM", queue=seconds(queue), prefill=seconds(prefill)))
+    found = split(ttft, None, 10, ServerState(engine="vLLM", queue=seconds(queue), prefill=seconds(prefill)))
     if found is None:
         assert queue + prefill > ttft
         return
     parts = [part for part in (found.queue_s, found.prefill_s, found.rest_s) if part is not None]
     assert min(parts) >= 0.0 and sum(parts) == pytest.approx(ttft, rel=0.06)
+
+
+def test_seconds_of_prefill_are_shared_by_as_many_requests_as_their_prompts_make() -> None:
+    """A look that came early or late has counted more or fewer than the client."""
+    found = split(1.0, 100.0, 4, ServerState(engine="llama.cpp", prefill_seconds=2.5, prompt_tokens=500.0))
+    assert found is not None and found.prefill_s == pytest.approx(0.5)

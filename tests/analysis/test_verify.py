@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +54,9 @@ def test_patterns_look_at_each_line() -> None:
 
 
 def test_a_pattern_that_never_ends_is_ended() -> None:
-    begun = time.monotonic()
+    """Without an end to it, this one would take longer than anybody lives."""
     with pytest.raises(TooSlow):
         holds(AnswerCheck(regex=(r"(a+)+$",)), "a" * 60 + "b")
-    assert time.monotonic() - begun < 10
     assert holds(AnswerCheck(regex=("a",)), "a"), "the timer is gone"
 
 

@@ -1,9 +1,11 @@
 """The engine's two tables: what a streamed event costs, beside the usual clients; and how exact the stamps are.
 
-    python -m tests.bench.engine [cost] [accuracy] [whole]      (all three without a word)
+    python -m tests.bench.engine [cost] [accuracy] [watched] [whole]      (all four without a word)
 
 cost: one worker against a server that writes as fast as it can. accuracy: one worker against a paced server that logs
-when it wrote each token. whole: `swarmtui run` as a person starts it, the CPU and memory of all its processes.
+when it wrote each token. watched: the same held against the journal of `swarmtui run`, without and with the app
+attached to it in a terminal of 120 × 40. whole: `swarmtui run` as a person starts it, the CPU and memory of all its
+processes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from pathlib import Path
 import trustme
 
 from swarmtui.model.record import Record
+from swarmtui.sessions.journal import read_journal
 from tests.bench.harness import drive, tasks
+from tests.bench.terminal import Screen
+
+_ACCURACY_HEAD = """\
+| streams × tok/s | tokens | stamp p99 | ITL p99 | TTFT p50 | TTFT p99 | rate, worst | µs/event | shared |
+| --- | --- | --: | --: | --: | --: | --: | --: | --: |"""
 
 
 @contextmanager
@@ -57,8 +65,7 @@ def cost() -> None:
 
 def accuracy() -> None:
     print("\nAccuracy: paced server; client − server, ms; CPU of the worker\n")
-    print("| streams × tok/s | tokens | stamp p99 | ITL p99 | TTFT p50 | TTFT p99 | rate, worst | µs/event | shared |")
-    print("| --- | --- | --: | --: | --: | --: | --: | --: | --: |")
+    print(_ACCURACY_HEAD)
     for c, rate, count, per_chunk, tls in (
         (4, 170, 340, 1, False),
         (64, 50, 100, 1, False),
@@ -76,7 +83,9 @@ def accuracy() -> None:
             if authority:
                 words.append(f"--certificate={_certificate(Path(folder), authority)}")
             with truth(Path(folder), *words) as url:
-                load = drive(url, c, tasks(4 * c if c < 256 else 2 * c, count), ca_file=authority and str(authority))
+                load = drive(
+                    url, c, tasks(4 * c if c < 256 else 2 * c, count), ca_file=str(authority) if authority else None
+                )
             name = f"{c} × {rate}{f', {per_chunk} a chunk' if per_chunk > 1 else ''}{', TLS' if tls else ''}"
             print(f"| {name} | {_held(load.records, Path(folder), load.cpu_s)} |", flush=True)
 
@@ -89,7 +98,34 @@ def _certificate(folder: Path, authority: Path) -> Path:
     return path
 
 
-def _held(records: list[Record], folder: Path, cpu_s: float) -> str:
+def watched() -> None:
+    print("\nWatched: `swarmtui run` on the paced server, without and with the app attached at 120 × 40\n")
+    print(_ACCURACY_HEAD)
+    for c, rate, count in ((4, 170, 680), (64, 50, 300), (256, 50, 300), (1000, 50, 300)):
+        for app in (False, True):
+            with tempfile.TemporaryDirectory() as place:
+                folder = Path(place)
+                with truth(folder, "--ttft-ms=200", f"--itl-ms={1000 / rate}") as url:
+                    _run(url, c, 2 * c, count, folder / "sessions", app)
+                (session,) = (entry for entry in (folder / "sessions").iterdir() if entry.is_dir())
+                records = list(read_journal(session).records)
+                name = f"{c} × {rate}{', app open' if app else ''}"
+                print(f"| {name} | {_held(records, folder, None)} |", flush=True)
+
+
+def _run(url: str, c: int, requests: int, max_tokens: int, place: Path, app: bool) -> None:
+    words = f"run --endpoint {url} --levels {c} --requests {requests} --max-tokens {max_tokens} --warmup none --quiet"
+    command = [sys.executable, "-m", "swarmtui", *words.split(), "--session-dir", str(place)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        if app:
+            time.sleep(1.0)
+            screen = Screen(["attach", "--session-dir", str(place)], None, 120, 40)
+            while process.poll() is None:
+                screen.read(time.monotonic() + 0.2)
+            screen.end()
+
+
+def _held(records: list[Record], folder: Path, cpu_s: float | None) -> str:
     """The client's figures against what the server wrote down."""
     requests = {}
     for line in (folder / "requests.tsv").read_text().splitlines():
@@ -115,7 +151,7 @@ def _held(records: list[Record], folder: Path, cpu_s: float) -> str:
     exact = "all equal" if equal == len(records) else f"{len(records) - equal} WRONG"
     return (
         f"{exact} | {_at(stamps, 0.99):.4f} | {_at(gaps, 0.99):.4f} | {_at(ttfts, 0.5):.3f} | {_at(ttfts, 0.99):.3f} | "
-        f"{max(rates):.3%} | {cpu_s / len(stamps) * 1e6:.1f} | {shared:.2%}"
+        f"{max(rates):.3%} | {f'{cpu_s / len(stamps) * 1e6:.1f}' if cpu_s else '–'} | {shared:.2%}"
     )
 
 
@@ -176,5 +212,6 @@ def _tree(pid: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    for part in sys.argv[1:] or ["cost", "accuracy", "whole"]:
-        {"cost": cost, "accuracy": accuracy, "whole": whole}[part]()
+    parts = {"cost": cost, "accuracy": accuracy, "watched": watched, "whole": whole}
+    for part in sys.argv[1:] or parts:
+        parts[part]()

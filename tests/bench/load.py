@@ -1,11 +1,10 @@
-"""Many streams, and long runs: `swarmtui run` as a person starts it, against a paced server that logs what it did.
+"""Many streams: `swarmtui run` as a person starts it, against a paced server that logs what it did.
 
-    python -m tests.bench.load thousand             1,000 streams × 50 tok/s for 60 s
-    python -m tests.bench.load idle                 4,000 streams × 1 tok/s for 60 s
-    python -m tests.bench.load soak [--minutes 5]   64 streams × 50 tok/s; 60 for the long one
+    python -m tests.bench.load thousand     1,000 streams × 50 tok/s for 60 s
+    python -m tests.bench.load idle         4,000 streams × 1 tok/s for 60 s
 
 Says errors, shared reads, trust lines, how far stamps are from the server's own, and the memory of each process from
-the first tenth of the time to the last.
+the first tenth of the time to the last. Long runs are `python -m tests.faults.soak`.
 """
 
 from __future__ import annotations
@@ -27,13 +26,11 @@ from tests.bench.engine import _at, _tree, truth
 KINDS = {
     "thousand": ("1000", "200", "20", "500", "60s"),
     "idle": ("4000", "1000", "1000", "20", "60s"),
-    "soak": ("64", "200", "20", "200", ""),
 }
 
 
-def load(kind: str, minutes: float) -> None:
+def load(kind: str) -> None:
     c, ttft_ms, itl_ms, tokens, duration = KINDS[kind]
-    duration = duration or f"{minutes:g}m"
     with tempfile.TemporaryDirectory() as folder:
         sessions = Path(folder) / "sessions"
         sessions.mkdir()
@@ -112,9 +109,8 @@ def _figures(directory: Path, written: dict[str, tuple[int, int]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("--minutes", type=float, default=5.0)
     given = parser.parse_args()
-    load(given.kind, given.minutes)
+    load(given.kind)
 
 
 if __name__ == "__main__":

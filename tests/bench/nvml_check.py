@@ -1,22 +1,37 @@
-"""Every NVML figure that we read beside nvidia-smi's of the same minute, and what each reading costs.
+"""What each NVML call costs, what reading eight GPUs costs, and every figure beside nvidia-smi's of the same minute.
 
-    python tests/bench/nvml_check.py [--seconds 5]
+    python -m tests.bench.nvml_check [--seconds 60] [--gpus 8] [--calls 200]
 
-Ends with code 1 when a figure that should stand still differs, or when energy and power do not fit together.
+Takes about twenty seconds more than `--seconds`. Ends with code 1 when a figure that should stand still differs, when
+energy and power do not fit together, or when reading so many GPUs (the same one so many times) takes more of a core
+than it may.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import pynvml
 
 from swarmtui.model.telemetry import Gpu
+from swarmtui.telemetry import gpu_pace
 from swarmtui.telemetry.gpu import NvmlReader
+from swarmtui.telemetry.gpu_pace import Depth, Pace
+from swarmtui.telemetry.nvml_calls import PROBES
 
 MIB = 1 << 20
+ROW_S = 1.5
+MOST_OF_A_CORE = 0.02
 
 # Column of nvidia-smi, our figure in its unit, how far apart they may be (a share of the larger; None: only shown).
 COLUMNS: tuple[tuple[str, Callable[[Gpu], float | None], float | None], ...] = (
@@ -53,6 +68,17 @@ def smi(query: str, columns: list[str]) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(",")] for line in out.stdout.splitlines() if line.strip()]
 
 
+def table_of_smi(columns: list[str]) -> dict[str, dict[str, str]]:
+    """By UUID, then by column: all in one go, or one by one where an old nvidia-smi does not know them all."""
+    if rows := smi("gpu", ["uuid", *columns]):
+        return {row[0]: dict(zip(columns, row[1:], strict=True)) for row in rows}
+    found: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for column in columns:
+        for row in smi("gpu", ["uuid", column]):
+            found[row[0]][column] = row[1]
+    return found
+
+
 def number(text: str) -> float | None:
     try:
         return float(text)
@@ -60,20 +86,21 @@ def number(text: str) -> float | None:
         return None
 
 
-def compare(gpus: tuple[Gpu, ...]) -> int:
+def compare(reader: NvmlReader) -> int:
+    print("\n== our figures beside nvidia-smi's")
+    theirs_by_uuid = table_of_smi([name for name, _, _ in COLUMNS])
+    gpus = tuple(gpu for gpu in reader.read() if not gpu.part_of)
     wrong = 0
     print(f"{'GPU':>3}  {'figure':<26} {'ours':>12} {'nvidia-smi':>12}")
-    for name, figure, limit in COLUMNS:
-        by_uuid = {row[0]: row[1] for row in smi("gpu", ["uuid", name])}
-        for gpu in gpus:
-            ours, theirs = figure(gpu), number(by_uuid.get(gpu.uuid, ""))
+    for gpu in gpus:
+        for name, figure, limit in COLUMNS:
+            ours, theirs = figure(gpu), number(theirs_by_uuid.get(gpu.uuid, {}).get(name, ""))
             differ = (ours is None) != (theirs is None)
             if limit is not None and ours is not None and theirs is not None:
                 differ = abs(ours - theirs) > max(limit * max(abs(ours), abs(theirs)), 1.0 if limit > 0.001 else 0.5)
             wrong += differ
             shown = ["–" if value is None else f"{value:,.1f}" for value in (ours, theirs)]
             print(f"{gpu.index:>3}  {name:<26} {shown[0]:>12} {shown[1]:>12}{'   DIFFERS' if differ else ''}")
-    for gpu in gpus:
         theirs_pids = sorted(int(row[1]) for row in smi("compute-apps", ["gpu_uuid", "pid"]) if row[0] == gpu.uuid)
         ours_pids = sorted(process.pid for process in gpu.processes)
         print(f"{gpu.index:>3}  processes: ours {ours_pids}, nvidia-smi {theirs_pids}")
@@ -81,52 +108,187 @@ def compare(gpus: tuple[Gpu, ...]) -> int:
     return wrong
 
 
-def cost(reader: NvmlReader, *, whole: bool, count: int = 20) -> None:
-    wall, cpu = time.perf_counter(), time.process_time()
-    for _ in range(count):
-        reader.read(whole=whole)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(f"read(whole={whole}): {1e3 * wall / count:.2f} ms, CPU {1e3 * cpu / count:.2f} ms")
+def fields(handle: Any, *names: str) -> None:
+    """Some figures in one call; raises when none of them is supported, as a single call would."""
+    found = pynvml.nvmlDeviceGetFieldValues(handle, [getattr(pynvml, f"NVML_FI_DEV_{name}") for name in names])
+    failed = [value.nvmlReturn for value in found if value.nvmlReturn]
+    if len(failed) == len(names):
+        raise pynvml.NVMLError(failed[0])
 
 
-def integrate(reader: NvmlReader, seconds: float) -> int:
-    """The counter's watts beside the mean of sampled power: they fit within a quarter when the load is even."""
-    first, begun = reader.read(), time.perf_counter()
-    samples: list[list[float | None]] = []
+def newest(handle: Any, kind: int) -> None:
+    """The driver's own ring of readings since a second ago."""
+    since = time.time_ns() // 1000 - 1_000_000
+    pynvml.nvmlDeviceGetSamples(handle, kind, since)
+
+
+# Other ways to the same figures, and some that are not asked for, to choose by.
+ALTERNATIVES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("memory, v1 call", pynvml.nvmlDeviceGetMemoryInfo),
+    ("temperature, new call", lambda h: pynvml.nvmlDeviceGetTemperatureV(h, pynvml.NVML_TEMPERATURE_GPU)),
+    ("sm clock, nvmlDeviceGetClock", lambda h: pynvml.nvmlDeviceGetClock(h, pynvml.NVML_CLOCK_SM, 0)),
+    ("performance state", pynvml.nvmlDeviceGetPerformanceState),
+    ("field: power instant", lambda h: fields(h, "POWER_INSTANT")),
+    ("field: power average", lambda h: fields(h, "POWER_AVERAGE")),
+    ("field: energy", lambda h: fields(h, "TOTAL_ENERGY_CONSUMPTION")),
+    ("field: memory temperature", lambda h: fields(h, "MEMORY_TEMP")),
+    ("fields: power average + energy", lambda h: fields(h, "POWER_AVERAGE", "TOTAL_ENERGY_CONSUMPTION")),
+    (
+        "fields: power avg + energy + mem temp + limit",
+        lambda h: fields(h, "POWER_AVERAGE", "TOTAL_ENERGY_CONSUMPTION", "MEMORY_TEMP", "POWER_CURRENT_LIMIT"),
+    ),
+    ("fields: throttled ns by power + thermal", lambda h: fields(h, "PERF_POLICY_POWER", "PERF_POLICY_THERMAL")),
+    ("fields: PCIe bytes sent + received", lambda h: fields(h, "PCIE_COUNT_TX_BYTES", "PCIE_COUNT_RX_BYTES")),
+    ("samples of power, last second", lambda h: newest(h, pynvml.NVML_TOTAL_POWER_SAMPLES)),
+    ("samples of utilisation, last second", lambda h: newest(h, pynvml.NVML_GPU_UTILIZATION_SAMPLES)),
+    ("processes, v2 call", pynvml.nvmlDeviceGetComputeRunningProcesses_v2),
+    ("PCIe throughput (blocks)", lambda h: pynvml.nvmlDeviceGetPcieThroughput(h, pynvml.NVML_PCIE_UTIL_TX_BYTES)),
+)
+
+
+def cost_of_calls(handle: Any, calls: int) -> None:
+    print(f"\n== cost of a call, mean of up to {calls} (at most {ROW_S:g} s each)")
+    print(f"{'call':<46} {'depth':<9} {'calls':>5} {'wall µs':>9} {'CPU µs':>9} {'user µs':>9} {'system µs':>9}")
+    for probe in PROBES:
+        cost(probe.name, probe.depth.name, partial(probe.call, pynvml), handle, calls)
+    for name, call in ALTERNATIVES:
+        cost(name, "–", call, handle, calls)
+    cost("(Python alone: an empty call)", "–", lambda h: None, handle, calls)
+
+
+def cost(name: str, depth: str, call: Callable[[Any], Any], handle: Any, calls: int) -> None:
+    try:
+        call(handle)
+        made, before, begun, cpu = 0, resource.getrusage(resource.RUSAGE_SELF), time.perf_counter(), time.process_time()
+        while made < calls and time.perf_counter() - begun < ROW_S:
+            call(handle)
+            made += 1
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError) as error:
+        print(f"{name:<46} {depth:<9} not supported: {type(error).__name__}")
+        return
+    except AttributeError as error:
+        print(f"{name:<46} {depth:<9} not in this pynvml: {error}")
+        return
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - begun
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    each = [wall, cpu, after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime]
+    print(f"{name:<46} {depth:<9} {made:>5} " + " ".join(f"{1e6 * part / made:>9.1f}" for part in each))
+
+
+def refresh(handle: Any, seconds: float = 2.0) -> None:
+    """How often the driver has something new: reading faster than that is of no use."""
+    print(f"\n== how often a figure changed in {seconds:g} s of reading as fast as every 10 ms")
+    asked: dict[str, Callable[[], Any]] = {
+        "power": lambda: pynvml.nvmlDeviceGetPowerUsage(handle),
+        "energy": lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle),
+        "utilisation": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+        "temperature": lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+        "sm clock": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+    }
+    last: dict[str, Any] = {}
+    changes: defaultdict[str, list[float]] = defaultdict(list)
+    begun = time.perf_counter()
+    while (now := time.perf_counter()) - begun < seconds:
+        for name, ask in list(asked.items()):
+            try:
+                value = ask()
+            except pynvml.NVMLError as error:
+                print(f"{name:<14} {type(error).__name__}")
+                del asked[name]
+                continue
+            if last.setdefault(name, value) != value:
+                last[name] = value
+                changes[name].append(now)
+        time.sleep(0.01)
+    for name in asked:
+        times = changes[name]
+        gaps = sorted(later - earlier for earlier, later in pairwise(times))
+        every = f"every {1e3 * gaps[len(gaps) // 2]:.0f} ms (median)" if gaps else "too seldom to say"
+        print(f"{name:<14} {len(times):>4} times, {every}; last {last[name]}")
+
+
+def as_many(count: int) -> ModuleType:
+    """pynvml that shows the first GPU so many times."""
+    many = ModuleType("pynvml")
+    vars(many).update({name: value for name, value in vars(pynvml).items() if not name.startswith("__")})
+    vars(many)["nvmlDeviceGetCount"] = lambda: count
+    vars(many)["nvmlDeviceGetHandleByIndex"] = lambda index: pynvml.nvmlDeviceGetHandleByIndex(0)
+    return many
+
+
+def cost_of_sampling(count: int, seconds: float) -> int:
+    """As the conductor does it, with nothing beside it; watts by the counter must fit those that were sampled."""
+    print(f"\n== reading {count} GPUs (the first, {count} times) for {seconds:g} s as a session does")
+    print(
+        f"   looks every {gpu_pace.LOOK_S} s, counters every {gpu_pace.COUNTERS_S} s, whole every {gpu_pace.WHOLE_S} s"
+    )
+    sys.modules["pynvml"] = as_many(count)
+    reader, pace = NvmlReader(), Pace()
+    first_cpu = time.process_time()
+    reader.read()
+    print(f"   opening and the first reading: CPU {1e3 * (time.process_time() - first_cpu):.1f} ms")
+    looks: defaultdict[Depth, list[tuple[float, float]]] = defaultdict(list)
+    sampled: list[float] = []
+    counted: list[tuple[float, float]] = []
+    begun, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() - begun < seconds:
-        time.sleep(0.25)
-        samples.append([gpu.power_w for gpu in reader.read(whole=False)])
-    last, taken = reader.read(), time.perf_counter() - begun
-    wrong = 0
-    for place, (before, after) in enumerate(zip(first, last, strict=True)):
-        known = [row[place] for row in samples if len(row) > place]
-        sampled = [value for value in known if value is not None]
-        if before.energy_j is None or after.energy_j is None or not sampled:
-            print(f"GPU {before.index}: no energy counter")
-            continue
-        counted, mean = (after.energy_j - before.energy_j) / taken, sum(sampled) / len(sampled)
-        wrong += abs(counted - mean) > 0.25 * max(counted, mean)
-        print(f"GPU {before.index}: {counted:.1f} W by the energy counter over {taken:.1f} s, {mean:.1f} W sampled")
+        depth = pace.depth(time.monotonic())
+        look, thread = time.perf_counter(), time.thread_time()
+        gpus = reader.read(depth)
+        spent, taken = time.thread_time() - thread, time.perf_counter() - look
+        looks[depth].append((spent, taken))
+        if gpus and gpus[0].power_w is not None:
+            sampled.append(gpus[0].power_w)
+        if gpus and gpus[0].energy_j is not None:
+            counted.append((look, gpus[0].energy_j))
+        time.sleep(pace.pause(spent, taken))
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - begun
+    sys.modules["pynvml"] = pynvml
+    for depth, each in sorted(looks.items()):
+        mean_cpu, mean_wall = (1e3 * sum(column) / len(each) for column in zip(*each, strict=True))
+        share = sum(spent for spent, _ in each) / wall
+        print(
+            f"   {depth.name:<9} {len(each):>4} looks, CPU {mean_cpu:7.2f} ms, wall {mean_wall:7.2f} ms each:"
+            f" {100 * share:.2f} % of a core"
+        )
+    rate, share = sum(map(len, looks.values())) / wall, cpu / wall
+    print(f"   {rate:.2f} looks a second, {100 * share:.2f} % of a core in all (at most {100 * MOST_OF_A_CORE:g} %)")
+    if reader.problem:
+        print(f"   {reader.problem}")
+    wrong = int(share > MOST_OF_A_CORE)
+    if len(counted) > 1 and sampled:
+        (start, before), (end, after) = counted[0], counted[-1]
+        counter, mean = (after - before) / (end - start), sum(sampled) / len(sampled)
+        wrong += abs(counter - mean) > 0.25 * max(counter, mean)
+        print(f"   {counter:.1f} W by the energy counter over {end - start:.1f} s, {mean:.1f} W sampled")
+    else:
+        print("   no energy counter")
+    reader.close()
     return wrong
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seconds", type=float, default=5.0)
-    seconds = arguments.parse_args().seconds
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seconds", type=float, default=60.0)
+    arguments.add_argument("--gpus", type=int, default=8)
+    arguments.add_argument("--calls", type=int, default=200)
+    chosen = arguments.parse_args()
     reader = NvmlReader()
-    gpus = tuple(gpu for gpu in reader.read() if not gpu.part_of)
+    gpus = reader.read()
     if reader.problem:
         print(reader.problem)
     if not gpus:
         return 1
+    print(f"driver {pynvml.nvmlSystemGetDriverVersion()}, NVML {pynvml.nvmlSystemGetNVMLVersion()}")
     for gpu in gpus:
         print(gpu)
-    wrong = compare(gpus)
-    cost(reader, whole=True)
-    cost(reader, whole=False)
-    wrong += integrate(reader, seconds)
-    print(f"{wrong} figures differ")
+    wrong = compare(reader)
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    cost_of_calls(handle, chosen.calls)
+    refresh(handle)
+    wrong += cost_of_sampling(chosen.gpus, chosen.seconds)
+    reader.close()
+    print(f"\n{wrong} wrong")
     return 1 if wrong else 0
 
 

@@ -138,7 +138,11 @@ class Truth:
             return
         came = time.perf_counter_ns()
         if stream.seal:
-            data, answer = stream.seal.opened(data)
+            try:
+                data, answer = stream.seal.opened(data)
+            except ssl.SSLError:  # who looks for servers here asks without TLS, and who does not trust us leaves
+                self._close(stream)
+                return
             self._send(stream, answer)
             if not data:
                 return

@@ -93,6 +93,22 @@ def test_a_key_that_is_refused_by_the_chat_alone(place: Place) -> None:
     assert "http_401: Unauthorized" in told
 
 
+def test_a_ca_file_that_holds_no_certificate(place: Place) -> None:
+    place.home.mkdir(parents=True, exist_ok=True)
+    wrong = place.home / "ca.pem"
+    wrong.write_text("hello\n")
+    told = place.measure("https://127.0.0.1:9", "--ca-file", str(wrong)).refused(2)
+    assert "--ca-file" in told and str(wrong) in told and "no certificate" in told
+    nothing_left(place)
+
+
+def test_blanks_around_a_header_are_no_part_of_it(place: Place) -> None:
+    with scripted(words()) as server:
+        ran = place.measure(server.url, *ONE, "--warmup", "none", "--header", "X-Team = blue sky ")
+        assert ran.code == 0, ran
+        assert {asked.headers.get("x-team") for asked in server.asked if "chat" in asked.path} == {"blue sky"}
+
+
 def test_a_model_that_is_not_there(place: Place) -> None:
     told = place.measure(SIM, "--model", "nope", *ONE).refused(3)
     assert "http_404" in told and "The model `nope` does not exist" in told
@@ -284,6 +300,7 @@ def test_a_disk_that_is_full_at_once(place: Place) -> None:
     words_given = ("run", "--endpoint", SIM, "--session-dir", str(place.sessions), *ONE)
     told = place.run(*words_given, before=limited(0)).refused(2)
     assert str(place.sessions) in told and "File too large" in told
+    assert "--session-dir DIR" in told and "save-to" not in told, "it has ended: nothing is left to be saved elsewhere"
     nothing_left(place)
 
 
@@ -296,6 +313,7 @@ def test_a_disk_that_fills_up_loses_no_figure(place: Place) -> None:
         )  # fmt: skip
     told = ran.refused(2)
     assert str(place.session) in told and "not on disk" in told
+    assert "--session-dir DIR" in told and "save-to" not in told
     assert "warning: " in ran.err
     assert ran.out.startswith("|") and "30" in ran.out
     assert not [path for path in place.session.iterdir() if path.name.startswith(".")]

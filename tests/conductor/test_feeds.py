@@ -7,7 +7,7 @@ from pathlib import Path
 
 from swarmtui.conductor.feeds import Again, Arriving, Asker, Beside, Feed, Fresh, Waiting, Warmups
 from swarmtui.conductor.layout import Layout
-from swarmtui.model.plan import Plan
+from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.record import Record
 from swarmtui.model.workload import Graph, Task, read_workload
 from swarmtui.prompts.library import Found, find
@@ -156,6 +156,20 @@ def test_arrivals_end_by_number_or_by_time() -> None:
 
 def test_rotated_levels_are_a_latin_square() -> None:
     asker = Asker(open_source(find("chat"), seed=1, calibration=None))
-    order = Layout(Plan(rotate=True), asker).order((1, 2, 4), 3)
+    order = [(c, run) for (c, _), run in Layout(Plan(rotate=True), asker).order((1, 2, 4), 3)]
     assert order == [(1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (1, 2), (4, 3), (1, 3), (2, 3)]
-    assert Layout(Plan(), asker).order((1, 2), 2) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    plain = Layout(Plan(), asker).order((1, 2), 2)
+    assert plain == [((1, None), 1), ((1, None), 2), ((2, None), 1), ((2, None), 2)]
+
+
+def test_rates_of_an_open_loop_are_its_levels() -> None:
+    asker = Asker(open_source(find("chat"), seed=1, calibration=None))
+    plan = Plan(
+        load="open", levels=(512,), rates=(20.0, 40.0), requests=Requests(count=3, per_stream=False), rotate=True
+    )
+    layout = Layout(plan, asker)
+    slow, fast = (512, 20.0), (512, 40.0)
+    assert layout.order(plan.levels, 2) == [(slow, 1), (fast, 1), (fast, 2), (slow, 2)]
+    times = {place: [task.at_ns for task in all_of(layout.feed(place, 1))] for place in (slow, fast)}
+    assert len(times[slow]) == len(times[fast]) == 3
+    assert all(a and b and a > b for a, b in zip(times[slow], times[fast], strict=True))

@@ -158,12 +158,25 @@ def test_stop_before_anything_began(stage: Stage) -> None:
         assert face.to_the_end().ending == "stopped"
 
 
-def test_the_text_of_a_watched_stream_comes_with_the_frames(stage: Stage) -> None:
+def test_a_watched_stream_comes_whole_with_every_frame(stage: Stage) -> None:
+    """Two faces may look at it, and one that was late misses nothing: text, stamps, gaps, and the answers before."""
     with scripted(words(40, gap_s=0.02, text="look")) as server:
         face = stage.start(server.url, ramp(2), said.Subscribe(hz=20.0, rows=True))
         face.until(lambda frame: frame.in_flight == 2)
         face.say(said.WatchStream(1))
-        face.until(lambda frame: "look" in frame.text)
+        face.until(lambda frame: frame.watched is not None and frame.watched.text.count("look") > 9)
+        seen = face.frames[-1].watched
+        assert seen is not None and seen.agent == 1
+        assert seen.chunks == seen.text.count("look") == seen.gaps_s.n + 1
+        assert None not in (seen.t_sched_ns, seen.t_sent_ns, seen.t_headers_ns)
+        assert (seen.t_sent_ns or 0) < (seen.t_first_ns or 0) < (seen.t_last_ns or 0)
+        assert seen.recent_gaps_s and max(seen.recent_gaps_s) == seen.gaps_s.max
+        face.until(lambda frame: frame.watched is not None and bool(frame.watched.before))
+        before = face.frames[-1].watched
+        assert before is not None and before.before[0].task == seen.task
+        assert before.before[0].ttft_s is not None and before.before[0].preview == ""
+        face.say(said.WatchStream(None))
+        face.until(lambda frame: frame.watched is None)
         face.say(said.Stop(grace_s=0.0))
         face.to_the_end()
 

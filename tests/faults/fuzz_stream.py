@@ -55,7 +55,12 @@ def one(data: bytes) -> None:
 
 
 def main() -> None:
-    atheris = importlib.import_module("atheris")
+    try:
+        atheris = importlib.import_module("atheris")
+    except ModuleNotFoundError:
+        sys.exit(
+            "atheris is not installed: it is built with clang and its libFuzzer (CLANG_BIN=…), then pip install it"
+        )
     atheris.instrument_all()
     atheris.Setup(sys.argv, one)
     atheris.Fuzz()

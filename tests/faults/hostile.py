@@ -32,11 +32,13 @@ class Case(NamedTuple):
     error: str | None
 
 
-def well(call: Call) -> None:
+def well(call: Call, sent: list[int]) -> None:
+    """`sent` gets the time of each word, on the client's clock."""
     call.begin()
     call.chunk(ROLE)
     for number in range(WORDS):
         time.sleep(GAP_S)
+        sent.append(time.perf_counter_ns())
         call.chunk(delta(content=f"word{number} "))
     call.chunk(delta("stop") + usage(WORDS) + DONE)
     call.end()
@@ -224,7 +226,7 @@ class HostileCall(Call):
 class HostileServer(ScriptedServer):
     """`share` of the requests meet one of `cases`; beyond `limit` connections at a time new ones are closed at once.
 
-    `fates` says what became of each text that was asked.
+    `fates` says what became of each text that was asked, `sent` when the words of each good answer went out.
     """
 
     def __init__(
@@ -235,6 +237,7 @@ class HostileServer(ScriptedServer):
         self._now = 0
         self._lock = threading.Lock()
         self.fates: dict[str, str] = {}
+        self.sent: dict[str, list[int]] = {}
         self.turned_away = 0
 
     def _fate(self, call: Call) -> None:
@@ -245,11 +248,18 @@ class HostileServer(ScriptedServer):
         chance = random.Random(f"{self._seed} {asked}")
         case = chance.choice(self._cases) if chance.random() < self._share else ""
         self.fates[asked] = case
-        (CASES[case].answer if case else well)(call)
+        if case:
+            CASES[case].answer(call)
+        else:
+            well(call, self.sent.setdefault(asked, []))
 
     def __enter__(self) -> HostileServer:
         super().__enter__()
         return self
+
+    def sent_to(self, text: str) -> list[int]:
+        (sent,) = [sent for asked, sent in self.sent.items() if json.dumps(text) in asked]
+        return sent
 
     def fate_of(self, text: str) -> str:
         """Of the one request in which this text was."""

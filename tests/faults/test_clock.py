@@ -62,9 +62,9 @@ def test_a_stamp_made_before_a_jump_and_read_behind_it_is_never_an_hour_off(
 def test_what_waited_while_the_reader_slept_keeps_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     wall = Wall(monkeypatch)
     kernel = clock.KernelClock()
-    stamp = wall.now() - 5_000_000_000
-    t = read(kernel, stamp)
-    assert abs(clock.monotonic_ns() - 5_000_000_000 - t) < 50_000_000
+    before, stamp, after = clock.monotonic_ns(), wall.now(), clock.monotonic_ns()
+    slept = 5_000_000_000
+    assert before - 1_000_000 <= read(kernel, stamp - slept) + slept <= after + 1_000_000
     assert kernel.steps == 0
 
 
@@ -81,13 +81,13 @@ def test_everything_asleep_for_a_while_and_awake_again(place: Place) -> None:
     """As a laptop that is closed, but for the clock: no time limit that passed in sleep ends a stream."""
     with scripted(words(20, gap_s=0.02)) as server:
         face = place.begin(
-            server.url, "--levels", "4", "--requests", "24", "--warmup", "none", "--no-gpu", "--idle-timeout", "1s"
+            server.url, "--levels", "4", "--requests", "24", "--warmup", "none", "--no-gpu", "--idle-timeout", "0.5s"
         )
         until(lambda: len(server.completed) >= 6, "some answers")
         pids = [process.pid for process in place.processes()]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(2.0)
+        time.sleep(1.0)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         ran = face.wait()

@@ -65,6 +65,27 @@ def test_told_where_to_it_saves_there_and_nowhere_else(place: Place) -> None:
     assert (elsewhere / name / "detail.json").exists()
 
 
+def test_moved_elsewhere_its_workers_spool_there_too(place: Place) -> None:
+    """What finished while the conductor hung is known to the worker alone."""
+    elsewhere = place.home / "elsewhere"
+    with scripted(ANSWER) as server:
+        face = begun(place, server)
+        name = place.session.name
+        assert place.run("sessions", "save-to", name, str(elsewhere)).code == 0
+        (conductor,) = place.processes("swarmtui.conductor")
+        before = len(server.completed)
+        until(lambda: len(server.completed) >= before + 4, "the worker was told")
+        os.kill(conductor.pid, signal.SIGSTOP)
+        known = {answer.id for answer in server.completed}
+        until(lambda: len(server.completed) >= len(known) + 6, "answers that nobody hears of")
+        os.kill(conductor.pid, signal.SIGKILL)
+        face.wait()
+        until(lambda: not place.processes(), "all processes ended")
+    assert (elsewhere / name / "spool-0.jsonl").exists() and not place.sessions.joinpath(name).exists()
+    saved = {record.id for record in read_journal(elsewhere / name).records}
+    assert known <= saved and len(saved) >= len(known) + 4
+
+
 def test_told_a_place_that_takes_nothing_it_stays_where_it_is(place: Place) -> None:
     (place.home / "file").write_text("")
     with scripted(ANSWER) as server:
@@ -118,7 +139,9 @@ def test_a_disk_that_has_room_again_gets_everything_in_order(tmp_path: Path, mon
     disk, ledger = Disk(monkeypatch), Ledger(tmp_path / "here")
     ledger.note("1")
     disk.room = 20
-    for name in "234":
+    ledger.note("2")
+    assert ledger.problem.startswith("1 entry is not on disk")
+    for name in "34":
         ledger.note(name)
     assert ledger.problem.startswith("3 entries are not on disk") and "No space left" in ledger.problem
     disk.room = None

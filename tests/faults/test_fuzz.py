@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import unicodedata
 from collections.abc import Callable
@@ -37,8 +38,10 @@ from swarmtui.tui.config import read_config, read_last
 from tests.faults.fuzz_stream import answer
 from tests.sessions.made_sessions import whole
 
-usual = settings(max_examples=80, deadline=None, derandomize=True)
-few = settings(max_examples=25, deadline=None, derandomize=True)
+# So many times more by hand, and other ones each time: SWARMTUI_FUZZ=50.
+TIMES = int(os.environ.get("SWARMTUI_FUZZ", "1"))
+usual = settings(max_examples=80 * TIMES, deadline=None, derandomize=TIMES == 1)
+few = settings(max_examples=25 * TIMES, deadline=None, derandomize=TIMES == 1)
 
 # the stream
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -21,6 +23,9 @@ LIMITS = Timeouts(connect=2.0, first_token=1.0, idle=1.0, total=15.0)
 # What is too long is found so by its size, and a slow machine takes its time to read that much.
 PATIENT = Timeouts(connect=2.0, first_token=12.0, idle=5.0, total=15.0)
 HEAVY = {"endless stream", "10 MB line in bytes"}
+
+# A word's way through the kernel takes microseconds; a worker that has others to read takes as long as it takes.
+MOST_LATE_NS = 2_000_000
 
 # What a worker takes before its first request is about 20 MB; the longest answer that it keeps is in the rest.
 MOST_BYTES = 200 << 20
@@ -55,6 +60,9 @@ def test_each_case_has_its_name_and_fills_no_memory(case: str) -> None:
         else:
             assert record.error == CASES[case].error, record.error_detail
             assert record.error is None or record.error_detail
+            # Ended by what is wrong with it, or by the limit of its kind, long before the last of all limits.
+            assert record.t_done_ns is not None and record.t_sent_ns is not None
+            assert record.t_done_ns - record.t_sent_ns < limits.total * 1e9
     assert peak < MOST_BYTES
 
 
@@ -74,9 +82,40 @@ def test_all_cases_at_once_are_counted_by_name_and_the_rest_is_exact(place: Plac
     (level,) = place.shown()["levels"]
     assert (level["n"], level["ok"]) == (160, expected[None])
     assert level["error_counts"] == {name: count for name, count in expected.items() if name}
+    table = place.run("sessions", "show", "last", "--session-dir", str(place.sessions)).out
+    assert all(f"{name} {count}" in table for name, count in level["error_counts"].items()), table
     told = Counter(record.tokens_out for record in records if record.ok)
     contradicting = sum(fate == "usage contradicts" for fate in server.fates.values())
     assert told == {WORDS: expected[None] - contradicting} | ({1: contradicting} if contradicting else {})
+
+
+def test_beside_the_worst_of_them_stamps_stay_where_they_were() -> None:
+    """The worker is busy with megabytes that others send; when a word came is still known as well as before."""
+    worst = ("10 MB line", "endless stream", "endless headers", "split at each byte", "answers twice", "dribbles")
+    with HostileServer(worst, share=0.4, seed=1) as server, DrivenWorker(server.url, timeouts=LIMITS) as worker:
+        records = worker.run([task(number) for number in range(40)], agents=10)
+    met = Counter(server.fate_of(f"question {record.task}") for record in records)
+    assert len(met) >= 6 and met[""] >= 15
+    late: list[int] = []
+    shared = 0
+    for record in records:
+        if not server.fate_of(f"question {record.task}"):
+            as_it_should_be(record)
+            assert record.stamp == "kernel"
+            sent = server.sent_to(f"question {record.task}")
+            late += [ours - theirs for ours, theirs in zip(record.chunk_times_ns(), sent, strict=True)]
+            shared += record.shared_reads
+    assert median(late) < MOST_LATE_NS
+    # Two words that met in one read have the stamp of the later one, and are counted for it.
+    assert sum(nanoseconds > MOST_LATE_NS for nanoseconds in late) <= shared + len(late) // 20
+
+
+def test_a_server_that_refuses_is_named_too() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with DrivenWorker(f"http://127.0.0.1:{port}", timeouts=LIMITS) as worker:
+        (record,) = worker.run([task(0)])
+    assert (record.error, record.chunks) == ("refused", 0) and record.error_detail
 
 
 def test_a_connection_limit_turns_some_away_and_harms_no_other() -> None:

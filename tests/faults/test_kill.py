@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import threading
 import time
 import tomllib
 from collections.abc import Callable
@@ -15,11 +16,11 @@ import pytest
 
 from swarmtui.model.record import Record
 from swarmtui.sessions.journal import read_journal
-from tests.cli.programs import SIM, Place, Ran, until, with_signal
+from tests.cli.programs import SIM, TIMEOUT_S, Place, Ran, until, with_signal
 from tests.cli.scripted import Answering, Asked, Scripted, scripted, words
 
 # More of them find more: SWARMTUI_KILL_ROUNDS=50.
-ROUNDS = range(int(os.environ.get("SWARMTUI_KILL_ROUNDS", "3")))
+ROUNDS = range(int(os.environ.get("SWARMTUI_KILL_ROUNDS", "2")))
 SETTLED_NS = 300_000_000
 LINGER_S = 3.0
 
@@ -231,6 +232,27 @@ def test_stopped_twice_it_does_not_wait(place: Place) -> None:
         assert {answer.id for answer in server.completed} <= saved(place).keys()
     (level,) = place.shown()["levels"]
     assert level["cancelled"] in (3, 4) and level["errors"] == 0
+
+
+def test_stopped_twice_it_does_not_wait_for_a_server_that_counts(place: Place) -> None:
+    """A server without usage is asked to count its answers at the end, and this one never says a number."""
+    counting = threading.Event()
+
+    def answer(to: Answering, asked: Asked) -> None:
+        if asked.path == "/tokenize":
+            counting.set()
+            to.rfile.read(1)
+        words(6, gap_s=0.01, usage=False)(to, asked)
+
+    with scripted(answer) as server:
+        face = place.begin(server.url, *ENDLESS)
+        after(server, 7)
+        face.signal_group(signal.SIGINT)
+        assert counting.wait(TIMEOUT_S)
+        assert face.process.poll() is None
+        face.signal_group(signal.SIGINT)
+        stopped(place, face.wait(), server)
+        assert saved(place).keys() == {answer.id for answer in server.completed}
 
 
 def test_stopped_before_the_first_answer_there_is_nothing_to_save(place: Place) -> None:

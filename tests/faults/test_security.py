@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import socket
 import stat
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,9 @@ import psutil
 import pytest
 
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.frame import Stop, Subscribe
 from swarmtui.model.session import Event, Request
+from swarmtui.model.wire import pack
 from swarmtui.sessions.export import export
 from swarmtui.sessions.store import load
 from tests.cli.programs import ROOT, Place, until
@@ -85,6 +90,29 @@ def test_a_redirect_takes_nothing_along(place: Place) -> None:
             ran = place.measure(server.url, *GIVEN, "--model", "m", "--levels", "1", "--warmup", "none", env=SECRET)
         assert ran.code == 3 and "http_307" in ran.err, ran
         assert (elsewhere.asked, met) == ([], [])
+
+
+def test_metrics_of_another_host_are_asked_for_without_a_key(place: Place) -> None:
+    """And those of the endpoint's own with it."""
+
+    def asked_with(host: str) -> set[str]:
+        met: list[str] = []
+
+        def page(to: Answering) -> None:
+            met.append(f"{to.headers['authorization']} {to.headers['x-team']}")
+            to.whole(200, b"vllm:num_requests_running 1\n", "text/plain")
+
+        with scripted(words(3, gap_s=0.05)) as server, scripted(listing=page) as metrics:
+            url = f"http://{host}:{metrics.server_address[1]}/metrics"
+            ran = place.measure(
+                server.url, *GIVEN, "--metrics-url", url, "--levels", "2", "--requests", "8", "--warmup", "none",
+                env=SECRET,
+            )  # fmt: skip
+        assert ran.code == 0 and met, ran
+        return set(met)
+
+    assert asked_with("localhost") == {"None None"}
+    assert asked_with("127.0.0.1") == {f"Bearer {KEY} {VALUE}"}
 
 
 # processes and files
@@ -251,6 +279,51 @@ def test_a_report_for_a_browser_escapes_everything(tmp_path: Path) -> None:
 
 
 # who comes to the socket
+
+NOBODY = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_somebody_else_is_shown_out_even_where_the_modes_let_them_in(place: Place) -> None:
+    """As nobody, past directories that were opened for all: the user id of who connects is asked for as well."""
+    with scripted(words(3, gap_s=0.02)) as server:
+        face = place.begin(server.url, "--levels", "2", "--requests", "100000", "--no-gpu")
+        (path,) = until(lambda: list((place.runtime / "swarmtui").glob("*.sock")), "a socket")
+        until(lambda: server.asked, "the first request")
+        stop = pack(Stop(grace_s=0.0)) + pack(Subscribe(hz=20.0))
+        assert _told_to(NOBODY, path, stop) == "PermissionError"
+        for opened in (place.runtime, path.parent, path):
+            opened.chmod(0o777)
+        assert _told_to(NOBODY, path, stop) == "0 bytes"
+        asked = len(server.asked)
+        until(lambda: len(server.asked) > asked + 20, "it goes on as if nobody had come")
+        assert int(_told_to(os.getuid(), path, stop).split()[0]) > 0
+        assert face.wait().code == 4
+
+
+def _told_to(uid: int, path: Path, words: bytes) -> str:
+    """How many bytes a process of that user gets in answer to these words, or why it gets none."""
+    code = (
+        "import os, socket, sys\n"
+        "os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))\n"
+        "guest, got = socket.socket(socket.AF_UNIX), 0\n"
+        "try:\n"
+        "    guest.connect(sys.argv[2])\n"
+        "    guest.sendall(bytes.fromhex(sys.argv[3]))\n"
+        "    while part := guest.recv(1 << 16):\n"
+        "        got += len(part)\n"
+        "except PermissionError as error:\n"
+        "    sys.exit(print(type(error).__name__))\n"
+        "except ConnectionError:\n"
+        "    pass\n"
+        "print(got, 'bytes')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(uid), str(path), words.hex()],
+        capture_output=True, text=True, timeout=30, check=True, cwd="/",
+    )  # fmt: skip
+    return ran.stdout.strip()
+
 
 NESTED = b"\x82\xa4type\xa9Subscribe\xa1x" + b"\x91" * 100_000
 

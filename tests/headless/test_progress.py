@@ -54,6 +54,24 @@ def test_the_most_frequent_error_is_named() -> None:
     assert "5 errors (reset)" in describe(frame(errors=5, error_counts={"http_503": 1, "reset": 4}))
 
 
+def test_one_error_is_one() -> None:
+    assert "· 1 error (reset)" in describe(frame(errors=1, error_counts={"reset": 1}))
+
+
+def test_a_run_that_stops_does_not_wait_for_the_rest_of_its_plan() -> None:
+    assert describe(frame(status="draining", left_s=54.0)).endswith("0:54 left")
+    assert "left" not in describe(frame(status="stopping", left_s=54.0))
+
+
+@pytest.mark.parametrize(("source", "sign"), [("usage", ""), ("chunks", "~"), ("mixed", "~")])
+def test_rates_by_counted_chunks_are_marked(source: str, sign: str) -> None:
+    out = io.StringIO()
+    done = level(1, out_tps_steady=120.0, out_tps_wall=110.0, token_source=source)
+    progress_on(out, quiet=False).show(frame(levels=(done,)))
+    assert f"{sign}120.0 tok/s steady, {sign}110.0 wall" in out.getvalue()
+    assert ("~" in out.getvalue()) == bool(sign)
+
+
 def test_a_bar_is_never_longer_than_itself() -> None:
     for done in range(30):
         bar = re.search(r"\[(.*)\]", describe(frame(done=done, of=10)))
@@ -123,5 +141,6 @@ def test_text_from_a_server_is_never_an_escape_sequence(kind: type[Silent | Line
 
 
 def test_short_and_long_times() -> None:
-    assert [milliseconds(s) for s in (0.0004, 0.25, 9.9, 12.34)] == ["0 ms", "250 ms", "9900 ms", "12.3 s"]
+    assert [milliseconds(s) for s in (0.25, 9.9, 12.34)] == ["250 ms", "9900 ms", "12.3 s"]
+    assert [milliseconds(s) for s in (0.00042, 0.0094, 0.0096)] == ["0.42 ms", "9.4 ms", "10 ms"]
     assert [clock(s) for s in (0.4, 59.6, 3599.4, 3661.0)] == ["0:00", "1:00", "59:59", "1:01:01"]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import sys
+import termios
 from typing import Any
 
 import pytest
@@ -112,28 +115,47 @@ def test_it_is_never_wider_than_a_hundred_columns() -> None:
     )
 
 
+@pytest.mark.parametrize(("columns", "gone"), [(100, ""), (80, ""), (60, "TPOT ms, e2e s:"), (300, "")])
+def test_on_a_terminal_no_row_is_wider_than_it(monkeypatch: pytest.MonkeyPatch, columns: int, gone: str) -> None:
+    """Blanks beside the bars go first, then columns, and those are named."""
+    mine, its = os.openpty()
+    termios.tcsetwinsize(its, (24, columns))
+    with os.fdopen(its, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        text, listed = level_table([ALONE, FOUR]), session_table(LISTED)
+    os.close(mine)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 4 and len({width(row) for row in rows}) == 1
+    assert max(map(width, text.splitlines())) <= min(columns, 100)
+    assert columns < 80 or max(map(width, listed.splitlines())) <= min(columns, 100)
+    assert (f"no room for {gone}" in text) if gone else "no room" not in text
+    assert ("TTFT s" in rows[0], "steady" in rows[0]) == (True, True)
+
+
 def test_nothing_measured_is_said() -> None:
     assert level_table([]) == "nothing was measured\n"
     assert session_table([]) == "no sessions yet\n"
 
 
+LISTED = [
+    Listed(id="20261115-020000-0001", state="running", model="qwen3", workload="chat"),
+    Listed(
+        id="20261115-014455-3f9a",
+        state="done",
+        model="Qwen/Qwen3-Coder-30B-A3B-Instruct-with-a-long-name",
+        workload="coding",
+        label="seqs=2 | tp",
+        requests=60,
+        best_out_tps_steady=225.04,
+        best_c=4,
+        simulated=True,
+    ),
+    Listed(id="holiday photos", problem="no journal.jsonl in it"),
+]
+
+
 def test_the_list_of_sessions() -> None:
-    rows = [
-        Listed(id="20261115-020000-0001", state="running", model="qwen3", workload="chat"),
-        Listed(
-            id="20261115-014455-3f9a",
-            state="done",
-            model="Qwen/Qwen3-Coder-30B-A3B-Instruct-with-a-long-name",
-            workload="coding",
-            label="seqs=2 | tp",
-            requests=60,
-            best_out_tps_steady=225.04,
-            best_c=4,
-            simulated=True,
-        ),
-        Listed(id="holiday photos", problem="no journal.jsonl in it"),
-    ]
-    assert session_table(rows) == (
+    assert session_table(LISTED) == (
         "| id                   | state      | model      | workload | label      | requests |   best tok/s |\n"
         "| -------------------- | ---------- | ---------- | -------- | ---------- | -------: | -----------: |\n"
         "| 20261115-020000-0001 | running    | qwen3      | chat     |            |        – |            – |\n"
@@ -142,6 +164,11 @@ def test_the_list_of_sessions() -> None:
         "\n"
         "holiday photos: no journal.jsonl in it\n"
     )
+
+
+def test_a_rate_of_counted_chunks_is_marked_in_the_list_too() -> None:
+    row = Listed(id="x", state="done", requests=4, best_out_tps_steady=225.04, best_c=4, chunks_counted=True)
+    assert "| ~225.0 at C=4 |" in session_table([row])
 
 
 def test_one_session_as_text() -> None:

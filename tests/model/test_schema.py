@@ -84,6 +84,43 @@ def test_a_workload_with_a_typo() -> None:
     assert str(caught.value) == "w.toml:5: max_token: unknown key, did you mean max_tokens?"
 
 
+RANDOM = 'kind = "random"\ninput_tokens = 8\noutput_tokens = 8\n'
+KINDS = "conversation, dag, jsonl, mixed, prompts, random, shared_prefix, sharegpt"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind="prompt"', f"w.toml:2: kind: invalid value 'prompt'; expected one of {KINDS}; did you mean prompts?"),
+        ('kind = "poetry"\n', f"w.toml:2: kind: invalid value 'poetry'; expected one of {KINDS}"),
+        ("", f"w.toml: the key kind is missing; expected one of {KINDS}"),
+        (
+            'kind = "random"\noutput_tokens = 8\ninput_tokens = {dist = "unifrm", low = 1, high = 2}\n',
+            "w.toml:4: input_tokens.dist: invalid value 'unifrm'; "
+            "expected one of by_level, cycle, fixed, lognormal, normal, uniform; did you mean uniform?",
+        ),
+        (
+            f'{RANDOM}cache = "warmed"\n',
+            "w.toml:5: cache: invalid value 'warmed'; expected one of cold, warm; did you mean warm?",
+        ),
+        (
+            f'{RANDOM}[load]\nmode = "opne"\n',
+            "w.toml:6: load.mode: invalid value 'opne'; "
+            "expected one of barrier, closed, dag, mixed, open, ramp, swarm; did you mean open?",
+        ),
+        (
+            f'{RANDOM}[load]\nmode = "open"\nrate = 1\narrival = "poison"\n',
+            "w.toml:8: load.arrival: invalid value 'poison'; "
+            "expected one of constant, gamma, poisson; did you mean poisson?",
+        ),
+    ],
+)
+def test_a_word_that_is_none_of_those_possible_says_which_are_and_the_nearest(text: str, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_workload('name = "w"\n' + text, "w.toml")
+    assert str(caught.value) == message
+
+
 @pytest.mark.parametrize(
     ("text", "key"),
     [

@@ -101,6 +101,8 @@ def test_roots(url: str, root: str) -> None:
         ("http://box:port", "not a URL"),
         ("http://box:99999", "not a URL"),
         ("http://[::1", "not a URL"),
+        ("::1:8000", "in brackets: http://[::1]:8000"),
+        ("http://fe80::1:8000", "in brackets"),
         ("http://me:secret@box", "password"),
     ],
 )

@@ -48,6 +48,54 @@ max_token = 9
     ]
 
 
+def test_no_mistake_hides_another_and_none_is_made_up(tmp_path: Path) -> None:
+    """In one table, in one list, below a wrong one, and those that types cannot say."""
+    text = """\
+kind = "mixed"
+name = "many"
+temprature = 1
+temperature = -1
+[load]
+mode = "mixed"
+levels = [1, "two", 2.5, 9]
+lop = true
+[primary]
+turns = []
+check = { regex = ["(", "[a-"] }
+[[side]]
+txt = "a"
+[[side]]
+text = "b"
+max_tokens = 0
+check = { all = "word", pythn = true }
+"""
+    assert [problem.partition(": ")[0] + problem.partition(": ")[2][:28] for problem in said(tmp_path, text)] == [
+        ":3temprature: unknown key, did",
+        ":4temperature: expected a numb",
+        ":7load.levels[1]: expected a w",
+        ":7load.levels[2]: expected a w",
+        ":8load.lop: unknown key, did y",
+        ":10primary.turns: expected a li",
+        ":11primary.check.regex[0]: is n",
+        ":11primary.check.regex[1]: is n",
+        ":12side[0]: the key text is mis",
+        ":13side[0].txt: unknown key, di",
+        ":16side[1].max_tokens: expected",
+        ":17side[1].check.all: expected ",
+        ":17side[1].check.pythn: unknown",
+    ]
+
+
+def test_a_word_that_is_none_of_those_possible_says_which_are(tmp_path: Path) -> None:
+    load = 'kind = "random"\nname = "r"\ninput_tokens = 1\noutput_tokens = 1\n[load]\n'
+    assert said(tmp_path, load + 'mode = "somehow"\n') == [
+        ":6: load.mode: invalid value 'somehow'; expected one of barrier, closed, dag, mixed, open, ramp, swarm"
+    ]
+    assert said(tmp_path, load + 'mode = "open"\nrate = 1\narrival = "poison"\n') == [
+        ":8: load.arrival: invalid value 'poison'; expected one of constant, gamma, poisson; did you mean poisson?"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

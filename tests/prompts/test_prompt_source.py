@@ -230,6 +230,8 @@ shares = { 2 = [1, 0.36], 3 = [1, 0.3, 0.25] }
     assert [source.task(index, 3, index - 7).max_tokens for index in range(7, 11)] == [1000, 300, 250, 1000]
     assert [source.task(index, 1, index).max_tokens for index in range(2)] == [1000, 1000]
     assert source.task(0, 5, 4).max_tokens == 1000
+    shorter = open_source(found, seed=0, calibration=EXACT, max_tokens=100)
+    assert [shorter.task(index, 3, index).max_tokens for index in range(3)] == [100, 30, 25]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import html.parser
 import io
 import json
@@ -17,9 +18,10 @@ import pytest
 
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Entry, Request, Sample
-from swarmtui.model.telemetry import Gpu, Telemetry
-from swarmtui.sessions.export import FORMATS, export
+from swarmtui.model.session import Entry, Request, Sample, ServerFound
+from swarmtui.model.telemetry import Discovered, Gpu, Telemetry
+from swarmtui.sessions.export import FORMATS, export, source_of
+from swarmtui.sessions.export.curves import charts
 from swarmtui.sessions.store import Loaded, load
 from tests.sessions.made_sessions import T0, head, record, whole, write
 
@@ -205,33 +207,158 @@ def test_several_sessions_lie_over_each_other_where_there_are_curves(tmp_path: P
         export(both, "csv")
 
 
-def test_gpu_power_and_kinds_of_tasks_have_charts_where_there_are_any(tmp_path: Path) -> None:
+def watched(directory: Path, seconds: int = 5, **readings: Any) -> Loaded:
+    """A session beside which two GPUs were read once a second, and one part of a GPU."""
     entries = whole()
-    gpus = [Gpu(uuid="g", index=0, name="x", simulated=True, power_w=300.0 + k) for k in range(5)]
-    samples = [Sample(telemetry=Telemetry(t_ns=T0 + k * 10**9, gpus=(gpu,))) for k, gpu in enumerate(gpus)]
+    cards: list[dict[str, Any]] = [
+        {"uuid": "g0", "index": 0},
+        {"uuid": "g1", "index": 1},
+        {"uuid": "m0", "index": 0, "part_of": "g0"},
+    ]
+    samples = [
+        Sample(
+            telemetry=Telemetry(
+                t_ns=T0 + k * 10**9,
+                gpus=tuple(Gpu(name="X 9", **card, **{n: of(k) for n, of in readings.items()}) for card in cards),
+            )
+        )
+        for k in range(seconds)
+    ]
+    return loaded(directory, [*entries[:-1], *samples, entries[-1]])
+
+
+READINGS: dict[str, Any] = {
+    "power_w": lambda k: 300.0 + k,
+    "memory_used": lambda k: 20_000_000_000 + k * 10**9,
+    "utilisation": lambda k: 0.5 + k / 100,
+    "temperature_c": lambda k: 40.0 + k,
+}
+
+
+def test_gpus_over_time_in_power_memory_utilisation_and_temperature(tmp_path: Path) -> None:
+    source = source_of(watched(tmp_path, **READINGS), named=False)
+    found = {chart.name: chart for chart in charts([source])}
+    expected = {
+        "gpu_power": ("W", 304.0),
+        "gpu_memory": ("GB", 24.0),
+        "gpu_utilisation": ("%", 54.0),
+        "gpu_temperature": ("°C", 44.0),
+    }
+    assert [name for name in found if name.startswith("gpu")] == list(expected)
+    for name, (unit, last) in expected.items():
+        chart = found[name]
+        assert (chart.y, [series.name for series in chart.series]) == (unit, ["GPU 0", "GPU 1"])
+        at, value = chart.series[0].points[-1]
+        assert at == 4.0 and value == pytest.approx(last)
+        assert chart.marks == ((0.0, "warm-up"), (1.0, "C=1"), (2.0, "C=2"))
+
+
+def test_a_reading_that_no_card_gives_has_no_chart(tmp_path: Path) -> None:
+    source = source_of(watched(tmp_path, power_w=READINGS["power_w"], simulated=lambda k: True), named=False)
+    found = [chart for chart in charts([source]) if chart.name.startswith("gpu")]
+    assert [chart.title for chart in found] == ["GPU power (SIMULATED)"]
+
+
+def test_a_long_session_is_drawn_in_few_points_that_keep_its_mean(tmp_path: Path) -> None:
+    source = source_of(watched(tmp_path, seconds=1300, power_w=lambda k: float(k % 7)), named=False)
+    (chart,) = (chart for chart in charts([source]) if chart.name == "gpu_power")
+    points = chart.series[0].points
+    assert len(points) <= 600
+    assert sum(y for _, y in points) / len(points) == pytest.approx(3.0, rel=0.01)
+
+
+@pytest.mark.parametrize("form", ["png", "svg"])
+def test_every_chart_of_the_list_is_drawn_as_a_picture(tmp_path: Path, form: Any) -> None:
+    """`--chart gpu` is all of the GPUs; one alone is named in full."""
+    pytest.importorskip("matplotlib", reason="the extra charts is not installed")
     kinds = [
         Request(record=record(900 + k, sent=2280, c=2, stretch=2, type="ab"[k % 2], verdict="pass")) for k in range(4)
     ]
-    page = export([loaded(tmp_path, [*entries[:-1], *samples, *kinds, entries[-1]])], "html").decode()
-    assert "GPU power (SIMULATED)" in page
+    first = watched(tmp_path, **READINGS)
+    entries = [*whole("20261115-014455-3f9b")[:-1], *kinds, whole()[-1]]
+    second = loaded(tmp_path, entries, "20261115-014455-3f9b")
+    names = ["throughput", "ttft", "contention", "degradation", "radar", "gpu", "gpu_memory"]
+    pictures = [export([first, second], form, name) for name in names]
+    pictures.append(export([second], form, "side_tasks"))
+    assert len(set(pictures)) == len(pictures)
+    if form == "svg":
+        for title in (b"GPU power", b"GPU memory in use", b"GPU utilisation", b"GPU temperature", b"C=2"):
+            assert title in pictures[names.index("gpu")]
+        assert b"GPU power" not in pictures[names.index("gpu_memory")]
+
+
+def test_kinds_of_tasks_have_a_chart_where_there_are_any(tmp_path: Path) -> None:
+    kinds = [
+        Request(record=record(900 + k, sent=2280, c=2, stretch=2, type="ab"[k % 2], verdict="pass")) for k in range(4)
+    ]
+    page = export([loaded(tmp_path, [*whole()[:-1], *kinds, whole()[-1]])], "html").decode()
     assert 'id="side_tasks"' in page and "2/2 passed" in page
+
+
+def test_the_cards_and_the_server_stand_in_the_report_and_in_the_summary(tmp_path: Path) -> None:
+    server = Discovered(
+        url="http://127.0.0.1:8000", engine="vllm", version="0.11", seats=4, flags={"--max-num-seqs": "4"}
+    )
+    entries = whole()
+    gpus = tuple(
+        Gpu(uuid=f"g{k}", index=k, name="NVIDIA H200", memory_total=150_754_820_096, power_limit_w=700.0)
+        for k in (0, 1)
+    )
+    entries[1:1] = [ServerFound(endpoint=0, server=server), Sample(telemetry=Telemetry(t_ns=T0, gpus=gpus))]
+    one = loaded(tmp_path, entries)
+    page = export([one], "md").decode()
+    assert "- GPUs: 2 × NVIDIA H200, 151 GB, 700 W" in page
+    assert "- Server: vllm 0.11 · 4 seats · --max-num-seqs 4" in page
+    summary = tomllib.loads(export([one], "toml").decode())
+    assert summary["gpus"] == ["NVIDIA H200, 151 GB, 700 W"] * 2
+    assert summary["servers"][0]["flags"] == {"--max-num-seqs": "4"}
+
+
+def shown_by_chromium(page: Path, width: int, *words: str) -> tuple[str, str]:
+    """The document as the browser has it, and what it wrote to its log; no name can be looked up."""
+    shot = page.with_suffix(".png")
+    command = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--enable-logging=stderr", "--virtual-time-budget=2000", f"--user-data-dir={page.parent / f'profile-{width}'}",
+        f"--window-size={width},2000", "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom", f"--screenshot={shot}",
+        *words, page.as_uri(),
+    ]  # fmt: skip
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert shot.stat().st_size > 20_000
+    return ran.stdout, ran.stderr
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_a_real_browser_shows_every_table_and_chart_without_an_error(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(text(tmp_path / "s", "html", label=NASTY, server_flags="--max-num-seqs 2"))
-    shot = tmp_path / "shot.png"
-    words = [
-        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-        "--enable-logging=stderr", "--virtual-time-budget=2000", f"--user-data-dir={tmp_path / 'profile'}",
-        "--window-size=400,2000", "--dump-dom", f"--screenshot={shot}", page.as_uri(),
-    ]  # fmt: skip
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert "CONSOLE" not in ran.stderr, ran.stderr
-    shown = Tables(ran.stdout)
+    document, log = shown_by_chromium(page, 1200)
+    assert "CONSOLE" not in log, log
+    shown = Tables(document)
     assert set(shown.tables) == set(Tables(page.read_text()).tables)
     assert {"Throughput", "Latency", "Fit to publish", "Scaling"} <= set(shown.tables)
-    assert ran.stdout.count('class="chart"') >= 4
-    assert shot.stat().st_size > 20_000
+    assert document.count('class="chart"') >= 4
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_on_a_phone_nothing_is_wider_than_the_screen_in_dark_and_in_light(tmp_path: Path, scheme: str) -> None:
+    """In a frame as wide as a phone, since a window may not be so narrow; a script of the test's own asks it."""
+    flags = "--max-num-seqs 2 --model /a/very/long/path/without/any/blank/in/it/" + "x" * 80
+    written = export([watched(tmp_path / "s", **READINGS)], "html").decode().replace("coding", flags)
+    page = tmp_path / "phone.html"
+    page.write_text(
+        f'<!doctype html><iframe style="width:390px;height:4000px;border:0" srcdoc="{html.escape(written)}"></iframe>'
+        "<script>document.querySelector('iframe').onload = ({target}) => {"
+        "const inside = target.contentDocument, look = (of) => getComputedStyle(inside.querySelector(of));"
+        "document.title = [inside.documentElement.scrollWidth, inside.documentElement.clientWidth,"
+        "look('.words tr').display, look('body').backgroundColor].join(' ')}</script>"
+    )
+    document, log = shown_by_chromium(page, 1000, f"--blink-settings=preferredColorScheme={int(scheme == 'light')}")
+    told = re.search(r"<title>(\d+) (\d+) (\w+) (rgb\([\d, ]+\))</title>", document)
+    assert told is not None, document[-500:]
+    assert int(told.group(1)) <= int(told.group(2)) <= 390
+    assert told.group(3) == "block"
+    assert told.group(4) == {"dark": "rgb(20, 23, 26)", "light": "rgb(251, 251, 250)"}[scheme]
+    assert "CONSOLE" not in log, log

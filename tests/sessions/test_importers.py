@@ -58,6 +58,42 @@ AIPERF = {
 }
 
 
+# As 0.10 to 0.13 write it: the load in phases, the model in a list, all that was written beside what was answered.
+AIPERF_NOW = {
+    "schema_version": "1.4",
+    "aiperf_version": "0.13.0",
+    "request_throughput": {"unit": "requests/sec", "avg": 4.0},
+    "request_latency": {"unit": "ms", "avg": 2000.0, "p50": 1900.0, "p90": 2600.0, "p99": 3000.0, "min": 400.0,
+                        "max": 3100.0, "std": 500.0, "count": 96, "sum": 192000.0},
+    "request_count": {"unit": "requests", "avg": 96.0},
+    "time_to_first_token": {"unit": "ms", "avg": 230.0, "p50": 180.0, "p90": 400.0, "p95": 670.0, "p99": 690.0,
+                            "min": 75.0, "max": 694.0, "count": 96},
+    "time_to_first_output_token": {"unit": "ms", "avg": 900.0, "p50": 800.0, "count": 96},
+    "inter_token_latency": {"unit": "ms", "avg": 11.8, "p50": 12.0, "count": 96},
+    "inter_chunk_latency": {"unit": "ms", "avg": 12.0, "p50": 9.0, "p99": 118.0, "min": 0.0, "max": 218.0,
+                            "count": 52000},
+    "output_token_throughput": {"unit": "tokens/sec", "avg": 1172.0},
+    "output_sequence_length": {"unit": "tokens", "avg": 540.0, "count": 96},
+    "input_sequence_length": {"unit": "tokens", "avg": 3700.0, "count": 96},
+    "total_output_tokens": {"unit": "tokens", "avg": 30000.0},
+    "total_reasoning_tokens": {"unit": "tokens", "avg": 21840.0},
+    "total_isl": {"unit": "tokens", "avg": 355200.0},
+    "total_osl": {"unit": "tokens", "avg": 51840.0},
+    "benchmark_duration": {"unit": "sec", "avg": 44.5},
+    "input_config": {
+        "models": {"items": [{"name": "qwen3.6"}]},
+        "endpoint": {"urls": ["http://localhost:8000"], "type": "chat", "streaming": True},
+        "phases": [
+            {"name": "warmup", "type": "concurrency", "exclude_from_results": True, "requests": 2, "concurrency": 2},
+            {"name": "profiling", "type": "concurrency", "requests": 96, "concurrency": 16},
+        ],
+    },
+    "was_cancelled": False,
+    "error_summary": [],
+    "start_time": "2026-07-03T05:21:36.274997",
+}  # fmt: skip
+
+
 def saved(directory: Path, data: Any, name: str = "result.json") -> Path:
     path = directory / name
     path.write_text(json.dumps(data))
@@ -91,6 +127,31 @@ def test_without_a_concurrency_it_is_said(tmp_path: Path) -> None:
     assert any("no max_concurrency" in event.detail for event in summary.events)
 
 
+def test_vllm_appends_results_to_a_file_and_what_was_measured_again_is_another_run(tmp_path: Path) -> None:
+    """`--append-result`; numbers that are none come as NaN."""
+    eight = VLLM | {"max_concurrency": 8, "duration": 60.0, "median_tpot_ms": float("nan")}
+    path = tmp_path / "results.json"
+    path.write_text("\n".join(json.dumps(result) for result in (VLLM, eight, VLLM | {"duration": 80.0})))
+    summary = read_foreign(path)
+    assert [(level.c, level.runs) for level in summary.levels] == [(4, 2), (8, 1)]
+    four, eight_again = summary.levels
+    assert four.out_tps_wall == pytest.approx(2 * 16384 / 152.7)
+    assert [run.out_tps_wall for run in four.by_run] == [pytest.approx(16384 / 72.7), pytest.approx(16384 / 80)]
+    assert four.ttft_s.mean == pytest.approx(1.44) and (four.ttft_s.p50, four.n) == (None, 32)
+    assert eight_again.tpot_s.p50 is None and eight_again.tpot_s.mean == pytest.approx(0.0151)
+    assert any("measured 2 times" in event.detail for event in summary.events)
+
+
+def test_vllm_at_a_rate_is_an_open_loop_and_older_files_tell_failures_by_what_is_missing(tmp_path: Path) -> None:
+    older = {key: value for key, value in VLLM.items() if key != "failed"}
+    older |= {"max_concurrency": None, "request_rate": 2.5, "num_prompts": 20, "max_concurrent_requests": 7}
+    summary = read_foreign(saved(tmp_path, older))
+    (level,) = summary.levels
+    assert (level.c, level.load, level.rate, level.errors) == (7, "open", 2.5, 4)
+    assert any("2.5 requests a second" in event.detail for event in summary.events)
+    assert summary.session.created == "2026-05-01T10:15:00"
+
+
 def test_guidellm_has_a_level_for_each_benchmark(tmp_path: Path) -> None:
     summary = read_foreign(saved(tmp_path, {"metadata": {}, "benchmarks": [guide(8), guide(1), {"metrics": {}}]}))
     assert [level.c for level in summary.levels] == [1, 8]
@@ -102,6 +163,83 @@ def test_guidellm_has_a_level_for_each_benchmark(tmp_path: Path) -> None:
     assert level.ttft_s.p99 == pytest.approx(0.36)
     assert level.e2e_s.mean == pytest.approx(0.5)
     assert any("left out" in event.detail for event in summary.events)
+
+
+def test_guidellm_of_every_age_says_its_model_its_load_and_its_counts(tmp_path: Path) -> None:
+    """0.2 and 0.3 count at the benchmark and name the model at the worker; 0.4 on in metrics and at the backend."""
+    now = guide(4)
+    now["config"]["backend"] = {"target": "http://localhost:8000", "model": "qwen3"}
+    now["duration"], now["start_time"] = 60.0, 1772470696.7
+    older: dict[str, Any] = {"args": {"strategy": now["config"]["strategy"]}, "worker": {"backend_model": "qwen3"}}
+    older |= {"start_time": 1772470696.7, "duration": 60.0, "request_totals": now["metrics"]["request_totals"]}
+    older["metrics"] = {key: value for key, value in now["metrics"].items() if key != "request_totals"}
+    first, second = (
+        read_foreign(saved(tmp_path, {"benchmarks": [one]}, f"{name}.json")) for name, one in (("a", now), ("b", older))
+    )
+    assert first.levels == second.levels
+    for summary in (first, second):
+        assert summary.session.endpoints[0].model == "qwen3"
+        assert summary.session.created == "2026-03-02T16:58:16Z"
+
+
+def test_a_guidellm_sweep_has_one_alone_all_at_once_and_rates_between(tmp_path: Path) -> None:
+    """What is cut off at the end of a timed benchmark is said."""
+    kinds: list[dict[str, Any]] = [
+        {"type_": "synchronous"},
+        {"type_": "throughput", "max_concurrency": 64},
+        {"type_": "constant", "rate": 1.5},
+        {"type_": "constant", "rate": 1.7},
+    ]
+    made = []
+    for kind in kinds:
+        one = guide(1)
+        one["config"]["strategy"] = kind
+        one["metrics"] |= {"request_concurrency": stats(3.2)}
+        made.append(one)
+    made[1]["metrics"]["request_totals"]["incomplete"] = 9
+    summary = read_foreign(saved(tmp_path, {"benchmarks": made}))
+    assert [(level.c, level.rate, level.cancelled) for level in summary.levels] == [
+        (1, None, 0),
+        (64, None, 9),
+        (3, 1.5, 0),
+        (3, 1.7, 0),
+    ]
+    said = " ".join(event.detail for event in summary.events)
+    assert "open loop of 1.5 requests a second" in said and "9 requests were cut off" in said
+
+
+def test_latencies_of_nought_were_not_measured(tmp_path: Path) -> None:
+    """GuideLLM writes them for answers that were not streamed."""
+    one = guide(2)
+    one["metrics"]["time_to_first_token_ms"] = stats(0.0)
+    (level,) = read_foreign(saved(tmp_path, {"benchmarks": [one]})).levels
+    assert (level.ttft_s.n, level.ttft_s.mean) == (0, None)
+
+
+def test_aiperf_of_today_has_phases_and_counts_what_was_reasoned(tmp_path: Path) -> None:
+    summary = read_foreign(saved(tmp_path, AIPERF_NOW))
+    (level,) = summary.levels
+    assert (level.c, level.rate, level.complete) == (16, None, True)
+    assert (level.tokens_in, level.tokens_out) == (355_200, 51_840)
+    assert level.out_tps_wall == pytest.approx(51_840 / 44.5)
+    assert level.ttft_s.p95 == pytest.approx(0.67) and level.ttft_s.p99 is None
+    assert level.ttfo_s.p50 == pytest.approx(0.8)
+    assert level.icl_s.p99 == pytest.approx(0.118) and level.longest_stall_s == pytest.approx(0.218)
+    assert summary.session.endpoints[0].model == "qwen3.6"
+    assert summary.session.created.startswith("2026-07-03T05:21:36")
+
+
+def test_an_aiperf_tokeniser_that_is_not_the_servers_is_told(tmp_path: Path) -> None:
+    told = AIPERF_NOW | {"total_usage_completion_tokens": {"unit": "tokens", "avg": 48000.0}}
+    events = read_foreign(saved(tmp_path, told)).events
+    assert any("counted 51,840 output tokens, the server 48,000" in event.detail for event in events)
+
+
+def test_an_aiperf_run_that_was_stopped_is_not_whole(tmp_path: Path) -> None:
+    cut = AIPERF_NOW | {"is_complete": False, "incomplete_reason": "records stalled"}
+    summary = read_foreign(saved(tmp_path, cut))
+    assert not summary.levels[0].complete
+    assert any("stopped before its end: records stalled" in event.detail for event in summary.events)
 
 
 def test_aiperf_reads_its_own_units(tmp_path: Path) -> None:
@@ -150,11 +288,15 @@ json_values = st.recursive(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(sorted(VLLM)), json_values)
+@given(st.sampled_from([VLLM, AIPERF_NOW, guide(4)]), st.data(), json_values)
 def test_a_field_of_any_kind_never_breaks_the_reader(
-    tmp_path_factory: pytest.TempPathFactory, key: str, value: Any
+    tmp_path_factory: pytest.TempPathFactory, whole: dict[str, Any], data: st.DataObject, value: Any
 ) -> None:
-    path = saved(tmp_path_factory.mktemp("odd"), VLLM | {key: value})
+    """At the top, or one step down."""
+    key = data.draw(st.sampled_from(sorted(whole)))
+    inner = data.draw(st.sampled_from(sorted(whole[key]))) if isinstance(whole[key], dict) else None
+    odd = whole | {key: value if inner is None else whole[key] | {inner: value}}
+    path = saved(tmp_path_factory.mktemp("odd"), {"benchmarks": [odd]} if "metrics" in whole else odd)
     try:
         read_foreign(path)
     except BadInput as error:

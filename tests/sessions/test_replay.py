@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.model.plan import Plan
+from swarmtui.model.session import End, Entry, Request, StretchEnd, StretchStart
 from swarmtui.sessions.replay import Replay, open_replay
 from swarmtui.sessions.store import load, summarise
+from tests.sessions import made_sessions
+from tests.sessions.made_sessions import MS, T0
 
 RECORDED = Path(__file__).parent.parent / "tui" / "recorded"
 FIRST = min(path.name for path in RECORDED.iterdir())
@@ -62,11 +66,55 @@ def test_the_text_of_an_answer_grows_as_it_did(replay: Replay) -> None:
     first = next(frame for frame in frames if any(row.state == "writing" and row.total > 20 for row in frame.rows))
     row = next(row for row in first.rows if row.total > 20)
     at_s = first.elapsed_s
-    early, later = replay.text_at(row.agent, at_s), replay.text_at(row.agent, at_s + 0.1)
-    assert early and later.startswith(early)
-    assert replay.text_at(999, at_s) == ""
+    early, later = replay.watched_at(row.agent, at_s), replay.watched_at(row.agent, at_s + 0.1)
+    assert early.text and later.text.startswith(early.text)
+    assert early.chunks == row.total and later.gaps_s.n > early.gaps_s.n
+    assert early.t_sent_ns == row.t_sent_ns and early.t_first_ns is not None
+    assert replay.watched_at(999, at_s).text == ""
+
+
+def test_the_answers_before_are_told_once_they_are_over(replay: Replay) -> None:
+    last = replay.watched_at(0, replay.length_s)
+    assert last.task == last.before[0].task
+    assert [answer.task for answer in last.before] == sorted({answer.task for answer in last.before}, reverse=True)
+    assert replay.watched_at(0, 0.0).before == ()
 
 
 def test_telemetry_is_that_of_the_moment(replay: Replay) -> None:
     telemetry = replay.frame_at(replay.length_s).telemetry
     assert telemetry is not None and telemetry.gpus[0].simulated
+
+
+@pytest.mark.parametrize(
+    ("plan", "how", "speedup"),
+    [
+        (Plan(levels=(2,), load="barrier", serial="measured"), "measured", 2.0),
+        (
+            Plan(levels=(2,), load="swarm", serial="extrapolated", serial_prompt_tps=100.0, serial_decode_tps=100.0),
+            "extrapolated from 100 prompt and 100 output tok/s of one user alone",
+            0.34 / 0.14,
+        ),
+    ],
+)
+def test_a_batch_keeps_what_it_won_against_its_tasks_one_by_one(
+    tmp_path: Path, plan: Plan, how: str, speedup: float
+) -> None:
+    entries: list[Entry] = [made_sessions.head(plan=plan)]
+    entries.append(StretchStart(number=1, t_ns=T0, c=2, run=1, phase="level", of=2, load=plan.load))
+    entries += [Request(record=made_sessions.record(task, c=2)) for task in (0, 1)]
+    entries.append(StretchEnd(number=1, t_ns=T0 + 150 * MS, complete=True))
+    if plan.serial == "measured":
+        entries.append(StretchStart(number=2, t_ns=T0 + 200 * MS, c=2, run=1, phase="serial", of=2, load=plan.load))
+        entries += [
+            Request(record=made_sessions.record(2 + n, sent=200 + 140 * n, c=2, stretch=2, phase="serial"))
+            for n in (0, 1)
+        ]
+        entries.append(StretchEnd(number=2, t_ns=T0 + 490 * MS, complete=True))
+    entries.append(End(t_ns=T0 + 500 * MS, state="done"))
+    made_sessions.write(tmp_path / "20261115-014455-3f9a", entries)
+    replay = open_replay(tmp_path, "last")
+    (shown,) = replay.frame_at(replay.length_s).levels
+    assert shown.serial is not None and shown.serial.how == how
+    assert shown.wall_speedup == pytest.approx(speedup)
+    (saved,) = summarise(load(tmp_path, "last")).levels
+    assert shown.serial == saved.serial

@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Level, Request, Summary, entry_encoder
+from swarmtui.model.session import Level, Request, Session, Summary, entry_encoder
 from swarmtui.sessions.files import write_whole
 from swarmtui.sessions.paths import is_id, new_id, sessions_root
 from swarmtui.sessions.store import list_sessions, load, remove, summarise, summary_json, write_summary
@@ -207,7 +208,7 @@ def test_the_list_is_newest_first_and_a_stranger_is_a_row_with_its_problem(tmp_p
         (done, "done", None),
         ("holiday photos", None, "no journal.jsonl in it"),
     ]
-    assert (rows[3].endpoint, rows[3].requests, rows[3].best_out_tps_steady) == ("u +1", None, None)
+    assert (rows[3].endpoint, rows[3].requests, rows[3].best_out_tps_steady) == ("u +1", 0, None)
     assert (rows[4].label, rows[4].model, rows[4].levels, rows[4].requests) == ("A", "qwen3", (1, 2), 15)
     assert rows[4].best_c == 2
     assert rows[4].best_out_tps_steady == pytest.approx(142.857, rel=1e-5)
@@ -220,7 +221,7 @@ def test_an_index_that_does_not_fit_its_journal_is_not_believed(tmp_path: Path, 
     directory = write(tmp_path / ID, whole())
     (directory / "index.json").write_bytes(index)
     (row,) = list_sessions(tmp_path)
-    assert (row.id, row.state, row.model, row.requests) == (ID, "done", "qwen3", None)
+    assert (row.id, row.state, row.model, row.requests) == (ID, "done", "qwen3", 15)
 
 
 def test_two_thousand_sessions_are_listed_with_and_without_a_summary(tmp_path: Path) -> None:
@@ -236,7 +237,7 @@ def test_two_thousand_sessions_are_listed_with_and_without_a_summary(tmp_path: P
     rows = list_sessions(tmp_path)
     assert [row.id for row in rows] == sorted((p.name for p in tmp_path.iterdir()), reverse=True)
     assert {row.state for row in rows} == {"done"}
-    assert sum(row.requests is None for row in rows) == 199
+    assert sum(row.best_c is None for row in rows) == 199
 
 
 def test_removing_takes_one_session_and_nothing_else(tmp_path: Path) -> None:
@@ -250,3 +251,23 @@ def test_removing_takes_one_session_and_nothing_else(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=problem):
             remove(tmp_path, which)
     assert (tmp_path / "20261116-photos").is_dir()
+
+
+def test_what_an_older_swarmtui_wrote_is_read(tmp_path: Path) -> None:
+    """Only the keys that every version had; what was added since has a default."""
+    name = "20261115-014455-3f9a"
+    path = write(tmp_path / name, whole(name)) / "journal.jsonl"
+    older = []
+    for line in path.read_text().splitlines():
+        entry = json.loads(line)
+        for part, kind in (("session", Session), ("record", Record)):
+            if part in entry:
+                needed = {field.name for field in msgspec.structs.fields(kind) if field.required}
+                kept = needed | {"stretch", "phase", "c", "run", "tokens_out", "token_source", "chunk_us", "chunks"}
+                entry[part] = {key: value for key, value in entry[part].items() if key in kept or key.startswith("t_")}
+        older.append(json.dumps({key: value for key, value in entry.items() if key not in ("load", "rate", "steered")}))
+    path.write_text("\n".join(older) + "\n")
+    levels = summarise(load(tmp_path, name)).levels
+    assert [(level.c, level.ok) for level in levels] == [(1, 5), (2, 10)]
+    (row,) = list_sessions(tmp_path)
+    assert (row.id, row.state, row.problem) == (name, "done", None)

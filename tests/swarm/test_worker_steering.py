@@ -99,17 +99,26 @@ def test_two_workers_have_agents_of_their_own() -> None:
     assert numbers == [([0, 2, 4], 4), ([1, 3, 5], 5)]
 
 
-def test_the_text_of_a_stream_can_be_watched() -> None:
+def test_the_text_and_the_stamps_of_a_stream_can_be_watched() -> None:
+    """Each chunk is told once; who looks anew is told everything once more, and of nobody nothing is told."""
     gate = Gate()
     with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.say(Watch(0))
         worker.enqueue([task(0)])
         worker.streams(1)
-        assert worker.frame(lambda frame: bool(frame.text)).text == "a"
-        assert worker.frame(lambda frame: True).text == ""
-        worker.say(Watch(None))
+        for _ in range(2):
+            first = worker.frame(lambda frame: bool(frame.watched and frame.watched.text)).watched
+            assert first is not None and first.text == "a" and len(first.times) == 1
+            again = worker.frame(lambda frame: True).watched
+            assert again is not None and again.text == "" and again.times == ()
+            worker.say(Watch(None))
+            assert worker.frame(lambda frame: frame.watched is None).watched is None
+            worker.say(Watch(0))
         gate.open.set()
-        worker.records(1)
+        (record,) = worker.records(1)
+    assert first is not None
+    assert (first.task, first.t_sched_ns, first.t_sent_ns) == (record.task, record.t_sched_ns, record.t_sent_ns)
+    assert (first.t_headers_ns, first.times[0]) == (record.t_headers_ns, record.t_first_ns)
 
 
 # conversations

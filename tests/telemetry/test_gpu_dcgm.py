@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swarmtui.telemetry.fetch import Fetcher
-from swarmtui.telemetry.gpu_dcgm import DcgmReader, parse
+from swarmtui.telemetry.gpu_dcgm import parse
 from swarmtui.telemetry.gpu_source import open_gpus
 from tests.telemetry.text_server import serving
 
@@ -39,9 +38,7 @@ def test_what_is_no_exporter_is_said_and_does_not_hide_the_others() -> None:
         source.close()
 
 
-def test_between_whole_readings_nobody_is_asked() -> None:
-    with serving({"/gpu": SIMULATED}) as server:
-        reader = DcgmReader(Fetcher((f"{server.url}/gpu",)))
-        assert reader.read() == reader.read(whole=False)
-        assert len(server.asked) == 1
-        reader.close()
+def test_a_card_without_a_memory_sensor_has_no_temperature_there() -> None:
+    found = parse('DCGM_FI_DEV_MEMORY_TEMP{gpu="0",UUID="a"} 0\nDCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="a"} 31\n')
+    assert found is not None
+    assert (found[0].memory_temperature_c, found[0].temperature_c, found[0].name) == (None, 31.0, "NVIDIA GPU")

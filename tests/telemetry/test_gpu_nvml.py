@@ -11,6 +11,7 @@ import pytest
 
 from swarmtui.model.telemetry import Gpu, GpuProcess
 from swarmtui.telemetry.gpu import NvmlReader
+from swarmtui.telemetry.gpu_pace import Depth
 from tests.telemetry.scripted_nvml import GIB, H200, Failure, ScriptedNvml
 
 
@@ -69,7 +70,7 @@ def test_between_whole_readings_slow_calls_are_left_out_and_energy_is_not_repeat
 ) -> None:
     script = installed(monkeypatch, H200)
     reader = NvmlReader()
-    whole, quick = reader.read()[0], reader.read(whole=False)[0]
+    whole, quick = reader.read()[0], reader.read(Depth.MOVING)[0]
     assert script.calls["nvmlDeviceGetTotalEnergyConsumption"] == 1
     assert whole.energy_j is not None and quick.energy_j is None
     assert quick.processes == whole.processes and quick.power_limit_w == whole.power_limit_w
@@ -185,3 +186,25 @@ def test_an_idle_gpu_is_not_throttled_and_each_reason_has_a_word(monkeypatch: py
     for bits, words in ((0x1, ()), (0x0, ()), (0x68, ("hardware slowdown", "thermal", "hardware thermal"))):
         script.gpus[0]["nvmlDeviceGetCurrentClocksEventReasons"] = bits
         assert reader.read()[0].throttle == words
+
+
+def test_what_changes_seldom_is_read_again_only_by_a_whole_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = installed(monkeypatch, dict(H200))
+    reader = NvmlReader()
+    reader.read()
+    script.gpus[0] |= {"nvmlDeviceGetEnforcedPowerLimit": 500_000, "nvmlDeviceGetTotalEnergyConsumption": 124_000_000}
+    (counted,) = reader.read(Depth.COUNTERS)
+    assert counted.energy_j == pytest.approx(124_000.0) and counted.power_limit_w == 700.0
+    assert reader.read(Depth.WHOLE)[0].power_limit_w == 500.0
+
+
+def test_processes_of_a_driver_older_than_the_package_are_read_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = installed(
+        monkeypatch, H200 | {"nvmlDeviceGetComputeRunningProcesses_v2": [SimpleNamespace(pid=7, usedGpuMemory=GIB)]}
+    )
+
+    def mismatch(handle: object) -> object:
+        raise pynvml.NVMLLibraryMismatchError("versions")
+
+    monkeypatch.setattr(script, "nvmlDeviceGetComputeRunningProcesses", mismatch, raising=False)
+    assert NvmlReader().read()[0].processes == (GpuProcess(pid=7, memory_bytes=GIB),)

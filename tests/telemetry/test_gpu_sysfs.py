@@ -97,3 +97,16 @@ def test_nvidia_comes_first_and_no_gpu_at_all_is_said(tmp_path: Path, monkeypatc
     source = open_gpus(root=tmp_path / "nothing")
     assert source.read() == ()
     assert source.problem == "no NVIDIA driver: NVMLError_LibraryNotFound; GPU panel off"
+
+
+def test_an_intel_card_that_counts_the_energy_of_its_chip_alone(tmp_path: Path) -> None:
+    root = planted(tmp_path, "intel-xe")
+    hwmon = root / "card1/device/hwmon/hwmon7"
+    (hwmon / "energy1_input").rename(hwmon / "energy2_input")
+    (hwmon / "power1_max").write_text("0\n")
+    (hwmon / "power2_max").write_text("200000000\n")
+    reason = root / "card1/device/tile0/gt0/freq0/throttle/reason_soc_thermal"
+    reason.write_text("1\n")
+    (gpu,) = SysfsReader(root).read()
+    assert gpu.energy_j is not None and gpu.power_limit_w == 200.0
+    assert gpu.throttle is not None and "thermal" in gpu.throttle

@@ -146,3 +146,21 @@ def test_the_same_page_with_other_numbers_is_read_anew() -> None:
     before, after = parse(VLLM), parse(VLLM.replace(" 6141.0", " 7000.0"))
     assert before is not None and after is not None
     assert (before.output_tokens, after.output_tokens) == (6141.0, 7000.0)
+
+
+def test_sglang_tells_some_things_twice() -> None:
+    """By priority beside the total (priority ""), and by each rank of an engine; engines beside each other add up."""
+    lines = [
+        'sglang:num_queue_reqs{dp_rank="0",priority="",tp_rank="0"} 5',
+        'sglang:num_queue_reqs{dp_rank="0",priority="1",tp_rank="0"} 2',
+        'sglang:num_queue_reqs{dp_rank="0",priority="2",tp_rank="0"} 3',
+        'sglang:num_queue_reqs{dp_rank="0",priority="",tp_rank="1"} 5',
+        'sglang:num_queue_reqs{dp_rank="1",priority="",tp_rank="2"} 7',
+        'sglang:num_retracted_reqs_total{dp_rank="0",tp_rank="0"} 4',
+        'sglang:cached_tokens_total{cache_source="device"} 10',
+        'sglang:cached_tokens_total{cache_source="host"} 5',
+        "sglang:prompt_tokens_total 100",
+    ]
+    state = parse("\n".join(lines) + "\n")
+    assert state is not None
+    assert (state.waiting, state.preemptions, state.cache_hits) == (12.0, 4.0, 15.0)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
 import pytest
 
 from swarmtui.conductor.client import attach, running
 from swarmtui.model.frame import Stop, Subscribe
+from swarmtui.model.schema import BadInput
 
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
@@ -36,10 +40,34 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     with TemporaryDirectory(prefix="swarm") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         yield tmp_path
+        end_all(runtime)
+
+
+def end_all(runtime: str) -> None:
+    """Runs outlive the app, and the test that started them: no process of theirs may outlive it too."""
+    give_up = time.monotonic() + 20
+    while left := processes_of(runtime):
         for identity in running():
-            client = attach(identity, Subscribe())
-            client.say(Stop(grace_s=0.0))
-            client.close()
+            with contextlib.suppress(BadInput, OSError):
+                client = attach(identity, Subscribe())
+                client.say(Stop(grace_s=0.0))
+                client.close()
+        if time.monotonic() > give_up:
+            for process in left:
+                process.kill()
+            pytest.fail(f"still there: {[process.pid for process in left]}")
+        time.sleep(0.05)
+
+
+def processes_of(runtime: str) -> list[psutil.Process]:
+    """Those that were started by the test, known by the directory of their sockets."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            ended = process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE
+            if not ended and process.environ().get("XDG_RUNTIME_DIR") == runtime:
+                found.append(process)
+    return found
 
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.frame import Frame, Hello
+from swarmtui.model.frame import Answered, Frame, Hello, Watched
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Client, Session
+from swarmtui.model.session import Client, Session, Spread
 from swarmtui.model.telemetry import Gpu, Telemetry, Trust
 from swarmtui.model.wire import StreamRow
 
@@ -26,6 +26,20 @@ def hello(model: str = "model", label: str = "") -> Hello:
         label=label,
     )
     return Hello(session, "/nowhere")
+
+
+def watched(words: str, text: str, now: int) -> Watched:
+    """Of agent 0: an answer under way, and one before it that was judged."""
+    earlier = Answered(
+        task=0, turn=0, type=words, error=None, verdict="pass in reasoning", ttft_s=0.1, tokens_out=90, decode_tps=40.0,
+        e2e_s=2.3, preview=text,
+    )  # fmt: skip
+    begun = now - 5_000_000_000
+    return Watched(
+        agent=0, task=7, type=words, t_sched_ns=begun, t_sent_ns=begun + 80_000, t_headers_ns=begun + 3_000_000,
+        t_first_ns=begun + 120_000_000, t_last_ns=now, chunks=100, gaps_s=Spread(n=99, p50=0.049, max=0.31),
+        recent_gaps_s=(0.049,) * 98 + (0.31,), reasoning=text, text=text, before=(earlier,),
+    )  # fmt: skip
 
 
 def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: int = 100, text: str = "") -> Frame:
@@ -65,7 +79,7 @@ def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: 
         levels=(),
         warnings=(words,),
         rows=tuple(StreamRow(n, "writing", n, words, now - 5_000_000_000, 4, total, 0.12) for n in range(streams)),
-        text=text,
+        watched=watched(words, text, now),
         telemetry=Telemetry(t_ns=now, gpus=(gpu,)),
         trust=(Trust(name=words, state="doubtful", value=words, sentence=words),),
     )

@@ -11,12 +11,16 @@ from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.config import Config, read_config
 from swarmtui.tui.keys import ACTIONS, GROUPS, Keymap, Where
+from swarmtui.tui.screens.cell import CellScreen
 from swarmtui.tui.screens.help import help_lines
+from swarmtui.tui.screens.log import LogScreen
 from swarmtui.tui.screens.past import ReplayScreen
+from swarmtui.tui.screens.probes import ProbesScreen
 from swarmtui.tui.screens.run import RunScreen
 from swarmtui.tui.screens.sessions import SessionsScreen
 from swarmtui.tui.screens.setup import SetupScreen
 from swarmtui.tui.screens.stream import StreamScreen
+from swarmtui.tui.screens.tune import TuneScreen
 from swarmtui.tui.source import Live
 from swarmtui.tui.track import Track
 from swarmtui.tui.widgets.streams import Streams
@@ -30,6 +34,10 @@ SCREENS: dict[Where, type] = {
     "setup": SetupScreen,
     "stream": StreamScreen,
     "sessions": SessionsScreen,
+    "watch": CellScreen,
+    "tune": TuneScreen,
+    "log": LogScreen,
+    "probes": ProbesScreen,
     "everywhere": SwarmApp,
 }
 
@@ -87,7 +95,7 @@ KEYS = [
     (("p",), said.Pause()),
     (("x",), said.Stop()),
     (("enter",), said.WatchStream(0)),
-    (("w", "enter", "enter"), said.Describe("", "")),
+    (("w", "enter"), said.Describe("", "")),
 ]
 
 
@@ -148,7 +156,7 @@ async def test_keys_can_be_changed() -> None:
         await pilot.press("a")
         await pilot.pause()
         assert source.commands == [said.SetConcurrency(5)]
-        assert "a one more" in screen_text(app)
+        assert "a more" in screen_text(app)
 
 
 def test_a_config_with_an_unknown_action_is_refused_by_name(tmp_path: Path) -> None:
@@ -165,7 +173,7 @@ async def test_the_palette_offers_the_actions_of_the_screen() -> None:
     app = SwarmApp(source=Heard())
     async with app.run_test(size=(80, 24)) as pilot:
         names = [command.title for command in app.get_system_commands(app.screen)]
-        assert "find the cliff (f)" in names and "quit (q)" in names
+        assert "cliff (f)" in names and "quit (q)" in names
         await pilot.press("ctrl+p")
         await pilot.pause()
         assert type(app.screen).__name__ == "CommandPalette"

@@ -32,6 +32,8 @@ SCREENS = [
     ("curve-120x40", (120, 40), END_S, ("5",)),
     ("trust-80x24", (80, 24), 9.0, ("6",)),
     ("filtered-80x24", (80, 24), 9.0, ("slash", "t", "e", "s", "t")),
+    ("stream-80x24", (80, 24), 9.0, ("enter",)),
+    ("stream-120x40", (120, 40), 9.0, ("j", "enter")),
     ("help-80x24", (80, 24), 0.0, ("question_mark",)),
 ]
 
@@ -54,7 +56,7 @@ async def test_the_screen_is_as_it_was(
         await pilot.press(*keys)
         await pilot.pause()
         curves = [curve for curve in app.screen.query(Curve) if curve.is_on_screen and curve.view]
-        await until(lambda: all(curve._plotext is not None for curve in curves if curve.view and not curve.view.empty))
+        await until(lambda: all(curve.plotext is not None for curve in curves if curve.view and not curve.view.empty))
         await pilot.pause()
         shown = screen_text(app) + "\n"
     path = EXPECTED / f"{name}.txt"

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -104,6 +105,22 @@ def test_a_run_outlives_its_terminal(run: tuple[Client, str], how: str) -> None:
     assert goes_on(client, identity)
     if how == "SIGTERM":
         assert f"swarmtui attach {identity}".encode() in screen.seen
+    client.close(0.0)
+
+
+@pytest.mark.parametrize("how", [signal.SIGSEGV, signal.SIGKILL])
+def test_an_app_that_is_shot_leaves_the_terminal_sane(run: tuple[Client, str], how: signal.Signals) -> None:
+    client, identity = run
+    screen = Screen(["attach", identity], None, 80, 24)
+    assert screen.read(screen.begun + 20, b"streams") is not None
+    assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
+    os.kill(screen.process.pid, how)
+    assert screen.read(time.monotonic() + 10, b"goes on: swarmtui attach") is not None
+    assert screen.seen.rindex(b"\x1b[?1049l") < screen.seen.index(b"the screen was killed")
+    assert b"\x1b[?25h" in screen.seen
+    assert termios.tcgetattr(screen.master)[3] & termios.ECHO
+    assert screen.process.wait(10) == -how
+    assert goes_on(client, identity)
     client.close(0.0)
 
 

@@ -9,14 +9,16 @@ import msgspec
 
 from swarmtui.model.frame import Ended, Frame
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Session
+from swarmtui.model.session import Session, Spread
 from swarmtui.model.telemetry import Discovered, ServerState, Telemetry, Trust
 from swarmtui.model.wire import StreamRow
 from swarmtui.sessions.store import load, write_summary
 from swarmtui.tui.previous import Before, changed_flags, find_before
-from swarmtui.tui.views.head import head_view
+from swarmtui.tui.track import Pace
+from swarmtui.tui.views import stream
+from swarmtui.tui.views.head import figures, head_view, phase
 from swarmtui.tui.views.numbers import rate
-from swarmtui.tui.views.streams import streams_view
+from swarmtui.tui.views.streams import apart, primary_type, streams_view
 from tests.tui.made_frames import frame, hello
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -45,6 +47,60 @@ def test_prefill_is_not_claimed_while_the_server_has_a_queue() -> None:
         lines = streams_view(seen, {}, "agent", "", 0, 9).shown
         assert [line.state for line in lines] == [state, "writing"]
         assert len(streams_view(seen, {}, "agent", state, 0, 9).shown) == 1
+
+
+def lines_of(lines: list[list[tuple[str, str]]]) -> str:
+    return "\n".join("".join(text for text, _ in line) for line in lines)
+
+
+def test_a_stream_tells_its_stamps_its_gaps_and_what_it_answered_before() -> None:
+    seen = frame(2, text="one two")
+    told = lines_of(stream.facts(0, seen.watched, seen, 40.0, 100))
+    for part in (
+        "agent 0  writing  task 7",
+        "sent +0.1 ms",
+        "headers +3.0 ms",
+        "first token +120 ms",
+        "last token +5.00 s",
+    ):
+        assert part in told
+    assert "TTFT    120 ms" in told and "between 100 chunks: p50 49.0 ms · p99 – below 299 · longest 310 ms" in told
+    assert "max 310 ms" in told and "40.0 tok/s now" in told
+    assert lines_of(stream.answer(seen.watched, True, 60)) == " ┊ one two\n one two"
+    assert lines_of(stream.before(seen.watched, 100)).startswith(" ✔ pass in reasoning  task 0 implement, 90 tokens")
+    assert "no text yet" in lines_of(stream.answer(None, True, 60))
+    assert "--keep-text" in lines_of(stream.answer(None, False, 60))
+
+
+def test_a_request_without_a_token_says_how_long_it_waits() -> None:
+    seen = frame(2)
+    assert seen.watched is not None
+    waiting = msgspec.structs.replace(seen.watched, t_first_ns=None, t_last_ns=None, gaps_s=Spread(n=0), chunks=0)
+    told = lines_of(stream.facts(0, waiting, seen, None, 100))
+    assert "waiting for 5.00 s" in told and "TTFT    –" in told and "two chunks make the first" in told
+
+
+def test_a_mixed_load_tells_its_main_task_apart() -> None:
+    session = msgspec.structs.replace(hello().session, workload_spec={"primary": {"type": ""}})
+    rows = (StreamRow(0, "writing", 1, "primary", 1, 4, 9, 0.1), StreamRow(1, "writing", 2, "tests", 1, 4, 9, 0.1))
+    seen = msgspec.structs.replace(frame(2), rows=rows, load="mixed")
+    paces = {0: Pace(0), 1: Pace(0)}
+    paces[0].rate, paces[1].rate = 30.0, 20.0
+    told = figures(seen, None, apart(session, seen, paces))
+    assert [(figure.label, figure.value, figure.beside) for figure in told if figure.label == "primary"] == [
+        ("primary", "30.0", "side 20.0")
+    ]
+    shown = streams_view(seen, paces, "agent", "", 0, 9, primary_type(session)).shown
+    assert [line.primary for line in shown] == [True, False]
+
+
+def test_an_open_loop_has_a_rate_and_shows_only_the_streams_that_are_used() -> None:
+    rows = (StreamRow(0, "writing", 1, "", 1, 4, 9, 0.1), StreamRow(1, "idle", -1, "", 0, 0, 0, None))
+    seen = msgspec.structs.replace(frame(2), rows=rows, load="open", rate=2.5, late_s=0.0012, c=512)
+    told = {figure.label: figure.value for figure in figures(seen, None)}
+    assert (told["requests/s"], told["late"]) == ("2.5", "1 ms") and "C" not in told
+    assert phase(seen).startswith("2.5 requests/s")
+    assert [line.agent for line in streams_view(seen, {}, "agent", "", 0, 9).shown] == [0]
 
 
 def test_the_trust_light_is_that_of_the_worst_line() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -212,18 +211,58 @@ async def test_the_display_stands_still_while_data_goes_on(tmp_path: Path, until
         await until(lambda: track.ended is not None)
 
 
-async def test_label_and_note_are_saved(tmp_path: Path, until: Until) -> None:
+async def test_label_note_and_place_are_saved_while_it_runs(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
         track = await start_run(app, pilot, until)
-        await pilot.press("w", "n", "e", "w", "enter", "enter")
+        await pilot.press("w", "n", "e", "w", "tab", "w", "h", "y")
+        app.screen.query_one("#place", Input).value = "relative"
+        await pilot.press("enter")
         await pilot.pause()
-        assert "new" in screen_text(app).splitlines()[0]
+        assert "a directory, from / or ~ on" in screen_text(app)
+        app.screen.query_one("#place", Input).value = str(tmp_path / "elsewhere")
+        await pilot.press("enter")
+        await until(lambda: "new" in screen_text(app).splitlines()[0])
+        await until(lambda: Path(track.directory).parent == tmp_path / "elsewhere")
         await until(lambda: track.frame is not None and track.frame.finished >= 5)
         await pilot.press("x")
         await until(lambda: track.ended is not None)
-    await asyncio.sleep(0)
-    assert load(tmp_path / "sessions", "last").journal.head.session.label == "new"
+    session = load(tmp_path / "elsewhere", "last").journal.head.session
+    assert (session.label, session.note) == ("new", "why")
+    assert not list((tmp_path / "sessions").iterdir())
+
+
+async def test_label_note_and_place_can_be_given_when_it_has_ended(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        track = await start_run(app, pilot, until)
+        await until(lambda: track.frame is not None and track.frame.finished >= 5)
+        await pilot.press("x", "x")
+        await until(lambda: "label, save" in screen_text(app).splitlines()[-1])
+        await pilot.press("w", "l", "a", "t", "e")
+        app.screen.query_one("#place", Input).value = str(tmp_path / "elsewhere")
+        await pilot.press("enter")
+        await until(lambda: "late" in screen_text(app).splitlines()[0])
+        await pilot.press("q")
+    loaded = load(tmp_path / "elsewhere", "last")
+    assert loaded.journal.head.session.label == "late"
+    assert 'label = "late"' in (loaded.directory / "summary.toml").read_text()
+    assert app.return_value is not None and app.return_value.ended[0].directory == str(loaded.directory)
+
+
+async def test_the_question_goes_away_when_the_run_ends_by_itself(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        track = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
+        await pilot.press("s")
+        await pilot.pause()
+        app.screen.query_one("Prompt Input", Input).value = "1"
+        await pilot.press("enter", "q")
+        await pilot.pause()
+        assert "What becomes of it?" in screen_text(app)
+        await until(lambda: track.ended is not None)
+        await until(lambda: "What becomes of it?" not in screen_text(app))
+        assert "saved:" in screen_text(app)
 
 
 async def test_an_endpoint_that_is_not_there_is_said_and_one_can_go_back(tmp_path: Path, until: Until) -> None:
@@ -247,25 +286,26 @@ async def test_what_cannot_be_started_is_said_as_it_is_typed(tmp_path: Path, unt
         for name, value, problem in (
             ("url", "ftp://x", "is not http:// or https://"),
             ("url", "sim:moe-tp9", "did you mean"),
-            ("runs", "0", "runs: a number from 1 to 1000"),
-            ("requests", "many", "nor a multiple of C"),
+            ("file", "nothing.toml", "no such file"),
+            ("warmup", "some", "neither a number nor none"),
         ):
             entry = app.screen.query_one(f"#{name}", Input)
             before, entry.value = entry.value, value
             await until(lambda problem=problem: problem in " ".join(screen_text(app).split()))  # type: ignore[misc]
             await pilot.press("f5")
             assert len(app.screen_stack) == 1
-            entry.value = before or "sim:moe-tp1"
+            entry.value = before or {"url": "sim:moe-tp1", "file": "chat"}.get(name, "")
             await pilot.pause()
 
 
 async def test_choices_are_remembered(tmp_path: Path, until: Until) -> None:
     first = SwarmApp(session_root=tmp_path / "sessions")
     async with first.run_test(size=(80, 24)) as pilot:
-        first.screen.query_one("#requests", Input).value = "3C"
+        first.screen.query_one("#warmup", Input).value = "3"
         track = await start_run(first, pilot, until)
         await pilot.press("x", "x")
         await until(lambda: track.ended is not None)
     second = SwarmApp(session_root=tmp_path / "sessions")
     async with second.run_test(size=(80, 24)):
-        await until(lambda: "3C" in screen_text(second))
+        await until(lambda: "warm-up  3" in screen_text(second))
+        await until(lambda: f"› {FAST}  recent" in screen_text(second))

@@ -75,8 +75,8 @@ def test_a_server_that_comes_back_is_told_apart(before: Discovered, after: Disco
 
 def test_the_log_keeps_changes_in_order_and_what_became_of_them(tmp_path: Path) -> None:
     found = answer(summary([level(4, tps=100)], A), summary([level(4, tps=103)], B))
-    for _ in range(2):
-        add_change(tmp_path, change_of(found, A, B, "2026-11-15T03:00:00+00:00"))
+    for after in (B, "20261115-030000-bbbb", B):  # two faces saw the first come to its end: it is one change
+        add_change(tmp_path, change_of(found, A, after, "2026-11-15T03:00:00+00:00"))
     mark_change(tmp_path, 2, "reverted", "ran hot")
     mark_change(tmp_path, 2, None, "ran too hot")
     first, second = read_log(tmp_path)

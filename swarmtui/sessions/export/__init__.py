@@ -21,7 +21,7 @@ def export(sessions: Sequence[Loaded], form: Format, chart: str | None = None) -
     """The first session; with more than one their curves are drawn over each other, where the format has curves."""
     if len(sessions) > 1 and form not in _OVERLAID:
         raise BadInput(f"{form} holds one session; several go into {', '.join(_OVERLAID)}", key="--format")
-    sources = [_source(loaded, len(sessions) > 1) for loaded in sessions]
+    sources = [source_of(loaded, named=len(sessions) > 1) for loaded in sessions]
     summary, records = sources[0].summary, sources[0].records
     match form:
         case "md":
@@ -46,7 +46,7 @@ def export(sessions: Sequence[Loaded], form: Format, chart: str | None = None) -
             return picture(sources, form, chart)
 
 
-def _source(loaded: Loaded, named: bool) -> Source:
+def source_of(loaded: Loaded, *, named: bool) -> Source:
     summary = summarise(loaded)
     name = (summary.session.label or summary.session.id) if named else ""
-    return Source(name, summary, loaded.journal.records, loaded.journal.telemetry)
+    return Source(name, summary, loaded.journal.records, loaded.journal.telemetry, loaded.journal.stretches)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from math import ceil, pi
 from typing import Any, Literal
 
 from swarmtui.model.schema import BadInput
-from swarmtui.sessions.export.curves import Chart, Source, charts
+from swarmtui.sessions.export.chart import Chart, Marks
+from swarmtui.sessions.export.curves import Source, charts
 from swarmtui.text import plain
 
 _COLOURS = ("#1f6fb2", "#c8610a", "#5b6670", "#0a8f84", "#8a5bb5", "#a23b5c")
@@ -19,11 +21,11 @@ _LOG_FROM = 30.0
 
 
 def picture(sources: Sequence[Source], form: Literal["png", "svg"], name: str | None = None) -> bytes:
-    """All charts on one sheet, or the one that is named. The same session always gives the same bytes."""
+    """All charts on one sheet, or those that are named: `gpu` is all that begin so. The same bytes each time."""
     wanted = charts(sources)
     if name is not None:
         known = ", ".join(chart.name for chart in wanted) or "none"
-        wanted = tuple(chart for chart in wanted if chart.name == name)
+        wanted = tuple(chart for chart in wanted if chart.name == name or chart.name.startswith(f"{name}_"))
         if not wanted:
             raise BadInput(f"this session has no such chart; it has {known}", key=f"--chart {name}")
     if not wanted:
@@ -86,9 +88,20 @@ def _lines(axes: Any, chart: Chart) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
     elif min(values) >= 0:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * max(values) or 1.0)
+    if chart.marks:
+        _moments(axes, chart.marks)
     if by_level:
         axes.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
+
+
+def _moments(axes: Any, marks: Marks) -> None:
+    """A label that has no room before the next mark gives way to it."""
+    start, end = axes.get_xlim()
+    for (at, label), (following, _) in pairwise((*marks, (end, ""))):
+        axes.axvline(at, color=_COLOURS[2], linestyle=":", linewidth=0.8)
+        if following - at >= 0.013 * (len(label) + 1) * (end - start):
+            axes.text(at, 0.995, f" {label}", transform=axes.get_xaxis_transform(), va="top", fontsize=8)
 
 
 def _radar(axes: Any, chart: Chart) -> None:
@@ -101,5 +114,5 @@ def _radar(axes: Any, chart: Chart) -> None:
         )  # fmt: skip
     axes.set_theta_offset(pi / 2)
     axes.set_xticks(angles, chart.labels)
-    axes.tick_params(axis="x", pad=14)
+    axes.tick_params(axis="x", pad=20)
     axes.set_ylim(0, 1)

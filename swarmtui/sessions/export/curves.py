@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from swarmtui.analysis.stats import mean, ratio
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, Summary
+from swarmtui.model.session import Level, StretchStart, Summary
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.model.verdict import PASSES
-
-Points = tuple[tuple[float, float], ...]
+from swarmtui.sessions.export.chart import Chart, Series
+from swarmtui.sessions.export.timeline import gpu_charts
 
 _LONG_S = 10.0
-
-
-class Series(NamedTuple):
-    name: str
-    points: Points
-
-
-class Chart(NamedTuple):
-    """`levels`: x is C, drawn as equal steps. `bars`: one group for each of `labels`. `radar`: axes are `labels`."""
-
-    name: str
-    title: str
-    kind: Literal["levels", "time", "bars", "radar"]
-    x: str
-    y: str
-    series: tuple[Series, ...]
-    labels: tuple[str, ...] = ()
-    note: str = ""
 
 
 class Source(NamedTuple):
@@ -41,25 +23,37 @@ class Source(NamedTuple):
     summary: Summary
     records: Sequence[Record] = ()
     telemetry: Sequence[Telemetry] = ()
+    stretches: Sequence[StretchStart] = ()
 
 
 def charts(sources: Sequence[Source]) -> tuple[Chart, ...]:
     """Those for which there is something to show; curves of several sessions lie over each other."""
+    first = sources[0]
     made = (
         _throughput(sources),
         _ttft(sources),
         _contention(sources),
         _degradation(sources),
-        _side_tasks(sources[0]),
-        _gpu(sources[0]),
         _radar(sources),
+        *(
+            chart._replace(title=f"{chart.title}: {first.name}") if first.name else chart
+            for chart in (
+                _side_tasks(first),
+                *gpu_charts(first.summary.session.t0_ns, first.telemetry, first.stretches),
+            )
+        ),
     )
     return tuple(chart for chart in made if any(series.points for series in chart.series))
 
 
+def _varied(sources: Sequence[Source]) -> str:
+    rates = any(level.rate is not None for source in sources for level in source.summary.levels)
+    return "requests/s" if rates else "C"
+
+
 def _curve(source: Source, name: str, of: Callable[[Level], float | None], many: bool) -> Series:
     levels = source.summary.levels
-    points = tuple((float(level.c), value) for level in levels if (value := of(level)) is not None)
+    points = tuple((float(level.at), value) for level in levels if (value := of(level)) is not None)
     return Series(f"{source.name}: {name}" if many and name else name or source.name, points)
 
 
@@ -69,7 +63,7 @@ def _throughput(sources: Sequence[Source]) -> Chart:
     if not many:
         series.append(_curve(sources[0], "wall", lambda level: level.out_tps_wall, many))
         series.append(_curve(sources[0], "one stream", lambda level: level.per_stream_tps.mean, many))
-    return Chart("throughput", "Output throughput", "levels", "C", "tok/s", _filled(series))
+    return Chart("throughput", "Output throughput", "levels", _varied(sources), "tok/s", _filled(series))
 
 
 def _ttft(sources: Sequence[Source]) -> Chart:
@@ -89,7 +83,7 @@ def _ttft(sources: Sequence[Source]) -> Chart:
     if not many:
         series.append(_curve(sources[0], "largest", largest, many))
     note = "median, or the mean below 5 answers"
-    return Chart("ttft", "Time to first token", "levels", "C", unit, _filled(series), note=note)
+    return Chart("ttft", "Time to first token", "levels", _varied(sources), unit, _filled(series), note=note)
 
 
 def _contention(sources: Sequence[Source]) -> Chart:
@@ -98,21 +92,22 @@ def _contention(sources: Sequence[Source]) -> Chart:
 
     series = [_curve(source, "", lost, len(sources) > 1) for source in sources if len(source.summary.levels) > 1]
     title = "Contention: rate that a stream loses against C=1"
-    return Chart("contention", title, "levels", "C", "%", _filled(series))
+    return Chart("contention", title, "levels", _varied(sources), "%", _filled(series))
 
 
 def _degradation(sources: Sequence[Source]) -> Chart:
-    """Each latency against its own at C=1."""
+    """Each latency against its own at C=1; of several sessions TTFT alone, since nobody can follow nine curves."""
     many = len(sources) > 1
+    names = ("TTFT",) if many else ("TTFT", "TPOT", "e2e")
     series = []
     for source in sources:
         alone = next((level for level in source.summary.levels if level.c == 1), None)
         if alone is None or len(source.summary.levels) < 2:
             continue
-        for name in ("TTFT", "TPOT", "e2e"):
-            series.append(_curve(source, name, _factor(f"{name.lower()}_s", alone), many))
-    title = "Degradation: latency against C=1 (means)"
-    return Chart("degradation", title, "levels", "C", "×", _filled(series))
+        for name in names:
+            series.append(_curve(source, "" if many else name, _factor(f"{name.lower()}_s", alone), many))
+    title = f"Degradation: {'TTFT' if many else 'latency'} against C=1 (means)"
+    return Chart("degradation", title, "levels", _varied(sources), "×", _filled(series))
 
 
 def _factor(field: str, alone: Level) -> Callable[[Level], float | None]:
@@ -137,21 +132,6 @@ def _side_tasks(source: Source) -> Chart:
             points.append((float(place), value))
     title = f"Tasks at C={highest}: mean time"
     return Chart("side_tasks", title, "bars", "", "s", (Series("e2e", tuple(points)),), tuple(labels))
-
-
-def _gpu(source: Source) -> Chart:
-    """Power of each GPU over time, from the beginning of the session."""
-    t0 = source.summary.session.t0_ns
-    by_gpu: dict[int, list[tuple[float, float]]] = {}
-    simulated = False
-    for moment in source.telemetry:
-        for gpu in moment.gpus:
-            simulated = simulated or gpu.simulated
-            if gpu.power_w is not None:
-                by_gpu.setdefault(gpu.index, []).append(((moment.t_ns - t0) / 1e9, gpu.power_w))
-    series = tuple(Series(f"GPU {index}", tuple(points)) for index, points in sorted(by_gpu.items()))
-    title = "GPU power" + (" (SIMULATED)" if simulated else "")
-    return Chart("gpu", title, "time", "s", "W", series, note="sampled, lags about a second")
 
 
 _AXES: tuple[tuple[str, Callable[[Summary], float | None]], ...] = (

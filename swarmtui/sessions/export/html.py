@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from swarmtui.sessions.export.curves import Chart, Source, charts
+from swarmtui.sessions.export.chart import Chart
+from swarmtui.sessions.export.curves import Source, charts
 from swarmtui.sessions.export.report import Report, report
 from swarmtui.sessions.export.svg import legend, svg
 from swarmtui.sessions.export.table import Table
@@ -27,7 +28,8 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;margin:1re
 .scroll{overflow-x:auto;border:1px solid var(--rule);border-radius:6px;background:var(--card)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.92rem}
 th,td{padding:.35rem .7rem;text-align:left;border-bottom:1px solid var(--rule);overflow-wrap:normal}
-tr:last-child td{border-bottom:0}th{color:var(--dim);font-weight:600}.n{text-align:right;white-space:nowrap}
+tr:last-child td{border-bottom:0}th{color:var(--dim);font-weight:600;vertical-align:bottom}
+.n{text-align:right}td.n{white-space:nowrap}
 td.ok{color:var(--ok);white-space:nowrap}td.bad{color:var(--bad);font-weight:600;white-space:nowrap}
 td.unknown{color:var(--dim);white-space:nowrap}
 .note,.notes{color:var(--dim);font-size:.88rem}
@@ -36,12 +38,16 @@ figure{margin:0;padding:.8rem;border:1px solid var(--rule);border-radius:6px;bac
 figcaption{font-weight:600;margin-bottom:.3rem}.chart{width:100%;height:auto;display:block}
 svg text{fill:var(--dim);font:12.5px system-ui,sans-serif}
 svg .value{fill:var(--fg);paint-order:stroke;stroke:var(--card);stroke-width:4px}
-.grid{stroke:var(--rule);fill:none}.axis{stroke:var(--dim);fill:none}.line{fill:none;stroke-width:2}
+.grid{stroke:var(--rule);fill:none}.moment{stroke:var(--dim);fill:none;stroke-dasharray:1 3}
+.axis{stroke:var(--dim);fill:none}.line{fill:none;stroke-width:2}
 .mark,.bar{stroke-width:1.5}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin:.3rem 0 0;padding:0;font-size:.88rem}
 .key{width:34px;height:12px;margin-right:.4rem;vertical-align:middle}
 @media (max-width:36rem){body{padding:.8rem;font-size:15px}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.4rem}
-th,td{padding:.3rem .45rem}svg text{font-size:16px}}
+th,td{padding:.3rem .45rem}svg text{font-size:16px}
+.words thead{display:none}.words tr,.words td{display:block}
+.words tr{border-bottom:1px solid var(--rule);padding:.3rem 0}
+.words td{border:0;padding:.1rem .6rem}.words td[data-name]::before{content:attr(data-name) ": ";color:var(--dim)}}
 """ + "".join(f".s{k}{{stroke:var(--s{k})}}.mark.s{k},.bar.s{k}{{fill:var(--s{k})}}" for k in range(6))
 
 
@@ -80,24 +86,33 @@ def _charts(found: Sequence[Chart]) -> list[str]:
 
 
 def _table(table: Table) -> str:
+    """A table of words alone is a list of its rows where there is no room for columns."""
+    words = not any(table.right)
     head = "".join(_cell("th", name, right) for name, right in zip(table.columns, table.right, strict=True))
     rows = "\n".join(
-        f"<tr>{''.join(_cell('td', cell, right) for cell, right in zip(row, table.right, strict=True))}</tr>"
+        "<tr>"
+        + "".join(
+            _cell("td", cell, right, name if words else "")
+            for name, cell, right in zip(table.columns, row, table.right, strict=True)
+        )
+        + "</tr>"
         for row in table.rows
     )
+    kind = ' class="words"' if words else ""
     note = f'<p class="note">{_text(table.note)}</p>' if table.note else ""
     return (
-        f'<h2>{_text(table.title)}</h2>\n<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f'<h2>{_text(table.title)}</h2>\n<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>'
         f"<tbody>\n{rows}\n</tbody></table></div>{note}"
     )
 
 
-def _cell(tag: str, text: str, right: bool) -> str:
+def _cell(tag: str, text: str, right: bool, name: str = "") -> str:
     if text in _SIGNS and tag == "td":
-        name, shown = _SIGNS[text]
-        return f'<td class="{name}">{shown}</td>'
+        kind, shown = _SIGNS[text]
+        return f'<td class="{kind}">{shown}</td>'
     number = ' class="n"' if right else ""
-    return f"<{tag}{number}>{_text(text)}</{tag}>"
+    told = f' data-name="{_text(name)}"' if name else ""
+    return f"<{tag}{number}{told}>{_text(text)}</{tag}>"
 
 
 def _notes(found: Report) -> str:

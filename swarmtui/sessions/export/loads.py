@@ -80,10 +80,12 @@ def _arrivals(summary: Summary) -> Table:
     plan = summary.session.plan
     rows = [
         (
-            amount(level.rate),
+            NOTHING if level.rate is None else f"{level.rate:g}",
             plan.arrival,
             str(level.n),
             str(level.errors),
+            amount(level.arrived_per_s, 3),
+            amount(level.served_per_s, 3),
             amount(level.c_achieved, 3),
             _late(level.lateness_s),
             _middle(level.ttft_s),
@@ -93,8 +95,23 @@ def _arrivals(summary: Summary) -> Table:
         for level in summary.levels
         if level.rate is not None
     ]
-    columns = ("rate", "arrivals", "n", "errors", "in flight", "sent late", "TTFT", "TTFT p99/max", "e2e")
-    note = "latencies count from when a request was due; sent late: p99, or the most below 299 requests"
+    columns = (
+        "rate",
+        "arrivals",
+        "n",
+        "errors",
+        "came/s",
+        "served/s",
+        "in flight",
+        "sent late",
+        "TTFT",
+        "p99/max",
+        "e2e",
+    )
+    note = (
+        "came, served: requests a second as they were due and as answers ended; latencies count from when a request "
+        "was due; sent late: p99, or the most below 299 requests"
+    )
     return _table("Open loop", columns, rows, note)
 
 
@@ -119,7 +136,7 @@ def _primary(tasks: Sequence[TaskFigures], levels: Sequence[Level]) -> Table:
             continue
         ttft = first.ttft_s.p50 if first.ttft_s.p50 is not None else first.ttft_s.mean
         alone = ttft if alone is None else alone
-        change = NOTHING if not alone or ttft is None else f"{100 * (ttft / alone - 1):+.0f} %"
+        change = NOTHING if not alone or ttft is None else f"{round(100 * (ttft / alone - 1)):+d} %"
         spent = [task.e2e_s for task in own.values()]
         whole = fsum(part for part in spent if part is not None) if None not in spent else None
         rows.append(
@@ -157,20 +174,25 @@ def _by_type(tasks: Sequence[TaskFigures]) -> Table:
 def _answers(tasks: Sequence[TaskFigures]) -> Table:
     """Types down, levels across: how many were right, and what the others were."""
     judged = [task for task in tasks if task.verdicts]
-    kinds, levels = list(dict.fromkeys(task.type for task in judged)), sorted({task.c for task in judged})
+    kinds, levels = list(dict.fromkeys(task.type for task in judged)), sorted({_at(task) for task in judged})
     rows = []
     for kind in kinds:
         cells = []
         for c in levels:
             counts: Counter[str] = Counter()
             for task in judged:
-                if task.c == c and task.type == kind:
+                if _at(task) == c and task.type == kind:
                     counts.update(task.verdicts)
             cells.append(_verdicts(counts))
         rows.append((kind or "(no type)", *cells))
-    columns = ("answers", *(f"C={c}" for c in levels))
+    rates = any(task.rate is not None for task in judged)
+    columns = ("answers", *(f"{c:g}/s" if rates else f"C={c:g}" for c in levels))
     note = "right / judged, and what else was said of them"
     return Table("Answers", columns, tuple(rows), (False,) * len(columns), note)
+
+
+def _at(task: TaskFigures) -> float:
+    return task.c if task.rate is None else task.rate
 
 
 def _verdicts(counts: Counter[str]) -> str:
@@ -185,7 +207,7 @@ def _replicas(summary: Summary) -> Table:
     known = summary.session.endpoints
     rows = [
         (
-            str(level.c),
+            f"{level.at:g}",
             known[part.endpoint].url if 0 <= part.endpoint < len(known) else str(part.endpoint),
             str(part.n),
             str(part.errors),
@@ -196,5 +218,6 @@ def _replicas(summary: Summary) -> Table:
         for level in summary.levels
         for part in level.replicas
     ]
-    columns = ("C", "endpoint", "n", "errors", "tok/s", "tok/s a stream", "TTFT")
+    varied = "rate" if any(level.rate is not None for level in summary.levels) else "C"
+    columns = (varied, "endpoint", "n", "errors", "tok/s", "tok/s a stream", "TTFT")
     return Table("Replicas", columns, tuple(rows), (True, False, *(True,) * 5))

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.checks import checks_sentence
+from swarmtui.analysis.hardware import counted
 from swarmtui.model.session import Level, Spread, Summary
+from swarmtui.model.telemetry import Discovered
 from swarmtui.sessions.export.figures import NOTHING, amount, milliseconds, percent, seconds, times
 from swarmtui.sessions.export.loads import load_tables
 from swarmtui.sessions.export.table import Table
@@ -58,14 +60,16 @@ def _lead(summary: Summary) -> tuple[str, ...]:
 def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     session, plan = summary.session, summary.session.plan
     each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"
-    levels = ", ".join(str(c) for c in plan.levels)
+    levels = ("rate = " if plan.rates else "C = ") + ", ".join(f"{at:g}" for at in plan.rates or plan.levels)
     facts = [
         ("Session", session.id),
         ("Measured", session.created),
         *(("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine)))) for e in session.endpoints),
+        *(("Server", told) for told in dict.fromkeys(map(_server, summary.servers))),
         ("Server flags", session.server_flags),
+        ("GPUs", counted(summary.gpus)),
         ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
-        ("Plan", f"{plan.mode} over C = {levels}; {plan.runs} × {each} a level; warm-up {summary.warmup_requests}"),
+        ("Plan", f"{plan.mode} over {levels}; {plan.runs} × {each} a level; warm-up {summary.warmup_requests}"),
         ("Token cap", "" if plan.max_tokens is None else str(plan.max_tokens)),
         ("Temperature", "" if plan.temperature is None else f"{plan.temperature:g}"),
         ("SLO", plan.slo),
@@ -75,6 +79,13 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         *((f"Tag {name}", value) for name, value in session.tags.items()),
     ]
     return tuple((name, value) for name, value in facts if value)
+
+
+def _server(server: Discovered) -> str:
+    """As it was found: engine, version, seats, and how it was started."""
+    flags = " ".join(f"{name} {value}".strip() for name, value in (server.flags or {}).items())
+    seats = "" if server.seats is None else f"{server.seats} seats"
+    return " · ".join(filter(None, (f"{server.engine} {server.version}".strip(), seats, flags)))
 
 
 def _tables(summary: Summary) -> tuple[Table, ...]:
@@ -113,7 +124,7 @@ def _middle(spread: Spread, unit: Callable[[float | None], str]) -> str:
 
 
 _THROUGHPUT: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: str(level.c)),
+    ("C", lambda level: f"{level.at:g}"),
     ("runs", lambda level: str(level.runs)),
     ("n", lambda level: str(level.n)),
     ("errors", lambda level: str(level.errors)),
@@ -126,7 +137,7 @@ _THROUGHPUT: tuple[tuple[str, Cell], ...] = (
     ("real C", lambda level: amount(level.c_achieved, 3)),
 )
 _LATENCY: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: str(level.c)),
+    ("C", lambda level: f"{level.at:g}"),
     ("TTFT", lambda level: _middle(level.ttft_s, seconds)),
     ("TTFT p90", lambda level: seconds(level.ttft_s.p90)),
     ("TTFT p99", lambda level: seconds(level.ttft_s.p99)),
@@ -137,7 +148,7 @@ _LATENCY: tuple[tuple[str, Cell], ...] = (
     ("longest stall", lambda level: seconds(level.longest_stall_s)),
 )
 _CONTENTION: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: str(level.c)),
+    ("C", lambda level: f"{level.at:g}"),
     ("a stream, tok/s", lambda level: _rate(level, level.per_stream_tps.mean)),
     ("lost", lambda level: percent(level.contention)),
     ("gain", lambda level: times(level.rate_speedup)),
@@ -147,7 +158,7 @@ _CONTENTION: tuple[tuple[str, Cell], ...] = (
     ("passed", lambda level: percent(level.pass_rate)),
 )
 _CLEAN: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: str(level.c)),
+    ("C", lambda level: f"{level.at:g}"),
     ("cut", lambda level: f"{level.cap_hits} of {level.ok}"),
     ("a stream, raw", lambda level: _rate(level, level.per_stream_tps.mean)),
     ("a stream, clean", lambda level: _rate(level, level.per_stream_tps_clean.mean)),
@@ -155,7 +166,7 @@ _CLEAN: tuple[tuple[str, Cell], ...] = (
 
 
 _MACHINE: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: str(level.c)),
+    ("C", lambda level: f"{level.at:g}"),
     ("GPU power, W", lambda level: amount(level.energy.mean_w) if level.energy else NOTHING),
     ("J a token", lambda level: amount(level.energy.j_per_token, 3) if level.energy else NOTHING),
     ("tokens a J", lambda level: amount(level.energy.tokens_per_j, 3) if level.energy else NOTHING),
@@ -178,6 +189,8 @@ def _simulated(levels: Sequence[Level]) -> str:
 def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell], ...], note: str = "") -> Table:
     """Columns in which no level has anything are left out."""
     rows = [tuple(cell(level) for _, cell in columns) for level in levels]
+    if any(level.rate is not None for level in levels):
+        columns = (("rate", columns[0][1]), *columns[1:])
     kept = [place for place in range(len(columns)) if any(row[place] != NOTHING for row in rows)]
     return Table(
         title,
@@ -198,10 +211,17 @@ def _bandwidth(summary: Summary) -> Table:
 
 def _goodput(summary: Summary) -> Table:
     rows = tuple(
-        (str(found.c), f"{found.good} of {found.n}", percent(found.share), amount(found.per_s), amount(found.out_tps))
+        (
+            f"{found.at:g}",
+            f"{found.good} of {found.n}",
+            percent(found.share),
+            amount(found.per_s),
+            amount(found.out_tps),
+        )
         for found in summary.goodput
     )
-    columns = ("C", "kept the SLO", "share", "good requests/s", "good tok/s")
+    varied = "rate" if any(found.rate is not None for found in summary.goodput) else "C"
+    columns = (varied, "kept the SLO", "share", "good requests/s", "good tok/s")
     return Table("Goodput", columns, rows, (True,) * 5, summary.session.plan.slo)
 
 
@@ -232,11 +252,12 @@ def _checks(summary: Summary) -> Table:
 
 
 def _notes(summary: Summary) -> tuple[str, ...]:
-    said: dict[str, list[int]] = {}
+    said: dict[str, list[str]] = {}
     for level in summary.levels:
         for flag in level.flags:
-            said.setdefault(flag, []).append(level.c)
-    flags = [f"C={', '.join(map(str, at))}: {flag}" for flag, at in said.items()]
+            said.setdefault(flag, []).append(f"{level.at:g}")
+    varied = "rate" if any(level.rate is not None for level in summary.levels) else "C"
+    flags = [f"{varied}={', '.join(at)}: {flag}" for flag, at in said.items()]
     t0 = summary.session.t0_ns
     events = [
         f"+{(event.t_ns - t0) / 1e9:.1f} s {event.name}" + (f": {event.detail}" if event.detail else "")

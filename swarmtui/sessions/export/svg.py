@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from math import ceil, cos, floor, log10, pi, sin
 
-from swarmtui.sessions.export.curves import Chart, Series
+from swarmtui.sessions.export.chart import Chart, Series
 from swarmtui.sessions.export.figures import amount
 from swarmtui.text import fit, plain
 
@@ -70,16 +70,18 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _lines(chart: Chart) -> str:
     xs = sorted({x for series in chart.series for x, _ in series.points})
+    along = _Scale([*xs, *(x for x, _ in chart.marks)], _LEFT, _WIDTH - _RIGHT, may_log=False)
     ys = [y for series in chart.series for _, y in series.points]
     up = _Scale(ys, _HEIGHT - _BOTTOM, _TOP)
     if chart.kind == "levels":
         places = {x: _LEFT + 30 + (_WIDTH - _LEFT - _RIGHT - 60) * k / max(1, len(xs) - 1) for k, x in enumerate(xs)}
         marks = [(places[x], f"{x:g}") for x in xs[:: ceil(len(xs) / _MOST_LABELS)]]
     else:
-        along = _Scale(xs, _LEFT, _WIDTH - _RIGHT, may_log=False)
         places = {x: along(x) for x in xs}
         marks = [(along(x), f"{x:g}") for x in along.ticks]
     parts = [_axes(chart, up, marks)]
+    if chart.marks:
+        parts.append(_moments(chart, along))
     for k, series in enumerate(chart.series):
         points = [(places[x], up(y)) for x, y in series.points]
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
@@ -88,6 +90,17 @@ def _lines(chart: Chart) -> str:
             parts += [_mark(x, y, k, f"{_text(series.name)} {amount(v)}") for (x, y), (_, v) in _zip(points, series)]
     if chart.kind == "levels":
         parts += _values(chart.series[0], places, up)
+    return "".join(parts)
+
+
+def _moments(chart: Chart, along: _Scale) -> str:
+    """A label that has no room before the next mark gives way to it."""
+    parts = []
+    places = [along(at) for at, _ in chart.marks]
+    for (_, name), x, following in zip(chart.marks, places, (*places[1:], _WIDTH - _RIGHT), strict=True):
+        parts.append(f'<path d="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}" class="moment"/>')
+        if following - x >= 8.0 * len(name) + 4:
+            parts.append(f'<text x="{x + 3:.1f}" y="{_TOP + 10}">{_text(name)}</text>')
     return "".join(parts)
 
 

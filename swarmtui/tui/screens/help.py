@@ -32,14 +32,7 @@ class HelpScreen(Pager):
     def page(self) -> Page:
         return Page("help")
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        self._fill()
-
-    def on_resize(self) -> None:
-        self._fill()
-
-    def _fill(self) -> None:
+    def fill(self) -> None:
         self.query_one(Page).show(help_lines(self._keys, self._where, max(40, self.app.size.width)))
 
 

@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from swarmtui.tui.keys import Where
 from swarmtui.tui.paint import Lines
-from swarmtui.tui.previous import Before, changed_flags, find_before, what_it_gave
+from swarmtui.tui.previous import Before, changed_flags, find_before, held_against, what_it_gave
 from swarmtui.tui.source import Source
 from swarmtui.tui.views import head, history, levels, machine, streams
 from swarmtui.tui.widgets.curve import Curve
@@ -27,7 +27,8 @@ from swarmtui.tui.widgets.streams import Streams
 from swarmtui.tui.widgets.trust import TrustPanel
 
 if TYPE_CHECKING:
-    from swarmtui.model.session import Level
+    from swarmtui.analysis.compare import Pair
+    from swarmtui.model.session import Level, Session, TaskFigures
     from swarmtui.model.telemetry import Discovered
     from swarmtui.tui.app import SwarmApp
     from swarmtui.tui.track import Track
@@ -56,8 +57,10 @@ class LiveScreen(Screen[None]):
         self._before = Before()
         self._looked_back = self._looked_forward = False
         self._told = ""
+        self._pair: Pair | None = None
+        self._paired: tuple[tuple[Level, ...], str] = ((), "")
         self._servers: tuple[Discovered, ...] = ()
-        self._table: tuple[tuple[Level, ...], levels.LevelsView] | None = None
+        self._table: tuple[tuple[object, ...], levels.LevelsView] | None = None
         self._curve: tuple[tuple[tuple[Level, ...], str], levels.CurveView] | None = None
 
     def compose(self) -> ComposeResult:
@@ -99,6 +102,7 @@ class LiveScreen(Screen[None]):
         if track.frame is not None and track.frame.servers != self._servers:
             self._servers = track.frame.servers
             self._tell_flags()
+        self._hold(track)
         if self.app.behind:
             if not self._late:
                 self._late = True
@@ -125,31 +129,39 @@ class LiveScreen(Screen[None]):
         match panel:
             case Header():
                 panel.show(
-                    head.head_view(session, frame, track.ended, self._clock(), self._told), self._frozen is not None
+                    head.head_view(session, frame, track.ended, self._clock(), self._told, self._server_news()),
+                    self._frozen is not None,
                 )
             case Figures():
-                panel.show(head.figures(frame, self._asked_c))
+                panel.show(head.figures(frame, self._asked_c, streams.apart(session, frame, track.paces)))
             case Strip():
                 panel.show(history.strip_view(track.points, t0_ns, panel.columns))
             case Streams():
                 panel.move(panel.cursor)
-                panel.show(streams.streams_view(frame, track.paces, self._order, self._filter, panel.top, panel.rows))
+                panel.show(
+                    streams.streams_view(
+                        frame, track.paces, self._order, self._filter, panel.top, panel.rows,
+                        streams.primary_type(session),
+                    )
+                )  # fmt: skip
             case History():
                 panel.show(history.history_view(track.points, t0_ns, panel.columns, self._alone is History))
             case Gpus():
                 telemetry = frame.telemetry if frame else None
                 panel.show(machine.gpus_view(telemetry, track.power, track.memory, self._past))
             case Levels():
-                panel.show(self._levels_view(done))
+                panel.show(self._levels_view(done, frame.tasks if frame else ()))
             case Curve():
                 panel.show(self._curve_view(done))
             case TrustPanel():
                 panel.show(machine.trust_view(frame, self._past))
 
-    def _levels_view(self, done: tuple[Level, ...]) -> levels.LevelsView:
+    def _levels_view(self, done: tuple[Level, ...], tasks: tuple[TaskFigures, ...]) -> levels.LevelsView:
         """Frames repeat levels that have not changed: what was made of them is kept."""
-        if self._table is None or self._table[0] != done:
-            self._table = (done, levels.levels_view(done))
+        session = self.source.track.session
+        key = (done, self._pair, tasks, session is not None and session.plan.mode == "sweep")
+        if self._table is None or self._table[0] != key:
+            self._table = (key, levels.levels_view(*key))
         return self._table[1]
 
     def _curve_view(self, done: tuple[Level, ...]) -> levels.CurveView:
@@ -161,12 +173,28 @@ class LiveScreen(Screen[None]):
     def _clock(self) -> head.Clock | None:
         return None
 
+    def _server_news(self) -> str:
+        """Of a server that is looked after when its run is over."""
+        return ""
+
     async def _look_back(self, directory: str) -> None:
         """The session before becomes the ghost line, and its server is what this one is held against."""
         session = self.source.track.session
         if session is not None and directory:
             self._before = await asyncio.to_thread(find_before, Path(directory).parent, session)
             self._tell_flags()
+
+    def _hold(self, track: Track) -> None:
+        """Levels that are new are held against the ghost: in a thread, for many runs take their time."""
+        key = (track.frame.levels if track.frame else (), self._before.name)
+        if key != self._paired and track.session is not None and self._before.ghost is not None:
+            self._paired = key
+            self.run_worker(self._held(track.session, key[0]), exclusive=True, group="held", exit_on_error=False)
+
+    async def _held(self, session: Session, done: tuple[Level, ...]) -> None:
+        self._pair = await asyncio.to_thread(held_against, self._before, session, done)
+        if self._frozen is None and self.is_current:
+            self.paint()
 
     def _tell_flags(self) -> None:
         self._told = changed_flags(self._before, self._servers) if not self._past else ""
@@ -176,6 +204,7 @@ class LiveScreen(Screen[None]):
         if self._looked_forward or track.ended is None:
             return
         self._looked_forward = True
+        self.set_class(True, "-ended")
         self.query_one(KeyLine).show(self.app.keys.actions(self.where), ended=True)
         if track.session and track.session.previous and track.ended.directory:
             self.run_worker(self._look_forward(track.ended.directory, track.session.previous), exit_on_error=False)
@@ -256,6 +285,9 @@ class LiveScreen(Screen[None]):
 
     def action_export(self) -> None:
         self.app.export(self.source.track)
+
+    def action_checklist(self) -> None:
+        self.app.open_checklist(self.source.track)
 
     def action_baseline(self) -> None:
         self.app.mark_baseline(self.source.track)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
+from swarmtui.tui.keys import Where, bindings, shown
 from swarmtui.tui.paint import Line, Lines, heading
 from swarmtui.tui.widgets.footer import KeyLine
 
@@ -50,22 +51,17 @@ class Pager(Screen[None]):
 
     app: SwarmApp
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back", show=False),
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup,h", "page(-1)", "page up", show=False),
-        Binding("pagedown,l", "page(1)", "page down", show=False),
-        Binding("g,home", "edge(0)", "first", show=False),
-        Binding("G,end", "edge(1)", "last", show=False),
-    ]
+    where: Where = "page"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("page")]
 
     def page(self) -> Page:
         raise NotImplementedError
 
+    def fill(self) -> None:
+        """Called when it is first shown, and whenever the room for it changes."""
+
     def actions(self) -> list[Action]:
-        actions = self.app.keys.actions("stream")
-        return [action._replace(footer=True) if action.id == "back" else action for action in actions]
+        return shown(self.app.keys.actions(self.where), "back")
 
     def compose(self) -> ComposeResult:
         yield self.page()
@@ -73,6 +69,10 @@ class Pager(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one(KeyLine).show(self.actions())
+        self.fill()
+
+    def on_resize(self) -> None:
+        self.fill()
 
     def action_back(self) -> None:
         self.dismiss()

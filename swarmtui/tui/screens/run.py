@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
 from swarmtui.model import frame as said
+from swarmtui.model.asked import IN_ONE_WAY
 from swarmtui.model.plan import MAX_STREAMS, parse_levels
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.keys import bindings
 from swarmtui.tui.screens.live import LiveScreen
 from swarmtui.tui.source import Live
+from swarmtui.tui.track import Track
+from swarmtui.tui.views.head import server_words
+from swarmtui.tui.widgets.footer import KeyLine
 from swarmtui.tui.widgets.prompt import Prompt
 
+if TYPE_CHECKING:
+    from swarmtui.tui.screens.dialogs import Words
+    from swarmtui.tui.vigil import Vigil
+
 _CLIFF_UP_TO = 1024
+# Not offered where a workload can be asked in one way alone.
+_TURNING = ("more", "fewer", "double", "halve", "type_c", "sweep", "find_cliff")
 
 
 class RunScreen(LiveScreen):
@@ -22,7 +35,30 @@ class RunScreen(LiveScreen):
 
     def __init__(self, source: Live) -> None:
         super().__init__(source)
-        self._stopping = self._pausing = False
+        self._stopping = self._pausing = self._offered = False
+        self._vigil: Vigil | None = None
+
+    def _end(self, track: Track) -> None:
+        super()._end(track)
+        session = track.session
+        if self._vigil is None and session is not None and not session.simulated:
+            known = track.frame.servers if track.frame else ()
+            from swarmtui.tui.vigil import Vigil
+
+            self._vigil = Vigil(session.endpoints[0].url, known[-1] if known else None, self.wake)
+            self.run_worker(self._vigil.keep(), exit_on_error=False)
+
+    def _server_news(self) -> str:
+        return server_words(self._vigil.down_s, self._vigil.back) if self._vigil else ""
+
+    def wake(self) -> None:
+        super().wake()
+        session = self.source.track.session
+        if not self._offered and session is not None:
+            self._offered = True
+            if session.plan.load in IN_ONE_WAY and self.source.track.ended is None:
+                actions = self.app.keys.actions(self.where)
+                self.query_one(KeyLine).show([action for action in actions if action.id not in _TURNING])
 
     @property
     def target(self) -> int:
@@ -30,8 +66,6 @@ class RunScreen(LiveScreen):
         return self._asked_c if self._asked_c is not None else frame.c if frame else 0
 
     def _set_c(self, c: int) -> None:
-        if not self._can_steer():
-            return
         self._asked_c = min(MAX_STREAMS, max(1, c))
         self.source.say(said.SetConcurrency(self._asked_c))
         self.paint()
@@ -42,24 +76,43 @@ class RunScreen(LiveScreen):
             return False
         return True
 
+    def _can_turn(self) -> bool:
+        """Whether people may take the wheel: some workloads make sense in one way alone."""
+        session, frame = self.source.track.session, self.source.track.frame
+        if not self._can_steer():
+            return False
+        if session is not None and session.plan.load in IN_ONE_WAY:
+            self.app.say(f"{session.workload} is {session.plan.load}: it can be asked in no other way; x stops it")
+            return False
+        if frame is not None and frame.load not in ("closed", "ramp"):
+            self.app.say("you have the wheel: from here on a closed loop")
+        return True
+
+    def _by(self, step: Callable[[int], int]) -> None:
+        frame = self.source.track.frame
+        if frame is not None and frame.rate is not None and self._asked_c is None:
+            self.app.say("an open loop has a rate and no C; c types one, and takes the wheel")
+        elif self._can_turn():
+            self._set_c(step(self.target))
+
     def action_more(self) -> None:
-        self._set_c(self.target + 1)
+        self._by(lambda c: c + 1)
 
     def action_fewer(self) -> None:
-        self._set_c(self.target - 1)
+        self._by(lambda c: c - 1)
 
     def action_double(self) -> None:
-        self._set_c(self.target * 2)
+        self._by(lambda c: c * 2)
 
     def action_halve(self) -> None:
-        self._set_c(self.target // 2)
+        self._by(lambda c: c // 2)
 
     def action_type_c(self) -> None:
         def done(text: str | None) -> None:
             if text:
                 self._set_c(int(text))
 
-        if self._can_steer():
+        if self._can_turn():
             self.query_one(Prompt).ask("streams", "", _streams, done)
 
     def action_sweep(self) -> None:
@@ -71,13 +124,13 @@ class RunScreen(LiveScreen):
                 self.source.say(said.Sweep(chosen, session.plan.runs if session else 1))
                 self.app.remember_plan("sweep", chosen)
 
-        if self._can_steer():
+        if self._can_turn():
             planned = ",".join(map(str, session.plan.levels)) if session else ""
             usual = planned if planned.count(",") else "1,2,4,8"
             self.query_one(Prompt).ask("sweep over C", usual, parse_levels, done)
 
     def action_find_cliff(self) -> None:
-        if self._can_steer():
+        if self._can_turn():
             self.source.say(said.FindCliff(_CLIFF_UP_TO))
             self.app.remember_plan("cliff", (1,))
             self.app.say("looking for the cliff: C doubles until it brings nothing")
@@ -110,23 +163,59 @@ class RunScreen(LiveScreen):
     def action_again(self) -> None:
         if self.source.track.ended is None:
             self.app.say("this run is still on; x stops it")
+        elif self._vigil is not None and self._vigil.is_down:
+            self.app.say("the server is down; R when it is back")
         else:
             self.app.run_again(self.source.track)
 
     def action_describe(self) -> None:
-        from swarmtui.tui.screens.dialogs import NoteDialog
+        from swarmtui.tui.screens.dialogs import NoteDialog, Words
 
-        session = self.source.track.session
-        if session is None or not self._can_steer():
+        track = self.source.track
+        session = track.session
+        if session is None or not track.directory or (track.ended is not None and not track.ended.directory):
+            self.app.say("there is no session yet" if track.ended is None else "nothing was measured: nothing is kept")
             return
+        before = Words(session.label, session.note, str(Path(track.directory).parent))
 
-        def done(words: tuple[str, str] | None) -> None:
+        def done(words: Words | None) -> None:
             if words is not None:
-                self.source.say(said.Describe(*words))
-                self.source.track.describe(*words)
-                self.paint()
+                self._describe(before, words)
 
-        self.app.push_screen(NoteDialog(session.label, session.note), done)
+        self.app.push_screen(NoteDialog(before), done)
+
+    def _describe(self, before: Words, words: Words) -> None:
+        """To the conductor while there is one; behind it, to the disk."""
+        track = self.source.track
+        if track.ended is not None:
+            self.run_worker(self._describe_saved(before, words), exit_on_error=False)
+            return
+        self.source.say(said.Describe(words.label, words.note))
+        track.describe(words.label, words.note)
+        if words.place != before.place:
+            self.source.say(said.SaveTo(words.place))
+            # The hello to a new subscription tells the new place; a refusal comes as a warning.
+            self.source.say(said.Subscribe(hz=self.app.hz, rows=True))
+        self.paint()
+
+    async def _describe_saved(self, before: Words, words: Words) -> None:
+        from swarmtui.sessions import afterwards
+
+        track = self.source.track
+        directory = Path(track.directory)
+        try:
+            if words.place != before.place:
+                directory = await asyncio.to_thread(afterwards.move, directory, Path(words.place))
+                track.moved(str(directory))
+            await asyncio.to_thread(afterwards.describe, directory, words.label, words.note)
+        except BadInput as problem:
+            self.app.say(f"not saved: {problem}")
+            return
+        track.describe(words.label, words.note)
+        if track.ended is not None:
+            self.app.note_end(track.ended)
+        self.app.say(f"saved: {directory}")
+        self.paint()
 
     def action_detach(self) -> None:
         self.app.detach()

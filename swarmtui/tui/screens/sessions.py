@@ -12,16 +12,16 @@ from textual.screen import Screen
 
 from swarmtui.model.schema import BadInput
 from swarmtui.text import plain
-from swarmtui.tui.keys import Where, bindings
+from swarmtui.tui.keys import Where, bindings, shown
 from swarmtui.tui.paint import Line, Lines, heading
-from swarmtui.tui.screens.pager import Page, Pager
+from swarmtui.tui.screens.checks import ChecksScreen
+from swarmtui.tui.screens.compare import CompareScreen, summaries_of
 from swarmtui.tui.trash import Trash
-from swarmtui.tui.views.sessions import BY, TITLES, By, SessionLine, comparison_lines, session_lines
+from swarmtui.tui.views.sessions import BY, By, ordered, session_line, titles
 from swarmtui.tui.widgets.footer import KeyLine
 from swarmtui.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
-    from swarmtui.analysis.compare import Comparison
     from swarmtui.sessions.listing import Listed
     from swarmtui.tui.app import SwarmApp
 
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 class Board(Lines):
     """The rows, with a cursor."""
 
-    rows: list[SessionLine] = []
+    rows: list[Listed] = []
+    marked: set[str] = set()
     cursor = 0
     beside = ""
     empty = "looking …"
 
-    def show(self, rows: list[SessionLine], beside: str, empty: str) -> None:
-        self.rows, self.beside, self.empty = rows, beside, empty
+    def show(self, rows: list[Listed], marked: set[str], beside: str, empty: str) -> None:
+        self.rows, self.marked, self.beside, self.empty = rows, marked, beside, empty
         self.move(self.cursor)
 
     def move(self, to: int) -> None:
@@ -47,16 +48,16 @@ class Board(Lines):
         return self.rows[self.cursor].id if self.rows else ""
 
     def draw(self, width: int, height: int) -> list[Line]:
-        lines: list[Line] = [heading("", "sessions", self.beside, width), [(TITLES, "dim")]]
+        lines: list[Line] = [heading("", "sessions", self.beside, width), [(titles(width), "dim")]]
         if not self.rows:
             return [lines[0], [(f" {self.empty}", "dim")]]
         room = height - 2
         first = max(0, min(self.cursor - room // 2, len(self.rows) - room))
         for place, row in enumerate(self.rows[first : first + room], first):
-            here = place == self.cursor
-            style = "bold" if here else "dim" if row.doubtful else ""
-            sign = ("›" if here else " ") + ("*" if row.marked else " ") + " "
-            lines.append([(sign, "cursor"), ("".join(row.cells), style)])
+            here, line = place == self.cursor, session_line(row, width)
+            style = "bold" if here else "dim" if line.doubtful else ""
+            sign = ("›" if here else " ") + ("*" if row.id in self.marked else " ") + " "
+            lines.append([(sign, "cursor"), ("".join(line.cells), style)])
         return lines
 
 
@@ -82,7 +83,9 @@ class SessionsScreen(Screen[None]):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one(KeyLine).show(self.app.keys.actions("sessions"))
+        actions = shown(self.app.keys.actions("sessions"), "checklist", "tuning_log", "probe_history")
+        # Where not all fit, what is done with sessions goes before what leads elsewhere.
+        self.query_one(KeyLine).show(sorted(actions, key=lambda action: action.group != "Sessions"))
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
 
     def on_unmount(self) -> None:
@@ -98,10 +101,10 @@ class SessionsScreen(Screen[None]):
         self.paint()
 
     def paint(self) -> None:
-        rows = session_lines(self._listed, self._by, self._words, self._marked)
+        rows = ordered(self._listed, self._by, self._words)
         narrowed = f"/{self._words} · " if self._words else ""
         empty = self._problem or (f"none fits “{self._words}”" if self._words else f"no session yet in {self._root}")
-        self.query_one(Board).show(rows, f"{narrowed}{self._by} first · {len(rows)}", empty)
+        self.query_one(Board).show(rows, self._marked, f"{narrowed}{self._by} first · {len(rows)}", empty)
 
     def action_move(self, by: int) -> None:
         board = self.query_one(Board)
@@ -152,6 +155,11 @@ class SessionsScreen(Screen[None]):
         else:
             self.app.open_replay(Past(replay, self.app.hz))
 
+    def action_checklist(self) -> None:
+        chosen = self.query_one(Board).chosen
+        if chosen:
+            self.app.push_screen(ChecksScreen(self._root, chosen))
+
     def action_compare(self) -> None:
         order = [row.id for row in self._listed if row.id in self._marked]
         if len(order) < 2:
@@ -161,7 +169,7 @@ class SessionsScreen(Screen[None]):
 
     async def _compare(self, names: list[str]) -> None:
         try:
-            found = await asyncio.to_thread(_compared, self._root, names)
+            found = await asyncio.to_thread(summaries_of, self._root, names)
         except BadInput as problem:
             self.app.say(str(problem))
             return
@@ -189,29 +197,3 @@ class SessionsScreen(Screen[None]):
             return
         self.app.say(f"{name} is back" if name else "nothing was deleted here")
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
-
-
-def _compared(root: Path, names: list[str]) -> Comparison:
-    from swarmtui.analysis.compare import compare
-    from swarmtui.sessions.store import load, summarise
-
-    return compare([summarise(load(root, name)) for name in names])
-
-
-class CompareScreen(Pager):
-    def __init__(self, found: Comparison, names: dict[str, str]) -> None:
-        super().__init__()
-        self._found, self._names = found, names
-
-    def page(self) -> Page:
-        return Page("compare")
-
-    def on_mount(self) -> None:
-        super().on_mount()
-        self._fill()
-
-    def on_resize(self) -> None:
-        self._fill()
-
-    def _fill(self) -> None:
-        self.query_one(Page).show(comparison_lines(self._found, self._names, max(40, self.app.size.width)))

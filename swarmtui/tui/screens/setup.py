@@ -1,29 +1,32 @@
-"""What to run: endpoint, workload and plan; Enter starts."""
+"""What to run: endpoint, model, workload and plan; Enter starts."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+import importlib
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, VerticalScroll
+from textual.events import DescendantFocus
 from textual.screen import Screen
-from textual.suggester import SuggestFromList
 from textual.timer import Timer
 from textual.widgets import Input, Static
+from textual.worker import Worker, WorkerState
 
 from swarmtui.conductor import catalogue
 from swarmtui.model.order import SIMULATOR
 from swarmtui.model.schema import BadInput
 from swarmtui.model.telemetry import Discovered
 from swarmtui.text import plain
-from swarmtui.tui.choice import KINDS, Choice, make_order
+from swarmtui.tui.choice import Choice, Kind, fields_of, make_order
 from swarmtui.tui.config import Last, read_last, write_last
-from swarmtui.tui.keys import Where, bindings
+from swarmtui.tui.keys import Where, bindings, while_typing
 from swarmtui.tui.paint import wrapped
+from swarmtui.tui.views import setup as views
 from swarmtui.tui.widgets.footer import KeyLine
 from swarmtui.tui.widgets.pick import Item, Pick
 
@@ -32,10 +35,10 @@ if TYPE_CHECKING:
 
 _TYPED = "typed"
 _LOOK_AFTER_S = 0.6
-_FIELDS = (
-    ("levels", "levels"), ("runs", "runs"), ("requests", "requests"), ("warmup", "warm-up"),
-    ("label", "label"), ("note", "note"),
-)  # fmt: skip
+_READY_S = 1.0
+_FIELDS = (("levels", "levels"), ("rate", "rate"), ("runs", "runs"), ("requests", "requests"), ("warmup", "warm-up"))
+# What is typed goes with the last line of the list above it.
+_BESIDE = {"url": "endpoints", "model": "models", "file": "workloads"}
 
 
 class SetupScreen(Screen[None]):
@@ -50,53 +53,81 @@ class SetupScreen(Screen[None]):
         self._searching = True
         self._looked: dict[str, Discovered] = {}
         self._typing: Timer | None = None
+        self._tasks: tuple[catalogue.Task, ...] = ()
         self._machines: tuple[catalogue.Machine, ...] = ()
         self._moved = False
+        self._plan: Kind = self._last.plan if self._last.plan in views.KINDS else "manual"
 
     def compose(self) -> ComposeResult:
         yield Static(" swarmtui   what shall be measured?", markup=False, id="title")
         with Horizontal(id="choices"):
-            with Vertical(id="where"):
+            with VerticalScroll(id="where", can_focus=False):
                 yield Static("── endpoint ", markup=False, classes="rule")
                 yield Pick(id="endpoints")
                 yield Static("", markup=False, id="about")
-                yield from self._field("url", "URL", "")
-                yield from self._field("model", "model", self._last.model)
-            with Vertical(id="what"):
+                yield from self._field("url", "URL", "", "http://127.0.0.1:8000")
+                yield Static("── model ", markup=False, classes="rule")
+                yield Pick(id="models")
+                yield from self._field("model", "name", "", "another name")
+                yield from self._field("label", "label", "", "a name for this session")
+                yield from self._field("note", "note", "", "what is special about it")
+            with VerticalScroll(id="what", can_focus=False):
                 yield Static("── workload ", markup=False, classes="rule")
                 yield Pick(id="workloads")
                 yield Static("", markup=False, id="preview")
+                yield from self._field("file", "file", "", "a workload of your own, .toml")
                 yield Static("── plan ", markup=False, classes="rule")
-                yield Pick([Item(kind, words) for kind, words in KINDS.items()], id="plans")
+                yield Pick([Item(kind, words) for kind, words in views.KINDS.items()], id="plans")
                 for name, label in _FIELDS:
-                    yield from self._field(name, label, getattr(self._last, name, ""))
+                    yield from self._field(name, label, getattr(self._last, name), "")
         yield Static("", markup=False, id="problem")
         yield KeyLine()
 
-    def _field(self, name: str, label: str, value: str) -> ComposeResult:
-        with Horizontal(classes="field"):
+    def _field(self, name: str, label: str, value: str, hint: str) -> ComposeResult:
+        with Horizontal(classes="field", id=f"of-{name}"):
             yield Static(label, markup=False, classes="name")
-            entry = Input(value, id=name, compact=True)
+            entry = Input(value, id=name, compact=True, placeholder=hint)
             entry.cursor_blink = False
             yield entry
 
     def on_mount(self) -> None:
         self.query_one(KeyLine).show(self.app.keys.actions("setup"))
-        self.query_one("#url", Input).placeholder = "http://127.0.0.1:8000"
-        self.query_one("#model", Input).placeholder = "the first that it lists"
-        self.query_one("#plans", Pick).choose(self._last.plan)
+        self._pick("plans").choose(self._plan)
         self._list_endpoints()
+        self._list_models()
         self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:
         """What needs more imports than the first picture can wait for."""
-        tasks = [Item(task.name, f"{task.name:<13} {plain(task.description)}") for task in catalogue.tasks()]
-        self.query_one("#workloads", Pick).set_items(tasks, self._last.workload)
+        self._tasks = catalogue.tasks()
+        lines = views.in_columns([(task.name, task.description) for task in self._tasks])
+        items = [Item(task.name, line) for task, line in zip(self._tasks, lines, strict=True)]
+        items.append(Item(_TYPED, "a file of your own, typed below"))
+        self._pick("workloads").set_items(items, self._last.workload)
+        if self._pick("workloads").chosen != self._last.workload:
+            self._entry("file").value = self._last.workload
         self._machines = catalogue.machines()
-        self.query_one("#endpoints", Pick).focus()
+        # The screen that comes next is made ready while nobody waits for it.
+        self.set_timer(_READY_S, lambda: importlib.import_module("swarmtui.tui.screens.run"))
+        if self.focused is None:
+            self._pick("endpoints").focus()
         self.action_refresh()
 
-    # endpoints
+    def _pick(self, name: str) -> Pick:
+        return self.query_one(f"#{name}", Pick)
+
+    def _entry(self, name: str) -> Input:
+        return self.query_one(f"#{name}", Input)
+
+    @on(DescendantFocus)
+    def _focused(self, event: DescendantFocus) -> None:
+        """In a field letters are text: only the keys that still mean something are offered there."""
+        actions = self.app.keys.actions("setup")
+        typing = isinstance(event.widget, Input)
+        shown = [action._replace(footer=True) for action in while_typing(actions)] if typing else actions
+        self.query_one(KeyLine).show(shown)
+
+    # endpoints and their models
 
     def action_refresh(self) -> None:
         self._searching = True
@@ -107,63 +138,63 @@ class SetupScreen(Screen[None]):
         self._found = await asyncio.to_thread(catalogue.servers_here)
         self._searching = False
         self._list_endpoints()
+        self._list_models()
         self._judge()
 
     def _list_endpoints(self) -> None:
         """Found here, configured, recent, typed, simulated: in this order, each once."""
-        listed = self.query_one("#endpoints", Pick)
-        rows: dict[str, str] = {server.url: _words(server) for server in self._found}
-        for name, known in self.app.config.endpoints.items():
-            rows.setdefault(known.url, f"{plain(name)}  {plain(known.url)}")
-        for url in self._last.recent:
-            if not url.startswith(SIMULATOR):
-                rows.setdefault(url, f"{plain(url)}  recent")
-        items = [Item(url, text) for url, text in rows.items()]
+        listed = self._pick("endpoints")
+        known = {name: endpoint.url for name, endpoint in self.app.config.endpoints.items()}
+        items: list[Item] = []
         if not self._found:
             nobody = "looking for servers on this host …" if self._searching else "no server found on this host"
-            items.insert(0, Item("", nobody))
-        items.append(Item(_TYPED, "a URL, typed below (tab)"))
-        for machine in self._machines:
-            items.append(Item(SIMULATOR + machine.name, f"{SIMULATOR}{machine.name}  SIMULATED, {_seats(machine)}"))
+            items.append(Item("", nobody))
+        items += [Item(*row) for row in views.server_rows(self._found, known, self._last.recent)]
+        items.append(Item(_TYPED, "a URL, typed below"))
+        if self._machines:
+            items.append(Item("", "SIMULATED, without a server or a GPU:"))
+            items += [Item(*row) for row in views.machine_rows(self._machines)]
         usual = self._last.endpoint or (self._found[0].url if self._found else f"{SIMULATOR}moe-tp1")
         listed.set_items(items, listed.chosen if self._moved else usual)
 
     def _endpoint(self) -> str:
-        chosen = self.query_one("#endpoints", Pick).chosen
-        return self.query_one("#url", Input).value.strip() if chosen == _TYPED else chosen
+        chosen = self._pick("endpoints").chosen
+        return self._entry("url").value.strip() if chosen == _TYPED else chosen
 
-    # what is typed and chosen
+    def _machine(self) -> catalogue.Machine | None:
+        name = self._endpoint().removeprefix(SIMULATOR).partition("?")[0]
+        simulated = self._endpoint().startswith(SIMULATOR)
+        return next((machine for machine in self._machines if simulated and machine.name == name), None)
 
-    @on(Pick.Moved)
-    def _picked(self, event: Pick.Moved) -> None:
-        if event.pick.id == "endpoints":
-            self._moved = True
-            self._suggest_models()
-        self._judge()
+    def _server(self) -> Discovered | None:
+        endpoint = self._endpoint()
+        here = next((server for server in self._found if server.url == endpoint), None)
+        return here or self._looked.get(endpoint)
 
-    @on(Pick.Taken)
-    def _taken(self, event: Pick.Taken) -> None:
-        if event.pick.chosen == _TYPED and not self.query_one("#url", Input).value:
-            self.query_one("#url", Input).focus()
-        else:
-            self.action_start()
+    def _list_models(self) -> None:
+        """Those that the chosen endpoint lists, and a name of one's own."""
+        server, machine, listed = self._server(), self._machine(), self._pick("models")
+        models = server.models if server else (machine.model,) if machine else ()
+        items = [Item(model, plain(model)) for model in models] or [Item("first", "the first that it lists")]
+        wanted = listed.chosen if listed.chosen == _TYPED or listed.chosen in models else self._last.model
+        listed.set_items([*items, Item(_TYPED, "another name, typed below")], wanted)
 
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
-        if event.input.id == "url" and event.value:
-            self._moved = True
-            self.query_one("#endpoints", Pick).choose(_TYPED)
-            if self._typing is not None:
-                self._typing.stop()
-            self._typing = self.set_timer(_LOOK_AFTER_S, self._look)
-        self._judge()
+    def _model(self) -> str:
+        chosen = self._pick("models").chosen
+        if chosen == _TYPED:
+            return self._entry("model").value
+        known = next((known for known in self.app.config.endpoints.values() if known.url == self._endpoint()), None)
+        return chosen if chosen != "first" else known.model or "" if known else ""
 
-    @on(Input.Submitted)
-    def _submitted(self) -> None:
-        self.action_start()
+    def _look_soon(self) -> None:
+        """An address that nobody has found on this host is looked at when it has stood for a moment."""
+        if self._typing is not None:
+            self._typing.stop()
+        endpoint = self._endpoint()
+        if endpoint and not endpoint.startswith(SIMULATOR) and self._server() is None:
+            self._typing = self.set_timer(_LOOK_AFTER_S, lambda: self._look(endpoint))
 
-    def _look(self) -> None:
-        url = self.query_one("#url", Input).value.strip()
+    def _look(self, url: str) -> None:
         self.run_worker(self._look_at(url), exclusive=True, group="look", exit_on_error=False)
 
     async def _look_at(self, url: str) -> None:
@@ -171,51 +202,100 @@ class SetupScreen(Screen[None]):
             self._looked[url] = await asyncio.to_thread(catalogue.look_at, url)
         except BadInput:
             return
-        self._suggest_models()
+        self._list_models()
         self._judge()
 
-    def _server(self) -> Discovered | None:
-        endpoint = self._endpoint()
-        here = next((server for server in self._found if server.url == endpoint), None)
-        return here or self._looked.get(endpoint)
+    @on(Worker.StateChanged)
+    def _failed(self, event: Worker.StateChanged) -> None:
+        """A look that failed is no reason to leave, but one to be told."""
+        if event.state is WorkerState.ERROR:
+            self.app.say(f"cannot look there: {event.worker.error}")
 
-    def _suggest_models(self) -> None:
-        server = self._server()
-        models = [plain(model) for model in server.models] if server else []
-        entry = self.query_one("#model", Input)
-        entry.suggester = SuggestFromList(models, case_sensitive=False) if models else None
-        entry.placeholder = ", ".join(models) or "the first that it lists"
+    # what is typed and chosen
+
+    @on(Pick.Moved)
+    def _picked(self, event: Pick.Moved) -> None:
+        match event.pick.id:
+            case "endpoints":
+                self._moved = True
+                self._list_models()
+                self._look_soon()
+            case "plans":
+                self._plan = cast(Kind, event.pick.chosen)
+            case "workloads":
+                self._suit_plan()
+        self._judge()
+
+    @on(Pick.Taken)
+    def _taken(self, event: Pick.Taken) -> None:
+        typed = next(name for name, above in {**_BESIDE, "": event.pick.id}.items() if above == event.pick.id)
+        if typed and event.pick.chosen == _TYPED and not self._entry(typed).value:
+            self._entry(typed).focus()
+        else:
+            self.action_start()
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        name = event.input.id or ""
+        if name in _BESIDE and event.value:
+            self._pick(_BESIDE[name]).choose(_TYPED)
+        if name == "url" and event.value:
+            self._moved = True
+            self._list_models()
+            self._look_soon()
+        if name == "file":
+            self._suit_plan()
+        self._judge()
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        self.action_start()
+
+    def _workload(self) -> str:
+        chosen = self._pick("workloads").chosen
+        return self._entry("file").value.strip() if chosen == _TYPED else chosen
+
+    def _chosen_task(self) -> catalogue.Task | None:
+        try:
+            return catalogue.workload(self._workload()) if self._tasks else None
+        except BadInput:
+            return None
+
+    def _suit_plan(self) -> None:
+        """A workload that says how it wants to be asked is asked so, until somebody chooses otherwise."""
+        task = self._chosen_task()
+        self._pick("plans").choose("sweep" if task is not None and task.own_load else self._plan)
 
     def _choice(self) -> Choice:
-        def picked(name: str) -> str:
-            return self.query_one(f"#{name}", Pick).chosen
-
         def typed(name: str) -> str:
-            return self.query_one(f"#{name}", Input).value
+            return self._entry(name).value
 
         endpoint = self._endpoint()
         known = next((known for known in self.app.config.endpoints.values() if known.url == endpoint), None)
         return Choice(
             endpoint=endpoint,
-            model=typed("model") or (known.model or "" if known else ""),
-            workload=picked("workloads") or self._last.workload,
-            plan=picked("plans"),
+            model=self._model(),
+            workload=self._workload(),
+            plan=cast(Kind, self._pick("plans").chosen),
             levels=typed("levels"),
+            rate=typed("rate"),
             runs=typed("runs"),
             requests=typed("requests"),
             warmup=typed("warmup"),
             label=typed("label"),
             note=typed("note"),
-            api_key_env=known.api_key_env if known else None,
+            known=known,
         )
 
     def _judge(self) -> None:
-        """Says at once what is wrong, or that nothing is."""
-        choice = self._choice()
-        self.query_one("#levels", Input).disabled = choice.plan != "sweep"
+        """Says at once what is wrong, or what Enter would do."""
+        if not self._tasks:
+            return
+        choice, task = self._choice(), self._chosen_task()
+        self._offer_fields(choice.plan, task)
         words = self.query_one("#problem", Static)
         try:
-            make_order(choice, self.app.session_root_or_default)
+            order = make_order(choice, self.app.session_root_or_default)
         except BadInput as problem:
             words.update(f" ✖ {plain(str(problem))}")
             words.set_class(True, "-bad")
@@ -223,23 +303,31 @@ class SetupScreen(Screen[None]):
             server = self._server()
             absent = server is not None and not server.reachable
             does = "does not answer now; Enter tries all the same." if absent else "Enter starts."
-            kind = KINDS[choice.plan]  # type: ignore[index]
-            words.update(f" {'▲' if absent else '●'} {plain(choice.endpoint)}: {kind}. {does}")
+            words.update(f" {'▲' if absent else '●'} {does} {plain(choice.endpoint)}: {views.plan_words(order.plan)}")
             words.set_class(absent, "-bad")
-        self._preview(choice)
+        self._preview(task)
 
-    def _preview(self, choice: Choice) -> None:
+    def _offer_fields(self, plan: Kind, task: catalogue.Task | None) -> None:
+        """Only what there is to say of this plan; in an empty field stands what the workload says itself."""
+        own = task.plan if task is not None else None
+        offered = fields_of(plan, own.load if own else "closed")
+        for name, _ in _FIELDS:
+            self.query_one(f"#of-{name}").display = name in offered
+        if own is not None:
+            for name, hint in views.field_hints(plan, own).items():
+                self._entry(name).placeholder = hint
+        plans = self._pick("plans")
+        kinds = views.KINDS | {"sweep": views.sweep_words(task)}
+        plans.set_items([Item(kind, words) for kind, words in kinds.items()], plans.chosen)
+
+    def _preview(self, task: catalogue.Task | None) -> None:
         width = max(20, self.app.size.width // 2 - 4)
-        task = next((task for task in catalogue.tasks() if task.name == choice.workload), None)
+        preview, about = self.query_one("#preview", Static), self.query_one("#about", Static)
         if task is not None:
-            count = "made as needed" if task.prompts is None else f"{task.prompts} prompts"
-            facts = f"{task.kind}, {count}; {task.input} in, {task.output} out; cache {task.cache}"
-            sample = wrapped(f"“{plain(task.sample[:400])}”", width)[:2]
-            self.query_one("#preview", Static).update("\n".join([*wrapped(facts, width)[:2], *sample]))
-        server = self._server()
-        machine = next((m for m in self._machines if SIMULATOR + m.name == choice.endpoint), None)
-        about = _words(server) if server else plain(machine.description) if machine else ""
-        self.query_one("#about", Static).update("\n".join(wrapped(about, width)[:2]))
+            preview.update("\n".join(views.task_words(task, width, max(4, preview.size.height))))
+        server, machine = self._server(), self._machine()
+        words = views.found_words(server) if server else plain(machine.description) if machine else ""
+        about.update("\n".join(wrapped(words, width)[:2]))
 
     def action_start(self) -> None:
         choice = self._choice()
@@ -259,18 +347,4 @@ class SetupScreen(Screen[None]):
 
     def action_back(self) -> None:
         """From a field to the list of endpoints."""
-        self.query_one("#endpoints", Pick).focus()
-
-
-def _seats(machine: catalogue.Machine) -> str:
-    each = "1 seat" if machine.seats == 1 else f"{machine.seats} seats"
-    return f"{machine.replicas} × {each}" if machine.replicas > 1 else each
-
-
-def _words(server: Discovered) -> str:
-    if not server.reachable:
-        return f"{plain(server.url)}  ✖ {plain(server.problem) or 'does not answer'}"
-    parts = [plain(server.engine), plain(server.models[0]) if server.models else ""]
-    parts.append(f"{server.seats} seats" if server.seats else "")
-    parts.append(f"▲ {plain(server.problem)}" if server.problem else "")
-    return f"{plain(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
+        self._pick("endpoints").focus()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.app import ComposeResult
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from swarmtui.tui.app import SwarmApp
 
 LEAST = Size(60, 16)
 
@@ -15,6 +20,8 @@ def is_too_small(size: Size) -> bool:
 
 
 class TooSmall(Screen[None]):
+    app: SwarmApp
+
     def compose(self) -> ComposeResult:
         yield Static(self._words(), markup=False)
 
@@ -23,4 +30,5 @@ class TooSmall(Screen[None]):
 
     def _words(self) -> str:
         size = self.app.size
-        return f"{size.width}×{size.height} is too small;\n{LEAST.width}×{LEAST.height} is needed.\nThe run goes on."
+        words = f"{size.width}×{size.height} is too small;\n{LEAST.width}×{LEAST.height} is needed."
+        return f"{words}\nThe run goes on." if self.app.running_id else words

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from swarmtui.model.frame import Ended, Frame
 from swarmtui.model.plan import STEERED_ENOUGH
 from swarmtui.model.session import Session
-from swarmtui.model.telemetry import Trust
+from swarmtui.model.telemetry import Trust, TtftSplit
 from swarmtui.text import plain
 from swarmtui.tui.views.numbers import clock, rate, seconds, whole
 
@@ -18,7 +18,10 @@ _SIGNS = {"ok": "●", "doubtful": "▲", "wrong": "✖"}
 
 
 class HeadView(NamedTuple):
-    """`share` is how much of this run is done; None where it has no end."""
+    """`share` is how much of this run is done; None where it has no end.
+
+    `split` says where the time to the first token goes, in several lengths, the longest first.
+    """
 
     title: str
     phase: str
@@ -29,6 +32,7 @@ class HeadView(NamedTuple):
     trust_mood: Mood
     notice: str
     notice_mood: Mood
+    split: tuple[str, ...] = ()
 
 
 class Figure(NamedTuple):
@@ -48,14 +52,21 @@ class Clock(NamedTuple):
 
 
 def head_view(
-    session: Session | None, frame: Frame | None, ended: Ended | None, replay: Clock | None, told: str = ""
+    session: Session | None,
+    frame: Frame | None,
+    ended: Ended | None,
+    replay: Clock | None,
+    told: str = "",
+    server: str = "",
 ) -> HeadView:
-    """`told` is what the face itself has to say, beside what the frame tells."""
+    """`told` is what the face itself has to say, beside what the frame tells; `server` is news of it, after the end."""
     title = _title(session)
     trust, mood = _trust(frame.trust if frame else ())
     if frame is None:
         return HeadView(title, "starting", "", None, "", trust, mood, "", "")
-    notice, notice_mood = _notice(frame, ended, told)
+    notice, notice_mood = _notice(frame, ended, "" if server else told)
+    if server:
+        notice, notice_mood = f"{server} · {notice}" if notice else server, "warn"
     return HeadView(
         title=title,
         phase=phase(frame),
@@ -66,14 +77,25 @@ def head_view(
         trust_mood=mood,
         notice=notice,
         notice_mood=notice_mood,
+        split=_split(frame.ttft_split) if frame.status == "running" else (),
     )
 
 
+def server_words(down_s: float | None, back: str) -> str:
+    """Of a server that went away after the run, or came back."""
+    if down_s is not None:
+        return f"server down for {clock(down_s)}, waiting"
+    return f"the server is back: {plain(back)}; R runs the same plan again" if back else ""
+
+
 def phase(frame: Frame) -> str:
+    if frame.down_s is not None:
+        return f"server down for {clock(frame.down_s)}, waiting"
+    where = f"C={frame.c}" if frame.rate is None else f"{frame.rate:g} requests/s"
     if frame.status == "running":
-        return f"C={frame.c}" + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
+        return where + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
     if frame.status in ("draining", "paused", "stopping") and frame.c:
-        return f"{frame.status}, C={frame.c}"
+        return f"{frame.status}, {where}"
     return "warm-up, discarded" if frame.status == "warming up" else frame.status
 
 
@@ -82,7 +104,7 @@ def _progress(session: Session | None, frame: Frame) -> str:
     if frame.of:
         return f"{frame.done}/{frame.of}"
     plan = session.plan if session else None
-    steered = plan is not None and plan.load == "closed" and plan.duration_s is None and frame.of is None
+    steered = plan is not None and frame.load == "closed" and plan.duration_s is None and frame.of is None
     if not steered or frame.status != "running":
         return f"{frame.done} done" if frame.done else ""
     enough = STEERED_ENOUGH * frame.c
@@ -93,23 +115,59 @@ def _progress(session: Session | None, frame: Frame) -> str:
     )
 
 
-def figures(frame: Frame | None, asked_c: int | None) -> tuple[Figure, ...]:
+class Apart(NamedTuple):
+    """Of a mixed load: tok/s now of the main task, and of one of those beside it."""
+
+    primary_tps: float | None
+    side_tps: float | None
+
+
+def figures(frame: Frame | None, asked_c: int | None, apart: Apart | None = None) -> tuple[Figure, ...]:
     """`asked_c` is what was just asked for, and shown until frames say it themselves."""
     if frame is None:
         return ()
-    target = frame.c if asked_c is None else asked_c
-    here = next((level for level in frame.levels if level.c == frame.c), None)
-    steady = here.out_tps_steady if here else None
+    here = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
+    lead = f"{rate(here.lead_tps if here else None)} {'steady' if frame.load in ('closed', 'ramp') else 'wall'}"
+    late = (Figure("late", seconds(frame.late_s), "the worst"),) if frame.load == "open" else ()
+    each = Figure("per stream", rate(frame.per_stream_tps), "tok/s")
+    if apart is not None:
+        each = Figure("primary", rate(apart.primary_tps), f"side {rate(apart.side_tps)}")
     worst = max(frame.error_counts, key=lambda name: frame.error_counts[name]) if frame.error_counts else ""
     return (
-        Figure("C", str(target), f"{frame.in_flight} active", "warn" if asked_c not in (None, frame.c) else ""),
-        Figure("out tok/s", rate(frame.out_tps), f"{rate(steady)} steady"),
-        Figure("per stream", rate(frame.per_stream_tps), "tok/s"),
-        Figure("TTFT", seconds(frame.ttft_s), "median"),
+        _laid_on(frame, asked_c),
+        Figure("out tok/s", rate(frame.out_tps), lead),
+        each,
+        Figure("TTFT", seconds(frame.ttft_s), _beside_ttft(frame.ttft_split)),
+        *late,
         Figure("queue", str(frame.waiting), f"server {whole(server_waiting(frame))}", "warn" if frame.waiting else ""),
         Figure("errors", str(frame.errors), plain(worst) or f"of {frame.finished}", "bad" if frame.errors else ""),
         Figure("tokens/J", rate(_tokens_per_joule(frame)), "GPU only"),
     )
+
+
+def _laid_on(frame: Frame, asked_c: int | None) -> Figure:
+    """What is asked of the server: so many streams, or so many requests a second."""
+    active = f"{frame.in_flight} active" if frame.status != "ended" else "ended"
+    if frame.rate is not None and asked_c is None:
+        return Figure("requests/s", f"{frame.rate:g}", active)
+    target = frame.c if asked_c is None else asked_c
+    return Figure("C", str(target), active, "warn" if asked_c not in (None, frame.c) else "")
+
+
+def _split(parts: TtftSplit | None) -> tuple[str, ...]:
+    if parts is None:
+        return ()
+    named = (("queue", parts.queue_s), ("prefill", parts.prefill_s), ("rest", parts.rest_s))
+    known = [f"{name} {seconds(value)}" for name, value in named if value is not None]
+    est = "est. " if parts.estimated else ""
+    return (f"TTFT {seconds(parts.ttft_s)} = {est}{' + '.join(known)}", f"{est}{' + '.join(known)}", f"{est}{known[0]}")
+
+
+def _beside_ttft(parts: TtftSplit | None) -> str:
+    """What most of the waiting is for, as short as a tile; ~ is estimated."""
+    if parts is None or parts.queue_s is None or not parts.ttft_s:
+        return "median"
+    return f"queue {'~' if parts.estimated else ''}{100 * parts.queue_s / parts.ttft_s:.0f}%"
 
 
 def _title(session: Session | None) -> str:
@@ -127,7 +185,7 @@ def _clock(frame: Frame, replay: Clock | None) -> str:
     if replay is not None:
         state = f"×{replay.speed}" if replay.playing else "paused"
         return f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}"
-    left = "" if frame.left_s is None else f", {clock(frame.left_s)} left"
+    left = "" if frame.left_s is None or frame.status == "ended" else f", {clock(frame.left_s)} left"
     return f"{clock(frame.elapsed_s)} elapsed{left}"
 
 

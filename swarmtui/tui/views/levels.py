@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.scaling import scaling
 from swarmtui.model.findings import Scaling
-from swarmtui.model.session import Level, Spread
+from swarmtui.model.session import Level, TaskFigures
 from swarmtui.text import plain
-from swarmtui.tui.views.numbers import percent, rate, seconds, times
+from swarmtui.tui.views.columns import columns_of, middle, task_lines
+from swarmtui.tui.views.numbers import NOTHING, rate
+
+if TYPE_CHECKING:
+    from swarmtui.analysis.compare import Pair
 
 
 class LevelLine(NamedTuple):
@@ -22,16 +26,20 @@ class LevelLine(NamedTuple):
 
 
 class LevelsView(NamedTuple):
+    """`widths` are of the columns, as many of which are shown as there is room for; so are the lines of `tasks`."""
+
     titles: tuple[str, ...]
+    widths: tuple[int, ...]
     lines: tuple[LevelLine, ...]
     flags: tuple[str, ...]
     empty: str
+    tasks: tuple[str, ...] = ()
 
 
 class Curve(NamedTuple):
     """Parallel lists; a level without a figure is not in it."""
 
-    c: tuple[int, ...]
+    c: tuple[float, ...]
     values: tuple[float, ...]
 
 
@@ -40,33 +48,64 @@ class CurveView(NamedTuple):
     ttft: Curve
     ghost: Curve
     ghost_name: str
-    best: int | None
+    best: float | None
     cliff: int | None
     words: str
     empty: str
 
 
-TITLES = ("C", "steady", "stream", "TTFT", "lost", "gain", "n", "err", "wall", "real C")
+_STEERED_EMPTY = (
+    "no level is done yet: 4·C requests at one C make one, when C changes; s starts a sweep, f looks for the cliff"
+)
+
+# Of a session that this one is held against: they stand behind the figure that they are about.
+_GHOST_TITLES, _GHOST_WIDTHS, _GHOST_AT = ("before", "change"), (8, 20), 2
 
 
-def levels_view(levels: Sequence[Level]) -> LevelsView:
+def levels_view(
+    levels: Sequence[Level], ghost: Pair | None = None, tasks: Sequence[TaskFigures] = (), planned: bool = False
+) -> LevelsView:
+    """`ghost` is the session before held against this one, level by level; `planned`: levels come by themselves."""
+    columns = columns_of(levels, tasks)
     best, cliff = _best(levels), scaling(levels).cliff
     lines = tuple(
         LevelLine(
-            mark="▸" if level.c == best else "▼" if cliff and level.c == cliff.c else " ",
-            cells=_cells(level),
-            best=level.c == best,
+            mark="▸" if level.at == best else "▼" if cliff and level.c == cliff.c else " ",
+            cells=_with_ghost(tuple(column.cell(level) for column in columns), _beside(level, ghost)),
+            best=level.at == best,
             partial=not level.complete,
         )
         for level in levels
     )
-    flags = tuple(f"C={level.c}: {flag}" for level in levels for flag in level.flags)
+    flags = tuple(f"{level.name}: {flag}" for level in levels for flag in level.flags)
+    titles, widths = tuple(column.title for column in columns), tuple(column.width for column in columns)
+    refused = tuple(f"no ratio: {plain(why)}" for why in ghost.refused) if ghost and levels else ()
     return LevelsView(
-        TITLES,
+        _with_ghost(titles, _GHOST_TITLES if ghost else ()),
+        (*widths[:_GHOST_AT], *(_GHOST_WIDTHS if ghost else ()), *widths[_GHOST_AT:]),
         lines,
-        flags,
-        "no level is done yet: 4·C requests at one C make one, when C changes; s starts a sweep, f looks for the cliff",
+        (*refused, *flags),
+        "no level is done yet: the first is on its way" if planned else _STEERED_EMPTY,
+        task_lines(tasks),
     )
+
+
+def _with_ghost(cells: tuple[str, ...], ghost: tuple[str, ...]) -> tuple[str, ...]:
+    return (*cells[:_GHOST_AT], *ghost, *cells[_GHOST_AT:])
+
+
+def _beside(level: Level, ghost: Pair | None) -> tuple[str, ...]:
+    """The figure before, and what may be said of the difference."""
+    if ghost is None:
+        return ()
+    rows = [row for row in ghost.rows if (row.c, row.rate) == level.key and row.figure.startswith("out_tps")]
+    row = next((row for row in rows if row.after is not None and row.before is not None), None)
+    if row is None:
+        return (NOTHING, NOTHING)
+    found = row.verdict
+    if found is None or found.change is None:
+        return (rate(row.before), "no ratio" if found is None else found.word)
+    return (rate(row.before), f"{'−' if found.change < 0 else '+'}{abs(100 * found.change):.1f} % {found.word}")
 
 
 def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str) -> CurveView:
@@ -74,7 +113,7 @@ def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str)
     found = scaling(levels)
     best, cliff = _best(levels), found.cliff.c if found.cliff else None
     empty = "" if len(tps.c) > 1 else "a curve needs two levels; s starts a sweep"
-    ttft = [(level.c, value) for level in levels if (value := _ttft(level.ttft_s)) is not None]
+    ttft = [(level.at, value) for level in levels if (value := middle(level.ttft_s)) is not None]
     return CurveView(
         tps,
         Curve(tuple(c for c, _ in ttft), tuple(value for _, value in ttft)),
@@ -87,41 +126,17 @@ def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str)
     )
 
 
-def _words(best: int | None, found: Scaling) -> str:
+def _words(best: float | None, found: Scaling) -> str:
     words = [
-        "" if best is None else f"▸ best {best}",
+        "" if best is None else f"▸ best {best:g}",
         "" if found.sweet_spot in (None, best) else f"sweet spot {found.sweet_spot}",
         "" if found.cliff is None else f"▼ cliff {found.cliff.c}",
     ]
     return "  ".join(word for word in words if word)
 
 
-def _cells(level: Level) -> tuple[str, ...]:
-    about = "~" if level.token_source in ("chunks", "mixed") else ""
-
-    def tokens(value: float | None) -> str:
-        return rate(value) if value is None else about + rate(value)
-
-    return (
-        str(level.c),
-        tokens(level.out_tps_steady),
-        tokens(level.per_stream_tps.mean),
-        seconds(_ttft(level.ttft_s)),
-        percent(level.contention),
-        times(level.rate_speedup),
-        str(level.n),
-        str(level.errors),
-        tokens(level.out_tps_wall),
-        rate(level.c_achieved),
-    )
-
-
-def _ttft(spread: Spread) -> float | None:
-    return spread.p50 if spread.p50 is not None else spread.mean
-
-
 def _curve(levels: Sequence[Level]) -> Curve:
-    known = [(level.c, value) for level in levels if (value := _tps(level)) is not None]
+    known = [(level.at, value) for level in levels if (value := _tps(level)) is not None]
     return Curve(tuple(c for c, _ in known), tuple(value for _, value in known))
 
 
@@ -129,7 +144,7 @@ def _tps(level: Level) -> float | None:
     return level.out_tps_steady if level.out_tps_steady is not None else level.out_tps_wall
 
 
-def _best(levels: Sequence[Level]) -> int | None:
+def _best(levels: Sequence[Level]) -> float | None:
     """The best throughput; None where there is nothing to choose from."""
-    rated = [(value, level.c) for level in levels if (value := _tps(level)) is not None]
+    rated = [(value, level.at) for level in levels if (value := _tps(level)) is not None]
     return max(rated)[1] if len(rated) > 1 else None

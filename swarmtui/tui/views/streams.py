@@ -8,10 +8,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from swarmtui.model.frame import Frame
+from swarmtui.model.session import Session
 from swarmtui.model.wire import StreamRow
 from swarmtui.text import plain
 from swarmtui.tui.track import SPARK, Pace
-from swarmtui.tui.views.head import server_waiting
+from swarmtui.tui.views.head import Apart, server_waiting
 from swarmtui.tui.views.numbers import rate, seconds, spark
 
 Order = Literal["agent", "rate", "tokens", "ttft", "state"]
@@ -31,6 +32,7 @@ class StreamLine(NamedTuple):
     rate: str
     spark: str
     ttft: str
+    primary: bool = False
 
 
 class StreamsView(NamedTuple):
@@ -47,7 +49,9 @@ class StreamsView(NamedTuple):
 
 def chosen_rows(frame: Frame, paces: Mapping[int, Pace], order: Order, words: str) -> list[StreamRow]:
     """Those that pass the filter, in order; agents that are no longer wanted and do nothing are left out."""
-    rows = [_honest(row, frame) for row in frame.rows if row.agent < frame.c or row.state != "idle"]
+    # An open loop has as many agents as may ever be needed: those that never were are no streams.
+    streams = 0 if frame.load == "open" else frame.c
+    rows = [_honest(row, frame) for row in frame.rows if row.agent < streams or row.state != "idle"]
     if words:
         wanted = words.lower()
         rows = [row for row in rows if wanted in f"{row.agent} {row.state} {row.task} {row.type}".lower()]
@@ -65,6 +69,27 @@ def chosen_rows(frame: Frame, paces: Mapping[int, Pace], order: Order, words: st
     return rows
 
 
+def apart(session: Session | None, frame: Frame | None, paces: Mapping[int, Pace]) -> Apart | None:
+    """The main task of a mixed load, and those beside it; None where there is no such difference."""
+    if session is None or frame is None or frame.load != "mixed":
+        return None
+    primary = primary_type(session)
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    for row in frame.rows:
+        pace = paces.get(row.agent)
+        if row.state in ("writing", "thinking") and pace is not None and pace.rate is not None:
+            rates[row.type == primary].append(pace.rate)
+    means = [sum(found) / len(found) if found else None for found in (rates[True], rates[False])]
+    return Apart(*means)
+
+
+def primary_type(session: Session | None) -> str:
+    """How requests of the main task of a mixed load are called; empty where there is none."""
+    spec = session.workload_spec if session else {}
+    main = spec.get("primary")
+    return str(main.get("type") or "primary") if isinstance(main, dict) else ""
+
+
 def _honest(row: StreamRow, frame: Frame) -> StreamRow:
     """Headers without a token look the same in a queue and in prefill: while the server tells of a queue, it waits."""
     if row.state == "prefill" and (server_waiting(frame) or 0.0) > 0:
@@ -73,17 +98,21 @@ def _honest(row: StreamRow, frame: Frame) -> StreamRow:
 
 
 def streams_view(
-    frame: Frame | None, paces: Mapping[int, Pace], order: Order, words: str, top: int, height: int
+    frame: Frame | None, paces: Mapping[int, Pace], order: Order, words: str, top: int, height: int, primary: str = ""
 ) -> StreamsView:
+    """`primary` is the type of a mixed load's main task."""
     if frame is None:
         return StreamsView((), 0, 0, 0, order, words, "no frame yet: the session is starting")
     rows = chosen_rows(frame, paces, order, words)
     fastest = max((pace.rate or 0.0 for pace in paces.values()), default=0.0) or None
-    shown = tuple(_line(row, paces.get(row.agent), frame, fastest) for row in rows[top : top + height])
+    shown = tuple(
+        _line(row, paces.get(row.agent), frame, fastest, bool(primary) and row.type == primary)
+        for row in rows[top : top + height]
+    )
     return StreamsView(shown, top, len(rows), len(frame.rows), order, words, _why_empty(frame, words))
 
 
-def _line(row: StreamRow, pace: Pace | None, frame: Frame, fastest: float | None) -> StreamLine:
+def _line(row: StreamRow, pace: Pace | None, frame: Frame, fastest: float | None, primary: bool) -> StreamLine:
     recent = pace.recent if pace else ()
     task = "" if row.task < 0 else f"{row.task} {plain(row.type)}".rstrip()
     ttft = seconds(row.ttft_s)
@@ -99,6 +128,7 @@ def _line(row: StreamRow, pace: Pace | None, frame: Frame, fastest: float | None
         rate=rate(pace.rate) if pace and pace.rate is not None and row.state in ("writing", "thinking") else "",
         spark=spark((None,) * (SPARK - len(recent)) + recent, fastest),
         ttft="" if row.state == "idle" else ttft,
+        primary=primary,
     )
 
 

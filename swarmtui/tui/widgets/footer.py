@@ -16,9 +16,8 @@ class KeyLine(Lines):
     actions: Sequence[Action] = ()
 
     def show(self, actions: Sequence[Action], ended: bool = False) -> None:
-        always = ("help", "leave")
         self.actions = [
-            action for action in actions if (action.after if ended else action.footer) or action.id in always
+            action for action in actions if (action.after if ended else action.footer) or action.id in ("help", "leave")
         ]
         self.redraw()
 

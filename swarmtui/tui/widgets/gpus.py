@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.tui.paint import Line, Lines, heading, left, right, wrapped
+from swarmtui.tui.paint import Line, Panel, heading, left, right, wrapped
 from swarmtui.tui.views.machine import Gauge, GpusView
 from swarmtui.tui.views.numbers import bar
 
@@ -10,14 +10,7 @@ _TEXT = 15
 _SPARK = 12
 
 
-class Gpus(Lines):
-    view: GpusView | None = None
-
-    def show(self, view: GpusView) -> None:
-        if view != self.view:
-            self.view = view
-            self.redraw()
-
+class Gpus(Panel[GpusView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:

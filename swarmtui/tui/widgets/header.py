@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.tui.paint import Line, Lines, left, right
+from swarmtui.tui.paint import Line, Lines, left, right, wrapped
 from swarmtui.tui.views.head import HeadView
 from swarmtui.tui.views.numbers import bar
 
@@ -32,8 +32,15 @@ class Header(Lines):
         if self.frozen:
             second += [("DISPLAY FROZEN, space goes on", "warn"), ("   ", "")]
         used = sum(len(text) for text, _ in second)
+        room = width - used - len(view.clock) - 4
+        split = next((text for text in view.split if len(text) <= room), "")
+        if split:
+            second += [(split, ""), ("   ", "")]
+            used += len(split) + 3
         second.append((right(f"{view.clock} ", max(0, width - used)), "dim"))
         lines = [first, second]
-        if height > 2:
-            lines.append([(f" {view.notice}", view.notice_mood or "dim")])
+        notices = wrapped(view.notice, max(8, width - 2)) if height > 3 else [view.notice]
+        style = view.notice_mood or "dim"
+        for notice in notices[: max(0, height - 2)]:
+            lines.append([(f" {notice}", style)])
         return lines

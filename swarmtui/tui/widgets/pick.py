@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 
+from swarmtui.tui.keys import bindings
 from swarmtui.tui.paint import Line, Lines, left
 
 
@@ -20,15 +21,7 @@ class Item(NamedTuple):
 
 class Pick(Lines):
     can_focus = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "move(-10)", "page up", show=False),
-        Binding("pagedown", "move(10)", "page down", show=False),
-        Binding("home,g", "move(-9999)", "first", show=False),
-        Binding("end,G", "move(9999)", "last", show=False),
-        Binding("enter", "take", "take", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("pick")]
 
     class Moved(Message):
         def __init__(self, pick: Pick) -> None:
@@ -69,6 +62,12 @@ class Pick(Lines):
             self.redraw()
             self.post_message(self.Moved(self))
 
+    def action_page(self, by: int) -> None:
+        self.action_move(by * max(1, self.size.height - 1))
+
+    def action_edge(self, last: int) -> None:
+        self.action_move(len(self.items) if last else -len(self.items))
+
     def action_take(self) -> None:
         self.post_message(self.Taken(self))
 
@@ -88,7 +87,7 @@ class Pick(Lines):
             text = left(item.text, max(1, width - 3))
             lines.append(
                 [
-                    (" › " if here else " ⋮ " if more else "   ", strong),
+                    (" › " if here else " … " if more else "   ", strong),
                     (text, strong if here else "" if item.id else "dim"),
                 ]
             )

@@ -54,7 +54,7 @@ class Streams(Lines):
         lines = [heading("1", "streams", _beside(view, self.rows), width)]
         if not view.shown:
             return [*lines, [(f" {view.empty}", "dim")]]
-        task = max(4, width - 52)
+        task = max(4, width - 49)
         lines.append([(_titles(task), "dim")])
         for line in view.shown:
             lines.append(self._line(line, task, width, at=view.top + len(lines) - 2))
@@ -66,19 +66,19 @@ class Streams(Lines):
         state = {"writing": "first", "thinking": "second", "prefill": "second", "backing off": "bad"}
         return [
             ("›" if here else " ", "cursor" if here else ""),
-            (right(str(line.agent), 5) + " ", "bold" if here else ""),
+            (right(str(line.agent), 4) + " ", "bold" if here else ""),
             (left(f"{line.sign} {line.state}", 12), state.get(line.state, "dim")),
-            (left(line.task, task) + " ", "dim" if quiet else ""),
+            (left(f"★ {line.task}" if line.primary else line.task, task) + " ", "dim" if quiet else ""),
             (right(line.tokens, 6), ""),
-            (right(line.rate, 8), "bold"),
+            (right(line.rate, 7), "bold"),
             (f" {line.spark} ", "first"),
-            (right(line.ttft, 8), "dim" if quiet else ""),
+            (right(line.ttft, 7), "dim" if quiet else ""),
         ]
 
 
 def _titles(task: int) -> str:
-    head = f" {'agent':>5} {'state':<12}{left('task', task)} {'tokens':>6}"
-    return f"{head}{'tok/s':>8} {'8 s':<8} {'TTFT':>8}"
+    head = f"agent {'state':<12}{left('task', task)} {'tokens':>6}"
+    return f"{head}{'tok/s':>7} {'8 s':<8} {'TTFT':>7}"
 
 
 def _beside(view: StreamsView, rows: int) -> str:

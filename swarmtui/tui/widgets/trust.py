@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from swarmtui.tui.paint import Line, Lines, heading, left, wrapped
+from swarmtui.tui.paint import Line, Panel, heading, left, wrapped
 from swarmtui.tui.views.machine import TrustView
 
 _NAME = 20
 _VALUES = (14, 38)
 
 
-class TrustPanel(Lines):
-    view: TrustView | None = None
-
-    def show(self, view: TrustView) -> None:
-        if view != self.view:
-            self.view = view
-            self.redraw()
-
+class TrustPanel(Panel[TrustView]):
     def draw(self, width: int, height: int) -> list[Line]:
         lines = [heading("6", "trust", "can these figures be believed?", width)]
         if self.view is None:

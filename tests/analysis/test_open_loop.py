@@ -1,0 +1,47 @@
+"""Up to which rate a server keeps up."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.analysis.levels import level_figures
+from swarmtui.analysis.open_loop import keeps_up
+from swarmtui.analysis.scaling import scaling
+from swarmtui.model.session import Level, Spread
+from tests.analysis.made_levels import level
+from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch
+
+
+def at_rate(rate: float, served: float, *, e2e: float = 0.5, n: int = 100) -> Level:
+    took = Spread(n=n, mean=e2e)
+    return level(512, tps=100.0, rate=rate, load="open", n=n, arrived_per_s=rate, served_per_s=served, e2e_s=took)
+
+
+def test_the_highest_rate_that_is_kept_up_with_and_the_first_that_is_not() -> None:
+    levels = [at_rate(4, 4.1), at_rate(8, 7.9), at_rate(12, 9.1, e2e=3.0), at_rate(16, 9.0, e2e=5.0)]
+    found = scaling(levels)
+    assert found.sentence == "keeps up with 8 requests/s; at 12/s it serves 9.1 a second, and requests pile up"
+    assert (found.sweet_spot, found.cliff, found.seats) == (None, None, None)
+    assert found.refused["sweet spot"] == "in an open loop nobody holds C"
+
+
+def test_a_run_of_few_answers_says_nothing() -> None:
+    assert keeps_up(at_rate(8, 8.0, n=10, e2e=2.0)) is None
+    assert keeps_up(at_rate(8, 4.0, n=10, e2e=2.0)) is False
+    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "8/s: too short to say"
+
+
+def test_requests_a_second_as_they_were_due_and_as_they_were_answered() -> None:
+    """Ten a second were due, and five a second were answered, whenever they were sent."""
+    records = [request(100 * n + 30, [200 * n + 100], task=n, t_sched_ns=BOOT_NS + 100 * n * MS) for n in range(10)]
+    (found,) = level_figures(records, [stretch(1, 512, load="open", rate=10.0)], [end(1)])
+    assert (found.key, found.at, found.name) == ((512, 10.0), 10.0, "10/s")
+    assert found.arrived_per_s == pytest.approx(10.0) and found.served_per_s == pytest.approx(5.0)
+
+
+def test_levels_of_different_rates_stay_apart() -> None:
+    slow = [request(100 * n, [100 * n + 100], task=n, stretch=1) for n in range(5)]
+    fast = [request(5000 + 10 * n, [5000 + 10 * n + 50], task=10 + n, stretch=2) for n in range(5)]
+    starts = [stretch(1, 512, load="open", rate=10.0), stretch(2, 512, load="open", rate=100.0)]
+    found = level_figures([*slow, *fast], starts, [end(1), end(2)])
+    assert [(one.rate, one.n) for one in found] == [(10.0, 5), (100.0, 5)]

@@ -1,0 +1,71 @@
+"""What is held against the figures while a run goes on, and what of it is left for the verdict at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swarmtui.conductor.doubts import Doubts
+from swarmtui.model.telemetry import Gpu, ServerState, Telemetry, Trust
+
+SECOND = 1_000_000_000
+
+
+def seen(at_s: float, gpus: tuple[Gpu, ...] = (), **server: Any) -> Telemetry:
+    t_ns = round(at_s * SECOND)
+    state = ServerState(engine="vLLM", url="http://here/metrics", **server)
+    return Telemetry(t_ns=t_ns, servers_t_ns=t_ns, servers=(state,), gpus=gpus)
+
+
+def line(doubts: Doubts, name: str, *, ended: bool = True) -> Trust | None:
+    return next((found for found in doubts.lines((), ended=ended) if found.name == name), None)
+
+
+def test_a_stranger_who_left_before_the_end_is_in_the_verdict() -> None:
+    doubts = Doubts(cold_promised=False)
+    for at, there in enumerate([4, 4, 9, 9, 9, 9, 4, 4, 4, 4]):
+        doubts.look(seen(at, running=float(there), waiting=0.0), 4)
+    now, verdict = line(doubts, "others on the server", ended=False), line(doubts, "others on the server")
+    assert now is not None and (now.state, now.value) == ("ok", "0 beside our 4")
+    assert verdict is not None and (verdict.state, verdict.value) == ("wrong", "5 beside our 4")
+
+
+def test_requests_that_ended_since_the_server_was_asked_are_no_strangers() -> None:
+    doubts = Doubts(cold_promised=False)
+    for at in range(6):
+        asked = seen(at, running=16.0, waiting=0.0)
+        doubts.look(asked, 16)
+        doubts.look(Telemetry(t_ns=asked.t_ns + SECOND // 2, servers_t_ns=asked.t_ns, servers=asked.servers), 2)
+    found = line(doubts, "others on the server")
+    assert found is not None and found.state == "ok"
+
+
+def test_a_server_that_counts_its_cache_hits_is_asked_where_answers_do_not_say() -> None:
+    doubts = Doubts(cold_promised=True)
+    doubts.before(seen(0, cache_queries=1000.0, cache_hits=900.0))
+    doubts.look(seen(1, cache_queries=2000.0, cache_hits=900.0), 1)
+    cold = line(doubts, "cold cache")
+    assert cold is not None and (cold.state, cold.value) == ("ok", "0 % from the cache")
+    doubts.look(seen(2, cache_queries=3000.0, cache_hits=1700.0), 1)
+    warm = line(doubts, "cold cache")
+    assert warm is not None and warm.state == "wrong" and warm.value.startswith("40")
+
+
+def test_preemptions_are_those_of_this_run() -> None:
+    doubts = Doubts(cold_promised=False)
+    doubts.before(seen(0, preemptions=7.0))
+    doubts.look(seen(1, preemptions=7.0), 1)
+    calm = line(doubts, "preemptions")
+    assert calm is not None and (calm.state, calm.value) == ("ok", "0")
+    doubts.look(seen(2, preemptions=9.0), 1)
+    full = line(doubts, "preemptions")
+    assert full is not None and (full.state, full.value) == ("doubtful", "2")
+
+
+def test_reasons_for_lowered_clocks_are_kept_and_clocks_that_people_set_are_none() -> None:
+    doubts = Doubts(cold_promised=False)
+    card: dict[str, Any] = {"uuid": "GPU-1", "index": 0, "name": "card"}
+    for at, reasons in enumerate([("application clocks",)] * 8 + [("thermal",)] * 2):
+        doubts.look(Telemetry(t_ns=at, gpus=(Gpu(**card, throttle=reasons),)), 1)
+    doubts.look(Telemetry(t_ns=99, gpus=(Gpu(**card, throttle=()),)), 0)
+    found = line(doubts, "throttling")
+    assert found is not None and (found.state, found.value) == ("wrong", "20 % of the time thermal")

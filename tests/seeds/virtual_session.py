@@ -1,0 +1,209 @@
+"""A whole session in virtual time: the workload's own tasks, the simulator's own engine, and no clock to be late by.
+
+What a client does is done here in the same order as the conductor does it, with a millisecond from an answer to the
+next request. The figures are made of the records by the same code as those of any session on disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from swarmtui.analysis.verify import verdict
+from swarmtui.conductor.feeds import Again, Asker, Feed, Fresh, Warmups
+from swarmtui.conductor.layout import Layout
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.load import planned
+from swarmtui.model.record import Phase, Record
+from swarmtui.model.session import Client, End, Head, Session, StretchEnd, StretchStart, Summary
+from swarmtui.model.telemetry import Discovered
+from swarmtui.model.workload import Message, Task, load_of, size_of
+from swarmtui.prompts.calibrate import Calibration, fit, probe_texts
+from swarmtui.prompts.library import digest, find
+from swarmtui.prompts.source import open_source
+from swarmtui.sessions.journal import Journal
+from swarmtui.sessions.store import Loaded, summarise
+from swarmtui.sim.batching import Engine, Job
+from swarmtui.sim.presets import Preset, parse_spec
+from swarmtui.sim.requests import Ask, read_chat
+from swarmtui.sim.tokens import chat_pieces
+
+_THINK_S = 0.001
+
+
+def play(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Summary:
+    """`swarmtui run --endpoint sim:… --workload …`; `given` are fields of the plan, as the command line gives them."""
+    preset, _ = parse_spec(simulator)
+    found = find(workload)
+    plan = planned(load_of(found.workload), size=size_of(found.workload), seed=seed, **given)
+    source = open_source(found, seed=seed, calibration=_calibrated(seed), max_tokens=plan.max_tokens)
+    asker = Asker(source)
+    layout, client = Layout(plan, asker), _Client(preset)
+    client.carry_out(max(plan.levels), 0, "warmup", Warmups(asker, plan.warmup))
+    for (c, rate), run in layout.order(plan.levels, plan.runs):
+        feed = layout.feed((c, rate), run)
+        client.carry_out(c, run, "level", feed, load=plan.load)
+        if isinstance(feed, Fresh) and (alone := layout.alone(c, feed.contents)):
+            client.carry_out(c, run, "serial", Again(asker, c, alone), load=plan.load, streams=1)
+    session = Session(
+        id="virtual",
+        created="2026-11-15T01:44:55Z",
+        t0_ns=0,
+        endpoints=(Endpoint(url="http://127.0.0.1:1", model=preset.model),),
+        workload=found.workload.name,
+        workload_digest=digest(found),
+        workload_spec={},
+        plan=plan,
+        client=Client(version="0", python="3.11", host="box", cores=2),
+        simulated=True,
+    )
+    journal = Journal(
+        head=Head(session=session, pid=1),
+        stretches=tuple(client.starts),
+        ends=tuple(client.ends),
+        records=tuple(client.records),
+        servers=(_discovered(preset),),
+        end=End(t_ns=_ns(client.now), state="done"),
+    )
+    return summarise(Loaded(directory=Path("virtual"), journal=journal))
+
+
+class _Flight(msgspec.Struct, kw_only=True):
+    """A request under way, and when its tokens came."""
+
+    task: Task
+    turn: int
+    agent: int
+    messages: tuple[Message, ...]
+    ask: Ask
+    job: Job
+    sent: float
+    times: list[float] = msgspec.field(default_factory=list)
+
+    @property
+    def reasoning(self) -> str:
+        return self.ask.words.text(0, self.ask.reasoning_tokens).decode() if self.ask.reasoning_tokens else ""
+
+    @property
+    def content(self) -> str:
+        return self.ask.words.text(0, self.ask.output_tokens).decode()[len(self.reasoning) :]
+
+
+class _Client:
+    def __init__(self, preset: Preset) -> None:
+        self._preset, self._engine = preset, Engine(preset)
+        self._jobs = 0
+        self.now = 0.0
+        self.starts: list[StretchStart] = []
+        self.ends: list[StretchEnd] = []
+        self.records: list[Record] = []
+
+    def carry_out(
+        self, c: int, run: int, phase: Phase, feed: Feed, *, load: Any = "closed", streams: int | None = None
+    ) -> None:
+        number = len(self.starts) + 1
+        self.starts.append(
+            StretchStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=feed.of, load=load)
+        )
+        flights: dict[int, _Flight] = {}
+        free = deque((self.now, agent) for agent in range(streams or c))
+        turns: deque[tuple[float, _Flight]] = deque()
+        idle: list[int] = []
+        while free or turns or flights:
+            end = self._engine.next_end() or math.inf
+            if turns and turns[0][0] < end:
+                at, before = turns.popleft()
+                flight = self._send(before.task, before.turn + 1, before.agent, _history(before), at)
+                flights[flight.job.number] = flight
+                continue
+            if free and free[0][0] < end:
+                at, agent = free.popleft()
+                if (task := feed.next()) is None:
+                    idle.append(agent)
+                    continue
+                flight = self._send(task, 0, agent, task.messages, at)
+                flights[flight.job.number] = flight
+                continue
+            for step in self._engine.advance(end):
+                for job, count in step.tokens:
+                    flights[job.number].times += [step.end] * count
+                for job in [job for job, _ in step.tokens if job.done]:
+                    self.now = step.end
+                    flight = flights.pop(job.number)
+                    record = self._record(flight, number, c, run, phase)
+                    self.records.append(record)
+                    if flight.turn < len(flight.task.followups):
+                        turns.append((step.end + _THINK_S, flight))
+                        continue
+                    feed.over(flight.task, record)
+                    free.extend((step.end + _THINK_S, agent) for agent in (flight.agent, *idle))
+                    idle.clear()
+        self.now += _THINK_S
+        self.ends.append(StretchEnd(number=number, t_ns=_ns(self.now), complete=True))
+
+    def _send(self, task: Task, turn: int, agent: int, messages: tuple[Message, ...], at: float) -> _Flight:
+        body: dict[str, Any] = {"messages": messages, **task.extra}
+        if task.max_tokens is not None:
+            body["max_tokens"] = task.max_tokens
+        ask = read_chat(msgspec.json.encode(body), self._preset, 0)
+        job = Job(self._jobs, len(ask.prompt), ask.output_tokens)
+        self._jobs += 1
+        self._engine.submit(job, at)
+        return _Flight(task=task, turn=turn, agent=agent, messages=messages, ask=ask, job=job, sent=at)
+
+    def _record(self, flight: _Flight, stretch: int, c: int, run: int, phase: Phase) -> Record:
+        task, ask, times = flight.task, flight.ask, flight.times
+        last = flight.turn == len(task.followups)
+        cut = ask.finish_reason == "length"
+        judged = None
+        if last and task.check is not None and phase != "warmup":
+            judged = verdict(task.check, flight.content, flight.reasoning, cut=cut, failed=False)
+        return Record(
+            task=task.id,
+            turn=flight.turn,
+            type=task.type,
+            stretch=stretch,
+            c=c,
+            run=run,
+            phase=phase,
+            agent=flight.agent,
+            t_sched_ns=_ns(flight.sent),
+            t_sent_ns=_ns(flight.sent),
+            t_headers_ns=_ns(flight.sent),
+            t_first_ns=_ns(times[0]),
+            t_last_ns=_ns(times[-1]),
+            t_done_ns=_ns(times[-1]),
+            stamp="kernel",
+            chunks=len(times),
+            chunk_us=tuple(round(1e6 * (b - a)) for a, b in zip([times[0], *times], times, strict=False)),
+            first_tokens=1,
+            tokens_in=len(ask.prompt),
+            tokens_out=ask.output_tokens,
+            token_source="usage",
+            finish_reason=ask.finish_reason,
+            cap_hit=cut and not task.exact,
+            verdict=judged,
+        )
+
+
+def _history(flight: _Flight) -> tuple[Message, ...]:
+    answer = Message(role="assistant", content=flight.content)
+    return (*flight.messages, answer, Message(role="user", content=flight.task.followups[flight.turn]))
+
+
+def _calibrated(seed: int) -> Calibration:
+    texts = probe_texts(seed)
+    return fit(texts, [len(chat_pieces([("user", text)])) for text in texts], "tokenize")
+
+
+def _discovered(preset: Preset) -> Discovered:
+    flags = {"seats": str(preset.seats), "replicas": str(preset.replicas)}
+    return Discovered(url="http://127.0.0.1:1", seats=preset.seats * preset.replicas, flags=flags)
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
