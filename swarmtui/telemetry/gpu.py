@@ -118,7 +118,7 @@ class _Device:
                 read[probe.depth] |= self._ask(nvml, probe)
         self._last |= read
         figures = {name: value for each in Depth for name, value in self._last[each].items()}
-        if Depth.COUNTERS not in read:
+        if Depth.WHOLE not in read:
             figures["energy_j"] = None
         return msgspec.structs.replace(self.fixed, **figures)
 

@@ -131,20 +131,20 @@ PROBES = (
     Probe("sm clock", Depth.MOVING, _number("sm_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM")),
     Probe("memory clock", Depth.MOVING, _number("memory_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_MEM")),
     Probe("throttle", Depth.MOVING, _throttle),
-    Probe("energy", Depth.COUNTERS, _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3)),
-    Probe("power limit", Depth.WHOLE, _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3)),
-    Probe("memory temperature", Depth.WHOLE, _memory_temperature),
-    Probe("fan", Depth.WHOLE, _number("fan", "nvmlDeviceGetFanSpeed", 1e-2)),
-    Probe("pcie generation", Depth.WHOLE, _number("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration")),
-    Probe("pcie width", Depth.WHOLE, _number("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth")),
-    Probe("nvlinks", Depth.WHOLE, _nvlinks),
-    Probe("nvlink traffic", Depth.WHOLE, _nvlink_traffic),
-    Probe("processes", Depth.WHOLE, _processes),
+    Probe("energy", Depth.WHOLE, _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3)),
+    Probe("power limit", Depth.STATE, _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3)),
+    Probe("memory temperature", Depth.STATE, _memory_temperature),
+    Probe("fan", Depth.STATE, _number("fan", "nvmlDeviceGetFanSpeed", 1e-2)),
+    Probe("pcie generation", Depth.STATE, _number("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration")),
+    Probe("pcie width", Depth.STATE, _number("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth")),
+    Probe("nvlinks", Depth.STATE, _nvlinks),
+    Probe("nvlink traffic", Depth.STATE, _nvlink_traffic),
+    Probe("processes", Depth.STATE, _processes),
 )
-PART_PROBES = (Probe("memory", Depth.MOVING, _any_memory), Probe("processes", Depth.WHOLE, _processes))
+PART_PROBES = (Probe("memory", Depth.MOVING, _any_memory), Probe("processes", Depth.STATE, _processes))
 # These never change: asked once, when the GPU is found.
 LIMITS = (
-    Probe("sm limit", Depth.WHOLE, _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
-    Probe("pcie generations", Depth.WHOLE, _number("pcie_max_generation", "nvmlDeviceGetMaxPcieLinkGeneration")),
-    Probe("pcie lanes", Depth.WHOLE, _number("pcie_max_width", "nvmlDeviceGetMaxPcieLinkWidth")),
+    Probe("sm limit", Depth.STATE, _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
+    Probe("pcie generations", Depth.STATE, _number("pcie_max_generation", "nvmlDeviceGetMaxPcieLinkGeneration")),
+    Probe("pcie lanes", Depth.STATE, _number("pcie_max_width", "nvmlDeviceGetMaxPcieLinkWidth")),
 )

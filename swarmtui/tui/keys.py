@@ -7,8 +7,19 @@ from typing import Literal, NamedTuple
 from textual.binding import Binding
 
 Where = Literal[
-    "live", "replay", "watch", "setup", "stream", "sessions", "tune", "log", "probes",
-    "page", "compare", "pick", "everywhere",
+    "live",
+    "replay",
+    "watch",
+    "setup",
+    "stream",
+    "sessions",
+    "tune",
+    "log",
+    "probes",
+    "page",
+    "compare",
+    "pick",
+    "everywhere",
 ]
 
 

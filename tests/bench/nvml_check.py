@@ -220,7 +220,8 @@ def cost_of_sampling(count: int, seconds: float) -> int:
     """As the conductor does it, with nothing beside it; watts by the counter must fit those that were sampled."""
     print(f"\n== reading {count} GPUs (the first, {count} times) for {seconds:g} s as a session does")
     print(
-        f"   looks every {gpu_pace.LOOK_S} s, counters every {gpu_pace.COUNTERS_S} s, whole every {gpu_pace.WHOLE_S} s"
+        f"   looks every {gpu_pace.LOOK_S} s; what changes seldom every {gpu_pace.STATE_S} s, the energy counter every"
+        f" {gpu_pace.WHOLE_S} s or for at most {100 * gpu_pace.WHOLE_SHARE:g} % of a core"
     )
     sys.modules["pynvml"] = as_many(count)
     reader, pace = NvmlReader(), Pace()

@@ -55,7 +55,8 @@ def test_drafts_that_are_seldom_accepted(place: Place) -> None:
 
 def test_seats_beyond_the_ceiling_bring_nothing(place: Place) -> None:
     spec = "sim:moe-tp1?speed=2&step_ms.a=2&step_ms.c=5&seats=16"
-    found = advice(place, spec, "--levels", "1,4,8,16", "--requests", "2C", "--max-tokens", "16")
+    words = ("--levels", "1,4,8,16", "--requests", "1C", "--max-tokens", "64", "--workload", "chat")
+    found = advice(place, spec, *words)
     sentence, evidence = found["seats"]
     assert re.fullmatch(r"seats above \d bring next to nothing: they only make streams slower", sentence)
     assert re.search(r"a step takes [\d.]+ \+ 2\.\d+·b ms \(fit within \d+ %\): \d of 16 seats give 95 %", evidence)

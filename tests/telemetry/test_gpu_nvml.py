@@ -188,14 +188,17 @@ def test_an_idle_gpu_is_not_throttled_and_each_reason_has_a_word(monkeypatch: py
         assert reader.read()[0].throttle == words
 
 
-def test_what_changes_seldom_is_read_again_only_by_a_whole_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_seldom_and_the_dear_counter_are_read_again_only_by_deeper_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = installed(monkeypatch, dict(H200))
     reader = NvmlReader()
     reader.read()
     script.gpus[0] |= {"nvmlDeviceGetEnforcedPowerLimit": 500_000, "nvmlDeviceGetTotalEnergyConsumption": 124_000_000}
-    (counted,) = reader.read(Depth.COUNTERS)
-    assert counted.energy_j == pytest.approx(124_000.0) and counted.power_limit_w == 700.0
-    assert reader.read(Depth.WHOLE)[0].power_limit_w == 500.0
+    assert reader.read(Depth.MOVING)[0].power_limit_w == 700.0
+    (state,) = reader.read(Depth.STATE)
+    assert state.power_limit_w == 500.0 and state.energy_j is None
+    assert reader.read(Depth.WHOLE)[0].energy_j == pytest.approx(124_000.0)
 
 
 def test_processes_of_a_driver_older_than_the_package_are_read_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:

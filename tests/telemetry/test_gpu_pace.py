@@ -9,7 +9,9 @@ import pytest
 
 from swarmtui.telemetry.gpu_pace import SHARE, Depth, Pace
 
-COSTS = {Depth.MOVING: 0.001, Depth.COUNTERS: 0.005, Depth.WHOLE: 0.030}
+# One H200, and eight.
+COSTS = {Depth.MOVING: 0.00006, Depth.STATE: 0.00016, Depth.WHOLE: 0.0034}
+EIGHT = {Depth.MOVING: 0.0005, Depth.STATE: 0.0013, Depth.WHOLE: 0.028}
 
 
 def follow(seconds: float, cost: Callable[[Depth], float]) -> tuple[Counter[Depth], float]:
@@ -23,18 +25,24 @@ def follow(seconds: float, cost: Callable[[Depth], float]) -> tuple[Counter[Dept
     return looks, spent
 
 
-def test_four_looks_a_second_one_with_counters_and_a_whole_one_every_five() -> None:
-    looks, _ = follow(60.0, lambda depth: 0.0)
-    assert looks == {Depth.MOVING: 180, Depth.COUNTERS: 48, Depth.WHOLE: 12}
-
-
-def test_a_deep_look_does_not_delay_the_next_where_the_mean_is_low() -> None:
+def test_four_looks_a_second_and_every_other_with_the_counter() -> None:
     looks, spent = follow(60.0, COSTS.__getitem__)
+    assert looks == {Depth.MOVING: 120, Depth.WHOLE: 120} and spent / 60.0 < 0.01
+
+
+def test_with_many_gpus_only_the_dear_counter_is_read_less_often() -> None:
+    looks, spent = follow(60.0, EIGHT.__getitem__)
     assert looks.total() == 240 and spent / 60.0 < SHARE
+    assert 20 <= looks[Depth.WHOLE] <= 30
 
 
-@pytest.mark.parametrize("times", [4.0, 40.0])
+def test_a_counter_that_is_never_affordable_leaves_the_rest_alive() -> None:
+    looks, _ = follow(60.0, lambda depth: 0.2 if depth == Depth.WHOLE else 0.0001)
+    assert looks[Depth.MOVING] > 30 and looks[Depth.STATE] > 3 and looks[Depth.WHOLE] > 2
+
+
+@pytest.mark.parametrize("times", [20.0, 200.0])
 def test_a_slow_driver_is_read_less_often(times: float) -> None:
-    looks, spent = follow(3600.0, lambda depth: times * COSTS[depth])
+    looks, spent = follow(3600.0, lambda depth: times * EIGHT[depth])
     assert looks.total() < 4 * 3600
     assert spent / 3600.0 == pytest.approx(SHARE, rel=0.05)
