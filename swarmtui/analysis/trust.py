@@ -101,7 +101,7 @@ def _concurrency(facts: Facts) -> Iterator[Trust]:
     sentence = "as many streams as wanted were at work"
     if state != "ok":
         sentence = "not the wanted number of streams was at work: the figures are of another C"
-    value = f"{facts.c_achieved:.3g} of {facts.c_target:g}"
+    value = f"{round(facts.c_achieved, 1 if facts.c_achieved < 100 else None):g} of {facts.c_target:g}"
     yield Trust(name="achieved C", state=state, value=value, sentence=sentence)
 
 

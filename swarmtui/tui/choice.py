@@ -47,6 +47,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     warmup: str = ""
     label: str = ""
     note: str = ""
+    flags: str = ""
     known: Known | None = None
 
 
@@ -71,7 +72,7 @@ def make_order(choice: Choice, root: Path) -> Order:
         secrets=read_secrets(known.api_key_env, known.headers, "api_key_env"),
         ca_file=known.ca_file,
         insecure=known.insecure,
-        server_flags=known.server_flags,
+        server_flags=choice.flags.strip() or known.server_flags,
         metrics_urls=known.metrics_urls,
         gpu_metrics_urls=known.gpu_metrics_urls,
         label=choice.label.strip(),

@@ -22,13 +22,14 @@ from swarmtui.model.session import Entry, Request, Sample, ServerFound
 from swarmtui.model.telemetry import Discovered, Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export, source_of
 from swarmtui.sessions.export.curves import charts
-from swarmtui.sessions.store import Loaded, load
+from swarmtui.sessions.store import Loaded, load, write_summary
 from tests.sessions.made_sessions import T0, head, record, whole, write
 
 NASTY = "<script>alert(1)</script> | *x* `y` [z](http://e) \x1b[31m =cmd()"
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
+RECORDED = Path(__file__).with_name("recorded")
 TEXT_FORMATS = tuple(form for form in FORMATS if form not in ("png", "svg"))
 
 
@@ -76,6 +77,16 @@ class Tables(html.parser.HTMLParser):
 def test_the_same_session_twice_is_the_same_bytes(tmp_path: Path, form: Any) -> None:
     one = loaded(tmp_path)
     assert export([one], form) == export([load(tmp_path, "2026")], form)
+
+
+@pytest.mark.parametrize("form", TEXT_FORMATS)
+def test_every_number_of_every_export_comes_from_the_journal_alone(tmp_path: Path, form: Any) -> None:
+    """A recorded run on a real GPU, with all that is derived from it, and with nothing but its journal."""
+    kept, bare = (shutil.copytree(RECORDED, tmp_path / name) for name in ("kept", "bare"))
+    (session,) = kept.iterdir()
+    write_summary(session)
+    assert len(list(session.iterdir())) > 1
+    assert export([load(kept, session.name)], form) == export([load(bare, session.name)], form)
 
 
 @pytest.mark.parametrize("form", ["png", "svg"])

@@ -12,6 +12,7 @@ from textual.widgets import Input
 from swarmtui.cli.running import run
 from swarmtui.cli.words import make_order as order_of_words
 from swarmtui.conductor import catalogue
+from swarmtui.model.order import Order
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SwarmApp
@@ -113,6 +114,24 @@ async def test_models_of_the_endpoint_are_listed_and_chosen_by_keys(tmp_path: Pa
             await until(lambda: "› large" in screen_text(app))
             await pilot.press("tab", "o", "w", "n")
             await until(lambda: "› another name" in screen_text(app))
+
+
+async def test_flags_can_be_told_of_a_server_that_does_not_show_them(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[Order] = []
+    monkeypatch.setattr(SwarmApp, "open_run", lambda app, order: orders.append(order))
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "sim:moe-tp1" in screen_text(app))
+        app.screen.query_one("#url", Input).value = SIM
+        await until(lambda: not app.screen.query_one("#of-flags").display)
+        app.screen.query_one("#url", Input).value = "http://127.0.0.1:1"
+        await until(lambda: app.screen.query_one("#of-flags").display)
+        app.screen.query_one("#flags", Input).value = " --max-num-seqs 4 "
+        await pilot.press("f5")
+        await until(lambda: bool(orders))
+    assert orders[0].server_flags == "--max-num-seqs 4"
 
 
 async def test_a_mixed_workload_is_walked_through_in_the_app(tmp_path: Path, until: Until) -> None:

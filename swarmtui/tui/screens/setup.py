@@ -71,6 +71,7 @@ class SetupScreen(Screen[None]):
                 yield from self._field("model", "name", "", "another name")
                 yield from self._field("label", "label", "", "a name for this session")
                 yield from self._field("note", "note", "", "what is special about it")
+                yield from self._field("flags", "flags", "", "how the server was started")
             with VerticalScroll(id="what", can_focus=False):
                 yield Static("── workload ", markup=False, classes="rule")
                 yield Pick(id="workloads")
@@ -186,6 +187,11 @@ class SetupScreen(Screen[None]):
         known = next((known for known in self.app.config.endpoints.values() if known.url == self._endpoint()), None)
         return chosen if chosen != "first" else known.model or "" if known else ""
 
+    def _flags_unseen(self) -> bool:
+        """Of a server on another host, or in a container, only people know how it was started."""
+        server = self._server()
+        return not self._endpoint().startswith(SIMULATOR) and not (server and server.flags)
+
     def _look_soon(self) -> None:
         """An address that nobody has found on this host is looked at when it has stood for a moment."""
         if self._typing is not None:
@@ -284,6 +290,7 @@ class SetupScreen(Screen[None]):
             warmup=typed("warmup"),
             label=typed("label"),
             note=typed("note"),
+            flags=typed("flags") if self._flags_unseen() else "",
             known=known,
         )
 
@@ -292,6 +299,7 @@ class SetupScreen(Screen[None]):
         if not self._tasks:
             return
         choice, task = self._choice(), self._chosen_task()
+        self.query_one("#of-flags").display = self._flags_unseen()
         self._offer_fields(choice.plan, task)
         words = self.query_one("#problem", Static)
         try:
