@@ -189,7 +189,7 @@ class Simulator:
 
     def __init__(self, spec: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "swarmtui.sim", spec, "--watch-stdin"],
+            [sys.executable, "-P", "-m", "swarmtui.sim", spec, "--watch-stdin"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(),

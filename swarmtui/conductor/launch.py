@@ -51,7 +51,7 @@ def _start(module: str, env: dict[str, str], stderr: int | None, own_session: bo
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-P", "-m", module],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=stderr,

@@ -65,7 +65,7 @@ class Measured:
         journal = self._ledger.fileno()
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "swarmtui.sessions.figures", str(journal),
+                sys.executable, "-P", "-m", "swarmtui.sessions.figures", str(journal),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=(journal,), env=environment(),
             )  # fmt: skip
         except OSError:

@@ -40,10 +40,10 @@ class NotMeasured(Exception):
 def measure() -> Speed:
     """Tokens come one by one, as real ones do: a burst would be cheaper to read, and would promise too much."""
     ours, theirs = socket.socketpair()
-    server = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    server = subprocess.Popen([sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with theirs:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "swarmtui.swarm.worker"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL
+            [sys.executable, "-P", "-m", "swarmtui.swarm.worker"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL
         )
     try:
         assert server.stdout is not None

@@ -56,7 +56,7 @@ class Server:
         self._log.write_bytes(b"")
         self._log.chmod(0o600)
         self._guardian = subprocess.Popen(
-            [sys.executable, "-m", "swarmtui.headless.guardian"],
+            [sys.executable, "-P", "-m", "swarmtui.headless.guardian"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

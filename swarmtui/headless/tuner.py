@@ -38,7 +38,7 @@ def start_tuner(errand: Errand) -> None:
         with log.open("wb") as out:
             log.chmod(0o600)
             tuner = subprocess.Popen(
-                [sys.executable, "-m", "swarmtui.headless.tuner"],
+                [sys.executable, "-P", "-m", "swarmtui.headless.tuner"],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,

@@ -147,6 +147,18 @@ def _listening(place: Place) -> list[Any]:
     ]
 
 
+def test_files_of_the_working_directory_are_not_taken_for_modules(place: Place) -> None:
+    """As the installed command starts: its own path is its own, and its children's must be so too."""
+    carried_out = place.home / "carried-out"
+    for name in ("h11", "httptools", "msgspec", "heapq", "swarmtui"):
+        (place.home / f"{name}.py").write_text(f"open({str(carried_out)!r}, 'w')\n")
+    ran = place.measure(
+        "sim:moe-tp1?speed=50", "--levels", "1", "--requests", "2", "--max-tokens", "8", env={"PYTHONSAFEPATH": "1"}
+    )
+    assert ran.code == 0, ran
+    assert not carried_out.exists()
+
+
 def test_sessions_and_sockets_are_for_their_owner_alone(place: Place) -> None:
     with scripted(words(3, gap_s=0.02)) as server:
         face = place.begin(server.url, "--levels", "2", "--requests", "40", "--no-gpu")
