@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
-import click
-
-from swarmtui.cli import choosing, contests, keeping, running  # they add their commands to the group
-from swarmtui.cli.root import commands
-
-__all__ = ["choosing", "contests", "keeping", "main", "running"]
+_COMMANDS = ("choosing", "contests", "keeping", "running")
 
 
 def main() -> None:
@@ -22,17 +18,26 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, _leave)
     try:
-        commands()
+        if sys.argv[1:]:
+            _obey()
+        else:
+            from swarmtui.cli.opening import open_app
+
+            open_app(None, slow=False)
     except BadInput as error:
-        _refuse(str(error))
+        sys.stderr.write(f"swarmtui: {error}\n")
+        sys.exit(2)
+
+
+def _obey() -> None:
+    from swarmtui.cli.root import commands
+
+    for name in _COMMANDS:  # each adds its own to the group
+        import_module(f"swarmtui.cli.{name}")
+    commands()
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
     """Ctrl-C where nothing runs yet that has a better answer to it. It may come in the middle of a print."""
     os.write(2, b"swarmtui: stopped\n")
     sys.exit(4)
-
-
-def _refuse(message: str) -> NoReturn:
-    click.echo(f"swarmtui: {message}", err=True)
-    sys.exit(2)

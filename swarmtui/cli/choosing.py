@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from swarmtui.cli.root import as_text, commands, session_dir_option, sessions_in
+from swarmtui.cli.opening import sessions_in
+from swarmtui.cli.root import as_text, commands, session_dir_option
 from swarmtui.cli.words import known_endpoints
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from swarmtui.cli.root import as_text, commands, defaults_of, is_terminal, session_dir_option
+from swarmtui.cli.opening import is_terminal
+from swarmtui.cli.root import as_text, commands, defaults_of, session_dir_option
 from swarmtui.cli.running import run
 from swarmtui.cli.words import make_order
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from swarmtui.cli.root import as_text, commands, session_dir_option, sessions_in
+from swarmtui.cli.opening import sessions_in
+from swarmtui.cli.root import as_text, commands, session_dir_option
 
 
 @commands.group(invoke_without_command=True)

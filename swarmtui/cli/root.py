@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from swarmtui import __version__
+from swarmtui.cli.opening import open_app
 
 
 @click.group(
@@ -29,10 +28,7 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
     if context.invoked_subcommand in _WITH_DEFAULTS:
         context.default_map = {context.invoked_subcommand: defaults_of(context.invoked_subcommand)}
     if context.invoked_subcommand is None:
-        need_terminal()
-        from swarmtui.tui.launch import set_up
-
-        after(set_up(sessions_in(session_dir), slow=slow))
+        open_app(session_dir, slow=slow)
 
 
 # Of what excludes each other, what is said now counts, and not what config.toml says.
@@ -73,37 +69,7 @@ def slow_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--slow", is_flag=True, help="Two frames a second, for a thin line.")(command)
 
 
-def sessions_in(directory: str | None) -> Path:
-    from swarmtui.sessions.paths import sessions_root
-
-    return Path(directory).resolve() if directory else sessions_root()
-
-
 def as_text(value: Any) -> str:
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-
-
-def is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def need_terminal() -> None:
-    from swarmtui.model.schema import BadInput
-
-    if not is_terminal():
-        raise BadInput("this needs a terminal; over SSH: ssh -t HOST swarmtui. Without one there is `swarmtui run`")
-
-
-def after(outcome: Any) -> NoReturn:
-    """What stays on the normal screen: the table and the path of each run that ended, or how to join again."""
-    from swarmtui.headless.progress import progress_on
-    from swarmtui.headless.run import report
-
-    code = 0
-    for ended in outcome.ended:
-        code = report(ended, as_json=False, progress=progress_on(sys.stderr, False))
-    if outcome.goes_on:
-        click.echo(f"the run goes on: swarmtui attach {outcome.goes_on}", err=True)
-    sys.exit(code)

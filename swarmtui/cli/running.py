@@ -7,15 +7,12 @@ from typing import Any
 
 import click
 
+from swarmtui.cli.opening import after, is_terminal, need_terminal, sessions_in
 from swarmtui.cli.root import (
-    after,
     as_text,
     commands,
     defaults_of,
-    is_terminal,
-    need_terminal,
     session_dir_option,
-    sessions_in,
     slow_option,
     without_contradiction,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from swarmtui.cli.root import sessions_in
+from swarmtui.cli.opening import sessions_in
 
 
 def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
