@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from swarmtui.model.schema import BadInput
-from swarmtui.tui.keys import Where, bindings, shown
-from swarmtui.tui.screens.pager import Page
+from swarmtui.tui.keys import Where, bindings
+from swarmtui.tui.screens.pager import Page, Pager
 from swarmtui.tui.views.probes import probes_view, targets
 from swarmtui.tui.widgets.footer import KeyLine
 from swarmtui.tui.widgets.probes import ProbeChart
@@ -20,17 +19,14 @@ from swarmtui.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
     from swarmtui.analysis.history import History
-    from swarmtui.tui.app import SwarmApp
 
 _LOOK_S = 30.0
 
 
-class ProbesScreen(Screen[None]):
+class ProbesScreen(Pager):
     """Read again now and then: a timer may be probing meanwhile."""
 
     where: Where = "probes"
-    app: SwarmApp
-    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("probes")]
 
     def __init__(self, root: Path) -> None:
@@ -40,14 +36,17 @@ class ProbesScreen(Screen[None]):
         self._words = ""
         self._chosen = 0
 
+    def page(self) -> Page:
+        return Page("newest first")
+
     def compose(self) -> ComposeResult:
         yield ProbeChart()
-        yield Page("newest first")
+        yield self.page()
         yield Prompt()
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one(KeyLine).show(shown(self.app.keys.actions(self.where), "back"))
+        super().on_mount()
         self._look()
         self.set_interval(_LOOK_S, self._look)
 
@@ -59,9 +58,9 @@ class ProbesScreen(Screen[None]):
             self._found = await asyncio.to_thread(_histories, self._root)
         except BadInput as problem:
             self.app.say(str(problem))
-        self.paint()
+        self.fill()
 
-    def paint(self) -> None:
+    def fill(self) -> None:
         view = probes_view(self._found, self._words, self._chosen)
         self.query_one(ProbeChart).show(view, self._words)
         self.query_one(Page).show(list(view.rows))
@@ -70,30 +69,19 @@ class ProbesScreen(Screen[None]):
         count = len(targets(self._found, self._words))
         if count:
             self._chosen = (self._chosen + by) % count
-            self.paint()
+            self.fill()
 
     def action_narrow_probes(self) -> None:
         def typed(words: str) -> None:
             self._words, self._chosen = words, 0
-            self.paint()
+            self.fill()
 
         self.query_one(Prompt).ask("probes of", self._words, str, lambda words: typed(words or ""), typed)
-
-    def action_move(self, by: int) -> None:
-        page = self.query_one(Page)
-        page.move(page.top + by)
-
-    def action_page(self, by: int) -> None:
-        self.action_move(by * max(1, self.query_one(Page).size.height - 2))
-
-    def action_edge(self, last: int) -> None:
-        page = self.query_one(Page)
-        page.move(len(page.lines) if last else 0)
 
     def action_back(self) -> None:
         if self._words:
             self._words = ""
-            self.paint()
+            self.fill()
         else:
             self.dismiss()
 
