@@ -15,6 +15,7 @@ from swarmtui.analysis.differences import (
 from swarmtui.analysis.pool import is_pooled
 from swarmtui.analysis.stats import ratio
 from swarmtui.analysis.verdicts import Verdict, verdict
+from swarmtui.model.place import place_at, place_name
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 
@@ -40,11 +41,11 @@ class Row(Stored, frozen=True, kw_only=True):
 
     @property
     def at(self) -> float:
-        return self.c if self.rate is None else self.rate
+        return place_at((self.c, self.rate))
 
     @property
     def name(self) -> str:
-        return f"C={self.c}" if self.rate is None else f"{self.rate:g}/s"
+        return place_name((self.c, self.rate))
 
 
 class Beside(Stored, frozen=True, kw_only=True):

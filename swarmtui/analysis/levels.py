@@ -14,9 +14,10 @@ from swarmtui.analysis.flags import flags
 from swarmtui.analysis.serial import Rates, against_serial
 from swarmtui.analysis.stats import Tally, mean, median, rates, ratio, spread, spread_of
 from swarmtui.analysis.steady import Steady, in_flight, steady
+from swarmtui.model.place import Place
 from swarmtui.model.plan import Mode
 from swarmtui.model.record import CANCELLED, Phase, Record, TokenSource
-from swarmtui.model.session import Level, Place, Replica, RunFigures, Spread, StretchEnd, StretchStart
+from swarmtui.model.session import Level, Replica, RunFigures, Spread, StretchEnd, StretchStart
 from swarmtui.model.verdict import PASSES
 
 

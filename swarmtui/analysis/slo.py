@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from swarmtui.analysis.quantities import amount
 from swarmtui.analysis.stats import ratio
 from swarmtui.model.findings import Goodput
+from swarmtui.model.place import Place
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput, Stored
-from swarmtui.model.session import Level, Place
+from swarmtui.model.session import Level
 
 _KEY = "--slo"
 SHARE = 0.95

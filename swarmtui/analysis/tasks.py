@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from swarmtui.analysis.stats import mean, spread
+from swarmtui.model.place import Place
 from swarmtui.model.record import Record
-from swarmtui.model.session import Place, TaskFigures
+from swarmtui.model.session import TaskFigures
 
 # More types than a person can read are no types.
 _MOST_TYPES = 64

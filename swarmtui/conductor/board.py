@@ -11,9 +11,10 @@ import msgspec
 from swarmtui.analysis.tasks import task_figures
 from swarmtui.conductor.watching import Watching
 from swarmtui.model.frame import Frame, Status
+from swarmtui.model.place import Place
 from swarmtui.model.plan import Mode
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Level, Place, TaskFigures
+from swarmtui.model.session import Level, TaskFigures
 from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust, TtftSplit
 from swarmtui.model.wire import StreamRow, WorkerFrame
 

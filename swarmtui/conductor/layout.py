@@ -7,8 +7,8 @@ import time
 from swarmtui.conductor.feeds import Arriving, Asker, Beside, Feed, Fresh, Waiting
 from swarmtui.conductor.stretch import Stretch
 from swarmtui.model import frame as said
+from swarmtui.model.place import Place
 from swarmtui.model.plan import Mode, Plan
-from swarmtui.model.session import Place
 from swarmtui.model.workload import Graph
 from swarmtui.prompts.arrivals import arrivals
 

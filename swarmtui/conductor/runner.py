@@ -23,9 +23,10 @@ from swarmtui.model import frame as said
 from swarmtui.model import wire
 from swarmtui.model.asked import IN_ONE_WAY
 from swarmtui.model.findings import Seats
+from swarmtui.model.place import Place
 from swarmtui.model.plan import MAX_STREAMS, STEERED_ENOUGH, Mode, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import Place, Request, StretchEnd, StretchStart
+from swarmtui.model.session import Request, StretchEnd, StretchStart
 from swarmtui.model.workload import Task
 from swarmtui.prompts.source import Source
 

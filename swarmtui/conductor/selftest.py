@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+from swarmtui.conductor.launch import environment
 from swarmtui.model import wire
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
@@ -40,10 +41,11 @@ class NotMeasured(Exception):
 def measure() -> Speed:
     """Tokens come one by one, as real ones do: a burst would be cheaper to read, and would promise too much."""
     ours, theirs = socket.socketpair()
-    server = subprocess.Popen([sys.executable, "-P", "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    python, env = [sys.executable, "-P", "-m"], environment()
+    server = subprocess.Popen([*python, __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
     with theirs:
         worker = subprocess.Popen(
-            [sys.executable, "-P", "-m", "swarmtui.swarm.worker"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL
+            [*python, "swarmtui.swarm.worker"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env
         )
     try:
         assert server.stdout is not None

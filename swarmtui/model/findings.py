@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from swarmtui.model.place import place_at, place_name
 from swarmtui.model.schema import Stored
 
 
@@ -88,11 +89,11 @@ class Goodput(Stored, frozen=True, kw_only=True):
 
     @property
     def at(self) -> float:
-        return self.c if self.rate is None else self.rate
+        return place_at((self.c, self.rate))
 
     @property
     def name(self) -> str:
-        return f"C={self.c}" if self.rate is None else f"{self.rate:g}/s"
+        return place_name((self.c, self.rate))
 
 
 class BandwidthUse(Stored, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ import msgspec
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
+from swarmtui.model.place import Place, place_at, place_name
 from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
@@ -202,10 +203,6 @@ class Serial(Stored, frozen=True, kw_only=True):
     reason: str = ""
 
 
-Place = tuple[int, float | None]
-"""C, and the rate where it is an open loop."""
-
-
 class Replica(Stored, frozen=True, kw_only=True):
     """What one of several endpoints did of a level."""
 
@@ -303,11 +300,11 @@ class Level(Stored, frozen=True, kw_only=True):
     @property
     def at(self) -> float:
         """What differs from level to level: C, or the rate of an open loop."""
-        return self.c if self.rate is None else self.rate
+        return place_at((self.c, self.rate))
 
     @property
     def name(self) -> str:
-        return f"C={self.c}" if self.rate is None else f"{self.rate:g}/s"
+        return place_name((self.c, self.rate))
 
     @property
     def lead_tps(self) -> float | None:

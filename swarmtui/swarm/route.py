@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 from swarmtui.model.endpoint import PATHS, parse_address
@@ -76,13 +77,13 @@ class Route:
     def new_connection(self) -> Connection:
         return Connection(self.loop, self._clock, self._addresses, self._hostname, self._tls)
 
+    def open_ahead(self, ready: Callable[[], None]) -> None:
+        """A connection for a request to come; `ready` is called when it is open, or cannot be."""
+        _Opener(self, ready).start()
+
     def give_back(self, connection: Connection) -> None:
         connection.user = None
         self._idle.append(connection)
-
-    def close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
 
 
 def _context(target: Target) -> ssl.SSLContext:
@@ -92,3 +93,29 @@ def _context(target: Target) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+class _Opener:
+    """Opens one connection ahead of its first request."""
+
+    __slots__ = ("_connection", "_ready", "_route", "kernel", "t")
+
+    def __init__(self, route: Route, ready: Callable[[], None]) -> None:
+        self._route, self._ready = route, ready
+        self.t, self.kernel = 0, True
+        self._connection = route.new_connection()
+        self._connection.user = self
+
+    def start(self) -> None:
+        self._connection.connect()
+
+    def connected(self) -> None:
+        self._route.give_back(self._connection)
+        self._ready()
+
+    def received(self, data: memoryview | bytes) -> None:
+        self._connection.close()
+
+    def lost(self, error: str, detail: str) -> None:
+        # The agent that takes over meets the same error, and that one is recorded.
+        self._ready()

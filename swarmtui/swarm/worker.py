@@ -12,7 +12,6 @@ import ssl
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 
 import msgspec
 
@@ -54,32 +53,6 @@ _TOO_BUSY = 0.5
 _LONGEST_NAP_S = 0.001
 
 _CONNECT_GATE_NS = 1_000_000_000
-
-
-class _Opener:
-    """Opens one connection ahead of its first request."""
-
-    __slots__ = ("_connection", "_ready", "_route", "kernel", "t")
-
-    def __init__(self, route: Route, ready: Callable[[], None]) -> None:
-        self._route, self._ready = route, ready
-        self.t, self.kernel = 0, True
-        self._connection = route.new_connection()
-        self._connection.user = self
-
-    def start(self) -> None:
-        self._connection.connect()
-
-    def connected(self) -> None:
-        self._route.give_back(self._connection)
-        self._ready()
-
-    def received(self, data: memoryview | bytes) -> None:
-        self._connection.close()
-
-    def lost(self, error: str, detail: str) -> None:
-        # The agent that takes over meets the same error, and that one is recorded.
-        self._ready()
 
 
 class Worker:
@@ -206,7 +179,7 @@ class Worker:
         self._gate_until = monotonic_ns() + _CONNECT_GATE_NS
         self._connecting += count
         for i in range(count):
-            _Opener(self._routes[i % len(self._routes)], self._opened).start()
+            self._routes[i % len(self._routes)].open_ahead(self._opened)
         self._loop.at(self._gate_until, self._feed)
 
     def _opened(self) -> None:

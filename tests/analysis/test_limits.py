@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from swarmtui.analysis.limits import parse_limit
 from swarmtui.analysis.quantities import QUANTITIES
 from swarmtui.analysis.slo import goodput, parse_slo, slo_sentence
+from swarmtui.model.place import Place
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Place
 from tests.analysis.made_levels import level
 from tests.analysis.made_records import BOOT_NS, MS, request
 
