@@ -81,13 +81,13 @@ def test_everything_asleep_for_a_while_and_awake_again(place: Place) -> None:
     """As a laptop that is closed, but for the clock: no time limit that passed in sleep ends a stream."""
     with scripted(words(20, gap_s=0.02)) as server:
         face = place.begin(
-            server.url, "--levels", "4", "--requests", "24", "--warmup", "none", "--no-gpu", "--idle-timeout", "0.5s"
+            server.url, "--levels", "4", "--requests", "24", "--warmup", "none", "--no-gpu", "--idle-timeout", "1s"
         )
         until(lambda: len(server.completed) >= 6, "some answers")
         pids = [process.pid for process in place.processes()]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(1.0)
+        time.sleep(1.8)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         ran = face.wait()
