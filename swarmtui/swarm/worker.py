@@ -79,7 +79,7 @@ class Worker:
         self._watched: int | None = None
         self._newest = 0
         self._lags: list[int] = []
-        self._cpu_ns, self._ticked = time.process_time_ns(), monotonic_ns()
+        self._cpu_ns, self._ticked, self._slept = time.process_time_ns(), monotonic_ns(), False
         self._drops = 0
         self._chunks = 0
         self._shared_reads = 0
@@ -260,8 +260,11 @@ class Worker:
             return
         in_flight = waiting = chunks = 0
         rows = []
+        # Who was stopped for a while reads first what came meanwhile: no time limit that passed in sleep ends a stream.
+        self._slept = now - self._ticked > 5 * frame_ns and not self._slept
         for agent in self._agents:
-            agent.check_time(now, self._setup.timeouts)
+            if not self._slept:
+                agent.check_time(now, self._setup.timeouts)
             if agent.busy:
                 in_flight += 1
                 waiting += agent.waiting
