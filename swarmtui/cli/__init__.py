@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from importlib import import_module
 from types import FrameType
 from typing import NoReturn
-
-_COMMANDS = ("choosing", "contests", "keeping", "running")
 
 
 def main() -> None:
@@ -19,7 +16,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, _leave)
     try:
         if sys.argv[1:]:
-            _obey()
+            from swarmtui.cli.root import commands
+
+            commands()
         else:
             from swarmtui.cli.opening import open_app
 
@@ -27,14 +26,6 @@ def main() -> None:
     except BadInput as error:
         sys.stderr.write(f"swarmtui: {error}\n")
         sys.exit(2)
-
-
-def _obey() -> None:
-    from swarmtui.cli.root import commands
-
-    for name in _COMMANDS:  # each adds its own to the group
-        import_module(f"swarmtui.cli.{name}")
-    commands()
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

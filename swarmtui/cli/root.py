@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import click
@@ -10,9 +11,33 @@ import click
 from swarmtui import __version__
 from swarmtui.cli.opening import open_app
 
+# Where each command lives.
+_MODULES = {
+    "choosing": ("discover", "doctor", "sim", "workloads"),
+    "contests": ("ab", "tune"),
+    "keeping": ("compare", "export", "sessions"),
+    "running": ("probe", "run"),
+    "watching": ("attach", "demo", "replay"),
+}
+
+
+class Commands(click.Group):
+    """A module is imported when a command of it is called for: no picture waits for another's options."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(name for names in _MODULES.values() for name in names)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        for module, names in _MODULES.items():
+            if name in names:
+                import_module(f"swarmtui.cli.{module}")
+        return super().get_command(context, name)
+
 
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, invoke_without_command=True
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
 )
 @click.version_option(__version__, message="swarmtui %(version)s")
 @click.option("--slow", is_flag=True, help="Two frames a second, for a thin line.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any
 
@@ -103,6 +102,8 @@ def named(text: str, endpoints: dict[str, Known], source: str) -> Known:
         return endpoints[text]
     if re.search(r"[./:]", text) or text == "localhost" or not text:
         return Known(url=text)
+    import difflib  # for a mistake only
+
     close = difflib.get_close_matches(text, endpoints, n=1)
     known = f" (there are {', '.join(endpoints)})" if endpoints else ""
     guess = f"; did you mean {close[0]}?" if close else f"; a host is written http://{text}"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import re
-import tomllib
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -35,6 +33,8 @@ class BadInput(Exception):
 
 
 def read_toml(text: str, kind: type[T], source: str) -> T:
+    import tomllib
+
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -65,8 +65,7 @@ def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, 
     unknown = re.search(r"unknown field `(.+?)`", message)
     if unknown:
         name = unknown.group(1)
-        close = difflib.get_close_matches(name, _known_fields(kind, data, steps), n=1)
-        message = "unknown key" + (f", did you mean {close[0]}?" if close else "")
+        message = "unknown key" + _like(name, _known_fields(kind, data, steps), ", ")
         steps = [*steps, name]
     else:
         message = _plain(message) + _hint(message, kind, steps)
@@ -103,8 +102,14 @@ def _hint(message: str, kind: Any, steps: list[str | int]) -> str:
     choices = _choices(kind, steps) if wrong else _choices(kind, [*steps, missing.group(1)]) if missing else []
     if not choices:
         return ""
-    close = difflib.get_close_matches(wrong.group(1), choices, n=1) if wrong else []
-    return f"; expected one of {', '.join(choices)}" + (f"; did you mean {close[0]}?" if close else "")
+    return f"; expected one of {', '.join(choices)}" + (_like(wrong.group(1), choices, "; ") if wrong else "")
+
+
+def _like(name: str, known: list[str], before: str) -> str:
+    import difflib  # for a mistake only
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"{before}did you mean {close[0]}?" if close else ""
 
 
 def steps_of(path: str) -> list[str | int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def config_path(directory: Path | None = None) -> Path:
 
 def new_id(now: datetime) -> str:
     """Sorts by time; in UTC, so that a change of the clocks changes no order."""
-    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 def is_id(name: str) -> bool:

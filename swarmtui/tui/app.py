@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import secrets
 import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -90,6 +89,8 @@ class SwarmApp(App[Outcome]):
         self.register_theme(SWARM)
         self.theme = self.config.theme if self.config.theme in self.available_themes else SWARM.name
         self.inks = inks(self.current_theme)
+        self._painted_with = self.get_css_variables()
+        self.stylesheet.set_variables(self._painted_with)
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._take_inks)
@@ -107,6 +108,12 @@ class SwarmApp(App[Outcome]):
         for screen in self.screen_stack:
             for lines in screen.query(Lines):
                 lines.refresh()
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Textual asks for it once more for the theme it starts with: all was parsed for that one already."""
+        if self._painted_with != (variables := self.get_css_variables()):
+            self._painted_with = variables
+            super().refresh_css(animate)
 
     def get_default_screen(self) -> Screen[Any]:
         """The first screen is the one to be seen: no empty one is laid out before it."""
@@ -218,7 +225,7 @@ class SwarmApp(App[Outcome]):
         # Nothing can be held against a run that has no level.
         done = session is not None and track.frame is not None and bool(track.frame.levels)
         previous = session.id if session and done else self._order.previous
-        salt = secrets.token_hex(4)
+        salt = os.urandom(4).hex()
         self.open_run(msgspec.structs.replace(self._order, label=label, previous=previous, salt=salt))
 
     def mark_baseline(self, track: Track) -> None:
