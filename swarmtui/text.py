@@ -23,6 +23,12 @@ def plain(text: str) -> str:
     return "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE).strip()
 
 
+def signed(share: float, digits: int = 1) -> str:
+    """A change as people write it, with a true minus: `+25.6 %`, `−4.1 %`; from a thousand on without a fraction."""
+    value = abs(100 * share)
+    return f"{'−' if share < 0 else '+'}{value:,.{0 if value >= 1000 else digits}f} %"
+
+
 def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 

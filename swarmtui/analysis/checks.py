@@ -13,7 +13,7 @@ from swarmtui.analysis.stats import median
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Level, Session
 from swarmtui.model.telemetry import Discovered, Trust
-from swarmtui.text import counted
+from swarmtui.text import counted, signed
 
 REQUESTS_PER_STREAM = 4
 RUNS = 4
@@ -259,7 +259,7 @@ def _engine(observed: Observed) -> Check:
     off = observed.engine_ratio - 1.0
     ok = abs(off) <= ENGINE
     said = "client and engine saw the same decode rate" if ok else "client and engine disagree about the decode rate"
-    return _check("engine agrees", ok, f"{100 * off:+.2g} %", limit, said)
+    return _check("engine agrees", ok, signed(off, 2), limit, said)
 
 
 def _derived(damaged: int) -> Check:

@@ -18,6 +18,7 @@ from swarmtui.analysis.verdicts import Verdict, verdict
 from swarmtui.model.place import place_at, place_name
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
+from swarmtui.text import signed
 
 Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
 
@@ -146,10 +147,21 @@ def _giga(count: int | None) -> float | None:
 
 
 def _machine(a: Level, b: Level) -> list[Beside]:
-    made = [
-        Beside(c=a.c, rate=a.rate, figure=name, unit=unit, before=of(a), after=of(b)) for name, unit, of in _MACHINE
-    ]
-    return [beside for beside in made if beside.before is not None or beside.after is not None]
+    made = []
+    for name, unit, of in _MACHINE:
+        before, after = of(a), of(b)
+        if before is not None or after is not None:
+            guessed = _guessed(name, a if before is not None else None, b if after is not None else None)
+            made.append(Beside(c=a.c, rate=a.rate, figure=name + guessed, unit=unit, before=before, after=after))
+    return made
+
+
+def _guessed(name: str, a: Level | None, b: Level | None) -> str:
+    """Whose parts of TTFT are estimates from C=1, because the server did not tell them."""
+    if not name.startswith("TTFT"):
+        return ""
+    sides = [side for side, level in (("A", a), ("B", b)) if level and level.ttft_split and level.ttft_split.estimated]
+    return " est." if len(sides) == 2 else f" est. {sides[0]}" if sides else ""
 
 
 def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:
@@ -244,7 +256,7 @@ def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[Level]
     found = row.verdict if row else None
     if row is None or found is None or found.change is None:
         return f"{top.name}: undecided, not measured"
-    change = f"{'−' if found.change < 0 else '+'}{abs(100 * found.change):.1f} % output tok/s"
+    change = f"{signed(found.change)} output tok/s"
     p = "" if found.p is None else f", p = {found.p:.2g}"
     return f"{row.name}: {change}, {found.word} ({found.n_a} v {found.n_b} {unit}{p})"
 

@@ -10,6 +10,7 @@ from swarmtui.analysis.intervals import variation
 from swarmtui.analysis.stats import mean, median
 from swarmtui.analysis.student import t_quantile
 from swarmtui.model.schema import Stored
+from swarmtui.text import signed
 
 WINDOW_DAYS = 7.0
 LEAST = 5
@@ -115,7 +116,7 @@ def _sentence(
     """`7-day median 76.9, CV 1.0 %, the latest −4.1 % is outside`"""
     if middle is None or change is None:
         return "one probe: nothing to compare it with yet"
-    latest = f"the latest {'−' if change < 0 else '+'}{abs(100 * change):.1f} %"
+    latest = f"the latest {signed(change)}"
     head = f"{days:g}-day median {middle:.4g}"
     if cv is None or drifted is None:
         return f"{head}, {latest}; {LEAST} earlier probes are needed to judge it, {n} there are"

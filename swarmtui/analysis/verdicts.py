@@ -13,6 +13,7 @@ import msgspec
 from swarmtui.analysis.intervals import Interval, deviation
 from swarmtui.analysis.student import t_quantile
 from swarmtui.model.schema import Stored
+from swarmtui.text import signed
 
 ALPHA = 0.05
 EQUIVALENT = 0.02
@@ -60,7 +61,7 @@ def verdict(
         few = f"n={min(n_a, n_b)}" if n_a == n_b else f"{n_a} v {n_b} {unit}"
         return Verdict(
             word="undecided", n_a=n_a, n_b=n_b, change=change, smallest_p=smallest,
-            sentence=f"undecided: {few}; one has no spread, so nobody knows what {_signed(change)} means",
+            sentence=f"undecided: {few}; one has no spread, so nobody knows what {signed(change)} means",
         )  # fmt: skip
     interval, spread = _difference(x, y)
     p = permutation_p(x, y)
@@ -135,8 +136,8 @@ def _sentence(found: Verdict, unit: str) -> str:
     runs = f"{found.n_a} v {found.n_b} {unit}"
     if found.change is None or found.p is None or found.interval is None:
         return f"undecided: {runs}"
-    change = _signed(found.change)
-    sure = f"95 %: {_signed(found.interval.low)} to {_signed(found.interval.high)}"
+    change = signed(found.change)
+    sure = f"95 %: {signed(found.interval.low)} to {signed(found.interval.high)}"
     needs = "" if found.detectable is None else _percent(found.detectable)
     if found.smallest_p > ALPHA:
         return (
@@ -148,11 +149,6 @@ def _sentence(found: Verdict, unit: str) -> str:
     if found.word == "equivalent":
         return f"equivalent: {change} ({sure}, all within ±{100 * EQUIVALENT:.0f} %; {runs})"
     return f"{found.word}: {change} ({sure}; {runs}, p = {found.p:.2g})"
-
-
-def _signed(share: float) -> str:
-    sign = "−" if share < 0 else "+"
-    return f"{sign}{_percent(abs(share))}"
 
 
 def _percent(share: float) -> str:

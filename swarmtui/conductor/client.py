@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
+import signal
 import socket
 import subprocess
 import time
@@ -17,6 +19,9 @@ from swarmtui.model.schema import BadInput
 from swarmtui.model.wire import Unpacker, pack
 
 _MOVE_S = 10.0
+
+# So long may workers whose conductor was killed take to leave what they still hold on disk.
+_SPOOL_S = 0.5
 
 
 class Gone(Exception):
@@ -65,6 +70,16 @@ class Client:
         except subprocess.TimeoutExpired:
             code = None
         return "was killed" if code is None or code < 0 else f"failed (see {error_log()})"
+
+    def kill(self) -> None:
+        """One of ours that hangs. Its workers leave on disk what they hold, and go; what is left then ends too."""
+        if self._process is None:
+            return
+        self._process.kill()
+        time.sleep(_SPOOL_S)
+        # Nobody has waited for it yet, so that its number is still its own group's.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self, wait_s: float = 5.0) -> None:
         """A conductor that has said its last word ends within this time; one that is to go on is not waited for."""

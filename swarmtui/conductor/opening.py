@@ -16,6 +16,7 @@ import msgspec
 
 import swarmtui
 from swarmtui.conductor.crew import Simulator, spool_path
+from swarmtui.conductor.watch import Glance, Seen
 from swarmtui.model import wire
 from swarmtui.model.endpoint import Endpoint, Secrets, dialect_of, parse_address
 from swarmtui.model.order import SIMULATOR, Order
@@ -32,15 +33,13 @@ _RECOUNT_S = 60.0
 _LOOKS = 2
 _BETWEEN_LOOKS_S = 1.0
 
-# A metrics page: where, when, and what it said.
-Glance = tuple[str, int, str]
-
 
 def look(
-    order: Order, found: Found, simulators: list[Simulator], glances: list[Glance]
+    order: Order, found: Found, simulators: list[Simulator], seen: Seen
 ) -> tuple[tuple[Endpoint, ...], Calibration | None]:
-    """Blocking: runs in a thread while the workers start. Fills in what it starts and what it sees by the way."""
+    """Blocking: runs in a thread while the workers start. Fills in what it starts and what it notices by the way."""
     from swarmtui.conductor.preflight import Unusable, Visit
+    from swarmtui.telemetry.discovery import listeners_at
 
     endpoints: list[Endpoint] = []
     calibration = None
@@ -58,8 +57,8 @@ def look(
             server = visit.look(dialect, order.model)
             if calibration is None and needs_calibration(found.workload):
                 calibration = visit.calibrate(dialect, server.model, found.workload.system, order.plan.seed)
-            if server.engine and not order.metrics_urls and (seen := visit.glance(f"{address.root}/metrics")):
-                glances.append(seen)
+            if server.engine and not order.metrics_urls and (page := visit.glance(f"{address.root}/metrics")):
+                seen.glances.append(page)
         finally:
             visit.close()
         endpoints.append(
@@ -73,7 +72,8 @@ def look(
                 header_names=tuple(sorted(order.secrets.headers)),
             )
         )
-    glances += _named_glances(order, {parse_address(endpoint.url).host for endpoint in endpoints})
+    seen.listeners = listeners_at(parse_address(endpoint.url).root for endpoint in endpoints)
+    seen.glances += _named_glances(order, {parse_address(endpoint.url).host for endpoint in endpoints})
     return tuple(endpoints), calibration
 
 

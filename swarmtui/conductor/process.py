@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,11 +25,12 @@ from swarmtui.conductor.doubts import Doubts
 from swarmtui.conductor.faces import Faces
 from swarmtui.conductor.launch import Started
 from swarmtui.conductor.ledger import Ledger
+from swarmtui.conductor.patience import unless
 from swarmtui.conductor.restart import Absence
 from swarmtui.conductor.runner import Runner
 from swarmtui.conductor.runtime import socket_path
 from swarmtui.conductor.waits import Waits
-from swarmtui.conductor.watch import Watch
+from swarmtui.conductor.watch import Seen, Watch
 from swarmtui.model import frame as said
 from swarmtui.model import wire
 from swarmtui.model.endpoint import Endpoint
@@ -55,6 +55,9 @@ _POINT_S = 0.25
 _WATCH_AFTER_S = 0.3
 _SAMPLE_NS = 900_000_000
 
+# A short session is summed up in so little time, also where somebody wants to leave at once.
+_MOMENT_S = 0.3
+
 
 class Conductor:
     """Puts the parts of one session together, and takes them apart again."""
@@ -71,11 +74,12 @@ class Conductor:
         self._simulators: list[Simulator] = []
         self._doubts = Doubts(cold_promised=True)
         self._waits = Waits()
-        self._glances: list[opening.Glance] = []
+        self._seen = Seen()
         self._died = asyncio.Event()
         self._death = ""
         self._early: list[said.Command] = []
         self._stopped = asyncio.Event()
+        self._leaving = asyncio.Event()
         self._faces = Faces(self._hello, self._board.frame, self._obey)
         streams = max(order.plan.levels)
         self._crew = Crew(order.plan.workers or workers_for(streams), first_worker, self._hear, self._lost)
@@ -111,13 +115,7 @@ class Conductor:
             raise BadInput(f"no place for sockets: {error.strerror or error}", key=str(meeting)) from None
         from swarmtui.conductor.preflight import Unusable
 
-        looking = asyncio.get_running_loop().run_in_executor(
-            ThreadPoolExecutor(1), opening.look, order, found, self._simulators, self._glances
-        )
-        # Stopped before it is done, nobody asks what it came to.
-        looking.add_done_callback(lambda future: future.cancelled() or future.exception())
-        stopping = asyncio.create_task(self._stopped.wait())
-        await asyncio.wait((looking, stopping), return_when=asyncio.FIRST_COMPLETED)
+        looking = await unless(self._stopped, opening.look, order, found, self._simulators, self._seen)
         if not looking.done():
             return "stopped", "stopped before the first request"
         try:
@@ -158,7 +156,7 @@ class Conductor:
             gpus=order.gpus,
             metrics_urls=order.metrics_urls,
             gpu_metrics_urls=order.gpu_metrics_urls,
-            glances=tuple(self._glances),
+            seen=self._seen,
         )
         # Its imports are not to come between the command and the first request.
         asyncio.get_running_loop().call_later(_WATCH_AFTER_S, watch.start)
@@ -167,7 +165,7 @@ class Conductor:
         dying = asyncio.create_task(self._died.wait())
         await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
         marking.cancel()
-        await asyncio.to_thread(watch.finish)
+        await unless(self._leaving, watch.finish)
         self._board.telemetry = watch.latest()
         self._doubts.look(watch.latest(), 0)
         self._ledger.write(Sample(telemetry=watch.sample()))
@@ -215,6 +213,8 @@ class Conductor:
         return said.Hello(self._session, str(self._ledger.directory), tuple(self._board.history))
 
     def _obey(self, command: said.Command) -> None:
+        if isinstance(command, said.Stop) and command.at_once:
+            self._leaving.set()
         if isinstance(command, said.Describe) and self._session is not None and self._ledger is not None:
             self._session = msgspec.structs.replace(self._session, label=command.label, note=command.note)
             self._ledger.write(Description(label=command.label, note=command.note))
@@ -288,10 +288,14 @@ class Conductor:
         saved_elsewhere = ledger.rescue(_other_places(self._order.session_root))
         problem = ledger.loss
         ledger.close()
-        try:
-            await asyncio.to_thread(write_summary, ledger.directory)
-        except OSError as error:
+        saving = await unless(self._leaving, write_summary, ledger.directory)
+        await asyncio.wait((saving,), timeout=_MOMENT_S)
+        if not saving.done():
+            message = f"{message or 'stopped at once'}; its figures: swarmtui sessions show {ledger.directory.name}"
+        elif isinstance(error := saving.exception(), OSError):
             problem = problem or f"{ledger.directory}: {error.strerror}"
+        elif error is not None:
+            raise error
         if problem:
             return "failed", " · ".join(filter(None, [message, problem])), str(ledger.directory)
         return ending, " · ".join(filter(None, [message, saved_elsewhere])), str(ledger.directory)
@@ -301,12 +305,7 @@ class Conductor:
         assert self._ledger is not None
         self._board.note = f"the server counts the tokens of {len(runner.uncounted)} answers"
         counts: list[TokenCount] = []
-        counting = asyncio.get_running_loop().run_in_executor(
-            ThreadPoolExecutor(1), opening.recount, self._order, endpoint, runner.uncounted, counts
-        )
-        hurry = asyncio.create_task(runner.hurry.wait())
-        await asyncio.wait((counting, hurry), return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        await unless(runner.hurry, opening.recount, self._order, endpoint, runner.uncounted, counts)
         self._board.note = ""
         for count in tuple(counts):
             self._ledger.write(count)

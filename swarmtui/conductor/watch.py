@@ -10,14 +10,29 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from swarmtui.model.endpoint import Endpoint, Secrets, parse_address
 from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry
 
+if TYPE_CHECKING:
+    from swarmtui.telemetry.discovery import Listener
+
+# A metrics page: where, when, and what it said.
+Glance = tuple[str, int, str]
+
 _METRICS_S = 1.0
 _LAST_LOOK_S = 2.5
+
+
+class Seen:
+    """What was noticed before the load, when looking costs nobody anything."""
+
+    def __init__(self) -> None:
+        self.glances: list[Glance] = []
+        self.listeners: dict[str, Listener] = {}
 
 
 class Watch:
@@ -32,9 +47,9 @@ class Watch:
         gpus: bool,
         metrics_urls: tuple[str, ...],
         gpu_metrics_urls: tuple[str, ...],
-        glances: tuple[tuple[str, int, str], ...] = (),
+        seen: Seen,
     ) -> None:
-        self._glances = glances
+        self._seen = seen
         self._endpoints, self._secrets, self._simulated = endpoints, secrets, simulated
         self._look_at_gpus = gpus
         self._metrics_urls, self._gpu_metrics_urls = metrics_urls, gpu_metrics_urls
@@ -126,7 +141,7 @@ class Watch:
         """What preflight saw of the metrics, read now that there is time for it."""
         from swarmtui.telemetry.server_metrics import parse
 
-        for url, t_ns, text in self._glances:
+        for url, t_ns, text in self._seen.glances:
             state = parse(text, self._endpoints[0].engine)
             if state is not None:
                 self.before.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=url),)))
@@ -135,7 +150,8 @@ class Watch:
         from swarmtui.telemetry.discovery import identify, with_gpus
 
         for number, endpoint in enumerate(self._endpoints):
-            found = identify(parse_address(endpoint.url).root)
+            root = parse_address(endpoint.url).root
+            found = identify(root, self._seen.listeners.get(root))
             if found is not None:
                 (found,) = with_gpus([found], self._counted[1])
                 self.found.put((number, found))

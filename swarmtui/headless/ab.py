@@ -19,11 +19,11 @@ from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.tuning import Change
 from swarmtui.sessions.export.figures import NOTHING, amount
-from swarmtui.text import plain
+from swarmtui.text import plain, signed
 from swarmtui.tuning.answer import command_change
 from swarmtui.tuning.grid import Launch, command_launch
 from swarmtui.tuning.schedule import Side, sides
-from swarmtui.tuning.sequential import LOOKS, Decision, decide, detectable_at, next_look, signed
+from swarmtui.tuning.sequential import LOOKS, Decision, decide, detectable_at, next_look
 
 TAG = "ab"
 Figure = Literal["out_tps", "per_stream_tps", "ttft_s"]
@@ -116,13 +116,14 @@ class Fight:
             def over() -> str | None:
                 return "stopped" if wish() else server.death() if server else None
 
-            found = measure(self._order_for(side, place, url), self._quiet, over)
+            found = measure(self._order_for(side, place, url), self._quiet, wish, over)
             if wish():
                 raise Stopped
             return self._read(side, found, server)
 
     def _server(self, launch: Launch, side: Side, place: int, wish: Wish) -> Server:
-        server = Server(launch, self._logs / f"{place + 1}-{side}.log", stop_within_s=self._contest.stop_within_s)
+        log, within_s = self._logs / f"{place + 1}-{side}.log", self._contest.stop_within_s
+        server = Server(launch, log, stop_within_s=within_s, at_once=wish.at_once)
         try:
             server.start()
             server.wait_until_ready(self._contest.ready_within_s, wish)

@@ -1,9 +1,9 @@
 """`python -m swarmtui.headless.guardian`: starts one server, and ends all of it when told to, or when we are gone.
 
 A process of its own between us and the server. Its standard input is a pipe from us: the order comes on the first
-line; any other line, or the end of the pipe, which also a `kill -9` of ours brings about, ends the server. What
-happens is told on standard output, a word a line. Processes that the server left behind become children of this one,
-so that they are found too.
+line; any other line, or the end of the pipe, which also a `kill -9` of ours brings about, ends the server. The end of
+the pipe behind such a line means that nobody wants to wait any longer. What happens is told on standard output, a word
+a line. Processes that the server left behind become children of this one, so that they are found too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    # Without a buffer: a line that is read ahead would not be seen to come.
+    pipe = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
+    order = msgspec.json.decode(pipe.readline(), type=Order)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -59,25 +61,33 @@ def main() -> int:
             _tell(f"failed {error.strerror}: {error.filename}")
             return 1
         _tell(f"started {server.pid}")
-        _wait(server, told)
-        _end(server, order, environment, log.fileno())
+        in_touch = _wait(server, told)
+        _end(server, order, environment, log.fileno(), in_touch)
     _tell("ended")
     return 0
 
 
-def _wait(server: subprocess.Popen[bytes], told: list[bool]) -> None:
-    """Until we are to end it; that the server itself has ended is told, and waited on for a word from us."""
+def _wait(server: subprocess.Popen[bytes], told: list[bool]) -> bool:
+    """Until we are to end it; that the server itself has ended is told, and waited on for a word from us.
+
+    True where that was a word: then the end of the pipe is still to come.
+    """
     over = False
     while not told[0]:
-        if select.select([sys.stdin.buffer], [], [], _LOOK_S)[0]:
-            return
+        if _news(_LOOK_S):
+            return bool(os.read(0, 64))
         if not over and server.poll() is not None:
             over = True
             _tell(f"exit {server.returncode}")
+    return False
 
 
-def _end(server: subprocess.Popen[bytes], order: Order, environment: dict[str, str], log: int) -> None:
-    """In good order first, then hard; only what this process has started."""
+def _news(within_s: float) -> bool:
+    return bool(select.select([0], [], [], within_s)[0])
+
+
+def _end(server: subprocess.Popen[bytes], order: Order, environment: dict[str, str], log: int, in_touch: bool) -> None:
+    """In good order first, then hard; only what this process has started. In touch, we can be told to hurry."""
     deadline = time.monotonic() + order.stop_within_s
     if order.stop:
         try:
@@ -91,7 +101,7 @@ def _end(server: subprocess.Popen[bytes], order: Order, environment: dict[str, s
         _signal(server.pid, signal.SIGTERM)
     else:
         _each(_left(server), signal.SIGTERM)
-    while time.monotonic() < deadline and _left(server):
+    while time.monotonic() < deadline and _left(server) and not (in_touch and _news(0.0)):
         time.sleep(_LOOK_S)
     if server.poll() is None:
         _signal(server.pid, signal.SIGKILL)

@@ -14,6 +14,7 @@ import msgspec
 
 from swarmtui.conductor.client import Client, Gone, attach, running, start
 from swarmtui.headless.progress import Progress, progress_on
+from swarmtui.headless.stopping import Stopping
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
 from swarmtui.model.schema import BadInput, Stored
@@ -32,16 +33,19 @@ class Measured(Stored, frozen=True, kw_only=True):
 
 
 class Wish:
-    """Whether somebody pressed Ctrl-C: looked at wherever we wait."""
+    """Whether somebody pressed Ctrl-C: looked at wherever we wait. `at_once`: and pressed it again."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self._asked = 0
 
     def __call__(self) -> bool:
-        return self.asked
+        return self._asked > 0
+
+    def at_once(self) -> bool:
+        return self._asked > 1
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self._asked += 1
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[Wish]:
@@ -56,14 +60,17 @@ class Wish:
 def measure(
     order: Order,
     quiet: bool,
+    wish: Wish,
     stop: Callable[[], str | None],
     heard: Callable[[said.Message], None] = lambda message: None,
 ) -> Measured:
     """`stop` is asked ten times a second; its reason ends the run at once. `heard` gets what the conductor says."""
     progress = progress_on(sys.stderr, quiet)
     client = start(order, said.Subscribe(hz=4.0))
+    stopping = Stopping()
+    stopping.of(client)
     try:
-        ended, why = _follow(client, progress, stop, heard)
+        ended, why = _follow(client, progress, stopping, wish, stop, heard)
     except Gone:
         return Measured(problem=f"the conductor {client.how_it_ended()}")
     finally:
@@ -78,7 +85,12 @@ def measure(
 
 
 def _follow(
-    client: Client, progress: Progress, stop: Callable[[], str | None], heard: Callable[[said.Message], None]
+    client: Client,
+    progress: Progress,
+    stopping: Stopping,
+    wish: Wish,
+    stop: Callable[[], str | None],
+    heard: Callable[[said.Message], None],
 ) -> tuple[said.Ended, str]:
     why = ""
     while True:
@@ -87,7 +99,10 @@ def _follow(
             heard(message)
         if not why and (reason := stop()):
             why = reason
-            client.say(said.Stop(grace_s=0.0))
+            stopping.ask(grace_s=0.0)
+        if wish.at_once() and not stopping.at_once:
+            stopping.ask(grace_s=0.0)
+        stopping.check()
         match message:
             case said.Frame():
                 progress.show(message)

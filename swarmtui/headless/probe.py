@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from swarmtui.analysis.history import Probe, history
 from swarmtui.conductor.launch import Started
@@ -36,11 +38,18 @@ def _sleep_until(due: float) -> None:
         time.sleep(min(left, 60.0))
 
 
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Once: what is pressed after it would come in the middle of leaving."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def _once(order: Order, started: Started, quiet: bool) -> int:
     ended, code = drive(order, started, quiet)
     # Between two probes there is nothing to stop in order.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGTERM, _leave)
     if code == DONE:
         sys.stdout.write(_line(Path(order.session_root), Path(ended.directory).name))
         sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from swarmtui.conductor.client import Client, Gone, start
 from swarmtui.conductor.launch import Started
 from swarmtui.headless.machine import machine_table
 from swarmtui.headless.progress import Progress, progress_on
+from swarmtui.headless.stopping import Stopping
 from swarmtui.headless.table import findings_text, level_table
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
@@ -41,6 +43,9 @@ _LOOK_S = 0.1
 
 # So long may workers whose conductor was killed take to leave what they still hold on disk.
 _SPOOL_S = 0.5
+
+# A conductor that has said its last word is waited for, so that nothing of it is left when we end.
+_CLOSED_S, _LEFT_S = 5.0, 0.5
 
 
 def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits: Sequence[Limit] = ()) -> int:
@@ -77,17 +82,23 @@ def drive(order: Order, conductor: Started, quiet: bool) -> tuple[said.Ended, in
 
 
 def _follow(order: Order, conductor: Started, progress: Progress) -> tuple[said.Ended, tuple[Level, ...]]:
+    stopping = Stopping()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        """It may come in the middle of a print: it prints nothing itself."""
+        stopping.ask(_GRACE_S)
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
     client = start(order, said.Subscribe(hz=4.0), conductor)
-    stopper = _Stopper(client, progress)
-    signal.signal(signal.SIGINT, stopper.ask)
-    signal.signal(signal.SIGTERM, stopper.ask)
-    follower = _Follower(progress, stopper)
+    stopping.of(client)
+    follower = _Follower(progress, stopping)
     try:
         ended = follower.follow(client)
     except Gone:
-        ended = _recover(follower.directory, client.how_it_ended())
+        ended = _recover(follower.directory, client.how_it_ended(), stopping)
     progress.clear()
-    client.close()
+    client.close(_LEFT_S if stopping.at_once else _CLOSED_S)
     return ended, follower.levels
 
 
@@ -102,15 +113,16 @@ def _missed(directory: str, slo: str, limits: Sequence[Limit], progress: Progres
 
 
 class _Follower:
-    def __init__(self, progress: Progress, stopper: _Stopper) -> None:
-        self._progress, self._stopper = progress, stopper
+    def __init__(self, progress: Progress, stopping: Stopping) -> None:
+        self._progress, self._stopping = progress, stopping
+        self._answered = False
         self.directory = ""
         self.levels: tuple[Level, ...] = ()
 
     def follow(self, client: Client) -> said.Ended:
         while True:
             message = client.next(_LOOK_S)
-            self._stopper.answer()
+            self._answer()
             match message:
                 case said.Hello(directory=directory):
                     self.directory = directory
@@ -120,36 +132,38 @@ class _Follower:
                 case said.Ended():
                     return message
 
-
-class _Stopper:
-    """Ctrl-C once: no new requests, a little patience for what is in flight. Twice: at once."""
-
-    def __init__(self, client: Client, progress: Progress) -> None:
-        self._client, self._progress = client, progress
-        self._asked = 0
-        self._answered = False
-
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        """As a signal handler it may come in the middle of a print: it prints nothing itself."""
-        self._asked += 1
-        self._client.say(said.Stop(grace_s=_GRACE_S if self._asked == 1 else 0.0))
-
-    def answer(self) -> None:
-        if self._asked and not self._answered:
+    def _answer(self) -> None:
+        self._stopping.check()
+        if self._stopping.asked and not self._answered:
             self._answered = True
             self._progress.say(f"stopping: up to {_GRACE_S:g} s for what is in flight; once more stops at once")
 
 
-def _recover(directory: str, how: str) -> said.Ended:
+def _recover(directory: str, how: str, stopping: Stopping) -> said.Ended:
     """The conductor is gone: its journal and the workers' spools still hold everything that finished."""
     if not directory:
         return said.Ended("interrupted", f"the conductor {how} before the first request", "")
+    figures = f"its figures: swarmtui sessions show {Path(directory).name}"
+    if stopping.at_once:
+        return said.Ended("interrupted", f"stopped at once; {figures}", directory)
     time.sleep(_SPOOL_S)
-    try:
-        write_summary(Path(directory))
-    except OSError as error:
-        return said.Ended("failed", f"{directory}: {error.strerror}", directory)
-    return said.Ended("interrupted", f"the conductor {how}; what had finished by then is saved", directory)
+    problems: list[str] = []
+
+    def sum_up() -> None:
+        try:
+            write_summary(Path(directory))
+        except OSError as error:
+            problems.append(f"{directory}: {error.strerror}")
+
+    # Of a long session it takes a while, and whoever does not want to wait leaves without it.
+    summing = threading.Thread(target=sum_up, daemon=True)
+    summing.start()
+    while summing.is_alive() and not stopping.at_once:
+        summing.join(_LOOK_S)
+    if problems:
+        return said.Ended("failed", problems[0], directory)
+    saved = figures if summing.is_alive() else "what had finished by then is saved"
+    return said.Ended("interrupted", f"the conductor {how}; {saved}", directory)
 
 
 def report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -25,6 +26,7 @@ _LOG_LINES = 5
 _LOG_BYTES = 32 << 10
 # The guardian needs so long beyond what the server is given.
 _PATIENCE_S = 15.0
+_HARD_S = 1.0
 
 
 class Broken(Exception):
@@ -36,10 +38,22 @@ class Stopped(Exception):
 
 
 class Server:
-    """From `start` to `stop` there is one; use it in a `with`, so that it ends whatever happens."""
+    """From `start` to `stop` there is one; use it in a `with`, so that it ends whatever happens.
 
-    def __init__(self, launch: Launch, log: Path, *, directory: str | None = None, stop_within_s: float = 20.0) -> None:
+    `at_once` is asked while it ends: whether somebody does not want to wait for that either.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        log: Path,
+        *,
+        directory: str | None = None,
+        stop_within_s: float = 20.0,
+        at_once: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._launch, self._log, self._directory, self._stop_within_s = launch, log, directory, stop_within_s
+        self._at_once = at_once
         self._guardian: subprocess.Popen[bytes] | None = None
         self._told = ""
 
@@ -111,15 +125,23 @@ class Server:
         return tuple([line for line in lines if line][-_LOG_LINES:])
 
     def stop(self) -> None:
-        """In good order, then hard; back when nothing of it is left."""
+        """In good order, then hard; back when nothing of it is left.
+
+        At once means hard from here on; a command that stops it is left to its guardian, which outlives us.
+        """
         guardian, self._guardian = self._guardian, None
         if guardian is None:
             return
         assert guardian.stdin is not None and guardian.stdout is not None
-        guardian.stdin.close()
-        try:
-            guardian.wait(2 * self._stop_within_s + _PATIENCE_S)
-        except subprocess.TimeoutExpired:
+        with contextlib.suppress(BrokenPipeError):
+            guardian.stdin.write(b"end\n")
+            guardian.stdin.flush()
+        give_up = time.monotonic() + 2 * self._stop_within_s + _PATIENCE_S
+        while not (gone := _gone(guardian, _LOOK_S)) and not self._at_once() and time.monotonic() < give_up:
+            continue
+        with contextlib.suppress(BrokenPipeError):
+            guardian.stdin.close()
+        if not gone and not _gone(guardian, _HARD_S) and not self._at_once():
             guardian.kill()  # its server dies with it
             guardian.wait()
         guardian.stdout.close()
@@ -130,6 +152,14 @@ class Server:
         pipe = self._guardian.stdout.fileno()
         while select.select([pipe], [], [], 0)[0] and (part := os.read(pipe, 4096)):
             self._told += part.decode(errors="replace")
+
+
+def _gone(process: subprocess.Popen[bytes], within_s: float) -> bool:
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def free_port() -> int:

@@ -234,7 +234,7 @@ def _middle(spread: Spread) -> str:
 def _percent(share: float | None) -> str:
     if share is None:
         return NOTHING
-    return f"{round(100 * share)} %"
+    return f"{round(100 * share)} %".replace("-", "−")
 
 
 def _times(factor: float | None) -> str:

@@ -108,7 +108,9 @@ class Tuning:
         log = self._directory / f"{stage.number}-{name}.log"
         self._tell(flags=flags, round=stage.number, phase="starting", session="", log=str(log))
         given_up = time.monotonic() + self._cell_within_s
-        with Server(launch, log, directory=self._tune.directory, stop_within_s=self._stop_within_s) as server:
+        with Server(
+            launch, log, directory=self._tune.directory, stop_within_s=self._stop_within_s, at_once=wish.at_once
+        ) as server:
             try:
                 server.start()
                 start_s = server.wait_until_ready(self._ready_within_s, wish)
@@ -123,7 +125,7 @@ class Tuning:
                 return server.death()
 
             self._tell(phase="warming up")
-            found = measure(self._order_for(flags, stage, launch.url), self._quiet, over, self._hear)
+            found = measure(self._order_for(flags, stage, launch.url), self._quiet, wish, over, self._hear)
             self._tell(phase="stopping")
             return _row(flags, stage, found, start_s, server.log_tail())
 

@@ -8,10 +8,9 @@ from swarmtui.analysis.verdicts import ENOUGH, verdict
 from swarmtui.headless.table import BEST, aligned, narrowed, wrapped
 from swarmtui.model.tuning import CellRow, Change, Objective, flags_text
 from swarmtui.sessions.export.figures import NOTHING, amount
-from swarmtui.text import plain
+from swarmtui.text import plain, signed
 from swarmtui.tuning.advice import Advice
 from swarmtui.tuning.effects import Result
-from swarmtui.tuning.sequential import signed
 
 _MORE = f"With runs = {ENOUGH} in [plan] each is held against the best; `swarmtui ab` decides between two."
 _NAMES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J a token"}

@@ -45,9 +45,13 @@ class NextLevel(_Said, frozen=True):
 
 
 class Stop(_Said, frozen=True):
-    """No new requests; what is in flight may finish for `grace_s`, then it is cancelled; then save."""
+    """No new requests; what is in flight may finish for `grace_s`, then it is cancelled; then save.
+
+    `at_once`: with no more waiting for anything; figures can be made of the journal later.
+    """
 
     grace_s: float = 5.0
+    at_once: bool = False
 
 
 class Sweep(_Said, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -20,11 +20,16 @@ def summary_json(summary: Summary) -> bytes:
     return msgspec.json.encode(summary, order="deterministic") + b"\n"
 
 
-def detail_json(summary: Summary, records: Sequence[Record]) -> bytes:
-    """The summary, and one line for each request; where its chunks came is in the journal alone."""
+def detail_json(summary: Summary, records: Sequence[Record]) -> Iterator[bytes]:
+    """The summary, and one line for each request; where its chunks came is in the journal alone.
+
+    In parts: of an hour's session it is tens of megabytes.
+    """
     encode = msgspec.json.Encoder(order="deterministic").encode
-    requests = b",\n".join(encode(_request(record, summary.session)) for record in records)
-    return encode(summary)[:-1] + b',"requests":[\n' + requests + b"\n]}\n"
+    yield encode(summary)[:-1] + b',"requests":[\n'
+    for number, record in enumerate(records):
+        yield (b",\n" if number else b"") + encode(_request(record, summary.session))
+    yield b"\n]}\n"
 
 
 def summary_toml(summary: Summary) -> bytes:

@@ -26,7 +26,7 @@ from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import Event, Level, State, Summary
 from swarmtui.sessions.documents import detail_json, summary_json, summary_toml
-from swarmtui.sessions.files import write_whole
+from swarmtui.sessions.files import write_parts, write_whole
 from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
 from swarmtui.sessions.listing import INDEX, Listed, index_json, list_sessions, session_names
 
@@ -130,7 +130,7 @@ def write_summary(directory: Path) -> Summary:
     loaded = Loaded(directory=directory, journal=read_journal(directory))
     summary = summarise(loaded)
     write_whole(directory / "summary.toml", summary_toml(summary))
-    write_whole(directory / "detail.json", detail_json(summary, loaded.journal.records))
+    write_parts(directory / "detail.json", detail_json(summary, loaded.journal.records))
     write_whole(directory / INDEX, index_json(summary, journal_bytes))
     return summary
 

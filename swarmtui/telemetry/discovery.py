@@ -28,7 +28,9 @@ _MOST_PORTS = 64
 _THREADS = 16
 
 
-class _Listener(NamedTuple):
+class Listener(NamedTuple):
+    """Who takes connections at a port of this host."""
+
     host: str
     port: int
     pid: int | None
@@ -49,11 +51,17 @@ def discover(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
     return tuple(sorted(found, key=lambda server: (not server.reachable, server.url)))
 
 
-def identify(url: str, timeout_s: float = 2.0) -> Discovered | None:
+def listeners_at(urls: Iterable[str]) -> dict[str, Listener]:
+    """Of those on this host. With thousands of connections open it takes long: better before the load."""
+    local = [url for url in urls if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")]
+    by_port = {one.port: one for one in _listeners()} if local else {}
+    ports = {url: urlsplit(url).port or (443 if url.startswith("https:") else 80) for url in local}
+    return {url: by_port[port] for url, port in ports.items() if port in by_port}
+
+
+def identify(url: str, listener: Listener | None = None, timeout_s: float = 2.0) -> Discovered | None:
     """The server at this address, and, where it listens on this host, the process behind it; None when it is silent."""
-    port = urlsplit(url).port or (443 if url.startswith("https:") else 80)
-    local = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
-    listener = next((one for one in _listeners() if one.port == port), None) if local else None
+    listener = listener or listeners_at([url]).get(url)
     give_up = time.monotonic() + timeout_s
     with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as client:
         if listener is None:
@@ -76,10 +84,10 @@ def _gpus_of(pid: int | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
     return tuple(gpu.uuid for gpu in gpus if any(process.pid in family for process in gpu.processes))
 
 
-def _candidates() -> list[_Listener]:
+def _candidates() -> list[Listener]:
     """Ports to try, likely ones first; usual ports also where nobody is seen to listen, as from another container."""
     first, last = _ephemeral()
-    by_port: dict[int, _Listener] = {}
+    by_port: dict[int, Listener] = {}
     for listener in _listeners():
         port = listener.port
         passing = first <= port <= last and not listener.known
@@ -88,12 +96,12 @@ def _candidates() -> list[_Listener]:
         if port not in by_port or ":" in by_port[port].host:
             by_port[port] = listener
     for port in USUAL_PORTS:
-        by_port.setdefault(port, _Listener("127.0.0.1", port, None, False))
+        by_port.setdefault(port, Listener("127.0.0.1", port, None, False))
     order = sorted(by_port.values(), key=lambda one: (not one.known, one.port not in USUAL_PORTS, one.port))
     return order[:_MOST_PORTS]
 
 
-def _listeners() -> Iterable[_Listener]:
+def _listeners() -> Iterable[Listener]:
     try:
         connections = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError):
@@ -108,7 +116,7 @@ def _listeners() -> Iterable[_Listener]:
         host = "[::1]" if address.version == 6 and address.is_loopback else "127.0.0.1"
         if pid is not None and pid not in known:
             known[pid] = _known(pid)
-        yield _Listener(host, connection.laddr.port, pid, pid is not None and known[pid])
+        yield Listener(host, connection.laddr.port, pid, pid is not None and known[pid])
 
 
 def _known(pid: int) -> bool:
@@ -130,7 +138,7 @@ def _ephemeral() -> tuple[int, int]:
 
 
 def _look(
-    client: httpx2.Client, listener: _Listener, give_up: float, *, secure: bool | None = None
+    client: httpx2.Client, listener: Listener, give_up: float, *, secure: bool | None = None
 ) -> Discovered | None:
     """Where nobody said whether it speaks TLS, a process that looks like a server is asked both ways."""
     ways = ("http", "https") if secure is None and listener.known else ("https",) if secure else ("http",)
@@ -148,7 +156,7 @@ def _look(
     return msgspec.structs.replace(found, pid=listener.pid, flags=merged, seats=number, models=models)
 
 
-def _silent(listener: _Listener, timeout_s: float | None) -> Discovered | None:
+def _silent(listener: Listener, timeout_s: float | None) -> Discovered | None:
     """A process that looks like a server, and does not answer like one."""
     if not listener.known or listener.pid is None:
         return None

@@ -13,6 +13,7 @@ from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, StretchEnd, StretchStart, Summary
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.sessions.store import Loaded, summarise
+from swarmtui.text import signed
 
 KV_FULL = 0.95
 CAPPED = 0.05
@@ -91,7 +92,7 @@ def _queue(summary: Summary, served: Mapping[int, Served]) -> Iterator[Advice]:
     yield Advice(
         topic="queue",
         sentence=f"C beyond {seats.total} only queues: send no more at once, or give the server more seats",
-        evidence=f"C={most.c} against C={base.c}: {_signed(gain - 1.0)} output tok/s{ttft}; {seats}",
+        evidence=f"C={most.c} against C={base.c}: {signed(gain - 1.0, 0)} output tok/s{ttft}; {seats}",
     )
 
 
@@ -218,10 +219,6 @@ def _rate(level: Level) -> float | None:
 
 def _ratio(a: float | None, b: float | None) -> float | None:
     return a / b if a is not None and b else None
-
-
-def _signed(share: float) -> str:
-    return f"{'−' if share < 0 else '+'}{abs(100 * share):.0f} %"
 
 
 def _percent(share: float) -> str:

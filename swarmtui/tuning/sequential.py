@@ -17,6 +17,7 @@ from swarmtui.analysis.intervals import Interval, deviation
 from swarmtui.analysis.student import t_quantile
 from swarmtui.analysis.verdicts import ALPHA, EQUIVALENT, POWER, Word, permutation_p
 from swarmtui.model.schema import Stored
+from swarmtui.text import signed
 
 LOOKS = (4, 6, 8, 12, 16, 24, 32, 48)
 _FIRST = 2 / comb(8, 4)
@@ -123,10 +124,6 @@ def _sentence(
         return f"{said}: a difference of {_percent(detect)} would have been found four times in five"
     need = f"{needed} v {needed} runs" if needed is not None else f"more than {LOOKS[-1]} v {LOOKS[-1]} runs"
     return f"{said}: to find {_percent(detect)} four times in five takes {need}"
-
-
-def signed(share: float) -> str:
-    return f"{'−' if share < 0 else '+'}{abs(100 * share):.1f} %"
 
 
 def _percent(share: float) -> str:

@@ -119,7 +119,7 @@ def _weights(run: int, app: int) -> dict[str, float]:
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         except OSError:
             continue
-        part = "app" if pid == app else "face" if pid == run else words[2].rpartition(".")[2]
+        part = "app" if pid == app else "face" if pid == run else words[words.index("-m") + 1].rpartition(".")[2]
         if part != "figures":
             found[part if part not in found else f"{part} {pid}"] = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
     return found

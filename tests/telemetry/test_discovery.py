@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.model.telemetry import Discovered, Gpu, GpuProcess
+from swarmtui.model.wire import pack
 from swarmtui.telemetry.discovery import discover, with_gpus
 from swarmtui.telemetry.fingerprint import fingerprint
 from tests.telemetry.text_server import Answer, TextServer, Told, serving
@@ -106,6 +107,25 @@ def test_a_server_that_nobody_knows_is_compatible_if_it_lists_models_even_none()
 )
 def test_other_web_servers_are_not_servers_of_models(answers: dict[str, Answer]) -> None:
     assert look(answers)[0] is None
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"/v1/models": '{"data":' + 50_000 * "["},
+        {"/v1/models": '{"data":[{"id":"m","owned_by":["vllm"]}]}'},
+        {"/v1/models": '{"data":[]}', "/": "Ollama is running", "/api/ps": '{"models":7}'},
+        {"/server_info": '{"internal_states":7,"version":7}'},
+        {"/props": '{"total_slots":4,"default_generation_settings":{"n_ctx":"²"}}'},
+        {"/props": '{"total_slots":%s,"default_generation_settings":{"n_ctx":%s}}' % (2 * ("9" * 30,))},
+        {"/server_info": '{"max_running_requests":%s,"context_length":%s}' % (2 * ("9" * 30,))},
+    ],
+)
+def test_no_answer_that_makes_no_sense_stops_the_search_or_what_is_told_of_it(answers: dict[str, Answer]) -> None:
+    found, _ = look(answers)
+    if found is not None:
+        assert (found.seats or 4, found.context) == (4, None)
+        assert pack(found), "it must be fit to be told to faces"
 
 
 def test_a_port_that_speaks_something_else_is_none() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from swarmtui.model.wire import pack
 from swarmtui.telemetry.gpu_dcgm import parse
 from swarmtui.telemetry.gpu_source import open_gpus
 from tests.telemetry.text_server import serving
@@ -42,3 +43,10 @@ def test_a_card_without_a_memory_sensor_has_no_temperature_there() -> None:
     found = parse('DCGM_FI_DEV_MEMORY_TEMP{gpu="0",UUID="a"} 0\nDCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="a"} 31\n')
     assert found is not None
     assert (found[0].memory_temperature_c, found[0].temperature_c, found[0].name) == (None, 31.0, "NVIDIA GPU")
+
+
+def test_numbers_that_no_card_can_have_are_not_measured() -> None:
+    found = parse('DCGM_FI_DEV_FB_USED{gpu="²",UUID="a"} 1e17\nDCGM_FI_DEV_GPU_TEMP{gpu="²",UUID="a"} 31\n')
+    assert found is not None
+    assert (found[0].index, found[0].memory_used, found[0].temperature_c) == (0, None, 31.0)
+    assert pack(found[0]), "it must be fit to be told to faces"

@@ -168,6 +168,14 @@ def test_a_gpu_that_is_lost_does_not_hide_the_others_and_comes_back(monkeypatch:
     assert len(reader.read()) == 2 and reader.problem == ""
 
 
+def test_a_gpu_that_is_lost_while_it_is_opened_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = {**H200, "nvmlDeviceGetMaxClockInfo": Failure(pynvml.NVML_ERROR_GPU_IS_LOST)}
+    installed(monkeypatch, dict(H200), lost)
+    reader = NvmlReader()
+    assert len(reader.read()) == 1
+    assert reader.problem == "GPU 1: the GPU has fallen off the bus: NVMLError_GpuIsLost"
+
+
 def test_a_container_without_a_device_is_told_apart_from_a_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch)
     reader = NvmlReader()

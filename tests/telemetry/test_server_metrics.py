@@ -93,6 +93,7 @@ def test_ollama_tells_only_its_memory() -> None:
     idle = parse_ollama('{"models":[]}')
     assert idle is not None and idle.vram_bytes is None
     assert parse_ollama("<html>") is None and parse_ollama('{"models":3}') is None
+    assert parse_ollama('{"else":' + 50_000 * "[") is None
     assert metrics_url("http://h:11434/", "Ollama") == "http://h:11434/api/ps"
     assert metrics_url("http://h:8000", "vLLM") == "http://h:8000/metrics"
 

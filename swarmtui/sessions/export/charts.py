@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from swarmtui.model.schema import BadInput
 from swarmtui.sessions.export.chart import Chart, Marks
-from swarmtui.sessions.export.curves import Source, charts
+from swarmtui.sessions.export.curves import Source, charts, title_of
 from swarmtui.text import plain
 
 _COLOURS = ("#1f6fb2", "#c8610a", "#5b6670", "#0a8f84", "#8a5bb5", "#a23b5c")
@@ -30,16 +30,23 @@ def picture(sources: Sequence[Source], form: Literal["png", "svg"], name: str | 
             raise BadInput(f"this session has no such chart; it has {known}", key=f"--chart {name}")
     if not wanted:
         raise BadInput("nothing was measured, so there is nothing to draw", key=sources[0].summary.session.id)
-    return _draw(wanted, form)
+    return _draw(wanted, form, _headline(sources))
 
 
-def _draw(wanted: Sequence[Chart], form: Literal["png", "svg"]) -> bytes:
+def _headline(sources: Sequence[Source]) -> str:
+    """A picture travels alone, so it says itself what it is of."""
+    workloads = sorted({source.summary.session.workload for source in sources})
+    ids = [source.summary.session.id for source in sources]
+    return f"{title_of(sources)}\n{', '.join(workloads)} · {', '.join(ids)}"
+
+
+def _draw(wanted: Sequence[Chart], form: Literal["png", "svg"], headline: str) -> bytes:
     try:
         matplotlib: Any = import_module("matplotlib")
         figures: Any = import_module("matplotlib.figure")
     except ImportError:
         raise BadInput(
-            "charts need matplotlib: pip install 'swarmtui[charts]'; the HTML report has charts without it",
+            "charts need matplotlib (pip install matplotlib); the HTML report has charts without it",
             key=f"--format {form}",
         ) from None
     columns = min(2, len(wanted))
@@ -48,6 +55,7 @@ def _draw(wanted: Sequence[Chart], form: Literal["png", "svg"]) -> bytes:
     out = io.BytesIO()
     with matplotlib.rc_context(settings):
         figure = figures.Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
+        figure.suptitle("\n".join(plain(line) for line in headline.split("\n")), fontsize=12)
         for place, chart in enumerate(wanted, start=1):
             polar = "polar" if chart.kind == "radar" else None
             _panel(figure.add_subplot(rows, columns, place, projection=polar), chart)

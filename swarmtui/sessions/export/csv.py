@@ -10,11 +10,11 @@ import msgspec
 
 from swarmtui.model.session import Level, RunFigures, Summary
 
-_APART = ("by_run", "flags", "error_counts")
+_APART = ("by_run", "flags", "error_counts", "replicas")
 
 
 def csv_rows(summary: Summary) -> bytes:
-    """`run` is empty in the row of the whole level. Not measured is an empty cell."""
+    """`run` is empty in the row of the whole level. Not measured is an empty cell; replicas are in JSON and Markdown."""
     rows = [row for level in summary.levels for row in _rows(summary, level)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
@@ -50,5 +50,9 @@ def _run(run: RunFigures) -> dict[str, Any]:
 
 
 def _safe(value: Any) -> Any:
-    """A spreadsheet takes text that begins with one of these signs for a formula."""
+    """A spreadsheet takes text that begins with one of these signs for a formula, and knows no lists."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        value = "; ".join(map(str, value))
     return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value

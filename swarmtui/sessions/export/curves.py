@@ -26,6 +26,15 @@ class Source(NamedTuple):
     stretches: Sequence[StretchStart] = ()
 
 
+def title_of(sources: Sequence[Source]) -> str:
+    """What was measured: the label of each session, and the models of all."""
+    sessions = [source.summary.session for source in sources]
+    models = sorted({endpoint.model for session in sessions for endpoint in session.endpoints})
+    labels = [source.name or source.summary.session.label for source in sources]
+    name = ": ".join(filter(None, (", ".join(filter(None, labels)), ", ".join(models) or "no endpoint")))
+    return f"{name} (SIMULATED)" if any(session.simulated for session in sessions) else name
+
+
 def charts(sources: Sequence[Source]) -> tuple[Chart, ...]:
     """Those for which there is something to show; curves of several sessions lie over each other."""
     first = sources[0]
@@ -59,8 +68,10 @@ def _curve(source: Source, name: str, of: Callable[[Level], float | None], many:
 
 def _throughput(sources: Sequence[Source]) -> Chart:
     many = len(sources) > 1
-    series = [_curve(source, "" if many else "steady", lambda level: level.out_tps_steady, many) for source in sources]
-    if not many:
+    if many:
+        series = [_curve(source, "", lambda level: level.lead_tps, many) for source in sources]
+    else:
+        series = [_curve(sources[0], "steady", lambda level: level.out_tps_steady, many)]
         series.append(_curve(sources[0], "wall", lambda level: level.out_tps_wall, many))
         series.append(_curve(sources[0], "one stream", lambda level: level.per_stream_tps.mean, many))
     return Chart("throughput", "Output throughput", "levels", _varied(sources), "tok/s", _filled(series))
@@ -79,10 +90,10 @@ def _ttft(sources: Sequence[Source]) -> Chart:
     def largest(level: Level) -> float | None:
         return None if level.ttft_s.max is None else factor * level.ttft_s.max
 
-    series = [_curve(source, "" if many else "middle", middle, many) for source in sources]
+    series = [_curve(source, "" if many else "median", middle, many) for source in sources]
     if not many:
         series.append(_curve(sources[0], "largest", largest, many))
-    note = "median, or the mean below 5 answers"
+    note = "below 5 answers the mean stands for the median"
     return Chart("ttft", "Time to first token", "levels", _varied(sources), unit, _filled(series), note=note)
 
 
@@ -136,7 +147,7 @@ def _side_tasks(source: Source) -> Chart:
 
 _AXES: tuple[tuple[str, Callable[[Summary], float | None]], ...] = (
     ("tok/s alone", lambda s: _at_first(s, lambda level: level.per_stream_tps.mean)),
-    ("most tok/s", lambda s: max((level.out_tps_steady or 0.0 for level in s.levels), default=0.0) or None),
+    ("most tok/s", lambda s: max((level.lead_tps or 0.0 for level in s.levels), default=0.0) or None),
     ("TTFT alone", lambda s: ratio(1.0, _at_first(s, lambda level: level.ttft_s.mean))),
     ("TTFT loaded", lambda s: ratio(1.0, s.levels[-1].ttft_s.mean) if s.levels else None),
     ("stream kept", lambda s: _kept_at(s.levels)),

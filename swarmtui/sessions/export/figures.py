@@ -27,7 +27,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    return NOTHING if share is None else f"{amount(100 * share, 3)} %"
+    return NOTHING if share is None else f"{amount(100 * share, 3)} %".replace("-", "−")
 
 
 def times(factor: float | None) -> str:

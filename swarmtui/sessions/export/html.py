@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from swarmtui.sessions.export.chart import Chart
 from swarmtui.sessions.export.curves import Source, charts
-from swarmtui.sessions.export.report import Report, report
+from swarmtui.sessions.export.report import Report
+from swarmtui.sessions.export.several import report_of
 from swarmtui.sessions.export.svg import legend, svg
 from swarmtui.sessions.export.table import Table
 from swarmtui.text import plain
@@ -52,8 +53,8 @@ th,td{padding:.3rem .45rem}svg text{font-size:16px}
 
 
 def html_report(sources: Sequence[Source]) -> bytes:
-    """The first session in full, the curves of the others over its own."""
-    found = report(sources[0].summary)
+    """One session, or several with their curves over each other and each against the first."""
+    found = report_of(sources)
     body = "\n".join([*_head(found), *_charts(charts(sources)), *map(_table, found.tables), _notes(found)])
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -10,6 +10,7 @@ from swarmtui.model.session import Level, Spread, Summary, TaskFigures
 from swarmtui.model.verdict import PASSES
 from swarmtui.sessions.export.figures import NOTHING, amount, milliseconds, percent, seconds, times
 from swarmtui.sessions.export.table import Table
+from swarmtui.text import signed
 
 PRIMARY_TURN = 0
 
@@ -136,7 +137,7 @@ def _primary(tasks: Sequence[TaskFigures], levels: Sequence[Level]) -> Table:
             continue
         ttft = first.ttft_s.p50 if first.ttft_s.p50 is not None else first.ttft_s.mean
         alone = ttft if alone is None else alone
-        change = NOTHING if not alone or ttft is None else f"{round(100 * (ttft / alone - 1)):+d} %"
+        change = NOTHING if not alone or ttft is None else signed(ttft / alone - 1, 0)
         spent = [task.e2e_s for task in own.values()]
         whole = fsum(part for part in spent if part is not None) if None not in spent else None
         rows.append(

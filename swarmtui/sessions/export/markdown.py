@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from swarmtui.model.session import Summary
-from swarmtui.sessions.export.report import Report, report
+from swarmtui.sessions.export.curves import Source
+from swarmtui.sessions.export.report import Report
+from swarmtui.sessions.export.several import report_of
 from swarmtui.sessions.export.table import Table
 from swarmtui.text import plain, width
 
@@ -13,8 +15,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")
 _SIGNS = {"ok": "✓ ok", "not ok": "✗ not ok", "unknown": "? unknown"}
 
 
-def markdown(summary: Summary) -> bytes:
-    return render(report(summary)).encode()
+def markdown(sources: Sequence[Source]) -> bytes:
+    return render(report_of(sources)).encode()
 
 
 def render(found: Report) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from swarmtui.analysis.checks import checks_sentence
 from swarmtui.analysis.hardware import counted
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import Discovered
+from swarmtui.sessions.export.curves import Source, title_of
 from swarmtui.sessions.export.figures import NOTHING, amount, milliseconds, percent, seconds, times
 from swarmtui.sessions.export.loads import load_tables
 from swarmtui.sessions.export.table import Table
@@ -32,19 +33,12 @@ class Report(NamedTuple):
 
 def report(summary: Summary) -> Report:
     return Report(
-        title=_title(summary),
+        title=title_of([Source("", summary)]),
         lead=_lead(summary),
         facts=_facts(summary),
         tables=tuple(table for table in _tables(summary) if table.rows),
         notes=_notes(summary),
     )
-
-
-def _title(summary: Summary) -> str:
-    session = summary.session
-    model = ", ".join(sorted({endpoint.model for endpoint in session.endpoints})) or "no endpoint"
-    name = f"{session.label}: {model}" if session.label else model
-    return f"{name} (SIMULATED)" if session.simulated else name
 
 
 def _lead(summary: Summary) -> tuple[str, ...]:
@@ -96,9 +90,7 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
         _table("Contention and speed-up", levels if len(levels) > 1 else (), _CONTENTION),
         *load_tables(summary),
         _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), _CLEAN),
-        _table(
-            "Machine", [level for level in levels if level.energy or level.ttft_split], _MACHINE, _simulated(levels)
-        ),
+        _table("Machine", [x for x in levels if x.energy or x.ttft_split], _MACHINE, _machine_note(levels)),
         _bandwidth(summary),
         _goodput(summary),
         _scaling(summary),
@@ -172,18 +164,33 @@ _MACHINE: tuple[tuple[str, Cell], ...] = (
     ("tokens a J", lambda level: amount(level.energy.tokens_per_j, 3) if level.energy else NOTHING),
     ("GPU memory, GB", lambda level: _giga(level.energy.peak_memory) if level.energy else NOTHING),
     ("throttled", lambda level: percent(level.energy.throttled) if level.energy else NOTHING),
-    ("TTFT: queue", lambda level: seconds(level.ttft_split.queue_s) if level.ttft_split else NOTHING),
-    ("TTFT: prefill", lambda level: seconds(level.ttft_split.prefill_s) if level.ttft_split else NOTHING),
-    ("TTFT: rest", lambda level: seconds(level.ttft_split.rest_s) if level.ttft_split else NOTHING),
+    ("TTFT: queue", lambda level: _part(level, "queue_s")),
+    ("TTFT: prefill", lambda level: _part(level, "prefill_s")),
+    ("TTFT: rest", lambda level: _part(level, "rest_s")),
 )
+
+
+def _part(level: Level, name: Literal["queue_s", "prefill_s", "rest_s"]) -> str:
+    split = level.ttft_split
+    value = getattr(split, name) if split else None
+    return f"est. {seconds(value)}" if split and split.estimated and value is not None else seconds(value)
 
 
 def _giga(count: int | None) -> str:
     return amount(None if count is None else count / 1e9, 3)
 
 
-def _simulated(levels: Sequence[Level]) -> str:
-    return "GPU figures are SIMULATED" if any(level.energy and level.energy.simulated for level in levels) else ""
+def _machine_note(levels: Sequence[Level]) -> str:
+    said = []
+    if any(level.energy and level.energy.simulated for level in levels):
+        said.append("GPU figures are SIMULATED")
+    if any(level.energy and level.energy.joules is not None for level in levels):
+        said.append("W and J from the energy counters, GPUs only")
+    if any(level.ttft_split for level in levels):
+        said.append("TTFT: the mean, taken apart by the server's histograms")
+    if any(level.ttft_split and level.ttft_split.estimated for level in levels):
+        said.append("est.: from C=1, where the server does not tell")
+    return "; ".join(said)
 
 
 def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell], ...], note: str = "") -> Table:

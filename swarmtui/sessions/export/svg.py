@@ -100,7 +100,7 @@ def _moments(chart: Chart, along: _Scale) -> str:
     for (_, name), x, following in zip(chart.marks, places, (*places[1:], _WIDTH - _RIGHT), strict=True):
         parts.append(f'<path d="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}" class="moment"/>')
         if following - x >= 8.0 * len(name) + 4:
-            parts.append(f'<text x="{x + 3:.1f}" y="{_TOP + 10}">{_text(name)}</text>')
+            parts.append(f'<text x="{x + 3:.1f}" y="{_TOP - 3}">{_text(name)}</text>')
     return "".join(parts)
 
 

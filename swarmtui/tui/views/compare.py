@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from swarmtui.text import plain
+from swarmtui.text import plain, signed
 from swarmtui.tui.paint import Line, left, right, wrapped
 from swarmtui.tui.views.numbers import NOTHING, rate, seconds
 
@@ -95,8 +95,8 @@ def _row(row: Row) -> Line:
     words = seconds if row.figure == "ttft_s" else rate
     verdict = row.verdict
     interval = verdict.interval if verdict else None
-    change = NOTHING if verdict is None or verdict.change is None else _signed(verdict.change)
-    sure = NOTHING if interval is None else f"{_signed(interval.low)} … {_signed(interval.high)}"
+    change = NOTHING if verdict is None or verdict.change is None else signed(verdict.change)
+    sure = NOTHING if interval is None else f"{signed(interval.low)} … {signed(interval.high)}"
     said = "refused" if verdict is None else verdict.word
     return [
         (f"  {row.at:>4g}  {_FIGURES.get(row.figure, 'TTFT'):<15}{words(row.before):>8}{words(row.after):>8}", ""),
@@ -130,10 +130,6 @@ def _stages(stages: Sequence[Stage], names: dict[str, str], width: int) -> list[
         if stage.changes:
             lines += _told("; ".join(stage.changes), "    ", "second", width)
     return lines
-
-
-def _signed(share: float) -> str:
-    return f"{'−' if share < 0 else '+'}{abs(100 * share):.1f} %"
 
 
 def _amount(value: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from swarmtui.analysis.scaling import scaling
 from swarmtui.model.findings import Scaling
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.text import plain
+from swarmtui.text import plain, signed
 from swarmtui.tui.views.columns import columns_of, middle, task_lines
 from swarmtui.tui.views.numbers import NOTHING, rate
 
@@ -105,7 +105,7 @@ def _beside(level: Level, ghost: Pair | None) -> tuple[str, ...]:
     found = row.verdict
     if found is None or found.change is None:
         return (rate(row.before), "no ratio" if found is None else found.word)
-    return (rate(row.before), f"{'−' if found.change < 0 else '+'}{abs(100 * found.change):.1f} % {found.word}")
+    return (rate(row.before), f"{signed(found.change)} {found.word}")
 
 
 def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str) -> CurveView:

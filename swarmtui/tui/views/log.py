@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.model.tuning import Change
-from swarmtui.text import plain
+from swarmtui.text import plain, signed
 from swarmtui.tui.paint import Line, left, right, wrapped
 from swarmtui.tui.views.numbers import NOTHING
 
@@ -33,7 +33,7 @@ def change_lines(changes: Sequence[Change]) -> list[ChangeLine]:
             number=change.number,
             when=change.created[:16].replace("T", " "),
             what=plain(change.what),
-            gave=NOTHING if change.change is None else _signed(change.change),
+            gave=NOTHING if change.change is None else signed(change.change),
             verdict=change.verdict,
             style=_STYLES.get(change.verdict, "dim"),
             kept=change.kept,
@@ -78,7 +78,3 @@ def _rooms(width: int) -> tuple[int, int]:
     """For what was changed and for the note: two parts of what is left, and one."""
     room = max(_LEAST, width - 2 - _NUMBER - 1 - _WHEN - _GAVE - 2 - _VERDICT - _KEPT)
     return max(_LEAST, room * 2 // 3), room - max(_LEAST, room * 2 // 3)
-
-
-def _signed(share: float) -> str:
-    return f"{'−' if share < 0 else '+'}{abs(100 * share):.1f} %"

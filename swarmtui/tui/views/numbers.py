@@ -29,7 +29,7 @@ def whole(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    return NOTHING if share is None else f"{share * 100:.0f} %"
+    return NOTHING if share is None else f"{share * 100:.0f} %".replace("-", "−")
 
 
 def times(factor: float | None) -> str:

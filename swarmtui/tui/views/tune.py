@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from swarmtui.analysis.verdicts import ENOUGH, verdict
 from swarmtui.model.frame import Frame
 from swarmtui.model.tuning import CellRow, flags_text
-from swarmtui.text import plain
+from swarmtui.text import plain, signed
 from swarmtui.tui.paint import Line, left, right, wrapped
 from swarmtui.tui.views.head import HeadView, Mood, phase
 from swarmtui.tui.views.numbers import NOTHING, clock, rate, seconds
@@ -282,4 +282,4 @@ def log_lines(log: Sequence[str], width: int) -> list[Line]:
 
 
 def _signed(share: float | None) -> str:
-    return NOTHING if share is None else f"{'−' if share < 0 else '+'}{abs(100 * share):.1f} %"
+    return NOTHING if share is None else signed(share)

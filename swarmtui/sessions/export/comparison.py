@@ -1,0 +1,54 @@
+"""Two sessions beside each other as tables: the same for `swarmtui compare` and for reports."""
+
+from __future__ import annotations
+
+from swarmtui.analysis.compare import FIGURES, Beside, Figure, Pair, Row
+from swarmtui.sessions.export.figures import NOTHING, amount
+from swarmtui.sessions.export.table import Table
+from swarmtui.text import signed
+
+HOW = "A and B: over all requests of a level. change and 95 %: B over A, by the means of their runs."
+
+
+def comparison_tables(pair: Pair) -> tuple[Table, ...]:
+    """What was judged, and what the machine did beside it; nothing where they have no level in common."""
+    varied = "rate" if any(row.rate is not None for row in pair.rows) else "C"
+    judged = Table(
+        "A against B",
+        (varied, "figure", "A", "B", "change", "95 %", "verdict"),
+        tuple(_cells(row) for row in pair.rows),
+        (True, False, True, True, True, True, False),
+        "" if pair.refused else HOW,
+    )
+    machine = Table(
+        "Machine of A and B",
+        (varied, "machine", "A", "B"),
+        tuple(_beside(beside) for beside in pair.machine),
+        (True, False, True, True),
+    )
+    return tuple(table for table in (judged, machine) if table.rows)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    found = row.verdict
+    interval = found.interval if found else None
+    return (
+        f"{row.at:g}",
+        FIGURES[row.figure][0],
+        _amount(row.figure, row.before),
+        _amount(row.figure, row.after),
+        NOTHING if found is None or found.change is None else signed(found.change),
+        NOTHING if interval is None else f"{signed(interval.low)} … {signed(interval.high)}",
+        "refused" if found is None else found.word,
+    )
+
+
+def _beside(beside: Beside) -> tuple[str, ...]:
+    at = beside.c if beside.rate is None else beside.rate
+    return f"{at:g}", f"{beside.figure}, {beside.unit}", amount(beside.before), amount(beside.after)
+
+
+def _amount(figure: Figure, value: float | None) -> str:
+    if figure != "ttft_s" or value is None:
+        return amount(value)
+    return f"{amount(1e3 * value, 3)} ms" if value < 10 else f"{amount(value, 3)} s"
