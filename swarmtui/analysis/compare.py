@@ -85,10 +85,16 @@ class Stage(Stored, frozen=True, kw_only=True):
     out_tps_alone: float | None
     best_out_tps: float | None
     best_c: int | None
+    best_rate: float | None
     tpot_s: float | None
     ttft_s: float | None
     changes: tuple[str, ...]
     best_of_model: bool
+
+    @property
+    def best_at(self) -> str:
+        """The place of the best level; empty where there is none."""
+        return "" if self.best_c is None else place_name((self.best_c, self.best_rate))
 
 
 class Comparison(Stored, frozen=True, kw_only=True):
@@ -180,9 +186,10 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:
                 id=summary.session.id,
                 label=summary.session.label,
                 model=_model(summary),
-                out_tps_alone=alone.out_tps_steady or alone.out_tps_wall if alone else None,
+                out_tps_alone=alone.lead_tps if alone else None,
                 best_out_tps=rate,
                 best_c=at.c if at else None,
+                best_rate=at.rate if at else None,
                 tpot_s=at.tpot_s.mean if at else None,
                 ttft_s=(at.ttft_s.p50 or at.ttft_s.mean) if at else None,
                 changes=_changes(summaries[place - 1], summary) if place else (),
@@ -268,7 +275,7 @@ def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
 
 
 def _best(summary: Summary) -> tuple[float | None, Level | None]:
-    rated = [(rate, level) for level in summary.levels if (rate := level.out_tps_steady or level.out_tps_wall)]
+    rated = [(rate, level) for level in summary.levels if (rate := level.lead_tps)]
     return max(rated, key=lambda pair: pair[0]) if rated else (None, None)
 
 

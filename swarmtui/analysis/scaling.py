@@ -19,6 +19,7 @@ PLATEAU = 0.95
 LEVELS_FOR_FIT = 3
 LEVELS_FOR_KNEE = 5
 MOST_FIT_ERROR = 0.10
+SAME = 0.01
 
 
 def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
@@ -36,6 +37,19 @@ def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
     found = _with_fit(found, known, seats)
     found = _with_sweet_spot(found, known, seats)
     return _said(found)
+
+
+def best_level(levels: Sequence[Level]) -> Level | None:
+    """The lowest load with the most throughput: what is within 1 % of it is the same. None with nothing to choose.
+
+    Past the cliff a last percent is bought with waiting: that is not best.
+    """
+    rated = [level for level in levels if level.lead_tps is not None]
+    cliff = find_cliff(rated) if all(level.rate is None for level in rated) else None
+    before = [level for level in rated if cliff is None or level.c < cliff.c]
+    most = max((level.lead_tps or 0.0 for level in before), default=0.0)
+    near = [level for level in before if (level.lead_tps or 0.0) >= (1.0 - SAME) * most]
+    return min(near, key=lambda level: level.at) if len(rated) > 1 else None
 
 
 def _rate(level: Level) -> float | None:

@@ -37,9 +37,9 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     from swarmtui.headless.loads import loads_text
     from swarmtui.headless.machine import machine_table
     from swarmtui.headless.table import session_text
-    from swarmtui.sessions.store import load, summarise, summary_json
+    from swarmtui.sessions.store import load, made_up_for, summary_json
 
-    summary = summarise(load(sessions_in(session_dir or context.obj), session))
+    summary = made_up_for(load(sessions_in(session_dir or context.obj), session))
     tables = "\n\n".join(part.rstrip("\n") for part in (loads_text(summary), machine_table(summary.levels)) if part)
     text = summary_json(summary).decode() if as_json else session_text(summary, tables)
     click.echo(text, nl=as_json)

@@ -15,7 +15,7 @@ def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
     from swarmtui.conductor.configured import check_ca_file, read_secrets
     from swarmtui.model.config import together
     from swarmtui.model.endpoint import parse_address
-    from swarmtui.model.order import SIMULATOR, Order
+    from swarmtui.model.order import SIMULATOR, Order, restart_of
 
     asked = known_endpoints(endpoints or (_only_endpoint(),))
     endpoints, known = tuple(one.url for one in asked), together(asked)
@@ -52,7 +52,7 @@ def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
         tags=_pairs(given["tags"], "--tag"),
         server_flags=given["server_flags"] or known.server_flags,
         previous=_previous(given["baseline"], given["session_dir"]),
-        restart_s=_restart(given.get("on_restart", "wait")),
+        restart_s=restart_of(given.get("on_restart", "wait"), "--on-restart"),
     )
 
 
@@ -64,14 +64,6 @@ def known_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
 
     configured = read_config().endpoints
     return [named(endpoint, configured, str(config_path())) for endpoint in endpoints]
-
-
-def _restart(text: str) -> float:
-    from swarmtui.model.order import RESTART_S
-    from swarmtui.model.plan import parse_seconds
-
-    known = {"wait": RESTART_S, "stop": 0.0}
-    return known[text] if text in known else parse_seconds(text, "--on-restart")
 
 
 def _previous(baseline: str | None, session_dir: str | None) -> str:
@@ -106,12 +98,10 @@ def _plan(given: dict[str, Any]) -> Any:
     import secrets
 
     from swarmtui.model.asked import Asked, plan_for
-    from swarmtui.model.plan import Timeouts, parse_seconds
+    from swarmtui.model.plan import timeouts_of
     from swarmtui.model.schema import BadInput
     from swarmtui.prompts.library import find
 
-    total = parse_seconds(given["timeout"], "--timeout")
-    limits = Timeouts()
     said = ("levels", "runs", "requests", "duration", "warmup", "rate", "arrival", "burst", "serial_rates")
     try:
         return plan_for(
@@ -122,12 +112,7 @@ def _plan(given: dict[str, Any]) -> Any:
             seed=given["seed"] if given["seed"] is not None else secrets.randbelow(1_000_000),
             workers=given["workers"],
             slo=_slo(given["slo"]),
-            timeouts=Timeouts(
-                connect=min(limits.connect, total),
-                first_token=min(limits.first_token, total) if given["timeout"] == "600s" else total,
-                idle=parse_seconds(given["idle_timeout"], "--idle-timeout"),
-                total=total,
-            ),
+            timeouts=timeouts_of(given["timeout"], given["idle_timeout"], "--"),
         )
     except BadInput as problem:
         if problem.key in (*said, "find_cliff", "workload"):

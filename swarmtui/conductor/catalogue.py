@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swarmtui.model.endpoint import parse_address
+from swarmtui.model.endpoint import Address, parse_address
 from swarmtui.model.order import SIMULATOR
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput, Stored
@@ -60,9 +60,26 @@ def look_at(url: str, timeout_s: float = 2.0) -> Discovered:
     """One address that somebody typed; what is wrong with it is said in `problem`."""
     from swarmtui.telemetry.fingerprint import fingerprint
 
-    root = parse_address(url).root
-    found = fingerprint(root, timeout_s=timeout_s)
-    return found or Discovered(url=root, reachable=False, problem="no server of models answers there")
+    address = parse_address(url)
+    found = fingerprint(address.root, timeout_s=timeout_s)
+    return found or Discovered(url=address.root, reachable=False, problem=_why_not(address, timeout_s))
+
+
+def _why_not(address: Address, timeout_s: float) -> str:
+    """Why no server of models answers at an address, as far as its socket tells."""
+    import socket
+
+    try:
+        with socket.create_connection((address.host, address.port), timeout=timeout_s):
+            return "somebody listens there, but it does not answer as a server of models"
+    except socket.gaierror:
+        return f"no host is called {address.host}"
+    except ConnectionRefusedError:
+        return f"nobody listens on port {address.port}"
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    except OSError as error:
+        return f"cannot be reached: {error.strerror or error}"
 
 
 def is_there(url: str, timeout_s: float = 1.0) -> bool:

@@ -47,7 +47,7 @@ from swarmtui.model.session import (
 )
 from swarmtui.prompts.library import find
 from swarmtui.sessions.paths import new_id, sessions_root
-from swarmtui.sessions.store import discard, write_summary
+from swarmtui.sessions.store import discard, figures_later, unsummed, write_summary
 
 Ending = said.Ending
 
@@ -291,9 +291,9 @@ class Conductor:
         saving = await unless(self._leaving, write_summary, ledger.directory)
         await asyncio.wait((saving,), timeout=_MOMENT_S)
         if not saving.done():
-            message = f"{message or 'stopped at once'}; its figures: swarmtui sessions show {ledger.directory.name}"
+            message = f"{message or 'stopped at once'}; {figures_later(ledger.directory)}"
         elif isinstance(error := saving.exception(), OSError):
-            problem = problem or f"{ledger.directory}: {error.strerror}"
+            problem = problem or unsummed(ledger.directory, error)
         elif error is not None:
             raise error
         if problem:

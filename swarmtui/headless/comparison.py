@@ -21,7 +21,7 @@ def comparison_text(found: Comparison) -> str:
 
 def stages_text(stages: Sequence[Stage]) -> str:
     """One change a row, as far as people changed one thing at a time; ▸ is the best of its model."""
-    titles = ["", "session", "label", "model", "C=1 tok/s", "best tok/s", "at C", "TPOT ms", "TTFT s"]
+    titles = ["", "session", "label", "model", "C=1 tok/s", "best tok/s", "at", "TPOT ms", "TTFT s"]
     rows = [
         [
             "▸" if stage.best_of_model else "",
@@ -30,7 +30,7 @@ def stages_text(stages: Sequence[Stage]) -> str:
             plain(stage.model),
             amount(stage.out_tps_alone),
             amount(stage.best_out_tps),
-            NOTHING if stage.best_c is None else str(stage.best_c),
+            stage.best_at or NOTHING,
             amount(None if stage.tpot_s is None else 1e3 * stage.tpot_s, 3),
             amount(stage.ttft_s, 3),
         ]

@@ -25,7 +25,7 @@ from swarmtui.model.plan import STEERED_ENOUGH
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Level, Summary
 from swarmtui.sessions.documents import summary_json
-from swarmtui.sessions.store import write_summary
+from swarmtui.sessions.store import figures_later, unsummed, write_summary
 
 if TYPE_CHECKING:
     from swarmtui.analysis.limits import Limit
@@ -53,6 +53,7 @@ def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits:
     ended, levels = _follow(order, conductor, progress)
     # All is saved: a Ctrl-C too many takes neither the table nor the exit code away.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     code = report(ended, levels, as_json=as_json, progress=progress, root=Path(order.session_root))
     if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
         return MISSED
@@ -143,7 +144,7 @@ def _recover(directory: str, how: str, stopping: Stopping) -> said.Ended:
     """The conductor is gone: its journal and the workers' spools still hold everything that finished."""
     if not directory:
         return said.Ended("interrupted", f"the conductor {how} before the first request", "")
-    figures = f"its figures: swarmtui sessions show {Path(directory).name}"
+    figures = figures_later(Path(directory))
     if stopping.at_once:
         return said.Ended("interrupted", f"stopped at once; {figures}", directory)
     time.sleep(_SPOOL_S)
@@ -153,7 +154,7 @@ def _recover(directory: str, how: str, stopping: Stopping) -> said.Ended:
         try:
             write_summary(Path(directory))
         except OSError as error:
-            problems.append(f"{directory}: {error.strerror}")
+            problems.append(unsummed(Path(directory), error))
 
     # Of a long session it takes a while, and whoever does not want to wait leaves without it.
     summing = threading.Thread(target=sum_up, daemon=True)

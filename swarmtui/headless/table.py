@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.checks import checks_sentence
+from swarmtui.analysis.scaling import best_level
 from swarmtui.headless.page import columns
 from swarmtui.model.session import Event, Level, Spread, Summary
 from swarmtui.sessions.export.figures import NOTHING, amount
@@ -63,13 +64,14 @@ def level_table(levels: Sequence[Level]) -> str:
     unused = set() if any(level.cap_hits for level in levels) else {"cap"}
     if varied(levels) == "rate":
         unused |= {"steady", "lost", "gain"}
-    best = _best(levels) if varied(levels) == "C" else None
+    best = best_level(levels) if varied(levels) == "C" else None
     table, left_out = _fitted(levels, best, unused)
     if any(level.rate is not None for level in levels):
         return "\n".join([*table, "", *left_out, *wrapped(_OPEN_LEGEND), *_notes(levels)]) + "\n"
     batches = any(level.load not in ("closed", "ramp") for level in levels)
     legend = _LEGEND.replace("gain: steady", "gain: wall") if batches else _LEGEND
-    legend = legend if best is None else f"{legend} {BEST}: best {'wall' if batches else 'steady'}."
+    if best is not None:
+        legend += f" {BEST}: best {'wall' if batches else 'steady'} before a cliff, within 1 % the lowest C."
     return "\n".join([*table, "", *left_out, *wrapped(legend), *_notes(levels)]) + "\n"
 
 
@@ -112,9 +114,9 @@ def session_table(sessions: Sequence[Listed]) -> str:
             plain(row.workload),
             plain(row.label),
             NOTHING if row.requests is None else str(row.requests),
-            NOTHING
-            if row.best_c is None
-            else f"{'~' if row.chunks_counted else ''}{amount(row.best_out_tps_steady)} at C={row.best_c}",
+            f"{'~' if row.chunks_counted else ''}{amount(row.best_out_tps)} at {row.best_at}"
+            if row.best_at
+            else NOTHING,
         ]
         for row in sessions
     ]
@@ -166,12 +168,6 @@ def session_text(summary: Summary, machine: str = "") -> str:
 def _event(event: Event, t0_ns: int) -> str:
     what = f"{event.name}: {event.detail}" if event.detail else event.name
     return f"+{(event.t_ns - t0_ns) / 1e9:.1f} s {plain(what)}"
-
-
-def _best(levels: Iterable[Level]) -> Level | None:
-    """By the throughput that leads; None where there is nothing to choose from."""
-    rated = [level for level in levels if level.lead_tps is not None]
-    return max(rated, key=lambda level: level.lead_tps or 0.0) if len(rated) > 1 else None
 
 
 def _notes(levels: Sequence[Level]) -> list[str]:

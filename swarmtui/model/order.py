@@ -5,13 +5,19 @@ from __future__ import annotations
 import msgspec
 
 from swarmtui.model.endpoint import Secrets
-from swarmtui.model.plan import Plan
+from swarmtui.model.plan import Plan, parse_seconds
 from swarmtui.model.schema import Stored
 
 # So long is a server waited for that went away in mid-run.
 RESTART_S = 120.0
 
 SIMULATOR = "sim:"
+
+
+def restart_of(text: str, key: str) -> float:
+    """`wait`, `stop` or a time: how long a server that went away is waited for."""
+    known = {"wait": RESTART_S, "stop": 0.0}
+    return known[text] if text in known else parse_seconds(text, key)
 
 
 class Order(Stored, frozen=True, kw_only=True):

@@ -22,6 +22,18 @@ class Timeouts(Stored, frozen=True, kw_only=True):
     total: float = 600.0
 
 
+def timeouts_of(total: str, idle: str, prefix: str = "") -> Timeouts:
+    """As people write them; who says how long a request may take means its first token, too."""
+    usual = Timeouts()
+    whole = parse_seconds(total, f"{prefix}timeout")
+    return Timeouts(
+        connect=min(usual.connect, whole),
+        first_token=min(usual.first_token, whole) if whole == usual.total else whole,
+        idle=parse_seconds(idle, f"{prefix}idle-timeout"),
+        total=whole,
+    )
+
+
 class Requests(Stored, frozen=True, kw_only=True):
     """How many requests a run has: a number, or a number for each stream (`4C`)."""
 

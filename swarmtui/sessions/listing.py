@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.model.place import place_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import End, Head, Session, State, Summary
@@ -21,7 +22,8 @@ _HEAD_BYTES = 16 << 20
 class Listed(Stored, frozen=True, kw_only=True):
     """A row of the list. Figures are null until a summary was made; `problem` says why a row cannot be read.
 
-    `chunks_counted`: the best rate counts chunks, not tokens. Until there is a summary `requests` is taken from the
+    `best_out_tps` is the throughput that leads (`Level.lead_tps`), `best_c` and `best_rate` where it was reached, and
+    `chunks_counted` says that it counts chunks, not tokens. Until there is a summary `requests` is taken from the
     journal itself, of a session that runs no more.
     """
 
@@ -33,14 +35,20 @@ class Listed(Stored, frozen=True, kw_only=True):
     model: str = ""
     workload: str = ""
     levels: tuple[int | float, ...] = ()
-    best_out_tps_steady: float | None = None
+    best_out_tps: float | None = None
     best_c: int | None = None
+    best_rate: float | None = None
     chunks_counted: bool = False
     requests: int | None = None
     simulated: bool = False
     tags: dict[str, str] = {}
     directory: str = ""
     problem: str | None = None
+
+    @property
+    def best_at(self) -> str:
+        """The place of the best level; empty where there is none."""
+        return "" if self.best_c is None else place_name((self.best_c, self.best_rate))
 
 
 class _Index(Stored, frozen=True, kw_only=True):
@@ -71,14 +79,15 @@ def list_sessions(root: Path) -> list[Listed]:
 
 
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
-    rated = [level for level in summary.levels if level.out_tps_steady is not None]
-    best = max(rated, key=lambda level: level.out_tps_steady or 0.0, default=None)
+    rated = [level for level in summary.levels if level.lead_tps is not None]
+    best = max(rated, key=lambda level: level.lead_tps or 0.0, default=None)
     row = msgspec.structs.replace(
         _head_row(summary.session),
         state=summary.state,
         levels=tuple(level.at for level in summary.levels),
-        best_out_tps_steady=best.out_tps_steady if best else None,
+        best_out_tps=best.lead_tps if best else None,
         best_c=best.c if best else None,
+        best_rate=best.rate if best else None,
         chunks_counted=best is not None and best.token_source in ("chunks", "mixed"),
         requests=sum(level.n for level in summary.levels),
     )

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -34,11 +35,14 @@ __all__ = [
     "Listed",
     "Loaded",
     "discard",
+    "figures_later",
     "list_sessions",
     "load",
+    "made_up_for",
     "remove",
     "summarise",
     "summary_json",
+    "unsummed",
     "write_summary",
 ]
 
@@ -129,10 +133,36 @@ def write_summary(directory: Path) -> Summary:
     journal_bytes = (directory / JOURNAL).stat().st_size
     loaded = Loaded(directory=directory, journal=read_journal(directory))
     summary = summarise(loaded)
+    _write(loaded, summary, journal_bytes)
+    return summary
+
+
+def made_up_for(loaded: Loaded) -> Summary:
+    """The summary, also put where it belongs if nobody had the time for it: then the list has its figures too."""
+    summary = summarise(loaded)
+    if summary.state != "running" and not (loaded.directory / INDEX).exists():
+        # Whoever may only read here does so.
+        with suppress(OSError):
+            _write(loaded, summary, (loaded.directory / JOURNAL).stat().st_size)
+    return summary
+
+
+def figures_later(directory: Path) -> str:
+    """Where nobody waited for the summary: how people get at it."""
+    return f"its figures: swarmtui sessions show {directory.name}"
+
+
+def unsummed(directory: Path, error: OSError) -> str:
+    """Where the summary could not be written: nothing is lost by it."""
+    why = f"{directory}: no summary: {error.strerror}"
+    return f"{why}; every request is in its journal, so make room, and then {figures_later(directory)}"
+
+
+def _write(loaded: Loaded, summary: Summary, journal_bytes: int) -> None:
+    directory = loaded.directory
     write_whole(directory / "summary.toml", summary_toml(summary))
     write_parts(directory / "detail.json", detail_json(summary, loaded.journal.records))
     write_whole(directory / INDEX, index_json(summary, journal_bytes))
-    return summary
 
 
 def remove(root: Path, which: str) -> Path:

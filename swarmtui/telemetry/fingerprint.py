@@ -10,7 +10,15 @@ import httpx2
 import msgspec
 
 from swarmtui.model.telemetry import Discovered
-from swarmtui.telemetry.server_flags import flags_of_cache_config, flags_of_props, flags_of_server_info, seats
+from swarmtui.telemetry.server_flags import (
+    context_of_props,
+    count,
+    flags_of_cache_config,
+    flags_of_props,
+    flags_of_server_info,
+    objects_in,
+    seats,
+)
 
 OPENAI = "OpenAI-compatible"
 _MOST_BYTES = 1 << 20
@@ -35,7 +43,7 @@ class _Reply(NamedTuple):
             return {}
         try:
             found = msgspec.json.decode(self.text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -101,7 +109,7 @@ def _details(asker: _Asker, engine: str, metrics: str) -> Discovered | None:
     """What its own addresses add; they are tried one by one where the engine is not known yet."""
     if engine == "simulator":
         told = asker.get("/server_info").json()
-        each, replicas = _positive(told.get("seats")), _positive(told.get("replicas"))
+        each, replicas = count(told.get("seats")), count(told.get("replicas"))
         made = {str(name): str(told[name]) for name in ("preset", "seats", "replicas") if name in told}
         number = each * (replicas or 1) if each else None
         return Discovered(url="", engine=engine, version=_version(told), seats=number, flags=made)
@@ -127,12 +135,11 @@ def _llama(asker: _Asker) -> Discovered | None:
             return Discovered(url="", engine="llama.cpp", reachable=False, problem="it is loading its model")
         return None
     flags = flags_of_props(props)
-    context = flags.get("ctx-size", "")
     return Discovered(
         url="",
         engine="llama.cpp",
         version=str(props.get("build_info", "")),
-        context=int(context) if context.isdigit() else None,
+        context=count(context_of_props(props)),
         seats=seats("llama.cpp", flags, props),
         flags=flags,
     )
@@ -146,7 +153,7 @@ def _sglang(asker: _Asker) -> Discovered | None:
         url="",
         engine="SGLang",
         version=_version(info),
-        context=_positive(info.get("context_length")),
+        context=count(info.get("context_length")),
         seats=seats("SGLang", None, info),
         flags=flags_of_server_info(info),
     )
@@ -161,7 +168,7 @@ def _tgi(asker: _Asker) -> Discovered | None:
         engine="TGI",
         version=_version(info),
         models=(info["model_id"],),
-        context=_positive(info.get("max_total_tokens")),
+        context=count(info.get("max_total_tokens")),
         flags=flags_of_server_info(info),
     )
 
@@ -169,8 +176,8 @@ def _tgi(asker: _Asker) -> Discovered | None:
 def _ollama(asker: _Asker) -> Discovered | None:
     if not asker.get("/").text.startswith("Ollama is running"):
         return None
-    loaded = asker.get("/api/ps").json().get("models")
-    contexts = [_positive(model.get("context_length")) for model in loaded or () if isinstance(model, Mapping)]
+    loaded = objects_in(asker.get("/api/ps").json().get("models"))
+    contexts = [count(model.get("context_length")) for model in loaded]
     return Discovered(
         url="",
         engine="Ollama",
@@ -179,29 +186,26 @@ def _ollama(asker: _Asker) -> Discovered | None:
     )
 
 
-def _rows(found: dict[str, Any]) -> list[dict[str, Any]] | None:
+def _rows(found: dict[str, Any]) -> list[Mapping[str, Any]] | None:
     """The models of an OpenAI list, which may be empty; None when it is none."""
-    rows = found.get("data")
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
+    listed = found.get("data")
+    return objects_in(listed) if isinstance(listed, list) else None
 
 
-def _owner(rows: list[dict[str, Any]] | None) -> str:
-    return next((_OWNERS[row["owned_by"]] for row in rows or () if row.get("owned_by") in _OWNERS), "")
+def _owner(rows: list[Mapping[str, Any]] | None) -> str:
+    owners = (str(row.get("owned_by")) for row in rows or ())
+    return next((_OWNERS[owner] for owner in owners if owner in _OWNERS), "")
 
 
-def _context(rows: list[dict[str, Any]] | None) -> int | None:
+def _context(rows: list[Mapping[str, Any]] | None) -> int | None:
     for row in rows or ():
         meta = row.get("meta")
         given = row.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
-        if _positive(given):
-            return _positive(given)
+        if count(given):
+            return count(given)
     return None
 
 
 def _version(found: dict[str, Any]) -> str:
     version = found.get("version")
     return version if isinstance(version, str) else ""
-
-
-def _positive(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -89,6 +89,8 @@ class NvmlReader:
                 self._devices += _open_device(pynvml, index)
             except pynvml.NVMLError as error:
                 self._fail(f"GPU {index}: {_say(error)}")
+            except _Lost as lost:
+                self._fail(f"GPU {index}: {_say(lost.error)}")
 
     def _fail(self, problem: str) -> None:
         self.problem = f"{self.problem}; {problem}" if self.problem else problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -14,6 +15,7 @@ from swarmtui.telemetry.gpu_pace import Depth
 SIMULATED = "SIMULATED"
 _PREFIX = "DCGM_FI_DEV_"
 _MIB = 1 << 20
+_MOST_MIB = 1 << 40  # no card has so much
 _NO_VALUE = 1 << 60  # DCGM writes numbers near 2^63 where a GPU does not answer
 
 _SCALED = {
@@ -68,7 +70,7 @@ def _gpu(uuid: str, part: str, labels: dict[str, str], values: dict[str, float])
     return Gpu(
         uuid=f"{uuid}/{part}" if part else uuid,
         part_of=uuid if part else "",
-        index=int(number) if number.isdigit() else 0,
+        index=int(number) if re.fullmatch("[0-9]{1,6}", number) else 0,
         name=name,
         simulated=name.startswith(SIMULATED),
         memory_used=_bytes(used),
@@ -80,7 +82,7 @@ def _gpu(uuid: str, part: str, labels: dict[str, str], values: dict[str, float])
 
 
 def _bytes(mebibytes: float | None) -> int | None:
-    return None if mebibytes is None else round(mebibytes * _MIB)
+    return None if mebibytes is None or abs(mebibytes) > _MOST_MIB else round(mebibytes * _MIB)
 
 
 class DcgmReader:

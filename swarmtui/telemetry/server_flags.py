@@ -35,6 +35,7 @@ _SERVERS = re.compile(
 )
 _INTERPRETER = re.compile(r"(.*/)?(python|pypy)[\d.]*")
 _ANCESTORS = 3
+_TOO_MANY = 1 << 31
 
 
 def parse_cmdline(argv: Sequence[str]) -> dict[str, str]:
@@ -105,10 +106,17 @@ def flags_of_server_info(info: Mapping[str, Any]) -> dict[str, str]:
 
 def flags_of_props(props: Mapping[str, Any]) -> dict[str, str]:
     """llama.cpp's /props, in the names of its flags."""
-    settings = props.get("default_generation_settings")
-    context = settings.get("n_ctx") if isinstance(settings, Mapping) else None
-    known = {"parallel": props.get("total_slots"), "ctx-size": context, "model": props.get("model_path")}
+    known = {
+        "parallel": props.get("total_slots"),
+        "ctx-size": context_of_props(props),
+        "model": props.get("model_path"),
+    }
     return {name: _plain(value) for name, value in known.items() if isinstance(value, str | int) and value}
+
+
+def context_of_props(props: Mapping[str, Any]) -> object:
+    settings = props.get("default_generation_settings")
+    return settings.get("n_ctx") if isinstance(settings, Mapping) else None
 
 
 def flags_of_cache_config(metrics: str) -> dict[str, str]:
@@ -126,10 +134,10 @@ def seats(engine: str, flags: Mapping[str, str] | None, props: Mapping[str, Any]
         case "vLLM":
             return _times(_number(flags, "max-num-seqs"), _number(flags, "data-parallel-size") or 1)
         case "SGLang":
-            told = _whole(props.get("max_running_requests")) or _number(flags, "max-running-requests")
+            told = count(props.get("max_running_requests")) or _number(flags, "max-running-requests")
             return told or _sglang_by_itself(props)
         case "llama.cpp":
-            slots = _whole(props.get("total_slots"))
+            slots = count(props.get("total_slots"))
             return slots or _number(flags, "parallel", "LLAMA_ARG_N_PARALLEL")
         case "Ollama":
             # Its own default is one; without a look at its environment nothing is known.
@@ -143,9 +151,9 @@ def seats(engine: str, flags: Mapping[str, str] | None, props: Mapping[str, Any]
 
 def _sglang_by_itself(props: Mapping[str, Any]) -> int | None:
     """What it has chosen, where nobody told it, for each of its data-parallel engines."""
-    engines = props.get("internal_states")
-    chosen = [_whole(e.get("effective_max_running_requests_per_dp")) for e in engines or () if isinstance(e, Mapping)]
-    return _times(chosen[0], _whole(props.get("dp_size")) or 1) if chosen else None
+    engines = objects_in(props.get("internal_states"))
+    chosen = [count(engine.get("effective_max_running_requests_per_dp")) for engine in engines]
+    return _times(chosen[0], count(props.get("dp_size")) or 1) if chosen else None
 
 
 def _program(argv: Sequence[str]) -> int:
@@ -209,8 +217,14 @@ def _number(flags: Mapping[str, str], *names: str) -> int | None:
     return next((int(flags[name]) for name in names if re.fullmatch(r"[1-9]\d{0,8}", flags.get(name, ""))), None)
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+def count(value: object) -> int | None:
+    """A number of things that there can be; a server may write anything in its place."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _TOO_MANY else None
+
+
+def objects_in(value: object) -> list[Mapping[str, Any]]:
+    """The objects of a list; none where it is no list."""
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
 def _times(count: int | None, replicas: int) -> int | None:

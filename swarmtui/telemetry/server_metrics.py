@@ -193,7 +193,7 @@ def parse_ollama(text: str) -> ServerState | None:
     """Ollama counts nothing; it says what its loaded models take."""
     try:
         models = _ps.decode(text).models
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     sizes = [model.size_vram for model in models if model.size_vram is not None]
     return ServerState(engine="Ollama", vram_bytes=sum(sizes) if sizes else None)

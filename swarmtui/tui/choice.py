@@ -11,9 +11,9 @@ import msgspec
 from swarmtui.conductor import catalogue
 from swarmtui.conductor.configured import check_ca_file, read_secrets
 from swarmtui.model.asked import PROBE, Asked, plan_for, probe_tag
-from swarmtui.model.config import Known
-from swarmtui.model.order import Order
-from swarmtui.model.plan import Mode
+from swarmtui.model.config import Defaults, Known
+from swarmtui.model.order import Order, restart_of
+from swarmtui.model.plan import Mode, timeouts_of
 from swarmtui.model.schema import BadInput
 
 Kind = Literal["sweep", "manual", "cliff", "open", "probe"]
@@ -34,7 +34,10 @@ _OF_LOAD: dict[Mode, tuple[Field, ...]] = {
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """As typed; texts are read only when an order is made of them, and an empty one leaves it to the workload."""
+    """As typed; texts are read only when an order is made of them, and an empty one leaves it to the workload.
+
+    `defaults` count for what has no field here.
+    """
 
     endpoint: str
     model: str
@@ -49,6 +52,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     flags: str = ""
     known: Known | None = None
+    defaults: Defaults = Defaults()
 
 
 def fields_of(plan: Kind, load: Mode) -> tuple[Field, ...]:
@@ -60,18 +64,30 @@ def make_order(choice: Choice, root: Path) -> Order:
     """Raises BadInput with the name of the field for the first thing that cannot be."""
     catalogue.check_endpoint(choice.endpoint)
     found = catalogue.workload(choice.workload)
-    endpoints, known = (choice.endpoint,), choice.known or Known(url=choice.endpoint)
+    endpoints, known, usual = (choice.endpoint,), choice.known or Known(url=choice.endpoint), choice.defaults
     if known.ca_file is not None:
         check_ca_file(known.ca_file, "ca_file")
     return Order(
         endpoints=endpoints,
         model=choice.model.strip() or None,
         workload=found.path,
-        plan=plan_for(found.workload, _asked(choice, found.plan.load), seed=secrets.randbelow(1_000_000)),
+        plan=plan_for(
+            found.workload,
+            _asked(choice, found.plan.load),
+            seed=usual.seed if usual.seed is not None else secrets.randbelow(1_000_000),
+            max_tokens=usual.max_tokens,
+            temperature=usual.temperature,
+            slo=usual.slo or "",
+            timeouts=timeouts_of(usual.timeout or "600s", usual.idle_timeout or "30s"),
+        ),
         session_root=str(root),
         secrets=read_secrets(known.api_key_env, known.headers, "api_key_env"),
         ca_file=known.ca_file,
         insecure=known.insecure,
+        keep_text=bool(usual.keep_text),
+        previews=not usual.no_previews,
+        gpus=not usual.no_gpu,
+        restart_s=restart_of(usual.on_restart or "wait", "on_restart"),
         server_flags=choice.flags.strip() or known.server_flags,
         metrics_urls=known.metrics_urls,
         gpu_metrics_urls=known.gpu_metrics_urls,
@@ -97,6 +113,7 @@ def _asked(choice: Choice, load: Mode) -> Asked:
         rate=said.get("rate"),
         runs=_number(said["runs"], "runs", 1, 1000) if "runs" in said else None,
         requests=said.get("requests"),
+        duration=choice.defaults.duration if choice.plan == "sweep" and "requests" not in said else None,
         warmup=said.get("warmup"),
     )
 

@@ -11,7 +11,7 @@ from swarmtui.model.config import Config, Known
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.sessions.paths import config_path
 
-__all__ = ["Config", "Known", "Last", "read_config", "read_last", "write_last"]
+__all__ = ["Config", "Known", "Last", "first_choices", "read_config", "read_last", "write_last"]
 
 _LAST = "setup.json"
 _RECENT = 8
@@ -22,8 +22,8 @@ class Last(Stored, frozen=True, kw_only=True):
 
     endpoint: str = ""
     model: str = ""
-    workload: str = "coding"
-    plan: str = "manual"
+    workload: str = ""
+    plan: str = ""
     levels: str = ""
     rate: str = ""
     runs: str = ""
@@ -45,6 +45,20 @@ def read_last(directory: Path | None = None) -> Last:
         return msgspec.json.decode(((directory or _state_directory()) / _LAST).read_bytes(), type=Last)
     except (OSError, msgspec.DecodeError):
         return Last()
+
+
+def first_choices(last: Last, config: Config) -> Last:
+    """What was chosen last; what was not is as [defaults] says, so that the app asks as `run` would."""
+    said = config.defaults.options()
+    endpoint = said.get("endpoints", ("",))[0]
+    known = config.endpoints.get(endpoint)
+    usual: dict[str, str] = {
+        "endpoint": known.url if known else endpoint,
+        "workload": said.get("workload", "coding"),
+        "plan": "sweep" if "levels" in said else "manual",
+        **{name: str(said[name]) for name in ("levels", "runs", "requests", "warmup") if name in said},
+    }
+    return msgspec.structs.replace(last, **{name: getattr(last, name) or value for name, value in usual.items()})
 
 
 def write_last(last: Last, directory: Path | None = None) -> None:

@@ -41,6 +41,7 @@ class Action(NamedTuple):
 
 
 _RUN: tuple[Where, ...] = ("live",)
+_NOW: tuple[Where, ...] = ("live", "watch")
 _LOOK: tuple[Where, ...] = ("live", "replay", "watch")
 _PAGES: tuple[Where, ...] = ("stream", "page", "compare")
 _LISTS: tuple[Where, ...] = ("live", "replay", "watch", "sessions", "tune", "log", "probes", *_PAGES)
@@ -59,33 +60,39 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_level", "n", "n", "next level", "End this run of this level, go on to the next", "Load", _RUN),
     Action("pause", "p", "p", "pause", "No new requests until p is pressed again", "Load", _RUN, True),
     Action("stop", "x", "x", "stop", "No new requests; what is in flight may end; then save", "Load", _RUN, True),
-    Action("again", "R", "R", "run again", "The same plan once more, this one as a ghost", "Load", _RUN, False, True),
-    Action("describe", "w", "w", "label, save", "Label, note and place of this session", "Session", _RUN, False, True),
+    Action("again", "R", "R", "again", "The same plan once more, this one as a ghost", "Load", _RUN, False, True),
+    Action("describe", "w", "w", "save as", "Label, note and place of this session", "Session", _RUN, True, True),
     Action("export", "e", "e", "export", "Write a report of this session, in Markdown", "Session", _LOOK, False, True),
-    Action("baseline", "b", "b", "baseline", "Hold the next runs against this session", "Session", _LOOK, False, True),
     Action("detach", "d", "d", "detach", "Leave; the run goes on, `swarmtui attach` joins it", "Session", _RUN, True),
     Action("checklist", "P", "P", "publish?", "Fit to publish? The whole checklist", "Session", (*_LOOK, "sessions")),
-    Action("sessions", "L", "L", "sessions", "Saved sessions, best first", "Session", _ANY, False, True),
+    Action("sessions", "L", "L", "sessions", "Saved sessions: watch, compare, delete", "Session", _ANY, False, True),
+    Action("baseline", "b", "b", "baseline", "Hold the next runs against this session", "Session", _LOOK, False, True),
     Action("tuning_log", "T", "T", "log", "Tuning log: what was changed, what it gave", "Session", _EVERYWHERE),
     Action("probe_history", "H", "H", "probes", "History of probes: all over time, and drift", "Session", _EVERYWHERE),
-    Action("freeze", "space", "space", "freeze", "Hold the display still; data goes on", "Look", ("live", "watch")),
-    Action("filter", "slash", "/", "filter", "Only streams whose line holds these words", "Look", _LOOK),
+    Action("freeze", "space", "space", "freeze", "Hold the display still; data goes on", "Look", _NOW, True),
+    Action("filter", "slash", "/", "filter", "Only streams whose line holds these words", "Look", _LOOK, True),
     Action("order", "o", "o", "order", "Sort streams by the next column", "Look", _LOOK),
     Action("open_stream", "enter", "enter", "open stream", "The stream at the cursor: text and stamps", "Look", _LOOK),
     Action("panel(1)", "1", "1", "streams", "Streams alone; Esc brings all panels back", "Look", _LOOK),
     Action("panel(2)", "2", "2", "history", "History alone, the whole session", "Look", _LOOK),
     Action("panel(3)", "3", "3", "GPUs", "GPUs alone", "Look", _LOOK),
-    Action("panel(4)", "4", "4", "levels", "Levels alone, with their flags", "Look", _LOOK),
+    Action("panel(4)", "4", "4", "levels", "Levels alone, with all columns and remarks", "Look", _LOOK),
     Action("panel(5)", "5", "5", "curve", "Curve alone", "Look", _LOOK),
     Action("panel(6)", "6", "6", "trust", "Trust alone: can the figures be believed?", "Look", _LOOK),
-    Action("play", "space", "space", "play, pause", "Let time go on, or hold it", "Replay", ("replay",), True),
+    Action("play", "space", "space", "play", "Let time go on, or hold it", "Replay", ("replay",), True),
     Action("faster", "plus,equals_sign", "+", "faster", "Up to ×50", "Replay", ("replay",), True),
     Action("slower", "minus", "-", "slower", "Down to ×1", "Replay", ("replay",), True),
-    Action("seek(10)", "right", "→", "10 s on", "Ten seconds on", "Replay", ("replay",), True),
-    Action("seek(-10)", "left", "←", "10 s back", "Ten seconds back", "Replay", ("replay",), True),
-    Action("seek(60)", "right_square_bracket", "]", "60 s on", "A minute on", "Replay", ("replay",)),
-    Action("seek(-60)", "left_square_bracket", "[", "60 s back", "A minute back", "Replay", ("replay",)),
-    Action("start", "f5,ctrl+s", "F5", "start", "Start with what is chosen", "Setup", ("setup",), True),
+    Action("seek(10)", "right", "→", "+10 s", "Ten seconds on", "Replay", ("replay",), True),
+    Action("seek(-10)", "left", "←", "−10 s", "Ten seconds back", "Replay", ("replay",), True),
+    Action("seek(60)", "right_square_bracket", "]", "+60 s", "A minute on", "Replay", ("replay",)),
+    Action("seek(-60)", "left_square_bracket", "[", "−60 s", "A minute back", "Replay", ("replay",)),
+    Action("start", "f5,ctrl+s", "F5", "start", "Start with what is chosen, as Enter does", "Setup", ("setup",), True),
+    Action("next_part", "tab", "tab", "next", "The next list or field", "Setup", ("setup",), True),
+    Action("part_before", "shift+tab", "⇧tab", "before", "The list or field before", "Setup", ("setup",)),
+    Action("part(1)", "1", "1", "endpoint", "To the list of endpoints", "Setup", ("setup",)),
+    Action("part(2)", "2", "2", "model", "To the models of the endpoint", "Setup", ("setup",)),
+    Action("part(3)", "3", "3", "workload", "To the workloads", "Setup", ("setup",)),
+    Action("part(4)", "4", "4", "plan", "To the plan, and the fields below it", "Setup", ("setup",)),
     Action("refresh", "ctrl+r", "^r", "look again", "Look for endpoints on this host again", "Setup", ("setup",), True),
     Action("sort", "o", "o", "order", "Sort by the next column", "Sessions", ("sessions",), True),
     Action("narrow", "slash", "/", "filter", "By model, workload, label or tag", "Sessions", ("sessions",), True),
@@ -128,7 +135,9 @@ ACTIONS: tuple[Action, ...] = (
 GROUPS = ("Load", "Replay", "Setup", "Session", "Sessions", "Tune", "Log", "Probes", "Look", "Move", "Program")
 
 
-_TYPED_AS = {"f5": "F5", "escape": "esc"}
+_TYPED_AS = {"f5": "F5", "escape": "esc", "tab": "tab", "shift+tab": "⇧tab"}
+# Taken before the field that has the focus: what is typed next, however fast, must not end up in it.
+_AT_ONCE = ("tab", "shift+tab")
 
 
 class Keymap:
@@ -138,7 +147,9 @@ class Keymap:
         self.overrides = overrides or {}
 
     def actions(self, where: Where) -> list[Action]:
-        return [self._own(action) for action in ACTIONS if where in action.where or "everywhere" in action.where]
+        """Lists to choose from have keys of their own, and stand on the setup screen."""
+        places = {where, "everywhere", *(("pick",) if where == "setup" else ())}
+        return [self._own(action) for action in ACTIONS if not places.isdisjoint(action.where)]
 
     def _own(self, action: Action) -> Action:
         keys = self.overrides.get(binding_id(action))
@@ -159,7 +170,7 @@ def while_typing(actions: list[Action]) -> list[Action]:
     """Those that can be taken from within a field, where letters are text, each with the key that does it there."""
     taken = []
     for action in actions:
-        key = next((key for key in action.keys.split(",") if "+" in key or key in ("f5", "escape")), None)
+        key = next((key for key in action.keys.split(",") if "+" in key or key in _TYPED_AS), None)
         if key is not None:
             taken.append(action._replace(shown=_TYPED_AS.get(key) or key.replace("ctrl+", "^")))
     return taken
@@ -171,8 +182,9 @@ def bindings(where: Where) -> list[Binding]:
     for action in ACTIONS:
         if where not in action.where:
             continue
-        plain = [key for key in action.keys.split(",") if where != "everywhere" or "+" not in key]
-        control = [key for key in action.keys.split(",") if key not in plain]
+        given = action.keys.split(",")
+        control = [key for key in given if key in _AT_ONCE or (where == "everywhere" and "+" in key)]
+        plain = [key for key in given if key not in control]
         for keys, priority in ((plain, False), (control, True)):
             if keys:
                 name = f"{where}.{binding_id(action)}" + (".control" if priority else "")

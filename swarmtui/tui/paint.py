@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
@@ -166,6 +166,11 @@ def left(text: str, width: int) -> str:
 def right(text: str, width: int) -> str:
     used = cell_len(text)
     return " " * (width - used) + text if used <= width else left(text, width)
+
+
+def longest(words: Sequence[str], width: int) -> str:
+    """Of the same said in several lengths, the longest that fits; the shortest where none does."""
+    return next((text for text in words if cell_len(text) <= width), words[-1] if words else "")
 
 
 def heading(key: str, title: str, beside: str, width: int) -> Line:

@@ -60,7 +60,8 @@ class Live:
         except Gone:
             self._stop_reading()
             if self.track.ended is None:
-                why = "the conductor was killed; what had finished by then is saved"
+                kept = "; what had finished by then is saved" if self.track.directory else ""
+                why = f"the conductor {self._client.how_it_ended()}{kept}"
                 self.track.hear(Ended("interrupted", why, self.track.directory))
         self._wake()
 

@@ -49,4 +49,5 @@ def inks(theme: Theme) -> dict[str, Style]:
         "first": ink("primary"),
         "second": ink("secondary"),
         "cursor": ink("warning", bold=True),
+        "chosen": Style(reverse=True),
     }

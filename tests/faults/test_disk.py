@@ -136,6 +136,19 @@ def names(directory: Path) -> list[str]:
     return [entry.name for entry in entries if isinstance(entry, Event)]
 
 
+def test_where_only_the_summary_finds_no_place_nothing_is_lost_and_that_is_said(place: Place) -> None:
+    with scripted(ANSWER) as server:
+        face = begun(place, server)
+        in_its_place = place.session / "detail.json"
+        in_its_place.mkdir()
+        code, told = stopped(face)
+    assert code == 2 and "no summary: Is a directory; every request is in its journal" in told
+    assert place.listed()[0]["state"] == "stopped"
+    in_its_place.rmdir()
+    assert place.shown()["levels"][0]["ok"] == len(server.completed)
+    assert len(place.detail()["requests"]) == len(server.completed)
+
+
 def test_a_disk_that_has_room_again_gets_everything_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, ledger = Disk(monkeypatch), Ledger(tmp_path / "here")
     ledger.note("1")

@@ -146,7 +146,7 @@ LISTED = [
         workload="coding",
         label="seqs=2 | tp",
         requests=60,
-        best_out_tps_steady=225.04,
+        best_out_tps=225.04,
         best_c=4,
         simulated=True,
     ),
@@ -167,7 +167,7 @@ def test_the_list_of_sessions() -> None:
 
 
 def test_a_rate_of_counted_chunks_is_marked_in_the_list_too() -> None:
-    row = Listed(id="x", state="done", requests=4, best_out_tps_steady=225.04, best_c=4, chunks_counted=True)
+    row = Listed(id="x", state="done", requests=4, best_out_tps=225.04, best_c=4, chunks_counted=True)
     assert "| ~225.0 at C=4 |" in session_table([row])
 
 

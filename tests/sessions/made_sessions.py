@@ -72,6 +72,22 @@ def whole(session_id: str = "20261115-014455-3f9a", **fields: Any) -> list[Entry
     return [*entries, End(t_ns=T0 + 3000 * MS, state="done")]
 
 
+def open_loop(session_id: str = "20261115-014455-3f9a") -> list[Entry]:
+    """Five requests at 2 a second, and five at 4 a second; never more than 512 at once."""
+    entries: list[Entry] = [head(session_id, plan=Plan(levels=(512,), load="open", rates=(2.0, 4.0)))]
+    for number, rate in ((1, 2.0), (2, 4.0)):
+        begun = 10_000 * number
+        entries.append(
+            StretchStart(number=number, t_ns=T0 + begun * MS, c=512, run=1, phase="level", load="open", rate=rate)
+        )
+        for place in range(5):
+            due = begun + int(1000 * place / rate)
+            made = record(100 * number + place, sent=due, c=512, stretch=number, t_sched_ns=T0 + due * MS)
+            entries.append(Request(record=made))
+        entries.append(StretchEnd(number=number, t_ns=T0 + (begun + 9000) * MS, complete=True))
+    return [*entries, End(t_ns=T0 + 30_000 * MS, state="done")]
+
+
 def write(directory: Path, entries: Sequence[Entry]) -> Path:
     writer = JournalWriter(directory)
     for entry in entries:

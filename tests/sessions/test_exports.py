@@ -23,7 +23,7 @@ from swarmtui.model.telemetry import Discovered, Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export, source_of
 from swarmtui.sessions.export.curves import charts
 from swarmtui.sessions.store import Loaded, load, write_summary
-from tests.sessions.made_sessions import T0, head, record, whole, write
+from tests.sessions.made_sessions import T0, head, open_loop, record, whole, write
 
 NASTY = "<script>alert(1)</script> | *x* `y` [z](http://e) \x1b[31m =cmd()"
 CHROMIUM = next(
@@ -184,6 +184,19 @@ def test_text_of_servers_and_people_is_data_in_every_format(tmp_path: Path) -> N
     assert r"\<script\>" in markdown and "<script>" not in markdown and "\x1b" not in markdown
     assert r"\[z\](http" in markdown
     assert tomllib.loads(text(tmp_path / "t", "toml", **fields))["label"] == NASTY
+
+
+def test_an_open_loop_is_told_by_its_rate_and_never_by_the_most_streams_that_it_may_have(tmp_path: Path) -> None:
+    made = loaded(tmp_path, open_loop())
+    rows = list(csv.DictReader(io.StringIO(export([made], "csv").decode())))
+    assert [(row["c"], row["rate"], row["run"]) for row in rows] == [
+        ("", "2.0", ""),
+        ("", "2.0", "1"),
+        ("", "4.0", ""),
+        ("", "4.0", "1"),
+    ]
+    for form in ("md", "html"):
+        assert "512" not in export([made], form).decode()
 
 
 def test_text_that_a_spreadsheet_would_run_is_made_text(tmp_path: Path) -> None:

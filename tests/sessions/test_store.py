@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from swarmtui.model.session import Level, Request, Session, Summary, entry_encod
 from swarmtui.sessions.files import write_whole
 from swarmtui.sessions.paths import is_id, new_id, sessions_root
 from swarmtui.sessions.store import list_sessions, load, remove, summarise, summary_json, write_summary
-from tests.sessions.made_sessions import T0, head, record, whole, write
+from tests.sessions.made_sessions import T0, head, open_loop, record, whole, write
 
 ID = "20261115-014455-3f9a"
 
@@ -154,6 +155,42 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path: Path, monk
     assert path.read_bytes() == b"old"
 
 
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from swarmtui.sessions.files import write_parts
+
+def parts():
+    yield b"new " * 100_000
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write_parts(Path(sys.argv[1]), parts())
+"""
+
+
+def test_a_writer_that_is_killed_in_the_middle_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
+    path = tmp_path / "detail.json"
+    write_whole(path, b"old")
+    assert subprocess.run([sys.executable, "-c", WRITER, str(path)], check=False).returncode == -9
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("detail.json", b"old")]
+
+
+def test_a_file_system_without_nameless_files_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def simple(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", simple)
+    path = tmp_path / "detail.json"
+    write_whole(path, b"old")
+    write_whole(path, b"new")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("detail.json", b"new")]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_damage_is_told_among_the_events(tmp_path: Path) -> None:
     directory = write(tmp_path / ID, whole())
     with (directory / "journal.jsonl").open("ab") as file:
@@ -208,12 +245,19 @@ def test_the_list_is_newest_first_and_a_stranger_is_a_row_with_its_problem(tmp_p
         (done, "done", None),
         ("holiday photos", None, "no journal.jsonl in it"),
     ]
-    assert (rows[3].endpoint, rows[3].requests, rows[3].best_out_tps_steady) == ("u +1", 0, None)
+    assert (rows[3].endpoint, rows[3].requests, rows[3].best_out_tps) == ("u +1", 0, None)
     assert (rows[4].label, rows[4].model, rows[4].levels, rows[4].requests) == ("A", "qwen3", (1, 2), 15)
     assert rows[4].best_c == 2
-    assert rows[4].best_out_tps_steady == pytest.approx(142.857, rel=1e-5)
+    assert rows[4].best_out_tps == pytest.approx(142.857, rel=1e-5)
     assert rows[4].directory == str(tmp_path / done)
     assert list_sessions(tmp_path / "nowhere") == []
+
+
+def test_the_best_of_an_open_loop_is_what_came_of_a_rate(tmp_path: Path) -> None:
+    write_summary(write(tmp_path / ID, open_loop(ID)))
+    (row,) = list_sessions(tmp_path)
+    assert row.best_at == "4/s"
+    assert row.best_out_tps == pytest.approx(50 / 1.14), "five answers of ten tokens in 1.14 s"
 
 
 @pytest.mark.parametrize("index", [b"", b"{}", b"\xff", b'{"schema":1,"journal_bytes":3,"row":{"id":"lies"}}'])

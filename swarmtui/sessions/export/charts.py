@@ -80,7 +80,8 @@ def _panel(axes: Any, chart: Chart) -> None:
         axes.set_ylabel(chart.y)
         axes.grid(True, axis="y", alpha=0.3)
     if len(chart.series) > 1:
-        axes.legend(fontsize=9)
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.15, 1.05)} if chart.kind == "radar" else {}
+        axes.legend(fontsize=9, **beside)
 
 
 def _lines(axes: Any, chart: Chart) -> None:

@@ -14,14 +14,14 @@ def comparison_tables(pair: Pair) -> tuple[Table, ...]:
     """What was judged, and what the machine did beside it; nothing where they have no level in common."""
     varied = "rate" if any(row.rate is not None for row in pair.rows) else "C"
     judged = Table(
-        "A against B",
+        "Side by side",
         (varied, "figure", "A", "B", "change", "95 %", "verdict"),
         tuple(_cells(row) for row in pair.rows),
         (True, False, True, True, True, True, False),
         "" if pair.refused else HOW,
     )
     machine = Table(
-        "Machine of A and B",
+        "Machines",
         (varied, "machine", "A", "B"),
         tuple(_beside(beside) for beside in pair.machine),
         (True, False, True, True),

@@ -14,7 +14,10 @@ _APART = ("by_run", "flags", "error_counts", "replicas")
 
 
 def csv_rows(summary: Summary) -> bytes:
-    """`run` is empty in the row of the whole level. Not measured is an empty cell; replicas are in JSON and Markdown."""
+    """`run` is empty in the row of the whole level, and `c` in those of an open loop, which has a `rate`.
+
+    Not measured is an empty cell; replicas are in JSON and Markdown.
+    """
     rows = [row for level in summary.levels for row in _rows(summary, level)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
@@ -25,10 +28,12 @@ def csv_rows(summary: Summary) -> bytes:
 
 
 def _rows(summary: Summary, level: Level) -> list[dict[str, Any]]:
-    name = {"schema": summary.schema, "session": summary.session.id, "c": level.c}
-    whole = name | {"run": None} | _flat(level)
-    runs = [name | _run(run) for run in level.by_run]
-    return [{name: _safe(value) for name, value in row.items()} for row in (whole, *runs)]
+    # The c of an open loop is how many streams it may have at most, and says nothing of its load.
+    c = level.c if level.rate is None else None
+    name = {"schema": summary.schema, "session": summary.session.id, "c": c, "rate": level.rate}
+    whole = {"run": None} | _flat(level) | name
+    runs = [_run(run) | name for run in level.by_run]
+    return [{title: _safe(row[title]) for title in (*name, *row)} for row in (whole, *runs)]
 
 
 def _flat(level: Level) -> dict[str, Any]:

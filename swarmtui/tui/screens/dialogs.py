@@ -72,6 +72,9 @@ class NoteDialog(ModalScreen[Words | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "give_up", "back", show=False),
         Binding("f5,ctrl+s", "save", "save", show=False),
+        # Before the field: what is typed behind it belongs into the next one.
+        Binding("tab", "app.focus_next", "next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", "before", show=False, priority=True),
     ]
 
     def __init__(self, words: Words) -> None:

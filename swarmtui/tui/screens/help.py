@@ -18,7 +18,8 @@ FIGURES = (
     ("lost", "contention: 1 - per stream(C) / per stream(1)"),
     ("gain", "steady(C) / steady(1)"),
     ("real C", "achieved concurrency: sum of request times / window; more than 5 % off is flagged"),
-    ("▸ and ▼", "▸ the best throughput; ▼ the first level with less than 5 % more throughput for three times the TTFT"),
+    ("▸", "the best throughput before a cliff; within 1 % of it the lowest C"),
+    ("▼", "the cliff: the first level with less than 5 % more throughput for three times the TTFT"),
     ("~", "tokens were counted as chunks: near, but not for publishing"),
     ("tokens/J", "output tok/s now / watts of all GPUs now; sampled power lags about a second"),
 )  # fmt: skip
@@ -53,8 +54,5 @@ def help_lines(keys: Keymap, where: Where, width: int) -> list[Line]:
     for name, meaning in FIGURES:
         for number, text in enumerate(wrapped(meaning, width - _KEYS - 6)):
             lines.append([(f"  {left(name if not number else '', _KEYS + 2)}", "bold"), (text, "dim")])
-    lines += [
-        [],
-        [(' Keys can be changed in config.toml, [keymap], by the name of the action: more = "plus"', "dim")],
-    ]
-    return lines[1:]
+    told = 'Keys can be changed in config.toml, [keymap], by the name of the action: more = "plus"'
+    return [*lines[1:], [], *([(f" {text}", "dim")] for text in wrapped(told, width - 2))]

@@ -148,7 +148,7 @@ class LiveScreen(Screen[None]):
                 panel.show(history.history_view(track.points, t0_ns, panel.columns, self._alone is History))
             case Gpus():
                 telemetry = frame.telemetry if frame else None
-                panel.show(machine.gpus_view(telemetry, track.power, track.memory, self._past))
+                panel.show(machine.gpus_view(telemetry, track.power, track.memory, self._past, panel.trail))
             case Levels():
                 panel.show(self._levels_view(done, frame.tasks if frame else ()))
             case Curve():

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from swarmtui.model.schema import BadInput
 from swarmtui.text import plain
 from swarmtui.tui.keys import Where, bindings, shown
-from swarmtui.tui.paint import Line, Lines, heading
+from swarmtui.tui.paint import Line, Lines, heading, wrapped
 from swarmtui.tui.views.log import ChangeLine, change_lines, drawn, titles, whole
 from swarmtui.tui.widgets.footer import KeyLine
 from swarmtui.tui.widgets.prompt import Prompt
@@ -51,7 +51,7 @@ class Changes(Lines):
     def draw(self, width: int, height: int) -> list[Line]:
         head = heading("", "tuning log", f"newest first · {len(self.lines)}" if self.lines else "", width)
         if not self.lines:
-            return [head, [(f" {self.empty}", "dim")]]
+            return [head, *([(f" {line}", "dim")] for line in wrapped(self.empty, max(8, width - 2)))]
         room = max(1, height - 3 - _BELOW)
         first = max(0, min(self.cursor - room // 2, len(self.lines) - room))
         shown = list(enumerate(self.lines))[first : first + room]

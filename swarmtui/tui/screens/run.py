@@ -66,7 +66,14 @@ class RunScreen(LiveScreen):
         return self._asked_c if self._asked_c is not None else frame.c if frame else 0
 
     def _set_c(self, c: int) -> None:
-        self._asked_c = min(MAX_STREAMS, max(1, c))
+        """The same C again would begin its stretch anew."""
+        wanted = min(MAX_STREAMS, max(1, c))
+        steered = self.source.track.frame is None or self.source.track.frame.of is None
+        if wanted == self.target and steered:
+            edge = "lowest" if c < wanted else "highest"
+            self.app.say(f"C is {wanted} already" if wanted == c else f"C={wanted} is the {edge} there is")
+            return
+        self._asked_c = wanted
         self.source.say(said.SetConcurrency(self._asked_c))
         self.paint()
 
@@ -113,7 +120,7 @@ class RunScreen(LiveScreen):
                 self._set_c(int(text))
 
         if self._can_turn():
-            self.query_one(Prompt).ask("streams", "", _streams, done)
+            self.query_one(Prompt).ask("C, the number of streams:", "", _streams, done)
 
     def action_sweep(self) -> None:
         session = self.source.track.session
@@ -223,4 +230,4 @@ class RunScreen(LiveScreen):
 
 def _streams(text: str) -> None:
     if not text.isdigit() or not 1 <= int(text) <= MAX_STREAMS:
-        raise BadInput(f"a number from 1 to {MAX_STREAMS}")
+        raise BadInput(f"a number from 1 to {MAX_STREAMS:,}")

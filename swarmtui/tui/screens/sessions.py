@@ -71,7 +71,7 @@ class SessionsScreen(Screen[None]):
         super().__init__()
         self._root = root
         self._listed: list[Listed] = []
-        self._by: By = "newest"
+        self._by: By = "newest first"
         self._words = ""
         self._marked: set[str] = set()
         self._trash = Trash(root)
@@ -104,7 +104,7 @@ class SessionsScreen(Screen[None]):
         rows = ordered(self._listed, self._by, self._words)
         narrowed = f"/{self._words} · " if self._words else ""
         empty = self._problem or (f"none fits “{self._words}”" if self._words else f"no session yet in {self._root}")
-        self.query_one(Board).show(rows, self._marked, f"{narrowed}{self._by} first · {len(rows)}", empty)
+        self.query_one(Board).show(rows, self._marked, f"{narrowed}{self._by} · {len(rows)}", empty)
 
     def action_move(self, by: int) -> None:
         board = self.query_one(Board)

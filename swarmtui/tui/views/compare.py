@@ -59,7 +59,7 @@ def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> li
     for pair in found.pairs:
         lines += [*_pair(pair, names, width), []]
     if len(found.stages) > 2:
-        lines += _stages(found.stages, names, width)
+        lines += _stages(found.stages, width)
     return lines
 
 
@@ -111,20 +111,19 @@ def _beside(beside: Beside) -> Line:
     return [(f"  {at:>4g}  {name:<24}{_amount(beside.before):>9}{_amount(beside.after):>9}", "")]
 
 
-def _stages(stages: Sequence[Stage], names: dict[str, str], width: int) -> list[Line]:
+def _stages(stages: Sequence[Stage], width: int) -> list[Line]:
     """One change a row, as far as people changed one thing at a time."""
     lines: list[Line] = [[(" All in the order in which they were made; ▸ is the best of its model", "title")]]
     room = max(12, width - 50)
-    lines.append([(f"   {left('session', room)}{'C=1':>9}{'best':>9}{'at C':>6}{'TPOT ms':>9}{'TTFT':>9}", "dim")])
+    lines.append([(f"   {left('session', room)}{'C=1':>9}{'best':>9}{'at':>6}{'TPOT ms':>9}{'TTFT':>9}", "dim")])
     for stage in stages:
         tpot = None if stage.tpot_s is None else 1e3 * stage.tpot_s
-        at = NOTHING if stage.best_c is None else str(stage.best_c)
-        numbers = (rate(stage.out_tps_alone), rate(stage.best_out_tps))
+        numbers = f"{rate(stage.out_tps_alone):>9}{rate(stage.best_out_tps):>9}{stage.best_at or NOTHING:>6}"
         lines.append(
             [
                 (" ▸ " if stage.best_of_model else "   ", "good"),
                 (left(plain(f"{stage.label or stage.id} · {stage.model}"), room), ""),
-                (f"{numbers[0]:>9}{numbers[1]:>9}{at:>6}{_amount(tpot):>9}{right(seconds(stage.ttft_s), 9)}", ""),
+                (f"{numbers}{_amount(tpot):>9}{right(seconds(stage.ttft_s), 9)}", ""),
             ]
         )
         if stage.changes:

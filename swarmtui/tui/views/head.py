@@ -20,10 +20,11 @@ _SIGNS = {"ok": "●", "doubtful": "▲", "wrong": "✖"}
 class HeadView(NamedTuple):
     """`share` is how much of this run is done; None where it has no end.
 
-    `split` says where the time to the first token goes, in several lengths, the longest first.
+    `title` says what is measured, and `split` where the time to the first token goes: in several lengths, the longest
+    first.
     """
 
-    title: str
+    title: tuple[str, ...]
     phase: str
     progress: str
     share: float | None
@@ -36,10 +37,13 @@ class HeadView(NamedTuple):
 
 
 class Figure(NamedTuple):
+    """`room` is what it needs to be whole; what is left over is shared."""
+
     label: str
     value: str
     beside: str
     mood: Mood = ""
+    room: int = 11
 
 
 class Clock(NamedTuple):
@@ -62,9 +66,9 @@ def head_view(
     """`told` is what the face itself has to say, beside what the frame tells; `server` is news of it, after the end."""
     title = _title(session)
     trust, mood = _trust(frame.trust if frame else ())
-    if frame is None:
-        return HeadView(title, "starting", "", None, "", trust, mood, "", "")
     notice, notice_mood = _notice(frame, ended, "" if server else told)
+    if frame is None:
+        return HeadView(title, "starting" if ended is None else "ended", "", None, "", trust, mood, notice, notice_mood)
     if server:
         notice, notice_mood = f"{server} · {notice}" if notice else server, "warn"
     return HeadView(
@@ -135,13 +139,13 @@ def figures(frame: Frame | None, asked_c: int | None, apart: Apart | None = None
     worst = max(frame.error_counts, key=lambda name: frame.error_counts[name]) if frame.error_counts else ""
     return (
         _laid_on(frame, asked_c),
-        Figure("out tok/s", rate(frame.out_tps), lead),
+        Figure("out tok/s", rate(frame.out_tps), lead, room=14),
         each,
         Figure("TTFT", seconds(frame.ttft_s), _beside_ttft(frame.ttft_split)),
         *late,
         Figure("queue", str(frame.waiting), f"server {whole(server_waiting(frame))}", "warn" if frame.waiting else ""),
-        Figure("errors", str(frame.errors), plain(worst) or f"of {frame.finished}", "bad" if frame.errors else ""),
-        Figure("tokens/J", rate(_tokens_per_joule(frame)), "GPU only"),
+        Figure("errors", str(frame.errors), plain(worst) or f"of {frame.finished:,}", "bad" if frame.errors else ""),
+        Figure("tokens/J", rate(_tokens_per_joule(frame)), "GPU only", room=9),
     )
 
 
@@ -170,20 +174,24 @@ def _beside_ttft(parts: TtftSplit | None) -> str:
     return f"queue {'~' if parts.estimated else ''}{100 * parts.queue_s / parts.ttft_s:.0f}%"
 
 
-def _title(session: Session | None) -> str:
+def _title(session: Session | None) -> tuple[str, ...]:
+    """With less room the engine gives way, then the address: a model and its workload are what people look for."""
     if session is None:
-        return ""
-    endpoint = session.endpoints[0] if session.endpoints else None
-    parts = [session.label, "SIMULATED" if session.simulated else ""]
-    if endpoint is not None:
-        more = f" +{len(session.endpoints) - 1}" if len(session.endpoints) > 1 else ""
-        parts += [endpoint.url.removeprefix("http://") + more, endpoint.engine, endpoint.model]
-    return " · ".join(plain(part) for part in [*parts, session.workload] if part)
+        return ()
+    known = session.endpoints[0] if session.endpoints else None
+    more = f" +{len(session.endpoints) - 1}" if len(session.endpoints) > 1 else ""
+    address = known.url.removeprefix("http://") + more if known else ""
+    engine = known.engine if known and not session.simulated else ""
+    first = (session.label, "SIMULATED" if session.simulated else "")
+    last = (known.model if known else "", session.workload)
+    lengths = ((*first, address, engine, *last), (*first, address, *last), (*first, *last))
+    return tuple(" · ".join(plain(part) for part in parts if part) for parts in lengths)
 
 
 def _clock(frame: Frame, replay: Clock | None) -> str:
     if replay is not None:
-        state = f"×{replay.speed}" if replay.playing else "paused"
+        over = replay.at_s >= replay.length_s
+        state = f"×{replay.speed}" if replay.playing else "at its end" if over else "paused"
         return f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}"
     left = "" if frame.left_s is None or frame.status == "ended" else f", {clock(frame.left_s)} left"
     return f"{clock(frame.elapsed_s)} elapsed{left}"
@@ -200,15 +208,17 @@ def _trust(lines: tuple[Trust, ...]) -> tuple[str, Mood]:
     return f"{_SIGNS[worst.state]} {words}", _MOODS[worst.state]
 
 
-def _notice(frame: Frame, ended: Ended | None, told: str) -> tuple[str, Mood]:
+def _notice(frame: Frame | None, ended: Ended | None, told: str) -> tuple[str, Mood]:
     """One line of what must be known now; the most pressing first."""
     if ended is not None:
         bad = ended.ending in ("unusable", "failed", "interrupted")
         where = f"saved: {ended.directory}" if ended.directory else "nothing was measured"
         words = f"{ended.ending}: {plain(ended.message)}" if ended.message else ended.ending
         return " · ".join(
-            part for part in (plain(frame.answer) or told, words, where) if part
+            part for part in ((plain(frame.answer) if frame else "") or told, words, where) if part
         ), "bad" if bad else "good"
+    if frame is None:
+        return "", ""
     if frame.warnings:
         return plain(frame.warnings[-1]), "bad"
     if frame.answer:

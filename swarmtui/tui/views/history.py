@@ -54,7 +54,7 @@ def history_view(points: Sequence[Point], t0_ns: int, columns: int, whole_sessio
         _trace("in flight", buckets, lambda p: float(p.in_flight), whole, newest, least=1.0),
     ]
     if any(point.server_waiting is not None for bucket in buckets for point in bucket):
-        traces.insert(3, _trace("server's queue", buckets, lambda p: p.server_waiting, whole, newest, least=1.0))
+        traces.insert(3, _trace("server queue", buckets, lambda p: p.server_waiting, whole, newest, least=1.0))
     return HistoryView(tuple(traces), _marks(buckets), clock(first * step), clock(last_s), "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from swarmtui.analysis.scaling import scaling
+from swarmtui.analysis.scaling import best_level, scaling
 from swarmtui.model.findings import Scaling
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.text import plain, signed
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LevelLine(NamedTuple):
-    """`mark` is ▸ for the best throughput, ▼ for the level past the cliff."""
+    """`mark` is ▸ for the best throughput, ▼ for the level past the cliff; `best`: it is the row to look at."""
 
     mark: str
     cells: tuple[str, ...]
@@ -44,13 +44,15 @@ class Curve(NamedTuple):
 
 
 class CurveView(NamedTuple):
+    """`words` say where one should be, in several lengths, the longest first."""
+
     tps: Curve
     ttft: Curve
     ghost: Curve
     ghost_name: str
     best: float | None
     cliff: int | None
-    words: str
+    words: tuple[str, ...]
     empty: str
 
 
@@ -126,25 +128,21 @@ def curve_view(levels: Sequence[Level], ghost: Sequence[Level], ghost_name: str)
     )
 
 
-def _words(best: float | None, found: Scaling) -> str:
-    words = [
-        "" if best is None else f"▸ best {best:g}",
-        "" if found.sweet_spot in (None, best) else f"sweet spot {found.sweet_spot}",
-        "" if found.cliff is None else f"▼ cliff {found.cliff.c}",
-    ]
-    return "  ".join(word for word in words if word)
+def _words(best: float | None, found: Scaling) -> tuple[str, ...]:
+    cliff = found.cliff.c if found.cliff else None
+    spot = None if found.sweet_spot == best else found.sweet_spot
+    lengths = (("▸ best", "sweet spot", "▼ cliff"), ("▸ best", "sweet", "▼ cliff"), ("▸", "sweet", "▼"))
+    return tuple(
+        " · ".join(f"{name} {at:g}" for name, at in zip(names, (best, spot, cliff), strict=True) if at is not None)
+        for names in lengths
+    )
 
 
 def _curve(levels: Sequence[Level]) -> Curve:
-    known = [(level.at, value) for level in levels if (value := _tps(level)) is not None]
+    known = [(level.at, value) for level in levels if (value := level.lead_tps) is not None]
     return Curve(tuple(c for c, _ in known), tuple(value for _, value in known))
 
 
-def _tps(level: Level) -> float | None:
-    return level.out_tps_steady if level.out_tps_steady is not None else level.out_tps_wall
-
-
 def _best(levels: Sequence[Level]) -> float | None:
-    """The best throughput; None where there is nothing to choose from."""
-    rated = [(value, level.at) for level in levels if (value := _tps(level)) is not None]
-    return max(rated)[1] if len(rated) > 1 else None
+    found = best_level(levels)
+    return found.at if found else None

@@ -11,8 +11,6 @@ from swarmtui.text import plain
 from swarmtui.tui.views.head import Mood
 from swarmtui.tui.views.numbers import gib, percent, rate, spark, whole
 
-_SPARK = 12
-
 
 class Gauge(NamedTuple):
     label: str
@@ -55,11 +53,13 @@ def gpus_view(
     power: Mapping[str, tuple[float | None, ...]],
     memory: Mapping[str, tuple[float | None, ...]],
     past: bool,
+    trail: int = 12,
 ) -> GpusView:
+    """`trail` is how many readings are drawn of each."""
     if telemetry is None:
         nothing = "no reading up to here in this session" if past else "no reading yet: about one a second will come"
         return GpusView((), "", nothing)
-    gpus = tuple(_gpu(gpu, power.get(gpu.uuid, ()), memory.get(gpu.uuid, ())) for gpu in telemetry.gpus)
+    gpus = tuple(_gpu(gpu, power.get(gpu.uuid, ()), memory.get(gpu.uuid, ()), trail) for gpu in telemetry.gpus)
     empty = plain(telemetry.gpu_problem) or "no GPU on this host"
     return GpusView(gpus, _server(telemetry), empty)
 
@@ -91,7 +91,7 @@ def _own_health(frame: Frame | None) -> tuple[TrustLine, ...]:
     )
 
 
-def _gpu(gpu: Gpu, power: tuple[float | None, ...], memory: tuple[float | None, ...]) -> GpuLine:
+def _gpu(gpu: Gpu, power: tuple[float | None, ...], memory: tuple[float | None, ...], trail: int) -> GpuLine:
     used, total = gpu.memory_used, gpu.memory_total
     shown = f"{gib(used)}/{gib(total)} GiB" if total is not None else f"{gib(used)} GiB"
     limit = f"/{whole(gpu.power_limit_w)}" if gpu.power_limit_w is not None else ""
@@ -104,12 +104,12 @@ def _gpu(gpu: Gpu, power: tuple[float | None, ...], memory: tuple[float | None, 
     return GpuLine(
         title=f"{gpu.index} {plain(gpu.name)}",
         simulated=gpu.simulated,
-        memory=Gauge("mem", used / total if used is not None and total else None, shown, _spark(memory, total)),
+        memory=Gauge("mem", used / total if used is not None and total else None, shown, _spark(memory, total, trail)),
         power=Gauge(
             "pow",
             gpu.power_w / gpu.power_limit_w if gpu.power_w is not None and gpu.power_limit_w else None,
             f"{whole(gpu.power_w)}{limit} W",
-            _spark(power, gpu.power_limit_w),
+            _spark(power, gpu.power_limit_w, trail),
         ),
         facts=" · ".join(fact for fact in facts if fact) or "no readings",
         throttle=throttle,
@@ -125,10 +125,10 @@ def _throttle(gpu: Gpu) -> tuple[str, Mood]:
     return "slowed: " + ", ".join(plain(reason) for reason in gpu.throttle), "warn"
 
 
-def _spark(values: tuple[float | None, ...], top: float | None) -> str:
-    newest = values[-_SPARK:]
+def _spark(values: tuple[float | None, ...], top: float | None, trail: int) -> str:
+    newest = values[-trail:]
     highest = max((value for value in newest if value is not None), default=None)
-    return spark((None,) * (_SPARK - len(newest)) + newest, top or highest)
+    return spark((None,) * (trail - len(newest)) + newest, top or highest)
 
 
 def _server(telemetry: Telemetry) -> str:

@@ -48,7 +48,8 @@ def probes_view(found: Mapping[str, History], words: str, chosen: int) -> Probes
     names = targets(found, words)
     if not names:
         nothing = Points((), ())
-        why = f"none fits “{words}”" if found else "no probe yet: `swarmtui probe --endpoint …` makes the first"
+        none = "no probe yet: the plan “probe” makes one, `swarmtui probe --every 1h` one an hour"
+        why = f"none fits “{words}”" if found else none
         return ProbesView("", "", nothing, nothing, nothing, nothing, nothing, 0.0, 1.0, (), (), (), why)
     place = min(chosen, len(names) - 1)
     return _view(names[place], f"{place + 1} of {len(names)}", found[names[place]])

@@ -12,8 +12,8 @@ from swarmtui.tui.views.numbers import NOTHING, rate
 if TYPE_CHECKING:
     from swarmtui.sessions.listing import Listed
 
-By = Literal["newest", "best", "model", "workload"]
-BY: tuple[By, ...] = ("newest", "best", "model", "workload")
+By = Literal["newest first", "best first", "by model", "by workload"]
+BY: tuple[By, ...] = ("newest first", "best first", "by model", "by workload")
 
 
 class SessionLine(NamedTuple):
@@ -26,13 +26,13 @@ def ordered(rows: Sequence[Listed], by: By, words: str) -> list[Listed]:
     wanted = words.lower().split()
     kept = [row for row in rows if all(word in _searched(row) for word in wanted)]
     match by:
-        case "best":
-            kept.sort(key=lambda row: -(row.best_out_tps_steady or 0.0))
-        case "model":
-            kept.sort(key=lambda row: (row.model, -(row.best_out_tps_steady or 0.0)))
-        case "workload":
-            kept.sort(key=lambda row: (row.workload, -(row.best_out_tps_steady or 0.0)))
-        case "newest":
+        case "best first":
+            kept.sort(key=lambda row: -(row.best_out_tps or 0.0))
+        case "by model":
+            kept.sort(key=lambda row: (row.model, -(row.best_out_tps or 0.0)))
+        case "by workload":
+            kept.sort(key=lambda row: (row.workload, -(row.best_out_tps or 0.0)))
+        case "newest first":
             pass
     return kept
 
@@ -45,7 +45,7 @@ def _searched(row: Listed) -> str:
 def session_line(row: Listed, width: int) -> SessionLine:
     """Made only for rows in sight: there may be thousands."""
     mark = "~" if row.chunks_counted else ""
-    best = NOTHING if row.best_c is None else f"{mark}{rate(row.best_out_tps_steady)} at C={row.best_c}"
+    best = f"{mark}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else NOTHING
     model = f"(sim) {row.model}" if row.simulated else row.model
     made = row.created[0 if width >= _WIDE else 5 : 16].replace("T", " ") or plain(row.id)
     told = (
@@ -67,13 +67,22 @@ def titles(width: int) -> str:
 
 
 def _cells(told: Sequence[str], width: int) -> tuple[str, ...]:
-    """With less room names are cut, and the number of requests gives way."""
+    """With less room names are cut, and the number of requests gives way; with more, names have the rest."""
     rooms = _ROOMY if width >= _WIDE else _TIGHT
+    more = max(0, width - _FITS[width >= _WIDE]) // len(_NAMES)
+    wider = [room + more if place in _NAMES else room for place, room in enumerate(rooms)]
     sides = (left, left, left, left, right, right)
-    cells = [side(text, room) for text, room, side in zip(told, rooms, sides, strict=False) if room]
+    cells = [
+        side(text, room - 1) + " " if side is left else side(text, room)
+        for text, room, side in zip(told, wider, sides, strict=False)
+        if room
+    ]
     return (*cells, told[-1])
 
 
 _WIDE = 106
 _ROOMY = (17, 14, 24, 14, 16, 9)
-_TIGHT = (12, 12, 18, 10, 16, 0)
+_TIGHT = (12, 11, 18, 12, 15, 0)
+# Label, model and workload; and the width at which all columns have their least.
+_NAMES = (1, 2, 3)
+_FITS = (80, 116)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from swarmtui.conductor.catalogue import Machine, Task
-from swarmtui.model.order import SIMULATOR
+from swarmtui.model.order import SIMULATOR, Order
 from swarmtui.model.plan import Plan
 from swarmtui.model.telemetry import Discovered
 from swarmtui.text import counted, plain
 from swarmtui.tui.choice import Field, Kind
-from swarmtui.tui.paint import wrapped
+from swarmtui.tui.paint import left, wrapped
 from swarmtui.tui.views.numbers import clock
 
 _SAMPLE = 600
+_SHORT = 4
 
 KINDS: dict[Kind, str] = {
     "sweep": "as the workload says",
@@ -123,11 +124,21 @@ def plan_words(plan: Plan) -> str:
     if plan.serial == "measured":
         parts.append("and the same tasks one by one")
     parts.append(f"{plan.warmup} to warm up" if plan.warmup else "no warm-up")
+    if plan.max_tokens is not None:
+        parts.append(f"answers of at most {plan.max_tokens:,} tokens")
     return ", ".join(parts)
 
 
+def ready_words(order: Order, absent: bool, width: int) -> str:
+    """What Enter does; the endpoint is named where there is room for it."""
+    does = "does not answer now; Enter tries all the same" if absent else "Enter starts"
+    told = f"{'▲' if absent else '●'} {does}: {plan_words(order.plan)}"
+    address = f" · {plain(order.endpoints[0])}"
+    return told + address if len(told + address) < width else told
+
+
 def task_words(task: Task, width: int, lines: int) -> list[str]:
-    """Kind, how many, lengths, check, load; and a sample in the lines that are left."""
+    """What it is, for its line in the list may be cut; kind, number, lengths, check, load; a sample in what is left."""
     count = "made as needed" if task.prompts is None else f"{task.prompts} prompts" if task.prompts > 1 else "1 prompt"
     types = f" of {len(task.types)} types" if len(task.types) > 1 else ""
     facts = [
@@ -135,8 +146,11 @@ def task_words(task: Task, width: int, lines: int) -> list[str]:
         f"check: {task.check or 'none'}",
         f"load: {plan_words(task.plan)}" if task.own_load else "",
     ]
-    told = wrapped(plain("; ".join(fact for fact in facts if fact)), width)[: lines - 1]
-    return [*told, *wrapped(f"“{plain(task.sample[:_SAMPLE])}”", width)][:lines]
+    what = wrapped(plain(task.description), width) if lines > _SHORT else []
+    told = [*what, *wrapped(plain("; ".join(fact for fact in facts if fact)), width)][: lines - 1]
+    sample = wrapped(f"“{plain(task.sample[:_SAMPLE])}”", width)
+    room = lines - len(told)
+    return [*told, *(sample if len(sample) <= room else [*sample[: room - 1], left(f"{sample[room - 1]} …", width)])]
 
 
 def _rates(plan: Plan) -> str:

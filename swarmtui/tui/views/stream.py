@@ -109,7 +109,7 @@ def _gaps(watched: Watched, width: int) -> list[Line]:
     gaps = watched.gaps_s
     if not gaps.n:
         return [_fact("gaps", "two chunks make the first"), []]
-    p99 = _exact(gaps.p99) if gaps.p99 is not None else f"{NOTHING} below 299"
+    p99 = _exact(gaps.p99) if gaps.p99 is not None else f"{NOTHING} (needs 299)"
     words = f"between {gaps.n + 1:,} chunks: p50 {_exact(gaps.p50)} · p99 {p99} · longest {_exact(gaps.max)}"
     top = max(watched.recent_gaps_s)
     beside = f" max {_exact(top)}"

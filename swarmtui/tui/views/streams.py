@@ -15,8 +15,8 @@ from swarmtui.tui.track import SPARK, Pace
 from swarmtui.tui.views.head import Apart, server_waiting
 from swarmtui.tui.views.numbers import rate, seconds, spark
 
-Order = Literal["agent", "rate", "tokens", "ttft", "state"]
-ORDERS: tuple[Order, ...] = ("agent", "rate", "tokens", "ttft", "state")
+Order = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
+ORDERS: tuple[Order, ...] = ("agent", "tok/s", "tokens", "TTFT", "state")
 
 _SIGNS = {
     "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
@@ -56,11 +56,11 @@ def chosen_rows(frame: Frame, paces: Mapping[int, Pace], order: Order, words: st
         wanted = words.lower()
         rows = [row for row in rows if wanted in f"{row.agent} {row.state} {row.task} {row.type}".lower()]
     match order:
-        case "rate":
+        case "tok/s":
             rows.sort(key=lambda row: -(paces[row.agent].rate or 0.0) if row.agent in paces else 0.0)
         case "tokens":
             rows.sort(key=lambda row: -row.total)
-        case "ttft":
+        case "TTFT":
             rows.sort(key=lambda row: -(row.ttft_s or 0.0))
         case "state":
             rows.sort(key=lambda row: (row.state, row.agent))
@@ -102,7 +102,7 @@ def streams_view(
 ) -> StreamsView:
     """`primary` is the type of a mixed load's main task."""
     if frame is None:
-        return StreamsView((), 0, 0, 0, order, words, "no frame yet: the session is starting")
+        return StreamsView((), 0, 0, 0, order, words, "nothing yet: no request has been sent")
     rows = chosen_rows(frame, paces, order, words)
     fastest = max((pace.rate or 0.0 for pace in paces.values()), default=0.0) or None
     shown = tuple(

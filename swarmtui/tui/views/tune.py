@@ -111,7 +111,7 @@ def _head(standing: Standing, cells: Sequence[Cell], found: Result, frame: Frame
     notice, mood = _notice(standing, found, frame, now)
     words = f"{turn}{done} of {len(this)} cells" + (f", {broken} BROKEN" if broken else "")
     return HeadView(
-        title=plain(f"tune {tune.name} · {tune.command}"),
+        title=(plain(f"tune {tune.name} · {tune.command}"),),
         phase="tuning" if standing.alive else (present.ended if present else "") or "interrupted",
         progress=words,
         share=done / len(this) if this else None,

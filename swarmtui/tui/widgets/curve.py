@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
-from swarmtui.tui.paint import Line, heading, wrapped
+from swarmtui.tui.paint import Line, heading, longest, wrapped
 from swarmtui.tui.views.levels import Curve as Points
 from swarmtui.tui.views.levels import CurveView
 from swarmtui.tui.widgets.plot import Axis, Plot, Side, Trace, short
@@ -23,7 +23,7 @@ class Curve(Plot):
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        lines = [heading("5", "curve", view.words if view else "", width)]
+        lines = [heading("5", "curve", longest(view.words, width - 13) if view else "", width)]
         if view is None or view.empty or self.plotext is None or height < 6 or width < 24:
             empty = (view.empty or "drawing …") if view else ""
             return [*lines, *([(f" {line}", "dim")] for line in wrapped(empty, max(8, width - 2)))]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from swarmtui.tui.paint import Line, Lines, left
 from swarmtui.tui.views.head import Figure
 
-_LEAST = 11
-
 _TALL = {
     "0": ("┏━┓", "┃ ┃", "┗━┛"), "1": (" ┓ ", " ┃ ", "╺┻╸"), "2": ("╺━┓", "┏━┛", "┗━╸"), "3": ("╺━┓", " ━┫", "╺━┛"),
     "4": ("╻ ╻", "┗━┫", "  ╹"), "5": ("┏━╸", "┗━┓", "╺━┛"), "6": ("┏━╸", "┣━┓", "┗━┛"), "7": ("╺━┓", "  ┃", "  ╹"),
     "8": ("┏━┓", "┣━┫", "┗━┛"), "9": ("┏━┓", "┗━┫", "╺━┛"), "–": ("   ", "╺━╸", "   "),
 }  # fmt: skip
+
+Tile = tuple[Figure, int]
 
 
 class Figures(Lines):
@@ -25,27 +25,37 @@ class Figures(Lines):
             self.redraw()
 
     def draw(self, width: int, height: int) -> list[Line]:
-        count = min(len(self.figures), max(1, (width - 1) // _LEAST))
-        if not count:
+        tiles = _tiles(self.figures, width - 1)
+        if not tiles:
             return []
-        tile = (width - 1) // count
-        shown = self.figures[:count]
         labels: Line = [(" ", "")]
         beside: Line = [(" ", "")]
-        for figure in shown:
+        for figure, tile in tiles:
             labels.append((left(figure.label, tile), "dim"))
             beside.append((left(figure.beside, tile - 1) + " ", "dim"))
-        return [labels, *self._numbers(shown, tile, height), beside]
+        return [labels, *_numbers(tiles, height), beside]
 
-    def _numbers(self, shown: tuple[Figure, ...], tile: int, height: int) -> list[Line]:
-        """Three lines high where there is room for it."""
-        if height < 5:
-            return [[(" ", ""), *((left(figure.value, tile), figure.mood or "bold") for figure in shown)]]
-        lines: list[Line] = [[(" ", "")] for _ in range(3)]
-        for figure in shown:
-            for line, text in zip(lines, _tall(figure.value), strict=True):
-                line.append((left(text, tile), figure.mood or "bold"))
-        return lines
+
+def _tiles(figures: tuple[Figure, ...], width: int) -> list[Tile]:
+    """As many as there is room for, and how wide each is."""
+    shown: list[Figure] = []
+    for figure in figures:
+        if sum(before.room for before in shown) + figure.room > width:
+            break
+        shown.append(figure)
+    more = (width - sum(figure.room for figure in shown)) // max(1, len(shown))
+    return [(figure, figure.room + more) for figure in shown]
+
+
+def _numbers(tiles: list[Tile], height: int) -> list[Line]:
+    """Three lines high where there is room for it."""
+    if height < 5:
+        return [[(" ", ""), *((left(figure.value, tile), figure.mood or "bold") for figure, tile in tiles)]]
+    lines: list[Line] = [[(" ", "")] for _ in range(3)]
+    for figure, tile in tiles:
+        for line, text in zip(lines, _tall(figure.value), strict=True):
+            line.append((left(text, tile), figure.mood or "bold"))
+    return lines
 
 
 def _tall(value: str) -> list[str]:

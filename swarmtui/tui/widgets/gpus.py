@@ -7,10 +7,16 @@ from swarmtui.tui.views.machine import Gauge, GpusView
 from swarmtui.tui.views.numbers import bar
 
 _TEXT = 15
-_SPARK = 12
+_TRAIL = (12, 60)
 
 
 class Gpus(Panel[GpusView]):
+    @property
+    def trail(self) -> int:
+        """Readings that there is room for beside the bar."""
+        least, most = _TRAIL
+        return min(most, max(least, (self.size.width - 6 - _TEXT) // 3))
+
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:
@@ -21,7 +27,7 @@ class Gpus(Panel[GpusView]):
         for gpu in view.gpus:
             mark = "  SIMULATED" if gpu.simulated and "SIMULATED" not in gpu.title else ""
             lines.append([(f" {gpu.title}", "bold"), (mark, "second")])
-            lines += [_gauge(gpu.memory, width, "first"), _gauge(gpu.power, width, "second")]
+            lines += [_gauge(gauge, width, style) for gauge, style in ((gpu.memory, "first"), (gpu.power, "second"))]
             lines.append([(f" {gpu.facts}", "dim"), (f" · {gpu.throttle}" if gpu.throttle else "", gpu.throttle_mood)])
         if view.server:
             lines += [[(f" {line}", "dim")] for line in wrapped(view.server, max(8, width - 2))]
@@ -31,7 +37,8 @@ class Gpus(Panel[GpusView]):
 def _gauge(gauge: Gauge, width: int, style: str) -> Line:
     """Without a limit there is nothing to be full of: then only the trail is drawn."""
     room = width - 6 - _TEXT
-    trail = _SPARK + 1 if gauge.share is None or room >= _SPARK + 10 else 0
+    wide = len(gauge.spark) + 1
+    trail = wide if gauge.share is None or room >= wide + 9 else 0
     full, rest = bar(gauge.share, max(0, room - trail)) if gauge.share is not None else (" " * max(0, room - trail), "")
     return [
         (f" {gauge.label} ", "dim"),

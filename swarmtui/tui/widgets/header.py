@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.tui.paint import Line, Lines, left, right, wrapped
+from swarmtui.tui.paint import Line, Lines, left, longest, right, wrapped
 from swarmtui.tui.views.head import HeadView
 from swarmtui.tui.views.numbers import bar
 
@@ -23,11 +23,14 @@ class Header(Lines):
             return [[(" swarmtui", "title"), ("  starting …", "dim")]]
         trust = f"{view.trust} "
         room = max(0, width - len(" swarmtui  ") - len(trust) - 1)
-        first: Line = [(" swarmtui  ", "title"), (left(view.title, room), ""), (" ", ""), (trust, view.trust_mood)]
+        title = left(longest(view.title, room), room)
+        first: Line = [(" swarmtui  ", "title"), (title, ""), (" ", ""), (trust, view.trust_mood)]
         second: Line = [(f" {view.phase} ", "bold")]
         if view.share is not None:
             full, rest = bar(view.share, _BAR)
             second += [(full, "first"), (rest, "empty"), (" ", "")]
+        elif view.progress:
+            second.append(("· ", "dim"))
         second += [(view.progress, ""), ("   ", "")]
         if self.frozen:
             second += [("DISPLAY FROZEN, space goes on", "warn"), ("   ", "")]

@@ -83,11 +83,12 @@ class Pick(Lines):
         for place, item in enumerate(self.items[first : first + height], first):
             here = place == self.place and bool(item.id)
             more = (place == first > 0) or (place == first + height - 1 < len(self.items) - 1)
-            strong = "cursor" if self.has_focus else "bold"
+            # Seen also without colours: which list the keys move in.
+            strong = "chosen" if self.has_focus else "bold"
             text = left(item.text, max(1, width - 3))
             lines.append(
                 [
-                    (" › " if here else " … " if more else "   ", strong),
+                    (" › " if here else " … " if more else "   ", "cursor"),
                     (text, strong if here else "" if item.id else "dim"),
                 ]
             )

@@ -67,6 +67,12 @@ class Plot(Lines):
         for axis in axes:
             figure.ruler("y", axis.side).lim(axis.low, axis.high)
             figure.ruler("y", axis.side).ticks([at for at, _ in axis.ticks], [label for _, label in axis.ticks])
+        places = [*(at for at, _ in xs), *(x for trace in traces for x in trace.xs)]
+        low, high = min(places), max(places)
+        if high > low:
+            # A label at the edge needs room for its half, or it is not drawn.
+            edge = (high - low) / width
+            figure.ruler("x").lim(low - edge, high + 2 * edge)
         figure.ruler("x").ticks([at for at, _ in xs], [label for _, label in xs])
         return [_line(text) for text in figure.build().string().split("\n")[:height]]
 

@@ -78,7 +78,7 @@ class Streams(Lines):
 
 def _titles(task: int) -> str:
     head = f"agent {'state':<12}{left('task', task)} {'tokens':>6}"
-    return f"{head}{'tok/s':>7} {'8 s':<8} {'TTFT':>7}"
+    return f"{head}{'tok/s':>7} {'last 8 s':<8} {'TTFT':>7}"
 
 
 def _beside(view: StreamsView, rows: int) -> str:

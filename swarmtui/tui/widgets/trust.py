@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from swarmtui.tui.paint import Line, Panel, heading, left, wrapped
-from swarmtui.tui.views.machine import TrustView
+from swarmtui.tui.views.machine import TrustLine, TrustView
 
-_NAME = 20
-_VALUES = (14, 38)
+_NAME, _VALUE = 20, 38
+_SIDE_BY_SIDE = 100
 
 
 class TrustPanel(Panel[TrustView]):
@@ -16,15 +16,22 @@ class TrustPanel(Panel[TrustView]):
             return lines
         if self.view.empty:
             lines.append([(f" {self.view.empty}", "dim")])
-        value = _VALUES[width >= 100]
-        room = max(16, width - _NAME - value - 6)
         for line in self.view.lines:
-            sentence = wrapped(line.sentence, room)
-            lines.append([
-                (f" {line.sign} ", line.mood),
-                (left(line.name, _NAME) + " ", ""),
-                (left(line.value, value) + " ", "bold"),
-                (sentence[0], "dim"),
-            ])  # fmt: skip
-            lines += [[(" " * (_NAME + value + 5), ""), (more, "dim")] for more in sentence[1:]]
+            lines += _beside(line, width) if width >= _SIDE_BY_SIDE else _below(line, width)
         return lines
+
+
+def _beside(line: TrustLine, width: int) -> list[Line]:
+    first, *more = wrapped(line.sentence, max(16, width - _NAME - _VALUE - 6))
+    return [
+        [(f" {line.sign} ", line.mood), (left(line.name, _NAME) + " ", ""), (left(line.value, _VALUE) + " ", "bold"),
+         (first, "dim")],
+        *([(" " * (_NAME + _VALUE + 5), ""), (text, "dim")] for text in more),
+    ]  # fmt: skip
+
+
+def _below(line: TrustLine, width: int) -> list[Line]:
+    """Where there is less room the sentence stands under it, and only where something is not as it should be."""
+    told = [(f" {line.sign} ", line.mood), (left(line.name, _NAME) + " ", ""), (line.value, "bold")]
+    why = wrapped(line.sentence, max(16, width - 6)) if line.mood != "good" else []
+    return [told, *([("     ", ""), (text, "dim")] for text in why)]
