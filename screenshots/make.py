@@ -8,6 +8,7 @@ PNGs need cairosvg; without it only the SVGs are made.
 from __future__ import annotations
 
 import asyncio
+import html
 import os
 import re
 import shutil
@@ -15,6 +16,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from rich.cells import cell_len
 
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 
@@ -33,6 +36,8 @@ from swarmtui.tui.source import Past  # noqa: E402
 
 END_S = 1_000.0
 WIDTH = 1200
+# The width of a character in the SVG of a terminal.
+CELL = 12.2
 
 
 def nobody(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
@@ -100,13 +105,31 @@ async def take(
         import cairosvg
     except ImportError:
         return
-    cairosvg.svg2png(bytestring=svg.encode(), write_to=str(path.with_suffix(".png")), output_width=WIDTH)
+    png = str(path.with_suffix(".png"))
+    cairosvg.svg2png(bytestring=cell_by_cell(svg).encode(), write_to=png, output_width=WIDTH)
 
 
 def with_own_font(svg: str) -> str:
     """A font that is there, instead of one to be fetched from elsewhere."""
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     return svg.replace("Fira Code, monospace", "DejaVu Sans Mono, monospace")
+
+
+def cell_by_cell(svg: str) -> str:
+    """Each character at its own place: cairosvg does not know textLength, and long texts would drift off the grid."""
+
+    def apart(found: re.Match[str]) -> str:
+        before, x, after, text = found.groups()
+        texts = []
+        at = 0
+        for char in html.unescape(text):
+            if not char.isspace():
+                place = float(x) + CELL * at
+                texts.append(f'<text{before}x="{place:g}"{after}>{html.escape(char)}</text>')
+            at += cell_len(char)
+        return "".join(texts)
+
+    return re.sub(r'<text((?: [a-z-]+="[^"]*")* )x="([\d.]+)"([^>]*textLength[^>]*)>([^<]*)</text>', apart, svg)
 
 
 if __name__ == "__main__":

@@ -119,5 +119,5 @@ def _sentence(
     latest = f"the latest {signed(change)}"
     head = f"{days:g}-day median {middle:.4g}"
     if cv is None or drifted is None:
-        return f"{head}, {latest}; {LEAST} earlier probes are needed to judge it, {n} there are"
+        return f"{head}, {latest}; {LEAST} earlier probes are needed to judge it, so far {n}"
     return f"{head}, CV {100 * cv:.1f} %, {latest} is {'outside' if drifted else 'inside'}"

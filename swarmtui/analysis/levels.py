@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from math import fsum
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from swarmtui.analysis.flags import flags
+from swarmtui.analysis.runs import Run, runs_by_place
 from swarmtui.analysis.serial import Rates, against_serial
 from swarmtui.analysis.stats import Tally, mean, median, rates, ratio, spread, spread_of
-from swarmtui.analysis.steady import Steady, in_flight, steady
-from swarmtui.model.place import Place
-from swarmtui.model.plan import Mode
-from swarmtui.model.record import CANCELLED, Phase, Record, TokenSource
+from swarmtui.analysis.steady import Steady, steady
+from swarmtui.model.record import Record, TokenSource
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StretchEnd, StretchStart
 from swarmtui.model.verdict import PASSES
-
-
-class _Run(NamedTuple):
-    """The requests of one run: `finished` ended by themselves, well or not."""
-
-    number: int
-    finished: list[Record]
-    cancelled: list[Record]
-    complete: bool
-    end_ns: int | None
-    load: Mode
-    rate: float | None
 
 
 def level_figures(
@@ -45,8 +32,8 @@ def level_figures(
     Each stretch is a run, but for two kinds: those that people steered through on the way to another C, and those
     that were spoilt by a pause and run again. `rates` of one user alone stand in for a serial baseline.
     """
-    by_place = _runs_by_place(records, stretches, ends)
-    one_by_one = _runs_by_place(records, stretches, ends, "serial")
+    by_place = runs_by_place(records, stretches, ends)
+    one_by_one = runs_by_place(records, stretches, ends, "serial")
     levels = [
         _against(_level(place[0], runs), runs, one_by_one.get(place, []), rates)
         for place, runs in sorted(by_place.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
@@ -55,62 +42,14 @@ def level_figures(
     return tuple(_beside(level, alone) for level in levels)
 
 
-def finished_by_level(
-    records: Sequence[Record], stretches: Sequence[StretchStart], ends: Sequence[StretchEnd]
-) -> dict[Place, list[Record]]:
-    """The requests from which the figures of each level are made, by its `key`."""
-    runs = _runs_by_place(records, stretches, ends)
-    return {place: [record for run in here for record in run.finished] for place, here in runs.items()}
-
-
-def _runs_by_place(
-    records: Sequence[Record],
-    stretches: Sequence[StretchStart],
-    ends: Sequence[StretchEnd],
-    phase: Phase = "level",
-) -> dict[Place, list[_Run]]:
-    by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
-    for record in records:
-        by_stretch[record.stretch].append(record)
-    ended = {end.number: end for end in ends}
-    runs: defaultdict[Place, list[_Run]] = defaultdict(list)
-    all_stretches = _with_lost(stretches, by_stretch)
-    latest = {(s.c, s.rate, s.run): s.number for s in all_stretches if s.phase == phase and not s.steered}
-    for stretch in sorted(all_stretches, key=lambda s: s.number):
-        end = ended.get(stretch.number)
-        complete = end is not None and end.complete
-        superseded = stretch.steered or latest.get((stretch.c, stretch.rate, stretch.run)) != stretch.number
-        if stretch.phase != phase or (superseded and not complete):
-            continue
-        found = [r for r in by_stretch[stretch.number] if r.phase == phase]
-        if stretch.load == "open":
-            found = list(map(_as_due, found))
-        run = _Run(
-            number=len(runs[stretch.c, stretch.rate]) + 1,
-            finished=[r for r in found if r.error != CANCELLED],
-            cancelled=[r for r in found if r.error == CANCELLED],
-            complete=complete,
-            end_ns=end.t_ns if end else None,
-            load=stretch.load,
-            rate=stretch.rate,
-        )
-        runs[stretch.c, stretch.rate].append(run)
-    return runs
-
-
-def _as_due(record: Record) -> Record:
-    """In an open loop time counts from when a request was due: a client that is late hides no queue by it."""
-    return msgspec.structs.replace(record, t_sent_ns=record.t_sched_ns, t_headers_ns=record.t_sent_ns)
-
-
-def _lateness_s(runs: Sequence[_Run]) -> Spread | None:
-    """How much later than due requests were sent; `_as_due` has put aside when that was."""
+def _lateness_s(runs: Sequence[Run]) -> Spread | None:
+    """How much later than due requests were sent; `runs_by_place` has put aside when that was."""
     ok = [record for run in runs for record in run.finished if record.ok and run.rate is not None]
     late = [(r.t_headers_ns - r.t_sent_ns) / 1e9 for r in ok if r.t_headers_ns is not None and r.t_sent_ns is not None]
     return spread(late) if late else None
 
 
-def _per_s(runs: Sequence[_Run], moment: Callable[[Record], int | None]) -> float | None:
+def _per_s(runs: Sequence[Run], moment: Callable[[Record], int | None]) -> float | None:
     """So many a second from the first to the last: what an open loop asked for, or got."""
     count, span_ns = 0, 0
     for run in runs:
@@ -121,17 +60,7 @@ def _per_s(runs: Sequence[_Run], moment: Callable[[Record], int | None]) -> floa
     return ratio(count, span_ns / 1e9)
 
 
-def _with_lost(stretches: Sequence[StretchStart], by_stretch: dict[int, list[Record]]) -> list[StretchStart]:
-    """The stretches, and those whose own line in the journal was damaged, made again from their requests."""
-    known = {stretch.number for stretch in stretches}
-    lost = [found[0] for number, found in by_stretch.items() if number not in known]
-    return [
-        *stretches,
-        *(StretchStart(number=r.stretch, t_ns=r.t_sent_ns or 0, c=max(1, r.c), run=r.run, phase=r.phase) for r in lost),
-    ]
-
-
-def _level(c: int, runs: list[_Run]) -> Level:
+def _level(c: int, runs: list[Run]) -> Level:
     held = [_steady(c, run) for run in runs if run.finished]
     by_run = tuple(map(_run_figures, (run for run in runs if run.finished), held))
     finished = [record for run in runs for record in run.finished]
@@ -159,7 +88,7 @@ def _level(c: int, runs: list[_Run]) -> Level:
         complete=all(run.complete for run in runs),
         wall_s=wall_s,
         steady_s=steady_s,
-        c_achieved=ratio(_sum(_busy_s(run) for run in runs if run.finished), wall_s),
+        c_achieved=ratio(_sum(run.busy_s for run in runs if run.finished), wall_s),
         token_source=_token_source(ok),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
@@ -198,7 +127,7 @@ def _level(c: int, runs: list[_Run]) -> Level:
     return msgspec.structs.replace(level, flags=flags(level, uncounted))
 
 
-def _against(level: Level, runs: list[_Run], alone: list[_Run], rates: Rates | None) -> Level:
+def _against(level: Level, runs: list[Run], alone: list[Run], rates: Rates | None) -> Level:
     """The level with what its batches won against the same tasks one by one."""
     if level.load not in ("barrier", "swarm") or level.c == 1:
         return level
@@ -206,7 +135,7 @@ def _against(level: Level, runs: list[_Run], alone: list[_Run], rates: Rates | N
         [record for run in runs for record in run.finished],
         level.wall_s,
         [record for run in alone for record in run.finished],
-        _sum(map(_wall_s, alone)),
+        _sum(run.wall_s for run in alone),
         rates,
     )
     if found is None:
@@ -262,16 +191,16 @@ def _beside(level: Level, alone: Level | None) -> Level:
     )
 
 
-def _steady(c: int, run: _Run) -> Steady | None:
+def _steady(c: int, run: Run) -> Steady | None:
     counted = any(record.ok and record.tokens_out is not None for record in run.finished)
     return steady(run.finished, c, run.end_ns) if counted else None
 
 
-def _run_figures(run: _Run, held: Steady | None) -> RunFigures:
+def _run_figures(run: Run, held: Steady | None) -> RunFigures:
     """`per_stream_tps` is the mean of the streams, `ttft_s` the median of the requests."""
     ok = [record for record in run.finished if record.ok]
     tokens = _count(r.tokens_out for r in ok)
-    wall_s = _wall_s(run)
+    wall_s = run.wall_s
     return RunFigures(
         run=run.number,
         n=len(run.finished),
@@ -279,34 +208,13 @@ def _run_figures(run: _Run, held: Steady | None) -> RunFigures:
         errors=len(run.finished) - len(ok),
         wall_s=wall_s,
         steady_s=held.seconds if held else None,
-        c_achieved=ratio(_busy_s(run), wall_s),
+        c_achieved=ratio(run.busy_s, wall_s),
         tokens_out=tokens or 0,
         out_tps_wall=ratio(tokens, wall_s),
         out_tps_steady=held.tokens / held.seconds if held else None,
         per_stream_tps=mean(_known(r.decode_tps for r in ok)),
         ttft_s=median(_known(r.ttft_s for r in ok)),
     )
-
-
-def _window(run: _Run) -> tuple[int, int] | None:
-    """The makespan: from the first sent to the last token, of finished requests."""
-    spans = [span for span in map(in_flight, run.finished) if span is not None]
-    return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
-
-
-def _wall_s(run: _Run) -> float | None:
-    window = _window(run)
-    return (window[1] - window[0]) / 1e9 if window and window[1] > window[0] else None
-
-
-def _busy_s(run: _Run) -> float | None:
-    """Σ time in flight within the window (Little), whatever became of the request: it took a stream's place."""
-    window = _window(run)
-    if window is None:
-        return None
-    first, last = window
-    spans = (span for span in map(in_flight, [*run.finished, *run.cancelled]) if span is not None)
-    return sum(max(0, min(end, last) - max(start, first)) for start, end in spans) / 1e9
 
 
 def _gaps_us(ok: Iterable[Record]) -> Counter[int]:

@@ -12,6 +12,8 @@ from swarmtui.model.record import Record
 
 # So many of the newest gaps are shown one by one.
 _RECENT_GAPS = 240
+# So much of an answer is shown once it is over: every agent has several, and each look at one shows them all.
+_PREVIEW_CHARS = 2_000
 
 
 def watched(
@@ -67,5 +69,5 @@ def answered(record: Record) -> Answered:
         tokens_out=record.tokens_out,
         decode_tps=record.decode_tps,
         e2e_s=record.e2e_s,
-        preview=record.text or record.reasoning or "",
+        preview=(record.text or record.reasoning or "")[:_PREVIEW_CHARS],
     )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from swarmtui.cli.opening import sessions_in
-from swarmtui.cli.root import as_text, commands, session_dir_option
+from swarmtui.cli.root import Number, Whole, as_text, commands, session_dir_option
 from swarmtui.cli.words import known_endpoints
 
 
@@ -61,11 +61,11 @@ def check_workload(file: str) -> None:
 
 @commands.command()
 @click.argument("preset", default="moe-tp1")
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="0 takes a free one.")
-@click.option("--speed", type=click.FloatRange(0.0, min_open=True), help="So many times faster.")
-@click.option("--seed", type=int, help="For all that is drawn by chance.")
-@click.option("--seats", type=click.IntRange(1), help="Requests that one replica runs at once.")
-@click.option("--replicas", type=click.IntRange(1), help="Engines behind one address.")
+@click.option("--port", default=0, type=Whole(0, 65535), metavar="PORT", help="0 takes a free one.")
+@click.option("--speed", type=Number(0.0, min_open=True), metavar="X", help="So many times faster.")
+@click.option("--seed", type=int, metavar="N", help="For all that is drawn by chance.")
+@click.option("--seats", type=Whole(1), metavar="N", help="Requests that one replica runs at once.")
+@click.option("--replicas", type=Whole(1), metavar="N", help="Engines behind one address.")
 @click.option("--set", "knobs", multiple=True, metavar="KEY=VALUE", help="Any key of a preset.")
 @click.option("--list", "listing", is_flag=True, help="Show the presets and leave.")
 @click.option("--json", "as_json", is_flag=True, help="The list as one JSON document.")
@@ -129,7 +129,7 @@ def discover(as_json: bool) -> None:
 
 @commands.command()
 @click.option("--endpoint", metavar="URL|NAME", help="A server to check as well; else those of this host are listed.")
-@click.option("--streams", default=256, show_default=True, type=click.IntRange(1), help="The C to be fit for.")
+@click.option("--streams", default=256, show_default=True, type=Whole(1), metavar="C", help="The C to be fit for.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
 @session_dir_option
 def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str | None) -> None:

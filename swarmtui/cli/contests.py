@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from swarmtui.cli.opening import is_terminal
-from swarmtui.cli.root import as_text, commands, defaults_of, session_dir_option
+from swarmtui.cli.root import Whole, as_text, commands, defaults_of, session_dir_option
 from swarmtui.cli.running import run
 from swarmtui.cli.words import make_order
 
@@ -21,18 +21,22 @@ from swarmtui.cli.words import make_order
 @click.option("--aa", is_flag=True, help="A against itself: the noise floor.")
 @click.option("--url", metavar="URL", help="Where the started server is found.  [default: http://127.0.0.1:{port}]")
 @click.option("--detect", default="2%", show_default=True, metavar="SHARE", help="The difference that matters.")
-@click.option("--max-runs", default=16, show_default=True, type=click.IntRange(4, 48), help="Runs of each at most.")
+@click.option("--max-runs", default=16, show_default=True, type=Whole(4, 48), metavar="N", help="Runs of each at most.")
 @click.option(
-    "--figure", default="out_tps", show_default=True, type=click.Choice(["out_tps", "per_stream_tps", "ttft_s"])
+    "--figure",
+    default="out_tps",
+    show_default=True,
+    type=click.Choice(["out_tps", "per_stream_tps", "ttft_s"]),
+    help="By which they are judged.",
 )
-@click.option("--level", default=4, show_default=True, type=click.IntRange(1), help="Concurrent streams.")
+@click.option("--level", default=4, show_default=True, type=Whole(1), metavar="C", help="Concurrent streams.")
 @click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
-@click.option("--model", help="The model's name; without it the first that the endpoint lists.")
+@click.option("--model", metavar="NAME", help="The model's name; without it the first that the endpoint lists.")
 @click.option("--requests", metavar="N|4C", help="Requests a run: a number or a multiple of C.  [default: 4C]")
 @click.option("--duration", metavar="TIME", help="A run lasts so long, instead of --requests.")
 @click.option("--warmup", metavar="N|none", help="Discarded requests before each run.")
-@click.option("--max-tokens", type=click.IntRange(1), help="Cap on each answer.")
-@click.option("--seed", type=int, help="Of the requests and of the order of runs.")
+@click.option("--max-tokens", type=Whole(1), metavar="N", help="Cap on each answer.")
+@click.option("--seed", type=int, metavar="N", help="Of the requests and of the order of runs.")
 @click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
 @click.option("--ready-within", default="10m", show_default=True, metavar="TIME", help="How long a server may load.")
 @click.option("--yes", is_flag=True, help="Start the commands without asking.")

@@ -9,22 +9,43 @@ from typing import Any
 import click
 
 from swarmtui.cli.opening import sessions_in
-from swarmtui.cli.root import as_text, commands, session_dir_option
+from swarmtui.cli.root import Whole, as_text, commands, session_dir_option
+
+# As `sessions.finding` and `sessions.export` have them; no command waits for those before its words are read.
+BY = ("newest", "best", "model", "workload")
+FORMATS = ("md", "csv", "json", "toml", "html", "png", "svg")
 
 
 @commands.group(invoke_without_command=True)
+@click.option("--find", metavar="WORDS", default="", help="Those that hold all words: id, label, model, tag, state …")
+@click.option("--by", type=click.Choice(BY), default="newest", show_default=True, help="The order.")
+@click.option("-n", "--most", type=Whole(1), metavar="N", help="So many at most.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
 @session_dir_option
 @click.pass_context
-def sessions(context: click.Context, as_json: bool, session_dir: str | None) -> None:
-    """Saved sessions, newest first."""
+def sessions(
+    context: click.Context, find: str, by: Any, most: int | None, as_json: bool, session_dir: str | None
+) -> None:
+    """Saved sessions, newest first.
+
+    \b
+    swarmtui sessions --find 'qwen coding' --by best -n 10
+    """
     context.obj = session_dir
     if context.invoked_subcommand is None:
         from swarmtui.headless.table import session_table
+        from swarmtui.sessions.finding import ordered
         from swarmtui.sessions.store import list_sessions
 
-        rows = list_sessions(sessions_in(session_dir))
-        click.echo(as_text(rows) if as_json else session_table(rows), nl=as_json)
+        root = sessions_in(session_dir)
+        every = list_sessions(root)
+        rows = ordered(every, by, find)[:most]
+        if as_json:
+            click.echo(as_text(rows))
+        elif rows:
+            click.echo(session_table(rows), nl=False)
+        else:
+            click.echo(f"none of {len(every)} sessions holds {find!r}" if every else f"no sessions yet in {root}")
 
 
 @sessions.command()
@@ -33,7 +54,10 @@ def sessions(context: click.Context, as_json: bool, session_dir: str | None) -> 
 @session_dir_option
 @click.pass_context
 def show(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
-    """One session: its figures, its events. SESSION is an id, the beginning of one, or `last`."""
+    """One session: its figures, checks and events.
+
+    SESSION is an id, the beginning of one, `last`, or `last~1` for the one before.
+    """
     from swarmtui.headless.loads import loads_text
     from swarmtui.headless.machine import machine_table
     from swarmtui.headless.table import session_text
@@ -119,6 +143,9 @@ def change_log(
 def compare(session: tuple[str, ...], baseline: str | None, as_json: bool, session_dir: str | None) -> None:
     """Sessions side by side, with what differs between them and a verdict from their runs.
 
+    \b
+    swarmtui compare last~1 last
+
     The replicates are runs; with A1+A2+… B1+B2+… they are sessions, and the verdict holds from one to the next.
     A SESSION may also be a result file (.json) of vllm bench serve, GuideLLM or AIPerf.
     """
@@ -137,20 +164,28 @@ def compare(session: tuple[str, ...], baseline: str | None, as_json: bool, sessi
 
 @commands.command()
 @click.argument("session", nargs=-1, required=True)
-@click.option("--format", "form", required=True, type=click.Choice(["md", "csv", "json", "toml", "html", "png", "svg"]))
+@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: as the name after -o ends]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="The file; - is stdout.  [default: stdout]")
-@click.option("--chart", help="One chart alone (png, svg): throughput ttft contention degradation radar …")
+@click.option("--chart", metavar="NAME", help="One chart alone (png, svg): throughput ttft contention radar gpu …")
 @session_dir_option
 def export(session: tuple[str, ...], form: Any, output: str | None, chart: str | None, session_dir: str | None) -> None:
-    """A session as a file for others; charts of several lie over each other (html, png, svg).
+    """A session as a file for others; several beside each other (md, html, png, svg).
 
-    png and svg need matplotlib: pip install 'swarmtui[charts]'.
+    \b
+    swarmtui export last -o report.html
+    swarmtui export last~1 last -o compared.md
+
+    png and svg need matplotlib (pip install matplotlib); html has its charts without it.
     """
     from swarmtui.model.schema import BadInput
     from swarmtui.sessions.export import BINARY
     from swarmtui.sessions.export import export as render
     from swarmtui.sessions.store import load
 
+    if form is None:
+        form = Path(output or "").suffix.removeprefix(".")
+        if form not in FORMATS:
+            raise BadInput(f"say which, or name a file with -o that ends in one: {', '.join(FORMATS)}", key="--format")
     if output is None and form in BINARY:
         if sys.stdout.isatty():
             raise BadInput("is not for a terminal; name a file with -o", key=f"--format {form}")

@@ -11,27 +11,51 @@ import click
 from swarmtui import __version__
 from swarmtui.cli.opening import open_app
 
-# Where each command lives.
-_MODULES = {
-    "choosing": ("discover", "doctor", "sim", "workloads"),
-    "contests": ("ab", "tune"),
-    "keeping": ("compare", "export", "sessions"),
-    "running": ("probe", "run"),
-    "watching": ("attach", "demo", "replay"),
+# Where each command lives, and what it does in a line that fits; in the order in which one meets them.
+_COMMANDS = {
+    "demo": ("watching", "the app on the embedded simulator: no GPU, no server"),
+    "discover": ("choosing", "servers of models found on this host"),
+    "doctor": ("choosing", "is this machine fit to measure?"),
+    "run": ("running", "drive an endpoint level by level, without a screen"),
+    "attach": ("watching", "join a running session"),
+    "replay": ("watching", "watch a saved session again"),
+    "sessions": ("keeping", "saved sessions: list, show, rm, advice, log"),
+    "compare": ("keeping", "sessions side by side, with a verdict"),
+    "export": ("keeping", "a session as md, csv, json, toml, html, png or svg"),
+    "ab": ("contests", "which of two servers or commands is faster?"),
+    "tune": ("contests", "a grid of server flags, cell by cell"),
+    "probe": ("running", "one timed run, once or by the clock; a history"),
+    "workloads": ("choosing", "what agents ask: list, show, check"),
+    "sim": ("choosing", "the embedded simulator as a server"),
 }
+
+
+class Whole(click.IntRange):
+    """What is wrong with it is said in words that people use."""
+
+    name = "whole number"
+
+
+class Number(click.FloatRange):
+    name = "number"
 
 
 class Commands(click.Group):
     """A module is imported when a command of it is called for: no picture waits for another's options."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted(name for names in _MODULES.values() for name in names)
+        return list(_COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        for module, names in _MODULES.items():
-            if name in names:
-                import_module(f"swarmtui.cli.{module}")
+        """Of a name that nobody knows all are imported: one of them may be meant."""
+        wanted = [_COMMANDS[name]] if name in _COMMANDS else _COMMANDS.values()
+        for module, _ in wanted:
+            import_module(f"swarmtui.cli.{module}")
         return super().get_command(context, name)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands (COMMAND --help says more)"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
 
 @click.group(

@@ -9,6 +9,8 @@ import click
 
 from swarmtui.cli.opening import sessions_in
 from swarmtui.cli.root import (
+    Number,
+    Whole,
     as_text,
     commands,
     defaults_of,
@@ -23,9 +25,30 @@ def _trimmed(context: click.Context, option: click.Parameter, texts: tuple[str, 
     return tuple("=".join(part.strip() for part in text.split("=", 1)) for text in texts)
 
 
-@commands.command()
+_FIGURES = """\b
+Figures, of --json and for --fail-if (FIGURE or FIGURE@C; and, or, brackets):
+  ttft            first content, reasoning or tool delta − sent
+  ttfo            first content − sent
+  tpot            (t_last − t_first) / (n − tokens of the first chunk)
+  icl             gaps between chunks; the largest is longest_stall
+  e2e             last token − sent
+                  each as _mean _min _p50 _p90 _p95 _p99 _max: ttft_p50>1s
+  per_stream_tps  1 / tpot of each stream, the mean of them
+  out_tps_steady  output tokens while C requests were in flight / that time
+  out_tps_wall    output tokens / makespan; also prompt_tps, total_tps
+  c_achieved      Σ e2e / makespan
+  contention      1 − per_stream_tps(C) / per_stream_tps(1)
+  rate_speedup    out_tps_steady(C) / out_tps_steady(1)
+  wall_speedup    time one by one / time together; token_ratio beside it
+  counts, shares  errors error_rate cap_hits cap_rate pass_rate n ok …
+Times need a unit (us ms s m). Too few samples (p50 needs 5, p90 29, p95 59,
+p99 299) or nothing measured is null, and counts as missed.
+"""
+
+
+@commands.command(epilog=_FIGURES)
 @click.option("--endpoint", "endpoints", multiple=True, metavar="URL|NAME|sim:PRESET", help="Repeat for replicas.")
-@click.option("--model", help="The model's name; without it the first that the endpoint lists.")
+@click.option("--model", metavar="NAME", help="The model's name; without it the first that the endpoint lists.")
 @click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
 @click.option("--levels", metavar="C,C,…", help="Concurrent streams.  [default: the workload's own, else 1,2,4,8]")
 @click.option("--find-cliff", is_flag=True, help="Search for the C beyond which more streams bring nothing.")
@@ -34,29 +57,43 @@ def _trimmed(context: click.Context, option: click.Parameter, texts: tuple[str, 
     "--arrival", type=click.Choice(["poisson", "constant", "gamma"]), help="How they come.  [default: poisson]"
 )
 @click.option(
-    "--burst", type=click.FloatRange(0.0, min_open=True), metavar="B",
+    "--burst", type=Number(0.0, min_open=True), metavar="B",
     help="Of gamma arrivals: squared CV of the gaps, 1 is Poisson.  [default: 4]",
 )  # fmt: skip
 @click.option("--serial-rates", metavar="P,D", help="Prompt and output tok/s of one user, to extrapolate serial time.")
-@click.option("--runs", type=click.IntRange(1, 1000), help="Runs of each level.  [default: the workload's own, else 1]")
+@click.option(
+    "--runs", type=Whole(1, 1000), metavar="N", help="Runs of each level.  [default: the workload's own, else 1]"
+)
 @click.option("--requests", metavar="N|4C", help="Requests a run: a number or a multiple of C.  [default: 4C]")
-@click.option("--duration", metavar="TIME", help="A run lasts so long, instead of --requests.")
+@click.option("--duration", metavar="TIME", help="A run lasts so long (30s, 2m), instead of --requests.")
 @click.option(
     "--warmup", metavar="N|none", help="Discarded requests before the first level.  [default: one a stream, at most 8]"
 )
-@click.option("--max-tokens", type=click.IntRange(1), help="Cap on each answer; answers that hit it are counted.")
-@click.option("--temperature", type=click.FloatRange(0.0))
+@click.option("--max-tokens", type=Whole(1), metavar="N", help="Cap on each answer; answers that hit it are counted.")
+@click.option("--temperature", type=Number(0.0), metavar="X", help="[default: the workload's own, else the server's]")
 @click.option(
     "--seed",
     type=int,
+    metavar="N",
     help="The same seed gives the same requests.  [default: a new one each time, so that no cache knows them]",
 )
 @click.option("--label", default="", help="A name for this session.")
-@click.option("--note", default="")
-@click.option("--tag", "tags", multiple=True, metavar="K=V")
+@click.option("--note", default="", help="A sentence, kept with it.")
+@click.option("--tag", "tags", multiple=True, metavar="K=V", help="A fact, kept with it; compare names what differs.")
 @click.option("--server-flags", default="", metavar="TEXT", help="How the server was started, to be kept with it.")
-@click.option("--slo", default="", metavar="ttft=500ms,…", help="What requests should keep: ttft ttfo tpot e2e stall.")
-@click.option("--fail-if", "fail_if", multiple=True, metavar="EXPR", help="Exit 1 when so: 'ttft_p50>1s or errors>0'.")
+@click.option(
+    "--slo",
+    default="",
+    metavar="ttft=500ms,…",
+    help="What 95 % of requests should keep (share=90% for fewer): ttft ttfo tpot e2e stall.",
+)
+@click.option(
+    "--fail-if",
+    "fail_if",
+    multiple=True,
+    metavar="EXPR",
+    help="Exit 1 when so: 'ttft_p50@4>1s or errors>0'. Figures: see below.",
+)
 @click.option("--timeout", default="600s", show_default=True, metavar="TIME", help="The longest a request may take.")
 @click.option(
     "--idle-timeout", default="30s", show_default=True, metavar="TIME", help="The longest silence in a stream."
@@ -101,10 +138,10 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
 
 @commands.command()
 @click.option("--endpoint", "endpoints", multiple=True, metavar="URL|NAME|sim:PRESET", help="Repeat for replicas.")
-@click.option("--model", help="The model's name; without it the first that the endpoint lists.")
+@click.option("--model", metavar="NAME", help="The model's name; without it the first that the endpoint lists.")
 @click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
-@click.option("--runs", default=1, show_default=True, type=click.IntRange(1, 100), help="Timed runs of a probe.")
-@click.option("--max-tokens", type=click.IntRange(1), help="Cap on each answer.")
+@click.option("--runs", default=1, show_default=True, type=Whole(1, 100), metavar="N", help="Timed runs of a probe.")
+@click.option("--max-tokens", type=Whole(1), metavar="N", help="Cap on each answer.")
 @click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
 @click.option("--every", metavar="TIME", help="Again and again, in the foreground, for example 1h.")
 @click.option("--history", "show_history", is_flag=True, help="Show the probes so far and leave.")

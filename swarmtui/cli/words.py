@@ -45,8 +45,8 @@ def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
         keep_text=given["keep_text"],
         previews=not given["no_previews"],
         gpus=not given["no_gpu"],
-        metrics_urls=given["metrics_urls"] or known.metrics_urls,
-        gpu_metrics_urls=given["gpu_metrics_urls"] or known.gpu_metrics_urls,
+        metrics_urls=_addresses(given["metrics_urls"], "--metrics-url") or known.metrics_urls,
+        gpu_metrics_urls=_addresses(given["gpu_metrics_urls"], "--gpu-metrics-url") or known.gpu_metrics_urls,
         label=given["label"],
         note=given["note"],
         tags=_pairs(given["tags"], "--tag"),
@@ -64,6 +64,17 @@ def known_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
 
     configured = read_config().endpoints
     return [named(endpoint, configured, str(config_path())) for endpoint in endpoints]
+
+
+def _addresses(urls: tuple[str, ...], option: str) -> tuple[str, ...]:
+    from swarmtui.model.endpoint import parse_address
+    from swarmtui.model.schema import BadInput
+
+    for url in urls:
+        if "://" not in url:
+            raise BadInput(f"{url!r} is not of the form http://HOST:PORT/metrics", key=option)
+        parse_address(url)
+    return urls
 
 
 def _previous(baseline: str | None, session_dir: str | None) -> str:

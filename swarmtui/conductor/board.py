@@ -6,8 +6,6 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 
-import msgspec
-
 from swarmtui.analysis.tasks import task_figures
 from swarmtui.conductor.watching import Watching
 from swarmtui.model.frame import Frame, Status
@@ -114,9 +112,8 @@ class Board:
 
     def _note_task(self, record: Record) -> None:
         """Mixed loads are small; what is beyond a readable number of them is in the report at the end."""
-        lean = msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None, text=None, reasoning=None)
         here = self._beside[record.c, None]
-        here.append(lean)
+        here.append(record.lean())
         del here[:-_MOST_TASKS]
         self._tasks = task_figures(self._beside)
 

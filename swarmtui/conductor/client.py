@@ -97,33 +97,36 @@ def start(order: Order, wish: said.Subscribe, conductor: Started | None = None) 
     return Client(sock, process)
 
 
-def attach(session_id: str, wish: said.Subscribe) -> Client:
+def attach(session_id: str, first: said.Command) -> Client:
+    """Joins with a first word, mostly a wish to be shown frames."""
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(str(socket_path(session_id)))
+        sock.sendall(pack(first))
     except OSError as error:
         sock.close()
-        raise BadInput(f"cannot join it: {error.strerror}", key=session_id) from None
-    sock.sendall(pack(wish))
+        raise BadInput(f"cannot join it: {error.strerror or error}", key=session_id) from None
     return Client(sock)
 
 
 def move(session_id: str, root: Path) -> str:
     """Has a running session saved elsewhere: the next hello names its new directory, or a warning says why not."""
-    face = attach(session_id, said.Subscribe())
+    # Asked to show only afterwards: no frame tells of a refusal from before.
+    face = attach(session_id, said.SaveTo(str(root)))
     try:
-        face.say(said.SaveTo(str(root)))
         face.say(said.Subscribe(hz=20.0))
         give_up = time.monotonic() + _MOVE_S
         while (left := give_up - time.monotonic()) > 0:
             match face.next(left):
                 case said.Hello(directory=directory) if Path(directory).parent == root:
                     return directory
-                case said.Frame(warnings=warnings) if refused := [text for text in warnings if str(root) in text]:
+                case said.Frame(warnings=warnings) if refused := [w for w in warnings if w.startswith(said.REFUSED)]:
                     raise BadInput(refused[0], key=session_id)
                 case said.Ended(message=message):
                     raise BadInput(f"it has ended: {message}", key=session_id)
         raise BadInput(f"no answer within {_MOVE_S:g} s", key=session_id)
+    except Gone:
+        raise BadInput("it ended before it answered", key=session_id) from None
     finally:
         face.close()
 

@@ -57,6 +57,7 @@ class Link:
         self.drops = 0
         self._socket, self._process = started
         self._writer: asyncio.StreamWriter | None = None
+        self._dismissed = False
 
     async def listen(self, hear: Callable[[Link, wire.Report], None]) -> str:
         """Hands on each report; returns how the worker ended."""
@@ -72,7 +73,9 @@ class Link:
         return f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
     def say(self, command: msgspec.Struct) -> None:
-        """To nobody, where the worker is gone: whoever listens to it hears that."""
+        """To nobody, where the worker is gone or dismissed: whoever listens to it hears that."""
+        if self._dismissed:
+            return
         message = wire.pack(command)
         if self._writer is not None:
             self._writer.write(message)
@@ -84,6 +87,7 @@ class Link:
 
     def dismiss(self) -> None:
         """At the end of the stream a worker leaves on disk what we have not confirmed, and goes."""
+        self._dismissed = True
         with suppress(OSError):
             if self._writer is not None:
                 self._writer.write_eof()
@@ -175,13 +179,13 @@ class Crew:
         for link in self.links:
             link.say(wire.SpoolTo(str(spool_path(directory, link.number))))
 
-    def end(self) -> None:
+    async def end(self) -> None:
+        """Waited for beside the loop: what they were told last still has to reach them, and what they say us."""
         self._ending = True
         self.acknowledge()
         for link in self.links:
             link.dismiss()
-        for link in self.links:
-            link.wait()
+        await asyncio.gather(*(asyncio.to_thread(link.wait) for link in self.links))
 
 
 class Simulator:

@@ -117,8 +117,8 @@ def endpoints_here() -> Trust:
 
 def disk(directory: Path) -> Trust:
     """The nearest folder that is there already, for a session directory that is still to be made."""
-    there = next(path for path in (directory, *directory.parents) if path.exists())
     try:
+        there = next(path for path in (directory, *directory.parents) if path.exists())
         free = shutil.disk_usage(there).free
     except OSError as error:
         return Trust(name="disk", state="wrong", value=str(directory), sentence=f"cannot be read: {error.strerror}")

@@ -61,7 +61,7 @@ class Doubts:
         # What a request that was cut off has cost the server, only the server knows.
         self._tokens = None if self._tokens is None or not record.ok else self._tokens + (record.tokens_out or 0)
         if record.ok and record.phase == "level":
-            self._records.append(record)
+            self._records.append(record.lean())
 
     def look(self, seen: Telemetry, in_flight: int) -> None:
         self._ours.append((seen.t_ns, in_flight))

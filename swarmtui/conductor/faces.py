@@ -87,9 +87,9 @@ class Faces:
             writer.write(pack(frame) + pack(last))
         try:
             async with asyncio.timeout(2.0):
-                for writer in list(self._writers):
-                    await writer.drain()
-        except (TimeoutError, ConnectionError):
+                # Exceptions are results here: one that has hung up does not cost the others the last word.
+                await asyncio.gather(*(writer.drain() for writer in self._writers), return_exceptions=True)
+        except TimeoutError:
             pass
         if self._server is not None:
             self._server.close()

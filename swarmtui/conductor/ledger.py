@@ -27,7 +27,7 @@ class Ledger:
         self.directory = directory
         self._writer = JournalWriter(directory)
         self._unsaved: deque[Entry] = deque()
-        self._removed = False
+        self._removed = self._unsynced = False
         self._problem = ""
         self._look_at = 0.0
         self._thin = False
@@ -35,7 +35,8 @@ class Ledger:
     @property
     def problem(self) -> str:
         """Of a session that goes on, with how to save it; empty when all is on disk."""
-        advice = f"kept in memory; save elsewhere with: swarmtui sessions save-to {self.directory.name} DIR"
+        kept = "kept in memory; " if self._removed or self._unsaved else ""
+        advice = f"{kept}save elsewhere with: swarmtui sessions save-to {self.directory.name} DIR"
         return f"{self._trouble}; {advice}" if self._trouble else ""
 
     @property
@@ -48,7 +49,7 @@ class Ledger:
         if self._removed:
             return f"its directory was removed: {self.directory}"
         if not self._unsaved:
-            return ""
+            return f"the disk may have lost some of it: {self.directory}: {self._problem}" if self._unsynced else ""
         missing = counted(len(self._unsaved), "entry is", "entries are")
         return f"{missing} not on disk: {self.directory}: {self._problem}"
 
@@ -119,7 +120,7 @@ class Ledger:
         self._writer.close()
         self._writer = writer
         self._unsaved.clear()
-        self._removed = False
+        self._removed = self._unsynced = False
         if before != directory:
             discard(before)
 
@@ -129,7 +130,7 @@ class Ledger:
         self.catch_up()
         if not self.problem:
             return ""
-        problem = self._problem if self._unsaved else "removed while it was written"
+        problem = self._problem if self._unsaved or self._unsynced else "removed while it was written"
         before = self.directory
         for root in roots:
             try:
@@ -143,7 +144,7 @@ class Ledger:
         try:
             self._writer.sync()
         except OSError as error:
-            self._problem = error.strerror or str(error)
+            self._unsynced, self._problem = True, error.strerror or str(error)
 
     def close(self) -> None:
         self._writer.close()

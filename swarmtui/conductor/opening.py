@@ -170,7 +170,7 @@ def describe(
         server_flags=order.server_flags,
         previous=order.previous,
         prompt_tokens_by=calibration.by if calibration else "none",
-        simulated=all(asked.startswith(SIMULATOR) for asked in order.endpoints),
+        simulated=bool(endpoints) and all(endpoint.engine == "simulator" for endpoint in endpoints),
     )
 
 

@@ -15,6 +15,9 @@ _TIMEOUT_S = 10.0
 _CALIBRATION_TIMEOUT_S = 120.0
 _MOST_BYTES = 16 << 20
 
+# What reading a number of tokens from an answer may end with: no JSON, nothing of that name, infinity …
+_NO_COUNT = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+
 
 class Unusable(Exception):
     """The endpoint cannot be used: what happened, where, what to do."""
@@ -154,7 +157,7 @@ class Visit:
             answer = self._ask("POST", root + path, _CALIBRATION_TIMEOUT_S, json=asked)
             found = answer.json()
             return int(found.get("prompt_eval_count") or found["usage"]["prompt_tokens"])
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (httpx2.HTTPError, *_NO_COUNT) as error:
             raise Unusable(
                 f"{root}{path}: prompt lengths cannot be calibrated: no /tokenize, and a one-token request "
                 f"reports no usage ({type(error).__name__}); use a workload with written prompts, such as coding"

@@ -7,9 +7,7 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.seats import seats_of
-from swarmtui.conductor import opening
+from swarmtui.conductor import opening, saving
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link, Simulator, check_files, workers_for
 from swarmtui.conductor.doubts import Doubts
@@ -33,30 +31,18 @@ from swarmtui.conductor.waits import Waits
 from swarmtui.conductor.watch import Seen, Watch
 from swarmtui.model import frame as said
 from swarmtui.model import wire
-from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.order import Order, decode_order
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import (
-    Description,
-    End,
-    Head,
-    Sample,
-    ServerFound,
-    Session,
-    TokenCount,
-)
+from swarmtui.model.session import Description, Head, Sample, ServerFound, Session
 from swarmtui.prompts.library import find
-from swarmtui.sessions.paths import new_id, sessions_root
-from swarmtui.sessions.store import discard, figures_later, unsummed, write_summary
+from swarmtui.sessions.paths import new_id
+from swarmtui.sessions.store import discard
 
 Ending = said.Ending
 
 _POINT_S = 0.25
 _WATCH_AFTER_S = 0.3
 _SAMPLE_NS = 900_000_000
-
-# A short session is summed up in so little time, also where somebody wants to leave at once.
-_MOMENT_S = 0.3
 
 
 class Conductor:
@@ -228,12 +214,17 @@ class Conductor:
                 self._stopped.set()
 
     def _move(self, ledger: Ledger, root: Path) -> None:
+        self._refusal = ""
         try:
             ledger.move(root / ledger.directory.name)
             self._crew.spool_to(ledger.directory)
-            self._refusal = ""
         except OSError as error:
-            self._refusal = f"cannot be saved to {root}: {error.strerror}"
+            self._refusal = f"{said.REFUSED}{root}: {error.strerror}"
+        self._warn()
+
+    def _warn(self) -> None:
+        problem = self._ledger.problem if self._ledger else ""
+        self._board.warnings = tuple(filter(None, [problem, self._refusal]))
 
     def _hear(self, link: Link, report: wire.Report) -> None:
         runner = self._runner
@@ -247,9 +238,7 @@ class Conductor:
             case wire.WorkerFrame() if runner is not None:
                 runner.hear(link, report)
                 self._doubts.hear(report)
-                self._board.warnings = tuple(
-                    filter(None, [self._ledger.problem if self._ledger else "", self._refusal])
-                )
+                self._warn()
             case wire.Failed(problem):
                 self._end_by(problem)
 
@@ -275,47 +264,19 @@ class Conductor:
     async def _save(self, ending: Ending, message: str) -> tuple[Ending, str, str]:
         assert self._ledger is not None
         self._board.status = "saving"
-        self._crew.end()
+        await self._crew.end()
         ledger = self._ledger
         if self._session is None or not self._board.finished:
             ledger.close()
             discard(ledger.directory)
             return ending, message, ""
-        if self._runner is not None and self._runner.uncounted:
-            await self._recount(self._runner, self._session.endpoints[0])
+        runner = self._runner
+        if runner is not None and runner.uncounted:
+            await saving.recount(
+                self._order, self._session.endpoints[0], runner.uncounted, self._board, ledger, runner.hurry
+            )
         ledger.write(self._doubts.verdict(self._board.levels))
-        ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
-        saved_elsewhere = ledger.rescue(_other_places(self._order.session_root))
-        problem = ledger.loss
-        ledger.close()
-        saving = await unless(self._leaving, write_summary, ledger.directory)
-        await asyncio.wait((saving,), timeout=_MOMENT_S)
-        if not saving.done():
-            message = f"{message or 'stopped at once'}; {figures_later(ledger.directory)}"
-        elif isinstance(error := saving.exception(), OSError):
-            problem = problem or unsummed(ledger.directory, error)
-        elif error is not None:
-            raise error
-        if problem:
-            return "failed", " · ".join(filter(None, [message, problem])), str(ledger.directory)
-        return ending, " · ".join(filter(None, [message, saved_elsewhere])), str(ledger.directory)
-
-    async def _recount(self, runner: Runner, endpoint: Endpoint) -> None:
-        """What was counted by then, where somebody is in a hurry: nobody waits for a count that is under way."""
-        assert self._ledger is not None
-        self._board.note = f"the server counts the tokens of {len(runner.uncounted)} answers"
-        counts: list[TokenCount] = []
-        await unless(runner.hurry, opening.recount, self._order, endpoint, runner.uncounted, counts)
-        self._board.note = ""
-        for count in tuple(counts):
-            self._ledger.write(count)
-
-
-def _other_places(first: str) -> Iterator[Path]:
-    """Where a session may be saved that its own place does not take any more."""
-    yield Path(first)
-    yield sessions_root()
-    yield Path(tempfile.mkdtemp(prefix="swarmtui-sessions-"))
+        return await saving.save(ledger, self._order.session_root, ending, message, self._leaving)
 
 
 async def conduct(pipe: socket.socket, first_worker: Started) -> None:
@@ -330,6 +291,6 @@ def main(first_worker: Started) -> None:
     try:
         asyncio.run(conduct(socket.socket(fileno=os.dup(0)), first_worker))
     except asyncio.IncompleteReadError:
-        sys.exit("swarmtui conductor: no order came")
+        sys.exit(1)  # a mistake in the words of the command: whoever typed them was told
     # A look at a server that does not answer may still be under way in its thread; nobody waits for it.
     os._exit(0)

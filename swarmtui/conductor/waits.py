@@ -20,7 +20,7 @@ class Waits:
         self._looks: deque[Telemetry] = deque()
 
     def finish(self, record: Record) -> None:
-        self._finished.append(record)
+        self._finished.append(record.lean())
 
     def look(self, seen: Telemetry) -> None:
         """Four times a second the same look may come again, until the server has been asked anew."""

@@ -205,8 +205,8 @@ def outcome_text(outcome: Outcome) -> str:
         for k in range(longest)
     ]
     what = FIGURES[contest.figure][0]
-    lines = [f"A  {plain(contest.a)}", f"B  {plain(contest.b)}{' (once more)' if contest.aa else ''}", ""]
-    lines += aligned(["run", f"A {what}", f"B {what}"], cells, right=[True] * 3) if cells else []
+    lines = [f"A  {plain(contest.a)}", f"B  {plain(contest.b)}{' (once more)' if contest.aa else ''}"]
+    lines += ["", *aligned(["run", f"A {what}", f"B {what}"], cells, right=[True] * 3)] if cells else []
     lines += ["", *(wrapped(f"{what}: {outcome.decision.sentence}") if outcome.decision else ["no verdict"])]
     if contest.aa and outcome.decision and outcome.decision.spread is not None:
         lines += wrapped(_floor(outcome.decision))

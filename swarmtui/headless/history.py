@@ -36,11 +36,11 @@ def _one(target: str, found: History) -> str:
         ]
         for probe, rate, middle in shown
     ]
-    titles = ["when", "tok/s", "engine", "TTFT ms", "median", f"from {amount(floor, 3)}"]
+    titles = ["when", "tok/s", "engine", "TTFT ms", "median", f"tok/s from {amount(floor, 3)}"]
     table = aligned(titles, rows, right=[False, True, True, True, True, False])
     spread = f"range {amount(found.low)} to {amount(found.high)} tok/s"
     for name, cv in (("between probes", found.cv_between), ("within a probe", found.cv_within)):
-        spread += f"; CV {name} {NOTHING if cv is None else f'{100 * cv:.1f} %'}"
+        spread += "" if cv is None else f"; CV {name} {100 * cv:.1f} %"
     more = len(found.probes) - len(shown)
     cut = [f"{more} earlier ones are not shown"] if more else []
     return "\n".join([plain(target), "", *table, "", *cut, *wrapped(spread), *wrapped(found.sentence)])

@@ -15,11 +15,11 @@ _NO_SPLIT = TtftSplit(ttft_s=0.0)
 
 def machine_table(levels: Sequence[Level]) -> str:
     """Empty when nothing but the client was measured."""
-    if not any(level.energy or level.ttft_split for level in levels):
-        return ""
     rows = [_row(level) for level in levels]
     titles = [varied(levels), "GPU W", "J/token", "tokens/J", "GPU GB", "queue s", "prefill s", "rest s"]
     used = [i for i in range(len(titles)) if i == 0 or any(row[i] != NOTHING for row in rows)]
+    if len(used) == 1:
+        return ""
     table = aligned([titles[i] for i in used], [[row[i] for i in used] for row in rows], right=[True] * len(used))
     notes = []
     if any(level.energy and level.energy.simulated for level in levels):
@@ -27,7 +27,9 @@ def machine_table(levels: Sequence[Level]) -> str:
     if any(level.energy and level.energy.joules is not None for level in levels):
         notes.append("W and J: from the GPUs' energy counters, GPUs only. GB: the most that was in use.")
     if any(level.ttft_split for level in levels):
-        notes.append("queue, prefill, rest: the mean TTFT taken apart; est.: from C=1, the server does not tell.")
+        estimated = any(level.ttft_split and level.ttft_split.estimated for level in levels)
+        told = "; est.: from C=1, where the server does not tell." if estimated else "."
+        notes.append(f"queue, prefill, rest: the mean TTFT taken apart{told}")
     return "\n".join([*table, "", *(line for note in notes for line in wrapped(note))]) + "\n"
 
 

@@ -8,7 +8,7 @@ from swarmtui.conductor.client import Client
 from swarmtui.model import frame as said
 
 # A conductor that was told to leave at once needs no longer, unless it hangs.
-_LEAVES_WITHIN_S = 0.8
+_LEAVES_WITHIN_S = 1.5
 
 
 class Stopping:

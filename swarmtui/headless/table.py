@@ -9,12 +9,14 @@ from typing import NamedTuple
 from swarmtui.analysis.checks import checks_sentence
 from swarmtui.analysis.scaling import best_level
 from swarmtui.headless.page import columns
+from swarmtui.model.findings import Check
 from swarmtui.model.session import Event, Level, Spread, Summary
 from swarmtui.sessions.export.figures import NOTHING, amount
 from swarmtui.sessions.store import Listed
 from swarmtui.text import fit, pad, plain, width
 
 BEST = "▸"
+_SIGNS = {"not ok": "✗", "unknown": "?"}
 
 
 class _Column(NamedTuple):
@@ -139,6 +141,8 @@ def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> str
 
 def session_text(summary: Summary, machine: str = "") -> str:
     """`machine` is the second table, of what the GPUs took."""
+    from swarmtui.sessions.export.report import server_text  # a run need not wait for it
+
     session, plan, client = summary.session, summary.session.plan, summary.session.client
     each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"
     levels = ",".join(f"{at:g}" for at in plan.rates or plan.levels)
@@ -148,6 +152,7 @@ def session_text(summary: Summary, machine: str = "") -> str:
         ("created", session.created),
         ("state", f"{summary.state}: {summary.message}" if summary.message else summary.state),
         *(("endpoint", f"{endpoint.url}, {endpoint.model}{simulated}") for endpoint in session.endpoints),
+        *(("server", told) for told in dict.fromkeys(map(server_text, summary.servers))),
         ("flags", session.server_flags),
         ("previous", session.previous),
         ("workload", f"{session.workload}, {session.workload_digest[:12]}"),
@@ -157,12 +162,29 @@ def session_text(summary: Summary, machine: str = "") -> str:
         ("note", session.note),
         ("tags", ", ".join(f"{key}={value}" for key, value in session.tags.items())),
     ]
-    lines = [f"{name:<9} {plain(value)}" for name, value in facts if value]
+    lines = [
+        line
+        for name, value in facts
+        if value
+        for line in textwrap.wrap(plain(value), columns(), initial_indent=f"{name:<9} ", subsequent_indent=" " * 10)
+    ]
     events = [_event(event, session.t0_ns) for event in summary.events]
-    found = findings_text(summary).rstrip("\n")
+    found = "\n".join([findings_text(summary).rstrip("\n"), *_unmet(summary.checks)]).strip("\n")
     table = level_table(summary.levels).rstrip("\n")
     parts = ["\n".join(lines), table, machine.rstrip("\n"), found, "\n".join(events)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _unmet(checks: Sequence[Check]) -> list[str]:
+    """What keeps a session from being fit to publish, each with its value and the limit."""
+    return [
+        line
+        for check in checks
+        if check.state != "ok"
+        for line in wrapped(
+            plain(f"{_SIGNS[check.state]} {check.name}: {check.value}; wanted {check.limit}: {check.sentence}")
+        )
+    ]
 
 
 def _event(event: Event, t0_ns: int) -> str:

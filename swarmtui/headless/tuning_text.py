@@ -121,7 +121,7 @@ def _broken(rows: Sequence[CellRow]) -> list[str]:
 def log_text(changes: Sequence[Change]) -> str:
     if not changes:
         return "no changes yet: `swarmtui run --baseline last` and `swarmtui ab` write them\n"
-    titles = ["", "when", "changed", "gave", "verdict", "", "note"]
+    titles = ["#", "when", "changed", "gave", "verdict", "kept?", "note"]
     rows = [
         [
             str(change.number),

@@ -75,9 +75,15 @@ class Describe(_Said, frozen=True):
 
 
 class SaveTo(_Said, frozen=True):
-    """From now on the session is kept under this directory; what it has so far goes along."""
+    """From now on the session is kept under this directory; what it has so far goes along.
+
+    Where that cannot be, a warning says so that begins with `REFUSED`.
+    """
 
     directory: str
+
+
+REFUSED = "cannot be saved to "
 
 
 class WatchStream(_Said, frozen=True):

@@ -6,7 +6,7 @@ import msgspec
 
 from swarmtui.model.endpoint import Secrets
 from swarmtui.model.plan import Plan, parse_seconds
-from swarmtui.model.schema import Stored
+from swarmtui.model.schema import BadInput, Stored
 
 # So long is a server waited for that went away in mid-run.
 RESTART_S = 120.0
@@ -17,7 +17,12 @@ SIMULATOR = "sim:"
 def restart_of(text: str, key: str) -> float:
     """`wait`, `stop` or a time: how long a server that went away is waited for."""
     known = {"wait": RESTART_S, "stop": 0.0}
-    return known[text] if text in known else parse_seconds(text, key)
+    if text in known:
+        return known[text]
+    try:
+        return parse_seconds(text, key)
+    except BadInput:
+        raise BadInput(f"{text!r} is neither wait nor stop nor a time like 90s", key=key) from None
 
 
 class Order(Stored, frozen=True, kw_only=True):

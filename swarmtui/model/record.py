@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import accumulate, islice
 from typing import Literal
 
+import msgspec
+
 from swarmtui.model.schema import Stored
 
 TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
@@ -69,6 +71,10 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str | None = None
     text: str | None = None
     reasoning: str | None = None
+
+    def lean(self) -> Record:
+        """Without its chunks and its text: enough for whoever remembers many of them."""
+        return msgspec.structs.replace(self, chunk_us=(), chunk_tokens=None, text=None, reasoning=None)
 
     @property
     def ok(self) -> bool:

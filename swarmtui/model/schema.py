@@ -65,7 +65,7 @@ def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, 
     unknown = re.search(r"unknown field `(.+?)`", message)
     if unknown:
         name = unknown.group(1)
-        message = "unknown key" + _like(name, _known_fields(kind, data, steps), ", ")
+        message = "unknown key" + like(name, _known_fields(kind, data, steps), ", ")
         steps = [*steps, name]
     else:
         message = _plain(message) + _hint(message, kind, steps)
@@ -102,10 +102,10 @@ def _hint(message: str, kind: Any, steps: list[str | int]) -> str:
     choices = _choices(kind, steps) if wrong else _choices(kind, [*steps, missing.group(1)]) if missing else []
     if not choices:
         return ""
-    return f"; expected one of {', '.join(choices)}" + (_like(wrong.group(1), choices, "; ") if wrong else "")
+    return f"; expected one of {', '.join(choices)}" + (like(wrong.group(1), choices, "; ") if wrong else "")
 
 
-def _like(name: str, known: list[str], before: str) -> str:
+def like(name: str, known: list[str], before: str) -> str:
     import difflib  # for a mistake only
 
     close = difflib.get_close_matches(name, known, n=1)

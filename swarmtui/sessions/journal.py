@@ -152,10 +152,9 @@ class JournalWriter:
     def is_there(self) -> bool:
         """Whether people still find it where it was made."""
         try:
-            found = self._path.stat()
+            return self._path.stat().st_ino == os.fstat(self._fd).st_ino
         except OSError:
             return False
-        return found.st_ino == os.fstat(self._fd).st_ino
 
     def _write(self, data: bytes) -> None:
         self._torn = True
@@ -172,7 +171,9 @@ class JournalWriter:
         os.fsync(self._fd)
 
     def close(self) -> None:
-        os.close(self._fd)
+        """The number of its file may be another's from now on: whoever still writes or copies here gets an error."""
+        fd, self._fd = self._fd, -1
+        os.close(fd)
 
 
 def _can_be(entry: Entry, session: Session) -> bool:

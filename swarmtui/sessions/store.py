@@ -14,9 +14,10 @@ import msgspec
 from swarmtui.analysis.bandwidth import bandwidth_use, weights_from_tags
 from swarmtui.analysis.checks import checks
 from swarmtui.analysis.hardware import cards
-from swarmtui.analysis.levels import finished_by_level, level_figures
+from swarmtui.analysis.levels import level_figures
 from swarmtui.analysis.machine import with_machine
 from swarmtui.analysis.observed import observe
+from swarmtui.analysis.runs import finished_by_level
 from swarmtui.analysis.scaling import scaling
 from swarmtui.analysis.seats import seats_of
 from swarmtui.analysis.serial import serial_rates
@@ -30,6 +31,7 @@ from swarmtui.sessions.documents import detail_json, summary_json, summary_toml
 from swarmtui.sessions.files import write_parts, write_whole
 from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
 from swarmtui.sessions.listing import INDEX, Listed, index_json, list_sessions, session_names
+from swarmtui.text import counted
 
 __all__ = [
     "Listed",
@@ -212,7 +214,8 @@ def _damage(journal: Journal) -> tuple[Event, ...]:
 def _newest(root: Path, back: int) -> str:
     names = [name for name in session_names(root) if (root / name / JOURNAL).exists()]
     if back >= len(names):
-        raise BadInput(f"there are only {len(names)} of them" if names else "no session here yet", source=str(root))
+        few = f"last~{back} is not there: {counted(len(names), 'session', 'sessions')} in all"
+        raise BadInput(few if names else "no session here yet", source=str(root))
     return names[back]
 
 

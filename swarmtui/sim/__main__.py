@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
             watch_stdin=given.watch_stdin,
         )
     except BadInput as problem:
-        sys.stderr.write(f"{problem}\n")
+        sys.stderr.write(f"swarmtui: {problem}\n")
         return 2
     return 0
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from swarmtui.model.schema import BadInput, Given, convert, read_toml
+from swarmtui.model.schema import BadInput, Given, convert, like, read_toml
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -156,8 +156,11 @@ def parse_spec(text: str) -> tuple[Preset, Settings]:
     for key, value in pairs:
         if key in Settings.__struct_fields__:
             settings = override(settings, [(key, value)], source=f"sim:{name}")
-        else:
+        elif "." in key or key in Preset.__struct_fields__:
             overrides.append((key, value))
+        else:
+            known = (*Settings.__struct_fields__, *Preset.__struct_fields__)
+            raise BadInput(f"unknown key{like(key, list(known), ', ')}", source=f"sim:{name}", key=key)
     preset = override(find_preset(name), overrides, source=f"sim:{name}")
     check(preset, f"sim:{name}")
     return preset, settings

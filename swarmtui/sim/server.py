@@ -83,6 +83,13 @@ class Simulator:
                 self._drop(reply, "abort")
             self._schedule()
 
+    def _info(self) -> bytes:
+        """What a comparison of two simulators must know; the usual speed goes without saying."""
+        made = self._preset
+        speed = {} if self._speed == 1 else {"speed": f"{self._speed:g}"}
+        told = {"version": VERSION, "preset": made.name, "seats": made.seats, "replicas": made.replicas}
+        return msgspec.json.encode(told | speed)
+
     def _handle(self, connection: Connection, request: Request) -> None:
         made = self._preset
         gets: dict[str, Callable[[], bytes]] = {
@@ -90,9 +97,7 @@ class Simulator:
             "/metrics": self._metrics,
             "/gpu/metrics": self._gpu_metrics,
             "/version": lambda: msgspec.json.encode({"version": VERSION}),
-            "/server_info": lambda: msgspec.json.encode(
-                {"version": VERSION, "preset": made.name, "seats": made.seats, "replicas": made.replicas}
-            ),
+            "/server_info": self._info,
             "/health": lambda: b"",
         }
         path = request.path
@@ -266,7 +271,8 @@ async def _serve(
     try:
         server = await loop.create_server(simulator.connect, HOST, port, backlog=_BACKLOG)
     except OSError as error:
-        raise BadInput(f"cannot listen on {HOST}: {error.strerror or error}", key=f"port {port}") from None
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise BadInput(f"cannot listen on {HOST}: {why}", key=f"port {port}") from None
     on_ready(f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
     if watch_stdin:
         threading.Thread(target=_until_stdin_ends, args=(loop, stop), daemon=True).start()

@@ -110,7 +110,7 @@ def _details(asker: _Asker, engine: str, metrics: str) -> Discovered | None:
     if engine == "simulator":
         told = asker.get("/server_info").json()
         each, replicas = count(told.get("seats")), count(told.get("replicas"))
-        made = {str(name): str(told[name]) for name in ("preset", "seats", "replicas") if name in told}
+        made = {str(name): str(told[name]) for name in ("preset", "seats", "replicas", "speed") if name in told}
         number = each * (replicas or 1) if each else None
         return Discovered(url="", engine=engine, version=_version(told), seats=number, flags=made)
     if engine == "vLLM":

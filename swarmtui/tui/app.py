@@ -117,6 +117,19 @@ class SwarmApp(App[Outcome]):
 
     def get_default_screen(self) -> Screen[Any]:
         """The first screen is the one to be seen: no empty one is laid out before it."""
+        return self._fitted(self._first_screen())
+
+    def push_screen(self, screen: Any, *given: Any, **more: Any) -> Any:
+        return super().push_screen(self._fitted(screen), *given, **more)
+
+    def _fitted(self, screen: Screen[Any]) -> Screen[Any]:
+        """With the classes of its size from the start: Textual adds them behind the first picture, and paints anew."""
+        width, height = self.size
+        for length, classes in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
+            screen.add_class(max((at, name) for at, name in classes if at <= length)[1], update=False)
+        return screen
+
+    def _first_screen(self) -> Screen[Any]:
         if self._tune is not None:
             from swarmtui.tui.screens.tune import TuneScreen
 
@@ -192,6 +205,17 @@ class SwarmApp(App[Outcome]):
 
         if not isinstance(self.screen, ProbesScreen):
             self.push_screen(ProbesScreen(self.session_root_or_default))
+
+    def action_tunes(self) -> None:
+        from swarmtui.tui.screens.tunes import TunesScreen
+
+        if not isinstance(self.screen, TunesScreen):
+            self.push_screen(TunesScreen(self.session_root_or_default))
+
+    def open_setup(self) -> None:
+        from swarmtui.tui.screens.setup import SetupScreen
+
+        self.push_screen(SetupScreen())
 
     def open_run(self, order: Order) -> None:
         """A new conductor, and the screen of its run in the place of what was there."""

@@ -14,6 +14,7 @@ Where = Literal[
     "stream",
     "sessions",
     "tune",
+    "tunes",
     "log",
     "probes",
     "page",
@@ -44,7 +45,7 @@ _RUN: tuple[Where, ...] = ("live",)
 _NOW: tuple[Where, ...] = ("live", "watch")
 _LOOK: tuple[Where, ...] = ("live", "replay", "watch")
 _PAGES: tuple[Where, ...] = ("stream", "page", "compare")
-_LISTS: tuple[Where, ...] = ("live", "replay", "watch", "sessions", "tune", "log", "probes", *_PAGES)
+_LISTS: tuple[Where, ...] = ("live", "replay", "watch", "sessions", "tune", "tunes", "log", "probes", *_PAGES)
 _ANY: tuple[Where, ...] = (*_LOOK, "setup", "tune")
 _MOVED: tuple[Where, ...] = (*_LISTS, "pick")
 _EVERYWHERE: tuple[Where, ...] = ("everywhere",)
@@ -69,6 +70,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("baseline", "b", "b", "baseline", "Hold the next runs against this session", "Session", _LOOK, False, True),
     Action("tuning_log", "T", "T", "log", "Tuning log: what was changed, what it gave", "Session", _EVERYWHERE),
     Action("probe_history", "H", "H", "probes", "History of probes: all over time, and drift", "Session", _EVERYWHERE),
+    Action("tunes", "U", "U", "tunes", "Tunes so far: their grids, and the best each found", "Session", _EVERYWHERE),
     Action("freeze", "space", "space", "freeze", "Hold the display still; data goes on", "Look", _NOW, True),
     Action("filter", "slash", "/", "filter", "Only streams whose line holds these words", "Look", _LOOK, True),
     Action("order", "o", "o", "order", "Sort streams by the next column", "Look", _LOOK),
@@ -103,6 +105,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_figure", "v", "v", "curve", "Throughput, TTFT or rate of a stream", "Sessions", ("compare",), True),
     Action("delete", "delete,D", "D", "delete", "Take it away; u brings it back", "Sessions", ("sessions",), True),
     Action("undo", "u", "u", "undo", "Bring back what was deleted last", "Sessions", ("sessions",), True),
+    Action("open_tune", "enter", "enter", "open", "The grid of this tune", "Tune", ("tunes",), True),
     Action("open_cell", "enter", "enter", "look at it", "Live screen, replay, log or reason", "Tune", ("tune",), True),
     Action("best_first", "o", "o", "order", "As in the file, or best first", "Tune", ("tune",), True),
     Action("view(1)", "1", "1", "cells", "Cells alone; Esc brings all back", "Tune", ("tune",)),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarmtui.conductor.client import Client, attach, start
+from swarmtui.conductor.launch import start_conductor
 from swarmtui.model.frame import Hello, Subscribe
 from swarmtui.model.order import Order
 from swarmtui.text import plain
@@ -24,17 +25,18 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[H", "\x1b[?1049l"
 
 
 def run_order(order: Order, *, slow: bool) -> Any:
-    """The conductor starts while Textual is still being imported."""
+    """The conductor is imported beside Textual. It gets its order, and has others started, when that is over."""
+    conductor = start_conductor()
     config = _config()
     hz = SLOW_HZ if slow else config.refresh
-    client = start(order, Subscribe(hz=hz, rows=True))
-    return _live(client, config, hz, order)
+    return _live(lambda: start(order, Subscribe(hz=hz, rows=True), conductor), config, hz, order)
 
 
 def join(session_id: str, *, slow: bool) -> Any:
     config = _config()
     hz = SLOW_HZ if slow else config.refresh
-    return _live(attach(session_id, Subscribe(hz=hz, rows=True)), config, hz, None)
+    client = attach(session_id, Subscribe(hz=hz, rows=True))
+    return _live(lambda: client, config, hz, None)
 
 
 def describe(session_ids: list[str]) -> list[str]:
@@ -79,11 +81,11 @@ def watch_again(root: Path, which: str, *, slow: bool) -> Any:
     return _run(source, config=config, session_root=root, hz=hz)
 
 
-def _live(client: Client, config: Any, hz: float, order: Order | None) -> Any:
+def _live(client: Callable[[], Client], config: Any, hz: float, order: Order | None) -> Any:
     def source() -> Live:
         from swarmtui.tui.source import Live
 
-        return Live(client)
+        return Live(client())
 
     root = Path(order.session_root) if order else None
     return _run(source, config=config, order=order, session_root=root, hz=hz)

@@ -28,6 +28,17 @@ def tune_directory(root: Path, tune: TuneFile) -> Path:
     return root / _FOLDER / f"{name}-{digest_of(tune)}"
 
 
+def tune_directories(root: Path) -> list[Path]:
+    """Of all tunes that are kept, the one that was written to last first."""
+    found = []
+    for path in (root / _FOLDER).glob("*/tune.json"):
+        try:
+            found.append((max(file.stat().st_mtime for file in path.parent.glob("*.json")), path.parent))
+        except (OSError, ValueError):
+            continue  # it was just deleted
+    return [directory for _, directory in sorted(found, reverse=True)]
+
+
 def logs_directory(root: Path, name: str) -> Path:
     return root / _FOLDER / name
 

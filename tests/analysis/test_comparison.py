@@ -13,7 +13,7 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Summary
-from swarmtui.model.telemetry import Discovered, Energy, Gpu, Telemetry
+from swarmtui.model.telemetry import Discovered, Energy, Gpu, Telemetry, TtftSplit
 from tests.analysis.made_levels import level, summary
 
 BEFORE = [100.0, 101.0, 99.5, 100.5]
@@ -130,6 +130,16 @@ def test_energy_stands_side_by_side_without_a_verdict() -> None:
     b = summary([level(1, tps=1, energy=Energy(seconds=1.0, j_per_token=1.5, mean_w=300.0))])
     rows = [(row.figure, row.before, row.after) for row in compare_pair(a, b).machine]
     assert rows == [("energy a token", 2.0, 1.5), ("GPU power", None, 300.0)]
+
+
+def test_parts_of_ttft_that_are_estimates_are_named_so() -> None:
+    told = TtftSplit(ttft_s=1.0, queue_s=0.4, prefill_s=0.5, rest_s=0.1)
+    guessed = TtftSplit(ttft_s=1.0, queue_s=0.3, prefill_s=0.7, estimated=True)
+    a, b = (summary([level(4, tps=1, ttft_split=split)]) for split in (told, guessed))
+    assert [row.figure for row in compare_pair(a, b).machine] == [
+        "TTFT: queue est. B", "TTFT: prefill est. B", "TTFT: rest",
+    ]  # fmt: skip
+    assert compare_pair(b, b).machine[0].figure == "TTFT: queue est."
 
 
 def test_sessions_taken_together_are_replicates_themselves() -> None:

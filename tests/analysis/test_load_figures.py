@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.analysis.levels import finished_by_level, level_figures
+from swarmtui.analysis.levels import level_figures
+from swarmtui.analysis.runs import finished_by_level
 from swarmtui.analysis.serial import Rates
 from swarmtui.analysis.tasks import task_figures
 from swarmtui.model.record import Record

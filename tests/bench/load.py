@@ -1,10 +1,12 @@
 """Many streams: `swarmtui run` as a person starts it, against a paced server that logs what it did.
 
-    python -m tests.bench.load thousand     1,000 streams × 50 tok/s for 60 s
-    python -m tests.bench.load idle         4,000 streams × 1 tok/s for 60 s
+    python -m tests.bench.load thousand [--url URL]     1,000 streams × 50 tok/s for 60 s
+    python -m tests.bench.load idle [--url URL]         4,000 streams × 1 tok/s for 60 s
 
 Says errors, shared reads, trust lines, how far stamps are from the server's own, and the memory of each process from
-the first tenth of the time to the last. Long runs are `python -m tests.faults.soak`.
+the first tenth of the time to the last. Without --url the benchmark's own server is started, which takes as much of a
+small machine as what is measured; of another one, to be paced alike, stamps are held against nothing.
+Long runs are `python -m tests.faults.soak`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -29,12 +32,13 @@ KINDS = {
 }
 
 
-def load(kind: str) -> None:
+def load(kind: str, url: str | None) -> None:
     c, ttft_ms, itl_ms, tokens, duration = KINDS[kind]
     with tempfile.TemporaryDirectory() as folder:
         sessions = Path(folder) / "sessions"
         sessions.mkdir()
-        with truth(Path(folder), f"--ttft-ms={ttft_ms}", f"--itl-ms={itl_ms}") as url:
+        own = truth(Path(folder), f"--ttft-ms={ttft_ms}", f"--itl-ms={itl_ms}")
+        with nullcontext(url) if url else own as url:
             command = [
                 sys.executable, "-m", "swarmtui", "run", "--endpoint", url, "--levels", c, "--max-tokens", tokens,
                 "--duration", duration, "--warmup", "none", "--quiet", "--no-gpu", "--session-dir", str(sessions),
@@ -47,7 +51,7 @@ def load(kind: str) -> None:
             f"{kind}: C={c}, one token each {itl_ms} ms, {duration}: exit code {process.returncode} after {took:.0f} s"
         )
         (directory,) = sessions.iterdir()
-        _figures(directory, _written(Path(folder)))
+        _figures(directory, _written(Path(folder) / "requests.tsv"))
         _drift(memory)
         print(f"journal {(directory / 'journal.jsonl').stat().st_size / 1e6:.1f} MB")
 
@@ -62,7 +66,7 @@ def _memory(process: subprocess.Popen[bytes]) -> dict[str, list[float]]:
                 pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
             except OSError:
                 continue
-            name = words[2] if len(words) > 2 else str(pid)
+            name = words[words.index("-m") + 1] if "-m" in words else str(pid)
             found[f"{name} {pid}"].append(pages * 4096 / 1e6)
         time.sleep(1.0)
     return found
@@ -78,9 +82,9 @@ def _drift(memory: dict[str, list[float]]) -> None:
             print(f"{name}: {first:.1f} → {last:.1f} MB ({100 * (last / first - 1):+.1f} %), at most {max(values):.1f}")
 
 
-def _written(folder: Path) -> dict[str, tuple[int, int]]:
-    """When the server wrote the first and the last token of each answer."""
-    rows = [line.split("\t") for line in (folder / "requests.tsv").read_text().splitlines() if line]
+def _written(log: Path) -> dict[str, tuple[int, int]]:
+    """When the server wrote the first and the last token of each answer, as far as it told."""
+    rows = [line.split("\t") for line in log.read_text().splitlines() if line] if log.exists() else []
     return {f"gen-{int(row[0]):08d}": (int(row[2]), int(row[3])) for row in rows}
 
 
@@ -93,9 +97,10 @@ def _figures(directory: Path, written: dict[str, tuple[int, int]]) -> None:
         )
         print("  flags:", *level.flags, sep="\n    ")
     print("  trust:", *(f"{t.name} {t.state} ({t.value})" for t in summary.trust), sep="\n    ")
-    records = [r for r in read_journal(directory).records if r.ok and r.id in written]
-    firsts = [abs((r.t_first_ns or 0) - written[r.id][0]) / 1e6 for r in records]
-    lasts = [abs((r.t_last_ns or 0) - written[r.id][1]) / 1e6 for r in records]
+    records = [record for record in read_journal(directory).records if record.ok]
+    told = [record for record in records if record.id in written]
+    firsts = [abs((r.t_first_ns or 0) - written[r.id][0]) / 1e6 for r in told]
+    lasts = [abs((r.t_last_ns or 0) - written[r.id][1]) / 1e6 for r in told]
     for name, values in (("first", firsts), ("last", lasts)):
         if values:
             print(f"{name} token, client − server: p50 {_at(values, 0.5):.3f} ms, p99 {_at(values, 0.99):.3f} ms")
@@ -109,8 +114,9 @@ def _figures(directory: Path, written: dict[str, tuple[int, int]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--url")
     given = parser.parse_args()
-    load(given.kind)
+    load(given.kind, given.url)
 
 
 if __name__ == "__main__":

@@ -215,6 +215,10 @@ def test_levels_that_are_none(place: Place, levels: str, problem: str) -> None:
         (("--warmup", "some"), "'some' is neither a number nor none"),
         (("--tag", "alone"), "expected K=V"),
         (("--header", "no colon=x"), "not a header"),
+        (("--metrics-url", "box:9000"), "'box:9000' is not of the form http://HOST:PORT/metrics"),
+        (("--gpu-metrics-url", "ftp://box"), "is not http:// or https://"),
+        (("--on-restart", "wiat"), "'wiat' is neither wait nor stop nor a time"),
+        (("--endpoint", "sim:moe-tp1?sped=9"), "sped: unknown key, did you mean speed?"),
     ],
 )
 def test_options_that_mean_nothing(place: Place, given: tuple[str, ...], problem: str) -> None:

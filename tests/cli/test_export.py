@@ -48,6 +48,14 @@ def test_wrong_words_are_one_line(measured: Place) -> None:
     assert "cannot be written" in measured.run("export", "last", "--format", "md", "-o", nowhere, *kept).refused(2)
     assert "no session of that name" in measured.run("export", "nope", "--format", "md", *kept).refused(2)
     assert measured.run("export", "last", "--format", "exe", *kept).code == 2
+    assert "--format: say which" in measured.run("export", "last", "-o", "report", *kept).refused(2)
+    assert "is for png and svg" in measured.run("export", "last", "--format", "md", "--chart", "ttft", *kept).refused(2)
+
+
+def test_the_name_of_the_file_says_the_format(measured: Place) -> None:
+    path = measured.home / "named.html"
+    assert measured.run("export", "last", "-o", str(path), "--session-dir", str(measured.sessions)).code == 0
+    assert path.read_text().startswith("<!doctype html>")
 
 
 def test_a_probe_discards_its_warm_up_and_builds_a_history(place: Place) -> None:
@@ -56,7 +64,7 @@ def test_a_probe_discards_its_warm_up_and_builds_a_history(place: Place) -> None
         ran = place.run("probe", "--endpoint", SIM, *SHORT, "--quiet", *kept)
         assert ran.code == 0, ran
         assert " tok/s, " in ran.out and "TTFT" in ran.out
-    assert "5 earlier probes are needed to judge it, 1 there are" in ran.out
+    assert "5 earlier probes are needed to judge it, so far 1" in ran.out
     summary = place.shown()
     assert (summary["warmup_requests"], [level["c"] for level in summary["levels"]]) == (1, [1])
     assert summary["levels"][0]["n"] == 1

@@ -34,6 +34,20 @@ def test_sessions_are_listed_with_the_newest_first(kept: Place) -> None:
     assert table.startswith("| id") and all(row["id"] in table for row in rows)
 
 
+def test_sessions_are_found_by_words_put_in_order_and_cut_short(kept: Place) -> None:
+    words = ("sessions", "--json", "--session-dir", str(kept.sessions))
+    assert [row["label"] for row in kept.json(*words, "--find", f"done {LAST}")] == [LAST]
+    best, *_ = kept.json(*words, "--by", "best", "-n", "1")
+    assert best["best_out_tps"] == max(row["best_out_tps"] for row in kept.listed())
+    told = kept.run("sessions", "--find", "nowhere", "--session-dir", str(kept.sessions))
+    assert (told.code, told.out) == (0, "none of 2 sessions holds 'nowhere'\n")
+
+
+def test_a_shown_session_says_what_it_lacks_to_be_published(kept: Place) -> None:
+    text = kept.run("sessions", "show", "last", "--session-dir", str(kept.sessions)).out
+    assert "✗ samples: 1C a run, 1 run; wanted n ≥ 4C a run, ≥ 4 runs" in text
+
+
 def test_a_session_is_shown_by_its_id_its_beginning_or_as_last(kept: Place) -> None:
     newest = kept.listed()[0]["id"]
     assert kept.shown("last") == kept.shown(newest) == kept.shown(newest[:-1])
@@ -47,8 +61,8 @@ def test_session_dir_may_stand_before_the_command(kept: Place) -> None:
 
 
 def test_no_sessions_is_no_error(place: Place) -> None:
-    ran = place.run("sessions")
-    assert (ran.code, ran.out, ran.err) == (0, "no sessions yet\n", "")
+    ran = place.run("sessions", "--session-dir", str(place.sessions))
+    assert (ran.code, ran.out, ran.err) == (0, f"no sessions yet in {place.sessions}\n", "")
     assert place.json("sessions", "--json") == []
 
 
@@ -122,6 +136,7 @@ def test_sim_prints_its_url_and_serves_until_it_is_stopped(place: Place) -> None
         assert json.load(answer)["data"][0]["owned_by"] == "swarmtui-sim"
     ran = place.measure(url, *SHORT, "--levels", "2", "--json")
     assert ran.code == 0 and json.loads(ran.out)["levels"][0]["ok"] == 8
+    assert json.loads(ran.out)["session"]["simulated"], "whoever started it, it is a simulator"
     simulator.signal_group(signal.SIGINT)
     ended = simulator.wait()
     assert (ended.code, ended.out, ended.err) == (0, f"{url}\n", "")
@@ -136,6 +151,12 @@ def test_help_and_version(place: Place) -> None:
     assert place.run("--version").out.startswith("swarmtui ")
     words = place.run("--help").out
     assert all(name in words for name in ("run", "sessions", "workloads", "sim", "Exit codes"))
+    assert "..." not in words.partition("Commands")[2], "each line fits"
+
+
+def test_a_command_that_is_misspelt_is_guessed(place: Place) -> None:
+    told = place.run("sesions")
+    assert told.code == 2 and "Did you mean 'sessions'?" in told.err
 
 
 def test_help_and_version_come_at_once(place: Place) -> None:

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from swarmtui.conductor import client
+from swarmtui.conductor.board import Board
 from swarmtui.conductor.runtime import socket_path
 from swarmtui.model import frame as said
 from swarmtui.model.schema import BadInput
 from swarmtui.model.wire import pack
-from tests.conductor.watching import Stage, ramp
 
 NAME = "20260101-000000-0000"
 
 
 @pytest.fixture
-def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
+def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(socket_path(NAME)))
-    listener.listen()
-    return listener
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_path(NAME)))
+        listener.listen()
+        yield listener
 
 
 def test_a_conductor_that_ends_while_somebody_joins_is_no_crash(
@@ -40,17 +41,24 @@ def test_a_conductor_that_ends_while_somebody_joins_is_no_crash(
         client.attach(NAME, said.Subscribe())
 
 
-def test_a_conductor_that_dies_while_it_is_to_move_is_no_crash(listening: socket.socket, tmp_path: Path) -> None:
+@pytest.mark.parametrize("warnings", [(), ("12 entries are not on disk: {root}/full/here: No space left on device",)])
+def test_one_that_dies_before_it_has_moved_is_no_crash_and_no_refusal(
+    listening: socket.socket, tmp_path: Path, warnings: tuple[str, ...]
+) -> None:
+    """A warning may name the place for another reason: its old directory lies below the one that was asked for."""
+
+    def die() -> None:
+        board = Board(0)
+        board.warnings = tuple(text.format(root=tmp_path) for text in warnings)
+        joined, _ = listening.accept()
+        with joined:
+            joined.sendall(pack(board.frame(False)))
+            joined.shutdown(socket.SHUT_WR)
+            while joined.recv(1 << 16):
+                pass
+
+    conductor = threading.Thread(target=die)
+    conductor.start()
     with pytest.raises(BadInput, match="ended before it answered"):
-        moved_by(listening, tmp_path, lambda there: None)
-
-
-def test_a_warning_that_only_names_the_same_place_is_no_refusal(listening: socket.socket, tmp_path: Path) -> None:
-    """As of a session that lies below the directory to which it is to be moved, on a disk that was full."""
-
-    def warn_of_another_thing(there: socket.socket) -> None:
-        full = f"12 entries are not on disk: {tmp_path}/full/{NAME}: No space left on device"
-        there.sendall(pack(said.Frame(**FRAME, warnings=(full,))))
-
-    with pytest.raises(BadInput, match="ended before it answered"):
-        moved_by(listening, tmp_path, warn_of_another_thing)
+        client.move(NAME, tmp_path)
+    conductor.join()

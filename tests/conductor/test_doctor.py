@@ -46,6 +46,7 @@ def test_open_files_against_c() -> None:
 
 def test_a_session_directory_that_is_still_to_be_made(tmp_path: Path) -> None:
     assert doctor.disk(tmp_path / "a/b/c").state in ("ok", "doubtful")
+    assert doctor.disk(tmp_path / ("x" * 300)).state == "wrong", "no name of a file can be so long"
     if os.geteuid():
         (tmp_path / "locked").mkdir(mode=0o500)
         assert doctor.disk(tmp_path / "locked/sessions").state == "wrong"

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from swarmtui.conductor.doubts import Doubts
+from swarmtui.conductor.waits import Waits
+from swarmtui.conductor.watching import Watching
+from swarmtui.model.record import Record
 from swarmtui.model.telemetry import Gpu, ServerState, Telemetry, Trust
 
 SECOND = 1_000_000_000
@@ -69,3 +76,18 @@ def test_reasons_for_lowered_clocks_are_kept_and_clocks_that_people_set_are_none
     doubts.look(Telemetry(t_ns=99, gpus=(Gpu(**card, throttle=()),)), 0)
     found = line(doubts, "throttling")
     assert found is not None and (found.state, found.value) == ("wrong", "20 % of the time thermal")
+
+
+@pytest.mark.parametrize(
+    "finish",
+    [Doubts(cold_promised=False).finish, Waits().finish, Watching().finish],
+    ids=["doubts", "waits", "watching"],
+)
+def test_what_is_remembered_of_requests_does_not_grow_with_their_answers(finish: Callable[[Record], None]) -> None:
+    tracemalloc.start()
+    for task in range(512):
+        gaps = tuple(range(1000 + task, 3000 + task))
+        finish(Record(task=task, agent=task, chunks=len(gaps), chunk_us=gaps, text="x" * (20_000 + task)))
+    remembered, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert remembered < 4_000_000

@@ -34,6 +34,7 @@ class Play:
 
     def __init__(self, known: bool) -> None:
         self.made = 0
+        self.writers: list[asyncio.StreamWriter] = []
         self.faces = Faces(lambda: said.Hello(SESSION, "") if known else None, self.frame, lambda command: None)
 
     def frame(self, rows: bool) -> said.Frame:
@@ -44,7 +45,9 @@ class Play:
 
     async def join(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        self.faces.welcome(*await asyncio.open_connection(sock=ours))
+        reader, writer = await asyncio.open_connection(sock=ours)
+        self.writers.append(writer)
+        self.faces.welcome(reader, writer)
         theirs.sendall(pack(said.Subscribe(hz=20.0)))
         return theirs
 
@@ -127,3 +130,29 @@ def test_the_last_word_does_not_wait_for_a_sleeper_for_long() -> None:
             writer.close()
 
     asyncio.run(play())
+
+
+def test_faces_that_hang_up_in_that_moment_do_not_cost_the_others_the_last_word() -> None:
+    async def play() -> None:
+        stage = Play(known=True)
+        slow = await stage.join()
+        others = [await stage.join() for _ in range(8)]
+        await stage.until_made(9)
+        ended = said.Ended("done", "", "somewhere")
+        hearing = asyncio.create_task(heard(slow, ended))
+        for other in others:
+            other.close()
+        await stage.faces.close(ended, stage.frame(False))
+        for writer in stage.writers:
+            writer.transport.abort()  # as when the process ends
+        await hearing
+
+    asyncio.run(play())
+
+
+async def heard(sock: socket.socket, ended: said.Ended) -> None:
+    reader, writer = await asyncio.open_connection(sock=sock, limit=1 << 23)
+    async with asyncio.timeout(10.0):
+        while await read(reader) != ended:
+            await asyncio.sleep(0.05)
+    writer.close()

@@ -6,11 +6,12 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from swarmtui.conductor.ledger import Ledger
-from swarmtui.model.session import Event
+from swarmtui.model.session import Event, StretchEnd
 from swarmtui.sessions.journal import JOURNAL, decode_line, read_journal
 from swarmtui.sessions.store import list_sessions
 from tests.cli.programs import Place, Program, until
@@ -93,8 +94,11 @@ def test_told_a_place_that_takes_nothing_it_stays_where_it_is(place: Place) -> N
         face = begun(place, server)
         ran = place.run("sessions", "save-to", place.session.name, str(place.home / "file" / "in it"))
         assert "cannot be saved to" in ran.refused(2)
+        (place.home / "file").unlink()
+        assert place.run("sessions", "save-to", place.session.name, str(place.home / "file" / "in it")).code == 0
         assert stopped(face)[0] == 4
-    assert {record.id for record in read_journal(place.session).records} == {a.id for a in server.completed}
+    (moved,) = (place.home / "file" / "in it").iterdir()
+    assert {record.id for record in read_journal(moved).records} == {a.id for a in server.completed}
     assert "no such session" in place.run("sessions", "save-to", "2000", str(place.home)).refused(2)
 
 
@@ -149,6 +153,40 @@ def test_where_only_the_summary_finds_no_place_nothing_is_lost_and_that_is_said(
     assert len(place.detail()["requests"]) == len(server.completed)
 
 
+# Imported by every Python that is started with it: what goes into a file takes its time.
+SLOW = """
+import os, stat, time
+write, fsync = os.write, os.fsync
+
+def slow_write(fd, data):
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        time.sleep(0.02)
+    return write(fd, data)
+
+def slow_fsync(fd):
+    time.sleep(0.5)
+    fsync(fd)
+
+os.write, os.fsync = slow_write, slow_fsync
+"""
+
+
+def test_a_slow_disk_holds_up_no_stream_and_nothing_is_lost(place: Place) -> None:
+    slow = place.home / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(SLOW)
+    env = {"PYTHONPATH": f"{slow}:{place.environment['PYTHONPATH']}"}
+    with scripted(ANSWER) as server:
+        words = ("--levels", "2", "--requests", "40", "--warmup", "none", "--no-gpu")
+        ran = place.measure(server.url, *words, env=env)
+    assert ran.code == 0, ran
+    records = read_journal(place.session).records
+    assert {record.id for record in records} == {answer.id for answer in server.completed}
+    assert len(records) == 40
+    # The disk is the conductor's alone: where a chunk came, the worker and the kernel say.
+    assert median(gap for record in records for gap in record.chunk_us[1:]) < 15_000
+
+
 def test_a_disk_that_has_room_again_gets_everything_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, ledger = Disk(monkeypatch), Ledger(tmp_path / "here")
     ledger.note("1")
@@ -177,6 +215,38 @@ def test_what_no_disk_took_goes_along_to_the_next_place(tmp_path: Path, monkeypa
     ledger.note("3")
     assert (names(tmp_path / "b" / "id"), ledger.problem) == (["1", "2", "3"], "")
     assert not (tmp_path / "a" / "id").exists()
+
+
+def test_a_disk_that_took_it_and_could_not_keep_it_is_said_and_another_place_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As disks over a network do: the write is well, and its failure comes with the sync."""
+    ledger, real = Ledger(tmp_path / "a" / "id"), os.fsync
+
+    def failing(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    ledger.write(StretchEnd(number=1, t_ns=1, complete=True))
+    monkeypatch.setattr(os, "fsync", real)
+    ledger.note("1")
+    assert ledger.problem.startswith(f"the disk may have lost some of it: {tmp_path / 'a' / 'id'}: Input/output error")
+    assert "all of it was saved elsewhere" in ledger.rescue([tmp_path / "b"])
+    assert (names(tmp_path / "b" / "id"), ledger.problem) == (["1"], "")
+
+
+def test_a_session_that_is_closed_can_be_moved_no_more_and_stays(tmp_path: Path) -> None:
+    """The number of its file is another file's by then: the summary's, which is being written."""
+    ledger = Ledger(tmp_path / "a" / "id")
+    ledger.note("1")
+    ledger.close()
+    with (tmp_path / "another").open("w+") as another:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            ledger.move(tmp_path / "b" / "id")
+        ledger.rescue([])
+        ledger.note("2")
+        assert another.read() == ""
+    assert names(tmp_path / "a" / "id") == ["1"] and not (tmp_path / "b" / "id").exists()
 
 
 def test_two_sessions_at_once_do_not_mix(place: Place) -> None:

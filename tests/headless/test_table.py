@@ -71,7 +71,7 @@ def test_a_sweep_as_it_is_printed() -> None:
         "steady, wall and stream are output tok/s: while C requests were in flight, from the first sent to\n"
         "  the last token, and of one stream (mean). TTFT: median; a–b is smallest to largest where n is\n"
         "  below 5. TPOT and e2e: means. real C: Σ e2e / wall. lost: stream rate lost against C=1. gain:\n"
-        "  steady against C=1. ▸: best steady.\n"
+        "  steady against C=1. ▸: best steady before a cliff, within 1 % the lowest C.\n"
         "C=4: 1 of 16 requests failed: reset 1\n"
         "C=4,8: achieved C 3.7, wanted 4\n"
     )
@@ -111,7 +111,7 @@ def test_it_is_never_wider_than_a_hundred_columns() -> None:
     assert max(map(width, lines)) <= 100
     assert {line.count("|") for line in lines[:5]} == {14}
     assert lines[4] == (
-        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.00012–0.00034| ~12346|12346| 19876|-12 %|1234×|"
+        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.00012–0.00034| ~12346|12346| 19876|−12 %|1234×|"
     )
 
 

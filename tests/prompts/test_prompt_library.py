@@ -72,6 +72,7 @@ def test_the_digest_follows_the_workload_and_its_data(tmp_path: Path, written: C
     data.write_text('{"prompt": "one"}\n', encoding="utf-8")
     first = digest(written(text))
     assert first == digest(written(text))
+    assert first == digest(written("# a comment of one's own\n" + text))
     assert len(first) == 16
     int(first, 16)
     assert first != digest(written(text + "temperature = 0.5\n"))

@@ -99,13 +99,14 @@ def test_charts_are_drawn_and_always_the_same(tmp_path: Path, form: Any) -> None
     if form == "svg":
         for title in (b"Output throughput", b"Time to first token", b"Contention"):
             assert title in picture
+        assert b"qwen3" in picture and b"20261115-014455-3f9a" in picture, "a picture travels alone"
         alone = export([one], form, "contention")
         assert b"Contention" in alone and b"Output throughput" not in alone
 
 
 def test_without_matplotlib_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(BadInput, match=r"pip install 'swarmtui\[charts\]'"):
+    with pytest.raises(BadInput, match="pip install matplotlib"):
         export([loaded(tmp_path)], "png")
 
 
@@ -227,8 +228,24 @@ def test_several_sessions_lie_over_each_other_where_there_are_curves(tmp_path: P
     assert page.count("<li><svg") >= 4
     assert ">one</li>" in page and ">two</li>" in page
     assert 'id="radar"' in page
+    assert "two against one: C=2: " in page
+    told = export(both, "md").decode()
+    assert "## Side by side: A is one, B is two" in told
+    assert "## one: Throughput" in told and "## two: Throughput" in told
     with pytest.raises(BadInput, match="csv holds one session"):
         export(both, "csv")
+
+
+def test_sessions_of_one_label_are_told_apart(tmp_path: Path) -> None:
+    names = ("20261115-014455-3f9a", "20261115-014455-3f9b")
+    page = export([loaded(tmp_path, whole(name, label="same"), name) for name in names], "html").decode()
+    assert all(f">same ({name})</li>" in page for name in names)
+
+
+def test_a_spreadsheet_meets_no_word_of_python(tmp_path: Path) -> None:
+    cells = [cell for row in csv.reader(io.StringIO(text(tmp_path, "csv"))) for cell in row]
+    assert "true" in cells
+    assert not {"True", "False", "None", "()", "[]", "{}"} & set(cells)
 
 
 def watched(directory: Path, seconds: int = 5, **readings: Any) -> Loaded:

@@ -293,4 +293,4 @@ def refused(arguments: list[str], message: str) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(message) and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"swarmtui: {message}") and done.stderr.count("\n") == 1

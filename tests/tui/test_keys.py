@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from swarmtui.model import frame as said
@@ -21,8 +22,10 @@ from swarmtui.tui.screens.sessions import SessionsScreen
 from swarmtui.tui.screens.setup import SetupScreen
 from swarmtui.tui.screens.stream import StreamScreen
 from swarmtui.tui.screens.tune import TuneScreen
+from swarmtui.tui.screens.tunes import TunesScreen
 from swarmtui.tui.source import Live
 from swarmtui.tui.track import Track
+from swarmtui.tui.widgets.pick import Pick
 from swarmtui.tui.widgets.streams import Streams
 from tests.tui.conftest import Until
 from tests.tui.made_frames import frame, hello
@@ -36,6 +39,7 @@ SCREENS: dict[Where, type] = {
     "sessions": SessionsScreen,
     "watch": CellScreen,
     "tune": TuneScreen,
+    "tunes": TunesScreen,
     "log": LogScreen,
     "probes": ProbesScreen,
     "everywhere": SwarmApp,
@@ -177,3 +181,39 @@ async def test_the_palette_offers_the_actions_of_the_screen() -> None:
         await pilot.press("ctrl+p")
         await pilot.pause()
         assert type(app.screen).__name__ == "CommandPalette"
+
+
+async def test_the_same_c_again_does_not_begin_its_stretch_anew(until: Until) -> None:
+    source = Heard()
+    steered = msgspec.structs.replace(frame(1), c=1, of=None)
+    source.track.hear(steered)
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("minus")
+        await until(lambda: "C=1 is the lowest there is" in screen_text(app))
+        await pilot.press("c")
+        await pilot.pause()
+        await pilot.press("1", "enter")
+        await until(lambda: "C is 1 already" in screen_text(app))
+    assert not [command for command in source.commands if isinstance(command, said.SetConcurrency)]
+
+
+async def test_where_panels_are_out_of_sight_the_last_line_names_their_keys() -> None:
+    app = SwarmApp(source=Heard())
+    async with app.run_test(size=(80, 24)):
+        last = screen_text(app).splitlines()[-1]
+        assert "1–6 panels" in last and "? help" in last and last.endswith("q quit")
+
+
+async def test_from_a_run_that_ended_another_can_be_set_up(until: Until) -> None:
+    source = Heard()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("escape")
+        await until(lambda: "the run is on" in screen_text(app))
+        source.track.hear(said.Ended("done", "", "/nowhere"))
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, SetupScreen))
+        await until(lambda: isinstance(app.focused, Pick))
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, RunScreen))

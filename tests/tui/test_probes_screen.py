@@ -93,4 +93,4 @@ async def test_no_probe_says_how_to_make_one(tmp_path: Path, until: Until) -> No
     async with app.run_test(size=(80, 24)) as pilot:
         await until(lambda: "what shall be measured?" in screen_text(app))
         await pilot.press("H")
-        await until(lambda: "no probe yet: `swarmtui probe --endpoint …` makes the first" in screen_text(app))
+        await until(lambda: "no probe yet: the plan “probe” makes one" in screen_text(app))

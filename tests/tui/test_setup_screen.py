@@ -12,11 +12,13 @@ from textual.widgets import Input
 from swarmtui.cli.running import run
 from swarmtui.cli.words import make_order as order_of_words
 from swarmtui.conductor import catalogue
+from swarmtui.model.config import Config, Defaults, Known
 from swarmtui.model.order import Order
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.choice import Choice, Kind, make_order
+from swarmtui.tui.config import Last, first_choices
 from swarmtui.tui.views.setup import in_columns, plan_words, task_words
 from tests.cli.scripted import Answering, scripted
 from tests.tui.conftest import Until
@@ -164,3 +166,56 @@ async def test_an_open_loop_of_ones_own_shows_its_rate_and_how_late_it_is(tmp_pa
         await until(lambda: track.ended is not None)
         await until(lambda: "served" in screen_text(app))
     assert track.frame is not None and [level.rate for level in track.frame.levels] == [10.0, 20.0]
+
+
+async def test_defaults_of_the_config_stand_on_the_screen_and_count(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[Order] = []
+    monkeypatch.setattr(SwarmApp, "open_run", lambda app, order: orders.append(order))
+    config = Config(
+        endpoints={"box": Known(url="http://127.0.0.1:1")},
+        defaults=Defaults(
+            endpoint="box", workload="chat", levels=(1, 3), runs=2, max_tokens=64, timeout="90s", no_gpu=True
+        ),
+    )
+    app = SwarmApp(config=config, session_root=tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "› chat" in screen_text(app) and "nobody listens on port 1" in screen_text(app))
+        assert "› box" in screen_text(app) and "C=1,3" in screen_text(app) and "2 runs" in screen_text(app)
+        await pilot.press("f5")
+        await until(lambda: bool(orders))
+    (order,) = orders
+    assert (order.endpoints, order.gpus) == (("http://127.0.0.1:1",), False)
+    assert (order.plan.levels, order.plan.runs, order.plan.max_tokens) == ((1, 3), 2, 64)
+    assert order.plan.timeouts.total == order.plan.timeouts.first_token == 90.0
+
+
+def test_what_was_chosen_last_goes_before_the_defaults() -> None:
+    config = Config(defaults=Defaults(workload="chat", levels="1,3", warmup=2))
+    chosen = first_choices(Last(workload="coding", plan="cliff"), config)
+    assert (chosen.workload, chosen.plan, chosen.levels, chosen.warmup) == ("coding", "cliff", "1,3", "2")
+    assert first_choices(Last(), Config()) == Last(workload="coding", plan="manual")
+
+
+async def test_numbers_lead_to_the_lists_and_esc_from_a_field_to_the_first(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "coding" in screen_text(app) and app.focused is not None)
+        for key, name in (("2", "models"), ("3", "workloads"), ("4", "plans"), ("1", "endpoints")):
+            await pilot.press(key)
+            await until(lambda name=name: app.focused is not None and app.focused.id == name)
+        await pilot.press("tab", "4")
+        await until(lambda: app.screen.query_one("#url", Input).value == "4")
+        await pilot.press("escape")
+        await until(lambda: app.focused is not None and app.focused.id == "endpoints")
+
+
+async def test_an_address_without_a_server_says_why(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)):
+        await until(lambda: "coding" in screen_text(app))
+        app.screen.query_one("#url", Input).value = "http://nowhere.invalid"
+        await until(lambda: "no host is called" in screen_text(app))
+        app.screen.query_one("#url", Input).value = "127.0.0.1:1"
+        await until(lambda: "nobody listens on port 1" in screen_text(app))

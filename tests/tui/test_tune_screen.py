@@ -140,3 +140,31 @@ async def test_a_tune_is_stopped_from_the_app_with_its_server(tmp_path: Path, un
     found = read_standing(directory)
     assert found.present is not None and found.present.ended == "stopped"
     assert found.rows == ()
+
+
+async def test_all_tunes_are_listed_and_each_is_opened_by_a_key(tmp_path: Path, until: Until) -> None:
+    root = tmp_path / "sessions"
+    kept(root / ".tuning" / "seats", SEATS, ROWS, present(ended="stopped"))
+    (root / ".tuning" / "spoilt").mkdir()
+    (root / ".tuning" / "spoilt" / "tune.json").write_text("{")
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "coding" in screen_text(app))
+        await pilot.press("U")
+        await until(lambda: "3 of 6" in screen_text(app))
+        shown = screen_text(app)
+        assert "250 tok/s at C=4 with --seats 4" in shown and "stopped" in shown and "unreadable" in shown
+        row = next(place for place, line in enumerate(shown.splitlines()[2:]) if "3 of 6" in line)
+        await pilot.press(*["j"] * row, "enter")
+        await until(lambda: "BROKEN" in screen_text(app))
+        await pilot.press("x")
+        await pilot.press("d")
+        await until(lambda: "newest first · 2" in screen_text(app))
+
+
+async def test_no_tune_says_how_to_make_one(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "coding" in screen_text(app))
+        await pilot.press("U")
+        await until(lambda: "no tune yet: `swarmtui tune FILE` makes one" in screen_text(app))

@@ -12,12 +12,14 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread
 from swarmtui.model.telemetry import Discovered, ServerState, Telemetry, Trust
 from swarmtui.model.wire import StreamRow
-from swarmtui.sessions.store import load, write_summary
+from swarmtui.sessions.store import Listed, load, write_summary
+from swarmtui.text import signed
 from swarmtui.tui.previous import Before, changed_flags, find_before
 from swarmtui.tui.track import Pace
 from swarmtui.tui.views import stream
 from swarmtui.tui.views.head import figures, head_view, phase
-from swarmtui.tui.views.numbers import rate
+from swarmtui.tui.views.numbers import percent, rate
+from swarmtui.tui.views.sessions import session_line
 from swarmtui.tui.views.streams import apart, primary_type, streams_view
 from tests.tui.made_frames import frame, hello
 
@@ -64,7 +66,7 @@ def test_a_stream_tells_its_stamps_its_gaps_and_what_it_answered_before() -> Non
         "last token +5.00 s",
     ):
         assert part in told
-    assert "TTFT    120 ms" in told and "between 100 chunks: p50 49.0 ms · p99 – below 299 · longest 310 ms" in told
+    assert "TTFT    120 ms" in told and "between 100 chunks: p50 49.0 ms · p99 – (needs 299) · longest 310 ms" in told
     assert "max 310 ms" in told and "40.0 tok/s now" in told
     assert lines_of(stream.answer(seen.watched, True, 60)) == " ┊ one two\n one two"
     assert lines_of(stream.before(seen.watched, 100)).startswith(" ✔ pass in reasoning  task 0 implement, 90 tokens")
@@ -139,3 +141,36 @@ def test_the_same_or_unknown_flags_are_not_news() -> None:
     assert changed_flags(before, (server,)) == ""
     assert changed_flags(before, ()) == ""
     assert changed_flags(before, (msgspec.structs.replace(server, flags=None),)) == ""
+
+
+def test_a_run_that_ended_before_it_began_says_why() -> None:
+    ended = Ended("interrupted", "the conductor failed (see errors.log)", "")
+    view = head_view(None, None, ended, None)
+    assert view.phase == "ended" and view.notice_mood == "bad"
+    assert view.notice == "interrupted: the conductor failed (see errors.log) · nothing was measured"
+
+
+def test_with_less_room_the_title_keeps_model_and_workload() -> None:
+    session = hello(model="qwen", label="mine").session
+    assert head_view(session, None, None, None).title == (
+        "mine · 127.0.0.1:8000 · vLLM · qwen · coding",
+        "mine · 127.0.0.1:8000 · qwen · coding",
+        "mine · qwen · coding",
+    )
+
+
+def test_a_change_is_written_with_a_true_minus_and_from_a_thousand_on_without_a_fraction() -> None:
+    assert [signed(0.256), signed(-0.041), signed(-0.12, 0), signed(19.097)] == [
+        "+25.6 %",
+        "−4.1 %",
+        "−12 %",
+        "+1,910 %",
+    ]
+    assert percent(-0.123) == "−12 %"
+
+
+def test_columns_of_sessions_never_run_into_each_other() -> None:
+    row = Listed(id="x", label="l" * 60, model="m" * 60, workload="w" * 60, state="done", simulated=True)
+    for width in (80, 120, 200):
+        cells = session_line(row, width).cells
+        assert all(cell.endswith("… ") for cell in cells[1:4]) and cells[1].startswith("l")

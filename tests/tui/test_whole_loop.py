@@ -86,7 +86,7 @@ async def test_a_sweep_is_run_again_and_held_against_the_one_before(tmp_path: Pa
         app.screen.query_one("Prompt Input", Input).value = "1,2"
         await pilot.press("enter")
         await until(lambda: first.ended is not None)
-        await until(lambda: "run again" in screen_text(app).splitlines()[-1])
+        await until(lambda: "R again" in screen_text(app).splitlines()[-1])
         await pilot.press("R")
         await until(lambda: track_of(app) is not first)
         again = track_of(app)
@@ -238,7 +238,7 @@ async def test_label_note_and_place_can_be_given_when_it_has_ended(tmp_path: Pat
         track = await start_run(app, pilot, until)
         await until(lambda: track.frame is not None and track.frame.finished >= 5)
         await pilot.press("x", "x")
-        await until(lambda: "label, save" in screen_text(app).splitlines()[-1])
+        await until(lambda: "w save as" in screen_text(app).splitlines()[-1] and "R again" in screen_text(app))
         await pilot.press("w", "l", "a", "t", "e")
         app.screen.query_one("#place", Input).value = str(tmp_path / "elsewhere")
         await pilot.press("enter")

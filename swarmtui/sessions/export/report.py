@@ -59,7 +59,7 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Session", session.id),
         ("Measured", session.created),
         *(("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine)))) for e in session.endpoints),
-        *(("Server", told) for told in dict.fromkeys(map(_server, summary.servers))),
+        *(("Server", told) for told in dict.fromkeys(map(server_text, summary.servers))),
         ("Server flags", session.server_flags),
         ("GPUs", counted(summary.gpus)),
         ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
@@ -75,7 +75,7 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in facts if value)
 
 
-def _server(server: Discovered) -> str:
+def server_text(server: Discovered) -> str:
     """As it was found: engine, version, seats, and how it was started."""
     flags = " ".join(f"{name} {value}".strip() for name, value in (server.flags or {}).items())
     seats = "" if server.seats is None else f"{server.seats} seats"
@@ -92,7 +92,7 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
         _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), _CLEAN),
         _table("Machine", [x for x in levels if x.energy or x.ttft_split], _MACHINE, _machine_note(levels)),
         _bandwidth(summary),
-        _goodput(summary),
+        goodput_table(summary),
         _scaling(summary),
         _checks(summary),
     )
@@ -216,7 +216,7 @@ def _bandwidth(summary: Summary) -> Table:
     return Table("Memory bandwidth", ("C", "GB a step", "of the GPU's"), rows, (True,) * 3, note)
 
 
-def _goodput(summary: Summary) -> Table:
+def goodput_table(summary: Summary) -> Table:
     rows = tuple(
         (
             f"{found.at:g}",

@@ -170,6 +170,7 @@ class EndpointPart(VerticalScroll):
         self._found = await asyncio.to_thread(catalogue.servers_here)
         self._searching = False
         self._list()
+        self._look_soon()
 
     def _look_soon(self) -> None:
         """An address that nobody has found on this host is looked at when it has stood for a moment."""

@@ -239,6 +239,12 @@ class LiveScreen(Screen[None]):
         elif self._is_over and len(self.app.screen_stack) > 1:
             self.source.close()
             self.dismiss()
+        else:
+            self._leave_first()
+
+    def _leave_first(self) -> None:
+        """Nothing lies behind the screen that the app was started with."""
+        self.app.say("nothing to go back to; q quits")
 
     @property
     def _is_over(self) -> bool:

@@ -224,6 +224,13 @@ class RunScreen(LiveScreen):
         self.app.say(f"saved: {directory}")
         self.paint()
 
+    def _leave_first(self) -> None:
+        """When it has ended something else can be measured."""
+        if self._is_over:
+            self.app.open_setup()
+        else:
+            self.app.say("the run is on: x stops it, d leaves it, q asks")
+
     def action_detach(self) -> None:
         self.app.detach()
 

@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from swarmtui.conductor import catalogue
+from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.text import plain
 from swarmtui.tui.choice import Choice, Kind, fields_of, make_order
@@ -182,7 +183,6 @@ class SetupScreen(Screen[None]):
         if not self._tasks:
             return
         choice, task = self._choice(), self._chosen_task()
-        self._offer_fields(choice.plan, task)
         width = self.app.size.width
         self._part.describe(max(20, width // 2 - 4))
         words = self.query_one("#problem", Static)
@@ -191,24 +191,25 @@ class SetupScreen(Screen[None]):
         except BadInput as problem:
             words.update(left(f" ✖ {plain(str(problem))}", width))
             words.set_class(True, "-bad")
+            self._offer_fields(choice.plan, task, task.plan if task is not None else None)
         else:
             server = self._part.server
             absent = server is not None and not server.reachable
             words.update(left(f" {views.ready_words(order, absent, width)}", width))
             words.set_class(absent, "-bad")
+            self._offer_fields(choice.plan, task, order.plan)
         if task is not None:
             preview = self.query_one("#preview", Static)
             told = views.task_words(task, max(20, width // 2 - 4), max(4, preview.size.height))
             preview.update("\n".join(told))
 
-    def _offer_fields(self, plan: Kind, task: catalogue.Task | None) -> None:
-        """Only what there is to say of this plan; in an empty field stands what the workload says itself."""
-        own = task.plan if task is not None else None
-        offered = fields_of(plan, own.load if own else "closed")
+    def _offer_fields(self, kind: Kind, task: catalogue.Task | None, plan: Plan | None) -> None:
+        """Only what there is to say of this plan; in an empty field stands what is taken for it."""
+        offered = fields_of(kind, task.plan.load if task is not None else "closed")
         for name, _ in _FIELDS:
             self.query_one(f"#of-{name}").display = name in offered
-        if own is not None:
-            for name, hint in views.field_hints(plan, own).items():
+        if plan is not None:
+            for name, hint in views.field_hints(plan, kind).items():
                 self._entry(name).placeholder = hint
         plans = self._pick("plans")
         kinds = views.KINDS | {"sweep": views.sweep_words(task)}

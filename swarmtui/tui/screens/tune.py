@@ -19,6 +19,7 @@ from swarmtui.text import plain
 from swarmtui.tui.keys import Where, bindings
 from swarmtui.tui.paint import Line, Lines, heading
 from swarmtui.tui.screens.cell import BrokenScreen, CellScreen, ServerLogScreen
+from swarmtui.tui.screens.dialogs import QuitDialog
 from swarmtui.tui.screens.pager import Page
 from swarmtui.tui.source import Live, Past
 from swarmtui.tui.views.tune import (
@@ -46,9 +47,10 @@ _FRAMES_HZ = 2.0
 class Cells(Lines):
     """The grid, or the leaderboard: lines of cells with a cursor."""
 
-    def __init__(self, key: str, title: str, *, with_cursor: bool, empty: str, id: str) -> None:
+    def __init__(self, key: str, title: str, first: str, *, with_cursor: bool, empty: str, id: str) -> None:
         super().__init__(id=id)
-        self._key, self._title, self._with_cursor, self._empty = key, title, with_cursor, empty
+        self._key, self._title, self._first, self._empty = key, title, first, empty
+        self.with_cursor = with_cursor
         self.lines: tuple[CellLine, ...] = ()
         self.beside = ""
         self.cursor = 0
@@ -76,8 +78,8 @@ class Cells(Lines):
         if not self.lines:
             return [head, [(f" {self._empty}", "dim")]]
         shown, columns = list(enumerate(self.lines))[first : first + room], cell_columns(self.lines, width)
-        rows = [drawn(line, columns, self._with_cursor and place == self.cursor) for place, line in shown]
-        return [head, [(titles(columns), "dim")], *rows]
+        rows = [drawn(line, columns, self.with_cursor and place == self.cursor) for place, line in shown]
+        return [head, [(titles(columns, self._first), "dim")], *rows]
 
 
 class TuneScreen(Screen[None]):
@@ -100,9 +102,9 @@ class TuneScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        yield Cells("1", "cells", with_cursor=True, empty="looking …", id="cells")
+        yield Cells("1", "cells", "state", with_cursor=True, empty="looking …", id="cells")
         with Horizontal(id="findings"):
-            yield Cells("2", "leaderboard", with_cursor=False, empty="no cell is finished yet", id="board")
+            yield Cells("2", "leaderboard", "place", with_cursor=False, empty="no cell is finished yet", id="board")
             yield Page("3 fronts and flags", id="fronts")
         yield KeyLine()
 
@@ -195,6 +197,8 @@ class TuneScreen(Screen[None]):
         self._alone = None if self._alone == number else number
         for name in ("cells", "board", "fronts"):
             self.set_class(self._alone == ("cells", "board", "fronts").index(name) + 1, f"-only-{name}")
+        # Enter opens what the cursor is at: it must be seen.
+        self.query_one("#board", Cells).with_cursor = self._alone == 2
         self.call_after_refresh(self.paint)
 
     def action_back(self) -> None:
@@ -206,14 +210,31 @@ class TuneScreen(Screen[None]):
     def action_sessions(self) -> None:
         self.app.open_sessions()
 
+    @property
+    def _is_first(self) -> bool:
+        """The app was started for this tune; else it is only looked at, from the list of all."""
+        return self.app.screen_stack[0] is self
+
     def action_leave_tune(self) -> None:
-        self.app.detach()
+        if self._is_first:
+            self.app.detach()
+        else:
+            self.dismiss()
 
     def action_stop_tune(self) -> None:
-        if self.is_on:
+        if not self.is_on:
+            self.app.say("the tune is not running")
+        elif self._is_first:
             self.app.action_leave()
         else:
-            self.app.say("the tune is not running")
+            self.app.push_screen(QuitDialog("tune"), self._answered)
+
+    def _answered(self, choice: str | None) -> None:
+        if choice == "stop":
+            self.stop()
+            self.app.say("stopping the server of this cell …")
+        elif choice == "detach":
+            self.dismiss()
 
     def stop(self) -> None:
         if self.standing is not None and self.standing.present is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from swarmtui.sessions import finding
 from swarmtui.text import plain
 from swarmtui.tui.paint import left, right
 from swarmtui.tui.views.numbers import NOTHING, rate
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 By = Literal["newest first", "best first", "by model", "by workload"]
 BY: tuple[By, ...] = ("newest first", "best first", "by model", "by workload")
+_ORDERS: dict[By, finding.By] = {
+    "newest first": "newest", "best first": "best", "by model": "model", "by workload": "workload",
+}  # fmt: skip
 
 
 class SessionLine(NamedTuple):
@@ -23,23 +27,7 @@ class SessionLine(NamedTuple):
 
 def ordered(rows: Sequence[Listed], by: By, words: str) -> list[Listed]:
     """Those that hold all the words."""
-    wanted = words.lower().split()
-    kept = [row for row in rows if all(word in _searched(row) for word in wanted)]
-    match by:
-        case "best first":
-            kept.sort(key=lambda row: -(row.best_out_tps or 0.0))
-        case "by model":
-            kept.sort(key=lambda row: (row.model, -(row.best_out_tps or 0.0)))
-        case "by workload":
-            kept.sort(key=lambda row: (row.workload, -(row.best_out_tps or 0.0)))
-        case "newest first":
-            pass
-    return kept
-
-
-def _searched(row: Listed) -> str:
-    tags = getattr(row, "tags", {})
-    return " ".join([row.id, row.label, row.model, row.workload, row.endpoint, row.state or "", str(tags)]).lower()
+    return finding.ordered(rows, _ORDERS[by], words)
 
 
 def session_line(row: Listed, width: int) -> SessionLine:

@@ -56,21 +56,16 @@ def machine_rows(machines: Sequence[Machine]) -> list[tuple[str, str]]:
     return rows
 
 
-def field_hints(plan: Kind, own: Plan) -> dict[Field, str]:
-    """What is taken where a field stays empty; `own` is the workload's plan."""
-    requests = f"as many as {own.duration_s:g} s take" if own.duration_s else str(own.requests)
+def field_hints(plan: Plan, kind: Kind) -> dict[Field, str]:
+    """What is taken where a field stays empty; `plan` is the workload's own as long as none can be made."""
     hints: dict[Field, str] = {
-        "levels": ",".join(map(str, own.levels)),
-        "rate": "requests a second: 4, or 2,4,8",
-        "runs": str(own.runs),
-        "requests": requests,
-        "warmup": str(own.warmup),
+        "levels": ",".join(map(str, plan.levels)),
+        "rate": "a second: 4, or 2,4,8",
+        "runs": str(plan.runs),
+        "requests": f"as many as {plan.duration_s:g} s take" if plan.duration_s else str(plan.requests),
+        "warmup": str(plan.warmup),
     }
-    if plan == "open":
-        hints |= {"requests": "100", "warmup": "1"}
-    elif plan in ("manual", "cliff"):
-        hints |= {"requests": "4C", "warmup": "1"}
-    return hints
+    return hints | {"requests": "100", "warmup": "1"} if kind == "open" and plan.load != "open" else hints
 
 
 def in_columns(names: list[tuple[str, str]]) -> list[str]:
@@ -118,7 +113,7 @@ def plan_words(plan: Plan) -> str:
         how = "a search for the cliff"
     parts = [how]
     if plan.mode != "manual" and plan.load in ("closed", "open"):
-        parts.append(f"{plan.duration_s:g} s each" if plan.duration_s else f"{plan.requests} requests each")
+        parts.append(f"{plan.duration_s:g} s each" if plan.duration_s else _requests(plan))
     if plan.runs > 1:
         parts.append(f"{plan.runs} runs" + (", in rotation" if plan.rotate else ""))
     if plan.serial == "measured":
@@ -151,6 +146,10 @@ def task_words(task: Task, width: int, lines: int) -> list[str]:
     sample = wrapped(f"“{plain(task.sample[:_SAMPLE])}”", width)
     room = lines - len(told)
     return [*told, *(sample if len(sample) <= room else [*sample[: room - 1], left(f"{sample[room - 1]} …", width)])]
+
+
+def _requests(plan: Plan) -> str:
+    return "1 request" if str(plan.requests) == "1" else f"{plan.requests} requests each"
 
 
 def _rates(plan: Plan) -> str:

@@ -82,10 +82,11 @@ def cell_columns(lines: Sequence[CellLine], width: int) -> tuple[int, int]:
     return count, max(_LEAST_FLAGS, room)
 
 
-def titles(columns: tuple[int, int]) -> str:
+def titles(columns: tuple[int, int], first: str) -> str:
+    """`first` is what the first column tells: the state of a cell, or its place."""
     count, flags = columns
     figures = "".join(right(name, column) for name, column in list(zip(_TITLES, _WIDTHS, strict=True))[:count])
-    return f"   {left('state', _STATE)}{left('flags', flags)}{figures}"
+    return f"   {left(first, _STATE)}{left('flags', flags)}{figures}"
 
 
 def drawn(line: CellLine, columns: tuple[int, int], here: bool) -> Line:

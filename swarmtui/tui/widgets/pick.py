@@ -88,7 +88,7 @@ class Pick(Lines):
             text = left(item.text, max(1, width - 3))
             lines.append(
                 [
-                    (" › " if here else " … " if more else "   ", "cursor"),
+                    (" › " if here else " … " if more else "   ", "cursor" if here else "dim"),
                     (text, strong if here else "" if item.id else "dim"),
                 ]
             )
