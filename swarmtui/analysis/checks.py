@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -83,10 +83,6 @@ def _told(check: Check, lines: Mapping[str, Trust]) -> Check:
         value="; ".join(line.value for line in found),
         sentence="; ".join(line.sentence for line in found),
     )
-
-
-def publishable(found: Iterable[Check]) -> bool:
-    return all(check.state == "ok" for check in found)
 
 
 def checks_sentence(found: Sequence[Check]) -> str:
@@ -195,7 +191,7 @@ def _achieved(levels: Sequence[Level]) -> Check:
     worst, level = max(off, key=lambda pair: pair[0])
     said = "the load was as meant"
     if worst > OFF_NOMINAL:
-        said = "the streams were not all busy: ramp or drain weigh in, less so with more requests a run (--requests 10C)"
+        said = "the streams were not all busy: ramp or drain weigh in, less so with --requests 10C"
     return _check("achieved C", worst <= OFF_NOMINAL, f"{level.c_achieved:.3g} at C={level.c}", limit, said)
 
 

@@ -13,9 +13,8 @@ from swarmtui.analysis.differences import (
     session_differences,
 )
 from swarmtui.analysis.pool import is_pooled
-from swarmtui.analysis.stats import ratio
 from swarmtui.analysis.verdicts import Verdict, verdict
-from swarmtui.model.place import place_at, place_name
+from swarmtui.model.place import Placed, place_name
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 from swarmtui.text import signed
@@ -30,30 +29,18 @@ FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
 }
 
 
-class Row(Stored, frozen=True, kw_only=True):
+class Row(Placed, frozen=True, kw_only=True):
     """One figure of one level in two sessions. `verdict` is null where ratios are refused."""
 
-    c: int
-    rate: float | None = None
     figure: Figure
     before: float | None
     after: float | None
     verdict: Verdict | None
 
-    @property
-    def at(self) -> float:
-        return place_at((self.c, self.rate))
 
-    @property
-    def name(self) -> str:
-        return place_name((self.c, self.rate))
-
-
-class Beside(Stored, frozen=True, kw_only=True):
+class Beside(Placed, frozen=True, kw_only=True):
     """A figure of a level that has no runs of its own, so that nothing is judged: energy, memory, parts of TTFT."""
 
-    c: int
-    rate: float | None = None
     figure: str
     unit: str
     before: float | None
@@ -197,20 +184,6 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:
             )
         )
     return tuple(stages)
-
-
-def level_ratio(a: Summary, b: Summary, c_a: int, c_b: int, figure: Figure = "out_tps_wall") -> float | tuple[str, ...]:
-    """A figure of `b` at one level over that of `a` at another; the reasons where such a ratio may not be made."""
-    refused = refusals(a, b)
-    if refused:
-        return refused
-    values = [_value(figure, _at(summary, c)) for summary, c in ((a, c_a), (b, c_b))]
-    found = ratio(values[1], values[0])
-    return found if found is not None else ("not measured",)
-
-
-def _at(summary: Summary, c: int) -> Level | None:
-    return next((level for level in summary.levels if level.c == c), None)
 
 
 def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> Row:

@@ -42,10 +42,10 @@ def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
 def best_level(levels: Sequence[Level]) -> Level | None:
     """The lowest load with the most throughput: what is within 1 % of it is the same. None with nothing to choose.
 
-    Past the cliff a last percent is bought with waiting: that is not best.
+    Past the cliff a last percent is bought with waiting: that is not best. In an open loop the rate decides, not we.
     """
-    rated = [level for level in levels if level.lead_tps is not None]
-    cliff = find_cliff(rated) if all(level.rate is None for level in rated) else None
+    rated = [level for level in levels if level.lead_tps is not None and level.rate is None]
+    cliff = find_cliff(rated)
     before = [level for level in rated if cliff is None or level.c < cliff.c]
     most = max((level.lead_tps or 0.0 for level in before), default=0.0)
     near = [level for level in before if (level.lead_tps or 0.0) >= (1.0 - SAME) * most]

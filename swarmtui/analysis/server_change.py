@@ -75,20 +75,6 @@ def mean_between(before: ServerHistogram | None, after: ServerHistogram | None) 
     return found.sum / found.count if found is not None and found.count else None
 
 
-def percentile_between(before: ServerHistogram | None, after: ServerHistogram | None, q: float) -> float | None:
-    """Linear within its bucket, as Prometheus does it; a value above all bounds is given as the highest of them."""
-    found = between(before, after)
-    if found is None or not found.buckets or found.count <= 0:
-        return None
-    rank = q * found.count
-    low, below = 0.0, 0.0
-    for bucket in found.buckets:
-        if bucket.count >= rank and bucket.count > below:
-            return low + (bucket.le - low) * max(0.0, rank - below) / (bucket.count - below)
-        low, below = bucket.le, max(below, bucket.count)
-    return low
-
-
 def _difference(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else after - before
 

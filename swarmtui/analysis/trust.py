@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from swarmtui.analysis.energy import LOWERED
@@ -12,7 +12,6 @@ from swarmtui.model.telemetry import Trust
 
 State = Literal["ok", "doubtful", "wrong"]
 
-_STATES: tuple[State, ...] = ("ok", "doubtful", "wrong")
 _HEAT = LOWERED - {"power cap"}
 _BLINK = 0.05  # of the time: a GPU that touches its limit for a moment
 
@@ -51,11 +50,6 @@ class Facts(Stored, frozen=True, kw_only=True):
 
 def judge(facts: Facts) -> tuple[Trust, ...]:
     return tuple(line for rule in _RULES for line in rule(facts))
-
-
-def light(lines: Iterable[Trust]) -> State:
-    """The worst of them; ok when there is nothing to say."""
-    return max((line.state for line in lines), key=_STATES.index, default="ok")
 
 
 def strangers(looks: Sequence[tuple[float, float]]) -> float | None:

@@ -69,7 +69,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     click.echo(text, nl=as_json)
 
 
-@sessions.command("save-to")
+@sessions.command("save-to", short_help="Move a running session to another directory.")
 @click.argument("session")
 @click.argument("directory", type=click.Path(file_okay=False))
 def save_to(session: str, directory: str) -> None:
@@ -95,7 +95,7 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
         click.echo(f"removed {remove(sessions_in(session_dir or context.obj), name)}")
 
 
-@sessions.command("advice")
+@sessions.command("advice", short_help="What to try next, each with its evidence.")
 @click.argument("session", default="last")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
 @session_dir_option
@@ -110,7 +110,7 @@ def advice(context: click.Context, session: str, as_json: bool, session_dir: str
     click.echo(as_text(found) if as_json else advice_text(found), nl=as_json)
 
 
-@sessions.command("log")
+@sessions.command("log", short_help="The tuning log: changes, verdicts, kept or not.")
 @click.argument("number", type=int, required=False)
 @click.option("--kept", "mark", flag_value="kept", help="Change NUMBER stays.")
 @click.option("--reverted", "mark", flag_value="reverted", help="Change NUMBER was taken back.")

@@ -108,7 +108,8 @@ class Doubts:
                 tpot_s=median(gaps) if gaps else None,
                 kernel_stamps=all(record.stamp == "kernel" for record in self._records) if self._records else None,
                 worker_cpu=self.cpu if ended and self.cpu is not None else self._cpu_share(),
-                c_target=float(last.c) if last else None,
+                # In an open loop nobody holds C.
+                c_target=float(last.c) if last and last.rate is None else None,
                 c_achieved=last.c_achieved if last else None,
                 in_flight=beside,
                 strangers=others,

@@ -1,4 +1,4 @@
-"""The plan, carried out: warm-up, levels and runs, and what people command meanwhile."""
+"""The plan, carried out: warm-up, levels and runs, stretch by stretch, and the tasks that workers get for them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from swarmtui.analysis.scaling import search_answer
 from swarmtui.conductor.board import Board
 from swarmtui.conductor.crew import Crew, Link
 from swarmtui.conductor.feeds import Again, Asker, Feed, Fresh, Waiting, Warmups
+from swarmtui.conductor.figures import Figures
 from swarmtui.conductor.judge import Judge
-from swarmtui.conductor.layout import Layout, Movement
+from swarmtui.conductor.layout import Layout
 from swarmtui.conductor.ledger import Ledger
 from swarmtui.conductor.measured import Measured
 from swarmtui.conductor.stretch import Stretch
+from swarmtui.conductor.wheel import Turn, Wheel
 from swarmtui.model import frame as said
 from swarmtui.model import wire
-from swarmtui.model.asked import IN_ONE_WAY
 from swarmtui.model.findings import Seats
 from swarmtui.model.place import Place
 from swarmtui.model.plan import MAX_STREAMS, STEERED_ENOUGH, Mode, Plan
@@ -37,15 +38,11 @@ _CONNECTIONS_AHEAD = 64
 _MOST_UNCOUNTED = 2 << 20
 _PER_ANSWER = 1_000
 
-# go on; end this run; do something else; hold; end all.
-Turn = Literal["go", "next", "turn", "pause", "stop"]
-
 
 class Runner:
     """Owns the present stretch. Everything here runs in the conductor's event loop; nothing blocks it.
 
     `uncounted` are the answers whose tokens no server counted, with their text.
-    `hurry` is set when a stop was asked for again, or without any grace.
     """
 
     def __init__(
@@ -69,52 +66,33 @@ class Runner:
         self._numbers = 0
         self._open: dict[int, Task] = {}
         self._measured = Measured(plan, ledger)
-        self._figuring: asyncio.Task[None] | None = None
-        self._turn: Turn = "go"
-        self._movement: Movement = said.Sweep(plan.levels, plan.runs)
-        if plan.mode != "sweep":
-            self._movement = said.FindCliff() if plan.mode == "cliff" else said.SetConcurrency(plan.levels[0])
-        self._grace_s = 0.0
+        self._figures = Figures(self._measured, board)
+        self._wheel = Wheel(plan)
         self._changed = asyncio.Event()
         self._last_e2e: float | None = None
         self._ended: Stretch | None = None
         self.first_errors: list[Record] = []
-        self.hurry = asyncio.Event()
         self.uncounted: list[Record] = []
         self._uncounted_text = 0
 
     # what comes in
 
     def obey(self, command: said.Command) -> None:
-        match command:
-            case said.Stop(grace_s):
-                # Asked again, there is no more waiting.
-                if self._turn == "stop" or not grace_s:
-                    self.hurry.set()
-                self._grace_s = min(grace_s, self._grace_s) if self._turn == "stop" else grace_s
-                self._turn = "stop"
-            case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self._may_turn:
-                self._movement, self._turn, self._layout.load = command, "turn", "closed"
-                stretch = self._stretch
-                if isinstance(command, said.SetConcurrency) and command.cancel and stretch and command.c < stretch.c:
-                    self._tell(stretch, c=max(1, command.c), cancel=True)
-            case said.NextLevel() if self._turn != "stop":
-                self._turn = "next"
-            case said.Pause() if self._turn == "go":
-                self._turn = "pause"
-            case said.Resume() if self._turn == "pause":
-                self._turn = "go"
-            case said.WatchStream(agent):
-                self._board.watching.choose(agent)
-                self._crew.watch(agent)
-            case _:
-                return
+        if isinstance(command, said.WatchStream):
+            self._board.watching.choose(command.agent)
+            self._crew.watch(command.agent)
+        elif not self._wheel.obey(command):
+            return
+        elif self._wheel.turn == "turn":
+            self._layout.load = "closed"
+            stretch = self._stretch
+            if isinstance(command, said.SetConcurrency) and command.cancel and stretch and command.c < stretch.c:
+                self._tell(stretch, c=max(1, command.c), cancel=True)
         self._changed.set()
 
     @property
-    def _may_turn(self) -> bool:
-        """The tasks of some workloads belong together, and can be asked in one way alone."""
-        return self._turn != "stop" and self._plan.load not in IN_ONE_WAY
+    def hurry(self) -> asyncio.Event:
+        return self._wheel.hurry
 
     def finish(self, link: Link, record: Record) -> None:
         """A record from a worker: on disk first, then in the figures."""
@@ -150,7 +128,7 @@ class Runner:
         link.frame = frame
         self._board.hear(link.number, frame)
         self._crew.acknowledge()
-        self._board.left_s = self._layout.left_s(self._stretch, self._movement, self._last_e2e)
+        self._board.left_s = self._layout.left_s(self._stretch, self._wheel.movement, self._last_e2e)
         if self._stretch is not None and self._stretch.load == "open":
             self._supply_all(link)
         self._changed.set()
@@ -159,11 +137,11 @@ class Runner:
 
     async def run(self) -> Literal["done", "stopped", "unusable"]:
         if self._plan.warmup and not await self._warm_up():
-            return "stopped" if self._turn == "stop" else "unusable"
+            return "stopped" if self._wheel.turn == "stop" else "unusable"
         while True:
-            if self._turn == "turn":
-                self._turn = "go"
-            match self._movement:
+            if self._wheel.asked() == "turn":
+                self._wheel.go_on()
+            match self._wheel.movement:
                 case said.SetConcurrency(c):
                     await self._steer(min(MAX_STREAMS, max(1, c)))
                 case said.Sweep(levels, runs):
@@ -171,11 +149,11 @@ class Runner:
                         return "unusable"
                 case said.FindCliff(highest):
                     await self._find_cliff(highest)
-            if self._asked() != "turn":
+            if self._wheel.asked() != "turn":
                 break
-        await self._figured()
-        steered = isinstance(self._movement, said.SetConcurrency)
-        return "stopped" if self._turn == "stop" and not steered else "done"
+        await self._figures.settled(self.hurry)
+        steered = isinstance(self._wheel.movement, said.SetConcurrency)
+        return "stopped" if self._wheel.turn == "stop" and not steered else "done"
 
     async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
         """False when not one request of the first level came back well: then there is nothing to sweep."""
@@ -186,7 +164,7 @@ class Runner:
         order = self._layout.order(levels, runs)
         for number, (place, run) in enumerate(order, 1):
             await self._level(place, run, runs)
-            if self._asked() in ("stop", "turn"):
+            if self._wheel.asked() in ("stop", "turn"):
                 return True
             last_of_place = number == len(order) or order[number][0] != place
             if last_of_place and not self._measured.answered:
@@ -196,16 +174,7 @@ class Runner:
     async def _ramp(self, levels: tuple[int, ...]) -> None:
         """From one C to the next while requests go on; each is a level when enough of them ended in its time."""
         for c in levels:
-            self._board.status, self._board.runs = "running", 1
-            feed = Fresh(self._asker, c, None)
-            await self._carry_out(c, 1, "level", feed, duration_s=self._plan.every_s, steered=True)
-            self._figure()
-            if self._asked() == "pause":
-                await self._drain(cancel=False)
-                await self._paused()
-            if self._asked() == "next":
-                self._turn = "go"
-            if self._asked() != "go":
+            if not await self._steered(c, self._plan.every_s):
                 return
         await self._drain(cancel=False)
 
@@ -213,8 +182,8 @@ class Runner:
         await self._drain(cancel=False)
         while (c := next_level(self._board.levels, highest, self._seats())) is not None:
             await self._level((c, None), 1, 1)
-            await self._figured()
-            if self._asked() in ("stop", "turn"):
+            await self._figures.settled(self.hurry)
+            if self._wheel.asked() in ("stop", "turn"):
                 return
         self._board.answer = search_answer(self._board.levels, self._seats())
         self._ledger.note("cliff", self._board.answer)
@@ -224,7 +193,7 @@ class Runner:
         self._board.status = "warming up"
         count = self._plan.warmup
         await self._carry_out(min(count, max(self._plan.levels)), 0, "warmup", Warmups(self._asker, count))
-        return self._turn != "stop" and bool(self._ended and self._ended.succeeded)
+        return self._wheel.turn != "stop" and bool(self._ended and self._ended.succeeded)
 
     async def _level(self, place: Place, run: int, runs: int) -> None:
         """One run of one level, and its tasks one by one where the plan wants that; a pause spoils either."""
@@ -234,37 +203,44 @@ class Runner:
             await self._carry_out(c, run, "level", feed, rate=place[1], duration_s=self._layout.duration_s)
             if isinstance(feed, Waiting) and feed.lost:
                 self._ledger.note("lost", f"{feed.lost} tasks waited for one that failed, and were not asked")
-            if self._asked() == "go" and isinstance(feed, Fresh) and (alone := self._layout.alone(c, feed.contents)):
+            if (
+                self._wheel.asked() == "go"
+                and isinstance(feed, Fresh)
+                and (alone := self._layout.alone(c, feed.contents))
+            ):
                 self._board.note = "the same tasks one by one"
                 await self._carry_out(c, run, "serial", Again(self._asker, c, alone), streams=1)
-            self._figure()
-            if self._turn == "next":
-                self._turn = "go"
-            if self._turn != "pause" or await self._paused() != "go":
+            self._figures.refresh()
+            if self._wheel.turn == "next":
+                self._wheel.go_on()
+            if self._wheel.turn != "pause" or await self._paused() != "go":
                 return
 
     async def _steer(self, c: int) -> None:
         """People hold the wheel: no end but theirs, and streams go on from one C to the next."""
-        while True:
-            self._board.status, self._board.runs = "running", 1
-            await self._carry_out(c, 1, "level", Fresh(self._asker, c, None), steered=True)
-            self._figure()
-            if self._asked() == "pause":
-                await self._drain(cancel=False)
-                await self._paused()
-            if self._asked() == "next":
-                self._turn = "go"
-            if self._asked() != "go":
-                return
+        while await self._steered(c, None):
+            pass
+
+    async def _steered(self, c: int, duration_s: float | None) -> bool:
+        """One stretch that ends while its requests go on; whether another one is to follow it."""
+        self._board.status, self._board.runs = "running", 1
+        await self._carry_out(c, 1, "level", Fresh(self._asker, c, None), duration_s=duration_s, steered=True)
+        self._figures.refresh()
+        if self._wheel.asked() == "pause":
+            await self._drain(cancel=False)
+            await self._paused()
+        if self._wheel.asked() == "next":
+            self._wheel.go_on()
+        return self._wheel.asked() == "go"
 
     async def _paused(self) -> Turn:
         """Until somebody says what comes next."""
         self._board.status = "paused"
         self._ledger.note("paused")
-        while self._turn == "pause":
+        while self._wheel.turn == "pause":
             await self._change()
         self._ledger.note("resumed")
-        return self._turn
+        return self._wheel.turn
 
     async def _carry_out(
         self,
@@ -303,12 +279,12 @@ class Runner:
         self._ledger.write(start)
         self._tell(stretch)
         self._supply_all(self._crew.links[0])
-        while self._turn == "go" and not stretch.complete:
+        while self._wheel.turn == "go" and not stretch.complete:
             await self._change()
         complete = stretch.succeeded >= STEERED_ENOUGH * c if steered else stretch.complete
         # Whoever takes the wheel drives on with the streams that are there; all else begins on an empty road.
-        taken_over = self._asked() == "turn" and isinstance(self._movement, said.SetConcurrency)
-        if self._asked() == "stop" or not (steered or taken_over):
+        taken_over = self._wheel.asked() == "turn" and isinstance(self._wheel.movement, said.SetConcurrency)
+        if self._wheel.asked() == "stop" or not (steered or taken_over):
             await self._drain(cancel=False)
         end = StretchEnd(number=stretch.number, t_ns=time.perf_counter_ns(), complete=complete)
         self._measured.end(end)
@@ -331,9 +307,9 @@ class Runner:
         self._crew.drop(cancel)
         begun = time.monotonic()
         while not self._crew.idle:
-            if self._turn == "stop":
+            if self._wheel.turn == "stop":
                 self._board.status = "stopping"
-                if not cancel and time.monotonic() - begun >= self._grace_s:
+                if not cancel and time.monotonic() - begun >= self._wheel.grace_s:
                     cancel = True
                     self._crew.drop(cancel=True)
             elif self._stretch is not None and self._stretch.done < self._stretch.issued:
@@ -342,10 +318,6 @@ class Runner:
         self._open.clear()
         for link in self._crew.links:
             link.outstanding = 0
-
-    def _asked(self) -> Turn:
-        """Commands come in while we wait: what was true before an await need not be true behind it."""
-        return self._turn
 
     async def _change(self) -> None:
         """Until something happened, and not longer than a clock needs to be looked at."""
@@ -356,7 +328,7 @@ class Runner:
         except TimeoutError:
             pass
 
-    # tasks and figures
+    # tasks
 
     def _supply_all(self, first: Link) -> None:
         """The worker that has just become free goes first."""
@@ -369,7 +341,7 @@ class Runner:
 
     def _supply(self, link: Link) -> None:
         stretch = self._stretch
-        if stretch is None or self._turn != "go":
+        if stretch is None or self._wheel.turn != "go":
             return
         tasks: list[Task] = []
         room = self._crew.room(link, stretch.depth)
@@ -381,28 +353,6 @@ class Runner:
 
     def _supply_arrivals(self, stretch: Stretch) -> None:
         """In turn to each worker, whatever it still has to do: nobody asks whether there is room."""
-        while self._turn == "go" and (task := stretch.next()) is not None:
+        while self._wheel.turn == "go" and (task := stretch.next()) is not None:
             self._open[task.id] = task
             self._crew.give(self._crew.links[stretch.issued % len(self._crew.links)], (task,))
-
-    def _figure(self) -> None:
-        """At once where all is at hand; else beside the load, and once more for what has come meanwhile."""
-        levels = self._measured.at_hand
-        if levels is not None:
-            self._board.levels = levels
-        else:
-            self._figuring = asyncio.create_task(self._read_figures(self._figuring))
-
-    async def _read_figures(self, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await before
-        self._board.levels = await self._measured.read() or self._board.levels
-
-    async def _figured(self) -> None:
-        """The levels as they are now; whoever is in a hurry does without those that are still read."""
-        if self._figuring is None:
-            return
-        hurry = asyncio.create_task(self.hurry.wait())
-        await asyncio.wait((self._figuring, hurry), return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
-        self._figuring.cancel()

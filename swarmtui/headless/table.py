@@ -66,7 +66,7 @@ def level_table(levels: Sequence[Level]) -> str:
     unused = set() if any(level.cap_hits for level in levels) else {"cap"}
     if varied(levels) == "rate":
         unused |= {"steady", "lost", "gain"}
-    best = best_level(levels) if varied(levels) == "C" else None
+    best = best_level(levels)
     table, left_out = _fitted(levels, best, unused)
     if any(level.rate is not None for level in levels):
         return "\n".join([*table, "", *left_out, *wrapped(_OPEN_LEGEND), *_notes(levels)]) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from swarmtui.model.place import place_at, place_name
+from swarmtui.model.place import Placed
 from swarmtui.model.schema import Stored
 
 
@@ -75,25 +75,15 @@ class Scaling(Stored, frozen=True, kw_only=True):
     sentence: str = ""
 
 
-class Goodput(Stored, frozen=True, kw_only=True):
+class Goodput(Placed, frozen=True, kw_only=True):
     """Requests of a level that kept the SLO; a failed request did not. `per_s` and `out_tps` are of good ones only."""
 
-    c: int
-    rate: float | None = None
     n: int
     good: int
     share: float | None
     per_s: float | None
     out_tps: float | None
     kept: bool | None
-
-    @property
-    def at(self) -> float:
-        return place_at((self.c, self.rate))
-
-    @property
-    def name(self) -> str:
-        return place_name((self.c, self.rate))
 
 
 class BandwidthUse(Stored, frozen=True, kw_only=True):

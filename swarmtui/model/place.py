@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from swarmtui.model.schema import Stored
+
 Place = tuple[int, float | None]
 
 
@@ -14,3 +16,18 @@ def place_at(place: Place) -> float:
 def place_name(place: Place) -> str:
     c, rate = place
     return f"C={c}" if rate is None else f"{rate:g}/s"
+
+
+class Placed(Stored, frozen=True, kw_only=True):
+    """Something of one level."""
+
+    c: int
+    rate: float | None = None
+
+    @property
+    def at(self) -> float:
+        return place_at((self.c, self.rate))
+
+    @property
+    def name(self) -> str:
+        return place_name((self.c, self.rate))

@@ -49,7 +49,7 @@ def error_name(error: OSError) -> str:
 class Connection:
     __slots__ = (
         "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_sock",
-        "_stamped", "_tls", "_tls_context", "fd", "open", "served", "user",
+        "_tls", "_tls_context", "fd", "open", "user",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +63,6 @@ class Connection:
         self._sock: socket.socket | None = None
         self.fd = -1
         self.open = False
-        self.served = 0
         self.user: User | None = None
 
     def connect(self) -> None:
@@ -72,7 +71,7 @@ class Connection:
         try:
             self._sock = sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._stamped = ask_for_stamps(sock)
+            ask_for_stamps(sock)
             self.fd = sock.fileno()
             outcome = sock.connect_ex(address)
         except OSError as error:

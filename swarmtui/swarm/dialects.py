@@ -39,9 +39,6 @@ class _Delta(_Chunk):
     tool_calls: list[_ToolCall] | None = None
 
 
-_NO_DELTA = _Delta()
-
-
 class _Choice(_Chunk):
     delta: _Delta | None = None
     text: str | None = None

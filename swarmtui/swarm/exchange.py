@@ -85,7 +85,6 @@ class Exchange:
             self._send(self._connection)
 
     def _send(self, connection: Connection) -> None:
-        connection.served += 1
         request = self._request
         self.t_sent = monotonic_ns()
         connection.send(request)
@@ -102,7 +101,7 @@ class Exchange:
         except TooLong:
             self._end("too_long", _TOO_LONG)
         except httptools.HttpParserCallbackError as error:
-            # The parser wraps what our own callbacks raise; only the two that are meant to get through are answers.
+            # The parser wraps what our own callbacks raise; only one of them is meant to get through.
             if isinstance(error.__context__, TooLong):
                 self._end("too_long", _TOO_LONG)
             else:

@@ -100,9 +100,6 @@ class Loop:
             select.select([self._epoll], [], [], left_ns / 1e9)
         return 0.0
 
-    def close(self) -> None:
-        self._epoll.close()
-
 
 def _nothing() -> None:
     pass

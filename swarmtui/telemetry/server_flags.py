@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,15 +50,6 @@ def parse_cmdline(argv: Sequence[str]) -> dict[str, str]:
         if not _secret(name, value):
             flags[name] = f"{flags[name]}, {value}" if name in flags and flags[name] != value else value
     return flags
-
-
-def parse_text(text: str) -> dict[str, str]:
-    """A command line as people paste it, with its line ends and quotes."""
-    try:
-        words = shlex.split(text.replace("\\\n", " "))
-    except ValueError:  # a quote that is never closed
-        words = text.split()
-    return parse_cmdline(words if words and not words[0].startswith("-") else ["", *words])
 
 
 def flags_of(pid: int) -> dict[str, str] | None:

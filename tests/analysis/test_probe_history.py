@@ -55,7 +55,7 @@ def test_too_few_probes_are_judged_not_at_all() -> None:
     assert history([probe(0, 80.0)]).sentence == "one probe: nothing to compare it with yet"
     found = history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
     assert found.drifted is None
-    assert found.sentence == "7-day median 80, the latest −50.0 %; 5 earlier probes are needed to judge it, 2 there are"
+    assert found.sentence == "7-day median 80, the latest −50.0 %; 5 earlier probes are needed to judge it, so far 2"
 
 
 def test_a_probe_without_a_rate_is_left_out() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from swarmtui.analysis.server_change import change, fell_back, mean_between, percentile_between
+from swarmtui.analysis.server_change import change, fell_back, mean_between
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0)
@@ -24,33 +22,11 @@ def observed(*values: float) -> ServerHistogram:
 def test_only_what_is_new_counts() -> None:
     before, after = observed(4.0, 4.0, 4.0), observed(4.0, 4.0, 4.0, 0.2, 0.4)
     assert mean_between(before, after) == pytest.approx(0.3)
-    assert percentile_between(before, after, 0.5) == pytest.approx(0.3), "the middle of the bucket from 0.1 to 0.5"
-    assert percentile_between(before, before, 0.5) is None
     assert mean_between(before, before) is None
 
 
-def test_above_all_bounds_the_highest_is_given() -> None:
-    assert percentile_between(None, observed(9.0, 9.0), 0.9) == 5.0
-
-
 def test_a_histogram_that_fell_back_has_no_difference() -> None:
-    assert percentile_between(observed(1.0, 2.0), observed(1.0), 0.5) is None
     assert mean_between(observed(1.0, 2.0), observed(1.0)) is None
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.lists(st.floats(0.0, 4.9), max_size=20),
-    st.lists(st.floats(0.0, 4.9), min_size=1, max_size=20),
-    st.floats(0.01, 1.0),
-)
-def test_a_percentile_lies_in_the_bucket_of_the_true_one(old: list[float], new: list[float], q: float) -> None:
-    found = percentile_between(observed(*old), observed(*old, *new), q)
-    rank = max(1, -int(-q * len(new) // 1))
-    bucket = bisect_left(BOUNDS, sorted(new)[rank - 1])
-    assert found is not None
-    low = 0.0 if bucket == 0 else BOUNDS[bucket - 1]
-    assert low - 1e-9 <= found <= BOUNDS[bucket] + 1e-9
 
 
 def state(url: str, tokens: float, finished: float, running: float | None = None) -> ServerState:

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from swarmtui.conductor.doubts import Doubts
@@ -13,6 +14,7 @@ from swarmtui.conductor.waits import Waits
 from swarmtui.conductor.watching import Watching
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import Gpu, ServerState, Telemetry, Trust
+from tests.analysis.made_levels import level
 
 SECOND = 1_000_000_000
 
@@ -91,3 +93,10 @@ def test_what_is_remembered_of_requests_does_not_grow_with_their_answers(finish:
     remembered, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert remembered < 4_000_000
+
+
+def test_in_an_open_loop_nobody_holds_c() -> None:
+    held = level(8, c_achieved=4.0)
+    arriving = msgspec.structs.replace(held, rate=2.0, load="open")
+    names = [[found.name for found in Doubts(cold_promised=False).lines((one,))] for one in (held, arriving)]
+    assert "achieved C" in names[0] and "achieved C" not in names[1]

@@ -11,6 +11,8 @@ import pytest
 from swarmtui.analysis.levels import level_figures
 from swarmtui.conductor import ledger as ledger_module
 from swarmtui.conductor import measured as measured_module
+from swarmtui.conductor.board import Board
+from swarmtui.conductor.figures import Figures
 from swarmtui.conductor.ledger import Ledger
 from swarmtui.conductor.measured import Measured
 from swarmtui.model.plan import Plan
@@ -66,6 +68,32 @@ def test_of_a_removed_directory_and_a_full_disk_too(tmp_path: Path, monkeypatch:
     ledger.write(Request(record=late))
     assert ledger.problem
     assert [level.ok for level in read(measured)] == [before[0].ok, before[1].ok + 1]
+
+
+def test_however_often_they_are_asked_for_no_more_than_one_reading_waits_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when somebody steers quickly through many levels of a long session."""
+    monkeypatch.setattr(measured_module, "_MOST_KEPT", 500)
+    measured, board, readings = fed(Ledger(tmp_path / "read")), Board(0), 0
+    really_read = measured.read
+
+    async def counted() -> tuple[Level, ...] | None:
+        nonlocal readings
+        readings += 1
+        return await really_read()
+
+    async def play() -> None:
+        figures = Figures(measured, board)
+        for _ in range(20):
+            figures.refresh()
+            await asyncio.sleep(0)
+        await figures.settled(asyncio.Event())
+
+    monkeypatch.setattr(measured, "read", counted)
+    asyncio.run(play())
+    assert readings == 2
+    assert [level.ok for level in board.levels] == [5, 10]
 
 
 def long_run(directory: Path, requests: int) -> list[Record]:

@@ -214,7 +214,7 @@ def test_sessions_are_found_by_id_beginning_and_last(tmp_path: Path) -> None:
     assert load(tmp_path, "20261114").journal.head.session.id == names[0]
     assert load(tmp_path, "last").directory.name == names[2]
     assert load(tmp_path, "last~2").directory.name == names[0]
-    with pytest.raises(BadInput, match="there are only 3"):
+    with pytest.raises(BadInput, match="3 sessions in all"):
         load(tmp_path, "last~3")
     with pytest.raises(BadInput, match=re.escape(f"20261115: fits 2 sessions: {names[2]}, {names[1]}")):
         load(tmp_path, "20261115")

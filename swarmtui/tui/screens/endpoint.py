@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TYPED = "typed"
 _FIRST = "first"
 _LOOK_AFTER_S = 0.6
+# So many models are in sight at once, on a low screen and on a tall one.
+_MODELS, _TALL = (3, 6), 34
 
 
 class EndpointPart(VerticalScroll):
@@ -116,6 +118,8 @@ class EndpointPart(VerticalScroll):
 
     def describe(self, width: int) -> None:
         """Says what is known of the chosen one, and asks for its flags where they are not."""
+        models = self._pick("models")
+        models.styles.height = min(len(models.items), _MODELS[self.app.size.height >= _TALL])
         self.query_one("#of-flags").display = self.flags_unseen
         server, machine = self.server, self._machine()
         words = views.found_words(server) if server else plain(machine.description) if machine else ""

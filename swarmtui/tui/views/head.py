@@ -164,7 +164,11 @@ def _split(parts: TtftSplit | None) -> tuple[str, ...]:
     named = (("queue", parts.queue_s), ("prefill", parts.prefill_s), ("rest", parts.rest_s))
     known = [f"{name} {seconds(value)}" for name, value in named if value is not None]
     est = "est. " if parts.estimated else ""
-    return (f"TTFT {seconds(parts.ttft_s)} = {est}{' + '.join(known)}", f"{est}{' + '.join(known)}", f"TTFT: {est}{known[0]}")
+    return (
+        f"TTFT {seconds(parts.ttft_s)} = {est}{' + '.join(known)}",
+        f"{est}{' + '.join(known)}",
+        f"TTFT: {est}{known[0]}",
+    )
 
 
 def _beside_ttft(parts: TtftSplit | None) -> str:

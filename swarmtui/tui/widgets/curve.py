@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
-from swarmtui.tui.paint import Line, heading, longest, wrapped
+from swarmtui.tui.paint import Line, heading, left, longest, wrapped
 from swarmtui.tui.views.levels import Curve as Points
 from swarmtui.tui.views.levels import CurveView
 from swarmtui.tui.widgets.plot import Axis, Plot, Side, Trace, short
@@ -27,8 +27,10 @@ class Curve(Plot):
         if view is None or view.empty or self.plotext is None or height < 6 or width < 24:
             empty = (view.empty or "drawing …") if view else ""
             return [*lines, *([(f" {line}", "dim")] for line in wrapped(empty, max(8, width - 2)))]
-        ghost = f"  ··· {view.ghost_name}" if view.ghost.c else ""
-        legend: Line = [(" ● output tok/s", "first"), ("  ◆ TTFT s", "second"), (ghost, "dim")]
+        legend: Line = [(" ● output tok/s", "first"), ("  ◆ TTFT s", "second")]
+        if view.ghost.c:
+            used = sum(len(text) for text, _ in legend)
+            legend.append((left(f"  ··· {view.ghost_name}", width - used), "dim"))
         return [*lines, legend, *self._figure(view, width, height - 2)]
 
     def _figure(self, view: CurveView, width: int, height: int) -> list[Line]:

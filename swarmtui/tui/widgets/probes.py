@@ -43,5 +43,8 @@ class ProbeChart(Plot):
             Trace(*view.outside, "bad", "✖", joined=False),
         ]
         places = [view.bottom + (view.top - view.bottom) * part / 3 for part in range(4)]
-        axis = Axis("left", view.bottom, view.top, [(place, f"{place:.4g}") for place in places])
+        labels = [f"{place:.4g}" for place in places]
+        if len(set(labels)) < len(labels):
+            labels = [f"{place:.1f}" for place in places]
+        axis = Axis("left", view.bottom, view.top, list(zip(places, labels, strict=True)))
         return self.plotted(width, height, [trace for trace in traces if trace.xs], [axis], view.ticks)
