@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -58,11 +59,14 @@ class Lines(Widget):
             self.refresh(*regions)
 
     def _make_lines(self) -> None:
+        os.sched_yield()
         width, height = self._shown_size = self.size
         lines = [fitted(line, width) for line in self.draw(width, height)[:height]]
         self._shown = lines + [[(" " * width, "")]] * (height - len(lines))
 
     def render_line(self, y: int) -> Strip:
+        # On few cores the server and the load share ours: between two lines they get their turn.
+        os.sched_yield()
         width = self.size.width
         base = self.rich_style
         if self._shown_size != self.size:
