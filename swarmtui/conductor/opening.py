@@ -44,8 +44,8 @@ def look(
     endpoints: list[Endpoint] = []
     calibration = None
     for asked in order.endpoints:
-        url, simulated = asked, asked.startswith(SIMULATOR)
-        if simulated:
+        url, embedded = asked, asked.startswith(SIMULATOR)
+        if embedded:
             simulator = Simulator(asked.removeprefix(SIMULATOR))
             simulators.append(simulator)
             url = simulator.url()
@@ -70,6 +70,7 @@ def look(
                 ca_file=order.ca_file,
                 insecure=order.insecure,
                 header_names=tuple(sorted(order.secrets.headers)),
+                embedded=embedded,
             )
         )
     seen.listeners = listeners_at(parse_address(endpoint.url).root for endpoint in endpoints)

@@ -19,7 +19,7 @@ _SUFFIXES = ("/chat/completions", "/completions", "/api/chat", "/v1", "/")
 
 
 class Endpoint(Stored, frozen=True, kw_only=True):
-    """An endpoint as a session keeps it: nothing secret in it."""
+    """An endpoint as a session keeps it: nothing secret in it. One that is `embedded` ends with its run."""
 
     url: str
     model: str
@@ -28,6 +28,7 @@ class Endpoint(Stored, frozen=True, kw_only=True):
     ca_file: str | None = None
     insecure: bool = False
     header_names: tuple[str, ...] = ()
+    embedded: bool = False
 
 
 class Secrets(Stored, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ class RunScreen(LiveScreen):
     def _end(self, track: Track) -> None:
         super()._end(track)
         session = track.session
-        if self._vigil is None and session is not None and not session.simulated:
+        if self._vigil is None and session is not None and not session.endpoints[0].embedded:
             known = track.frame.servers if track.frame else ()
             from swarmtui.tui.vigil import Vigil
 
