@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from swarmtui.analysis.energy import energy
+from swarmtui.analysis.runs import runs_by_place
 from swarmtui.analysis.ttft_split import ends_of, estimate, of_level
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StretchEnd, StretchStart
@@ -21,7 +22,9 @@ def with_machine(
     telemetry: Sequence[Telemetry],
     records: Sequence[Record],
 ) -> tuple[Level, ...]:
-    ended = {end.number: end.t_ns for end in ends}
+    begun, ended = {start.number: start.t_ns for start in stretches}, {end.number: end.t_ns for end in ends}
+    # What a level's tokens are not counted in, its joules are not either: a pause, or C on the way to another.
+    runs = runs_by_place(records, stretches, ends)
     alone = next((level for level in levels if level.c == 1), None)
     looks = sorted((seen for seen in telemetry if seen.servers), key=lambda seen: seen.asked_ns)
     by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
@@ -30,9 +33,9 @@ def with_machine(
     all_ends = ends_of(records) if looks else []
     done = []
     for level in levels:
-        own = [s for s in stretches if s.phase == "level" and (s.c, s.rate) == level.key and s.number in ended]
-        spans = [(s.t_ns, ended[s.number]) for s in own]
-        parts = of_level([by_stretch[s.number] for s in own], all_ends, looks)
+        own = [run.stretch for run in runs.get(level.key, ()) if run.stretch in begun and run.stretch in ended]
+        spans = [(begun[number], ended[number]) for number in own]
+        parts = of_level([by_stretch[number] for number in own], all_ends, looks)
         done.append(
             msgspec.structs.replace(
                 level,

@@ -16,9 +16,10 @@ from swarmtui.model.session import StretchEnd, StretchStart
 
 
 class Run(NamedTuple):
-    """The requests of one run: `finished` ended by themselves, well or not."""
+    """The requests of one run: `finished` ended by themselves, well or not. `stretch` is the number of its stretch."""
 
     number: int
+    stretch: int
     finished: list[Record]
     cancelled: list[Record]
     complete: bool
@@ -80,6 +81,7 @@ def runs_by_place(
             found = list(map(_as_due, found))
         run = Run(
             number=len(runs[stretch.c, stretch.rate]) + 1,
+            stretch=stretch.number,
             finished=[r for r in found if r.error != CANCELLED],
             cancelled=[r for r in found if r.error == CANCELLED],
             complete=complete,

@@ -114,13 +114,14 @@ class Crew:
     ) -> None:
         self.links = [Link(0, first), *(Link(number, start_worker()) for number in range(1, count))]
         self._hear, self._lost = hear, lost
-        self._tasks: list[asyncio.Task[None]] = []
         self._ending = False
 
-    def start(self, setup: Callable[[int, int], wire.Setup]) -> None:
+    def start(self, setup: Callable[[int, int], wire.Setup]) -> asyncio.Future[list[None]]:
+        """What it returns is done when all of them have ended, or with a fault of our own."""
+        following = [asyncio.create_task(self._follow(link)) for link in self.links]
         for link in self.links:
-            self._tasks.append(asyncio.create_task(self._follow(link)))
             link.say(setup(link.number, len(self.links)))
+        return asyncio.gather(*following)
 
     async def _follow(self, link: Link) -> None:
         how = await link.listen(self._hear)

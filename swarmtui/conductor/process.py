@@ -134,7 +134,7 @@ class Conductor:
         )
         for command in self._early:
             self._runner.obey(command)
-        self._crew.start(partial(opening.setup, order, directory, endpoints))
+        following = self._crew.start(partial(opening.setup, order, directory, endpoints))
         watch = Watch(
             endpoints,
             order.secrets,
@@ -149,7 +149,10 @@ class Conductor:
         marking = asyncio.create_task(self._mark(watch))
         running = asyncio.create_task(self._runner.run())
         dying = asyncio.create_task(self._died.wait())
-        await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((running, dying, marking, following), return_when=asyncio.FIRST_COMPLETED)
+        for beside in (marking, following):
+            if beside.done():
+                beside.result()  # a fault of ours: no run waits for who is no longer there
         marking.cancel()
         await unless(self._leaving, watch.finish)
         self._board.telemetry = watch.latest()

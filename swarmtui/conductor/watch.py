@@ -25,6 +25,7 @@ Glance = tuple[str, int, str]
 
 _METRICS_S = 1.0
 _LAST_LOOK_S = 2.5
+_SILENT_NS = 10_000_000_000
 
 
 class Seen:
@@ -95,8 +96,13 @@ class Watch:
         return self._telemetry(time.perf_counter_ns(), self._gpus)
 
     def sample(self) -> Telemetry:
-        """For the journal: the last reading with energy counters, at the time when they were read."""
-        t_ns, gpus = self._counted
+        """For the journal: the last reading with energy counters, at the time when they were read.
+
+        GPUs that have stopped to answer are left out, so that servers are still heard.
+        """
+        (t_ns, gpus), served_ns = self._counted, self._served[0]
+        if t_ns and served_ns and served_ns - t_ns > _SILENT_NS:
+            return self._telemetry(served_ns, ())
         return self._telemetry(t_ns or time.perf_counter_ns(), gpus)
 
     def _telemetry(self, t_ns: int, gpus: tuple[Gpu, ...]) -> Telemetry:

@@ -146,7 +146,6 @@ class WorkerFrame(_Said, frozen=True):
     in_flight: int
     waiting: int
     queued: int
-    connecting: int
     chunks: int
     rows: tuple[StreamRow, ...]
     lag_ms: float

@@ -52,6 +52,7 @@ _GAP_PART = 16
 _TOO_BUSY = 0.5
 _LONGEST_NAP_S = 0.001
 
+_MOST_WAITING = 64
 _CONNECT_GATE_NS = 1_000_000_000
 
 
@@ -260,6 +261,8 @@ class Worker:
             return
         in_flight = waiting = chunks = 0
         rows = []
+        # Frames are for watching; when the conductor does not read, only records must reach it.
+        crowded = len(self._outbox) > _MOST_WAITING
         # Who was stopped for a while reads first what came meanwhile: no time limit that passed in sleep ends a stream.
         self._slept = now - self._ticked > 5 * frame_ns and not self._slept
         for agent in self._agents:
@@ -268,17 +271,15 @@ class Worker:
             if agent.busy:
                 in_flight += 1
                 waiting += agent.waiting
-            row = agent.changed_row()
-            if row is not None:
+            if not crowded and (row := agent.changed_row()) is not None:
                 rows.append(row)
                 chunks += row.chunks
         cpu_ns = time.process_time_ns()
         self._loop.nap_s = _nap(in_flight, chunks * 1e9 / frame_ns, (cpu_ns - self._cpu_ns) / (now - self._ticked))
         self._cpu_ns, self._ticked = cpu_ns, now
-        watched = self._agent_watched()
-        # Frames are for watching; when the conductor does not read, only records must reach it.
-        if len(self._outbox) > 64:
+        if crowded:
             return
+        watched = self._agent_watched()
         self._say(
             pack(
                 WorkerFrame(
@@ -287,7 +288,6 @@ class Worker:
                     in_flight=in_flight,
                     waiting=waiting,
                     queued=len(self._tasks) + self._schedule.waiting,
-                    connecting=self._connecting,
                     rows=tuple(rows),
                     lag_ms=lag_ms,
                     cpu_ns=cpu_ns,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.energy import energy
+from swarmtui.analysis.levels import level_figures
+from swarmtui.analysis.machine import with_machine
 from swarmtui.model.telemetry import Gpu, Telemetry
+from tests.analysis.made_records import BOOT_NS, end, request, stretch
 
 S = 1_000_000_000
 
@@ -111,3 +115,19 @@ def test_a_simulated_card_stays_marked() -> None:
 def test_at_even_power_any_level_has_its_watts(watts: float, start: float, length: float) -> None:
     found = energy(steady(watts, 20), [(int(start * S), int((start + length) * S))], 1)
     assert found is not None and found.mean_w == pytest.approx(watts, rel=1e-4)
+
+
+def test_a_level_that_was_only_passed_through_takes_no_joules() -> None:
+    """C=1 for a moment on the way up, later for long: tokens and energy are those of the later visit."""
+    passed = stretch(1, steered=True)
+    stayed = stretch(2, steered=True, t_ns=BOOT_NS + 10 * S)
+    asked = [
+        request(100, [200, 300], stretch=1, task=1),
+        *(request(10_000 + 1000 * n, [10_500 + 1000 * n, 10_900 + 1000 * n], stretch=2, task=2 + n) for n in range(4)),
+    ]
+    ends = [end(1, at=8_000, complete=False), end(2, at=14_000)]
+    readings = [msgspec.structs.replace(seen, t_ns=BOOT_NS + seen.t_ns) for seen in steady(300.0, 20)]
+    levels = level_figures(asked, [passed, stayed], ends)
+    (found,) = with_machine(levels, [passed, stayed], ends, readings, asked)
+    assert found.tokens_out == 8
+    assert found.energy is not None and found.energy.j_per_token == pytest.approx(4 * 300 / 8)
