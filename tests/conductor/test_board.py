@@ -9,7 +9,7 @@ from swarmtui.model.wire import StreamRow, WorkerFrame
 def first_tokens(t_s: float, ttft_s: float, streams: int) -> WorkerFrame:
     """So many streams have just had their first token."""
     rows = tuple(StreamRow(agent, "writing", agent, "", 1, 2, 2, ttft_s) for agent in range(streams))
-    return WorkerFrame(int(t_s * 1e9), streams, streams, 0, 0, 0, 0, rows, 0.0, 0, 0, 0, 0)
+    return WorkerFrame(int(t_s * 1e9), streams, streams, 0, 0, 0, rows, 0.0, 0, 0, 0, 0)
 
 
 def test_ttft_follows_c_at_once_however_many_requests_came_before() -> None:
