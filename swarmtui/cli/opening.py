@@ -24,11 +24,11 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def need_terminal() -> None:
+def need_terminal(instead: str = "run") -> None:
     from swarmtui.model.schema import BadInput
 
     if not is_terminal():
-        raise BadInput("this needs a terminal; over SSH: ssh -t HOST swarmtui. Without one there is `swarmtui run`")
+        raise BadInput(f"this needs a terminal; over SSH: ssh -t HOST swarmtui. Without one: `swarmtui {instead}`")
 
 
 def after(outcome: Any) -> NoReturn:

@@ -64,7 +64,7 @@ def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
 @session_dir_option
 def replay(session: str, slow: bool, session_dir: str | None) -> None:
     """Watch a saved session again. SESSION is an id, the beginning of one, or `last`."""
-    need_terminal()
+    need_terminal("sessions show")
     from swarmtui.tui.launch import watch_again
 
     watch_again(sessions_in(session_dir), session, slow=slow)

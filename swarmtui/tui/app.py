@@ -15,6 +15,7 @@ from rich.console import RenderableType
 from textual._compositor import ChopsUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.dom import DOMNode
 from textual.events import Resize
 from textual.filter import LineFilter, NoColor
 from textual.geometry import Region
@@ -89,6 +90,7 @@ class SwarmApp(App[Outcome]):
         self.register_theme(SWARM)
         self.theme = self.config.theme if self.config.theme in self.available_themes else SWARM.name
         self.inks = inks(self.current_theme)
+        self._fresh: Screen[Any] | None = None
         self._painted_with = self.get_css_variables()
         self.stylesheet.set_variables(self._painted_with)
 
@@ -117,7 +119,15 @@ class SwarmApp(App[Outcome]):
 
     def get_default_screen(self) -> Screen[Any]:
         """The first screen is the one to be seen: no empty one is laid out before it."""
-        return self._fitted(self._first_screen())
+        self._fresh = self._fitted(self._first_screen())
+        return self._fresh
+
+    def update_styles(self, node: DOMNode, animate: bool = True) -> None:
+        """Of a screen that was styled as it was mounted, once: Textual styles it again when it is shown."""
+        if node is self._fresh:
+            self._fresh = None
+        else:
+            super().update_styles(node, animate)
 
     def push_screen(self, screen: Any, *given: Any, **more: Any) -> Any:
         return super().push_screen(self._fitted(screen), *given, **more)

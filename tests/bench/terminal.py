@@ -104,8 +104,8 @@ class Screen:
 def _spawn(words: list[str], columns: int, rows: int, more: dict[str, str]) -> tuple[subprocess.Popen[bytes], int]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    # As installed: over SSH, with its bytecode beside it.
-    unset = ("COLORTERM", "NO_COLOR", "PYTHONDONTWRITEBYTECODE")
+    # As installed: over SSH, with its bytecode beside it, and with the size of the terminal itself.
+    unset = ("COLORTERM", "NO_COLOR", "PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     process = subprocess.Popen(
         ["setsid", "--ctty", *words],
