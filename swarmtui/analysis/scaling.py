@@ -136,10 +136,13 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _with_sweet_spot(found: Scaling, levels: Sequence[Level], seats: Seats | None) -> Scaling:
-    """Seats where they bind; else the first level with 95 % of the most, if levels beyond it were tried."""
-    best = max(levels, key=lambda level: _rate(level) or 0.0)
-    enough = next(level for level in levels if (_rate(level) or 0.0) >= PLATEAU * (_rate(best) or 0.0))
-    if seats and levels[-1].c >= seats.total and enough.c >= min(seats.total, _highest(levels, seats.total)):
+    """Seats where they bind; else the first level with 95 % of the most before a cliff, if more was tried."""
+    cliff = found.cliff
+    before = [level for level in levels if cliff is None or level.c < cliff.c]
+    best = max(before, key=lambda level: _rate(level) or 0.0)
+    enough = next(level for level in before if (_rate(level) or 0.0) >= PLATEAU * (_rate(best) or 0.0))
+    bind = seats is not None and levels[-1].c >= seats.total and (cliff is None or seats.total < cliff.c)
+    if seats and bind and enough.c >= min(seats.total, _highest(levels, seats.total)):
         return msgspec.structs.replace(found, sweet_spot=seats.total)
     if enough.c == levels[-1].c:
         end = f"tok/s still grew at C={enough.c}, the highest level"

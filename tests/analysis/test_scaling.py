@@ -56,6 +56,14 @@ def test_the_sentence_of_a_small_gain_dearly_bought() -> None:
     assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT"
 
 
+def test_seats_beyond_a_cliff_are_no_sweet_spot() -> None:
+    """A server on few cores: its seats are there, but two requests at once are already slower than one."""
+    levels = [level(1, tps=130, ttft=0.08), level(4, tps=111, ttft=0.25), level(8, tps=146, ttft=0.37)]
+    found = scaling(levels, Seats(per_replica=4))
+    assert found.sweet_spot == 1
+    assert found.sentence.startswith("sweet spot C=1; ") and "cliff at C=4" in found.sentence
+
+
 def test_seats_that_nobody_told_are_inferred_from_a_cliff_with_the_reason() -> None:
     found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8], seats=4))
     assert found.seats is not None and found.seats.inferred
