@@ -13,6 +13,7 @@ from swarmtui.analysis.differences import (
     session_differences,
 )
 from swarmtui.analysis.pool import is_pooled
+from swarmtui.analysis.scaling import leading_level
 from swarmtui.analysis.verdicts import Verdict, verdict
 from swarmtui.model.place import Placed, place_name
 from swarmtui.model.schema import Stored
@@ -248,8 +249,8 @@ def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
 
 
 def _best(summary: Summary) -> tuple[float | None, Level | None]:
-    rated = [(rate, level) for level in summary.levels if (rate := level.lead_tps)]
-    return max(rated, key=lambda pair: pair[0]) if rated else (None, None)
+    level = leading_level(summary.levels)
+    return (level.lead_tps, level) if level else (None, None)
 
 
 def _model(summary: Summary) -> str:

@@ -30,7 +30,7 @@ def energy(
     names = {gpu.uuid for _, gpus in chosen for gpu in gpus}
     if not names:
         return None
-    joules: float | None = 0.0
+    joules: float | None = 0.0 if spans else None
     for uuid in names:
         read = {t: g.energy_j for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None}
         counter = sorted(read.items())

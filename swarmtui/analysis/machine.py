@@ -33,13 +33,16 @@ def with_machine(
     all_ends = ends_of(records) if looks else []
     done = []
     for level in levels:
-        own = [run.stretch for run in runs.get(level.key, ()) if run.stretch in begun and run.stretch in ended]
+        made_of = [run.stretch for run in runs.get(level.key, ()) if run.finished]
+        own = [number for number in made_of if number in begun and number in ended]
         spans = [(begun[number], ended[number]) for number in own]
+        # Of a run that was cut nobody knows when it ended, so that its tokens have no joules.
+        tokens = level.tokens_out if own == made_of else None
         parts = of_level([by_stretch[number] for number in own], all_ends, looks)
         done.append(
             msgspec.structs.replace(
                 level,
-                energy=energy(telemetry, spans, level.tokens_out) if telemetry else None,
+                energy=energy(telemetry, spans, tokens) if telemetry else None,
                 ttft_split=parts or _estimate(level, alone),
             )
         )

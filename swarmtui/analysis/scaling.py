@@ -52,6 +52,12 @@ def best_level(levels: Sequence[Level]) -> Level | None:
     return min(near, key=lambda level: level.at) if len(rated) > 1 else None
 
 
+def leading_level(levels: Sequence[Level]) -> Level | None:
+    """The best; where there is none to choose, as of one level or of an open loop, the one with the most."""
+    rated = [level for level in levels if level.lead_tps is not None]
+    return best_level(levels) or max(rated, key=lambda level: level.lead_tps or 0.0, default=None)
+
+
 def _rate(level: Level) -> float | None:
     return level.lead_tps
 

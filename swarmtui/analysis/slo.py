@@ -45,6 +45,13 @@ class Slo(Stored, frozen=True, kw_only=True):
         return all(value is None or value <= most for value, most in values)
 
 
+def checked_slo(text: str) -> str:
+    """The text itself, where it can be read or is empty."""
+    if text:
+        parse_slo(text)
+    return text
+
+
 def parse_slo(text: str, key: str = _KEY) -> Slo:
     most: dict[str, float] = {}
     share = SHARE

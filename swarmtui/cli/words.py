@@ -108,6 +108,7 @@ def _plan(given: dict[str, Any]) -> Any:
     """The workload's own load, with what was said on the command line before it."""
     import secrets
 
+    from swarmtui.analysis.slo import checked_slo
     from swarmtui.model.asked import Asked, plan_for
     from swarmtui.model.plan import timeouts_of
     from swarmtui.model.schema import BadInput
@@ -122,21 +123,13 @@ def _plan(given: dict[str, Any]) -> Any:
             temperature=given["temperature"],
             seed=given["seed"] if given["seed"] is not None else secrets.randbelow(1_000_000),
             workers=given["workers"],
-            slo=_slo(given["slo"]),
+            slo=checked_slo(given["slo"]),
             timeouts=timeouts_of(given["timeout"], given["idle_timeout"], "--"),
         )
     except BadInput as problem:
         if problem.key in (*said, "find_cliff", "workload"):
             raise BadInput(problem.problem, key=f"--{problem.key.replace('_', '-')}") from None
         raise
-
-
-def _slo(text: str) -> str:
-    if text:
-        from swarmtui.analysis.slo import parse_slo
-
-        parse_slo(text)
-    return text
 
 
 def limits_of(expressions: tuple[str, ...]) -> Any:

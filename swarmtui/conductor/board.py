@@ -33,6 +33,7 @@ class Board:
         self.c = self.run = 0
         self.runs = 1
         self.load: Mode = "closed"
+        self.steered = False
         self.rate: float | None = None
         self.done = 0
         self.of: int | None = None
@@ -187,6 +188,7 @@ class Board:
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,
             load=self.load,
+            steered=self.steered,
             rate=self.rate,
             late_s=self._latest_lateness(now),
             tasks=self._tasks,

@@ -21,7 +21,7 @@ from swarmtui.model.wire import Unpacker, pack
 _MOVE_S = 10.0
 
 # So long may workers whose conductor was killed take to leave what they still hold on disk.
-_SPOOL_S = 0.5
+SPOOL_S = 0.5
 
 
 class Gone(Exception):
@@ -63,10 +63,10 @@ class Client:
             self._ready = self._unpacker.feed(data)
         return said.decode_message(self._ready.pop(0))
 
-    def how_it_ended(self) -> str:
+    def how_it_ended(self, wait_s: float = 5.0) -> str:
         """Of a conductor that is gone without a last word: killed by somebody, or by a fault of ours."""
         try:
-            code = self._process.wait(5) if self._process else None
+            code = self._process.wait(wait_s) if self._process else None
         except subprocess.TimeoutExpired:
             code = None
         return "was killed" if code is None or code < 0 else f"failed (see {error_log()})"
@@ -76,7 +76,7 @@ class Client:
         if self._process is None:
             return
         self._process.kill()
-        time.sleep(_SPOOL_S)
+        time.sleep(SPOOL_S)
         # Nobody has waited for it yet, so that its number is still its own group's.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

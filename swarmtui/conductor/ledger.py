@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
 from swarmtui.model.session import End, Entry, Event, Request, StretchEnd, StretchStart
-from swarmtui.sessions.journal import JournalWriter, thinned
+from swarmtui.sessions.journal import SPOOLS, JournalWriter, thinned
 from swarmtui.sessions.store import discard
 from swarmtui.text import counted
 
@@ -112,6 +113,8 @@ class Ledger:
             for entry in self._unsaved:
                 writer.append(entry)
             writer.sync()
+            for spool in self.directory.glob(SPOOLS):
+                shutil.copy(spool, directory)
         except OSError:
             writer.close()
             discard(directory)
@@ -120,9 +123,10 @@ class Ledger:
         self._writer.close()
         self._writer = writer
         self._unsaved.clear()
-        self._removed = self._unsynced = False
-        if before != directory:
+        # What a sync failed for is there as far as anybody can see, and stays: nobody knows which disk is the better.
+        if before != directory and not self._unsynced:
             discard(before)
+        self._removed = self._unsynced = False
 
     def rescue(self, roots: Iterable[Path]) -> str:
         """At the end: to the first place that takes all of it. What was wrong, where something was."""

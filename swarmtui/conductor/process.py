@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from swarmtui.conductor.ledger import Ledger
 from swarmtui.conductor.patience import unless
 from swarmtui.conductor.restart import Absence
 from swarmtui.conductor.runner import Runner
-from swarmtui.conductor.runtime import socket_path
+from swarmtui.conductor.runtime import error_log, socket_path
 from swarmtui.conductor.waits import Waits
 from swarmtui.conductor.watch import Seen, Watch
 from swarmtui.model import frame as said
@@ -77,6 +78,9 @@ class Conductor:
             ending, message = await self._conduct()
         except BadInput as error:
             ending, message = "failed", str(error)
+        except Exception as error:  # noqa: BLE001 - a fault of ours, whatever it is: what was measured is saved
+            traceback.print_exc()
+            ending, message = "failed", f"a fault of swarmtui, {type(error).__name__}: {error}; see {error_log()}"
         if self._ledger is not None:
             ending, message, directory = await self._save(ending, message)
         self._board.status = "ended"
@@ -132,9 +136,9 @@ class Conductor:
             lambda: opening.differences(self._board.servers, endpoints),
             order.restart_s,
         )
-        for command in self._early:
-            self._runner.obey(command)
         following = self._crew.start(partial(opening.setup, order, directory, endpoints))
+        for command in self._early:
+            self._obey(command)
         watch = Watch(
             endpoints,
             order.secrets,
@@ -150,10 +154,11 @@ class Conductor:
         running = asyncio.create_task(self._runner.run())
         dying = asyncio.create_task(self._died.wait())
         await asyncio.wait((running, dying, marking, following), return_when=asyncio.FIRST_COMPLETED)
-        for beside in (marking, following):
-            if beside.done():
-                beside.result()  # a fault of ours: no run waits for who is no longer there
+        faults = [beside for beside in (marking, following) if beside.done() and beside.exception()]
         marking.cancel()
+        if faults:
+            running.cancel()
+            faults[0].result()  # no run waits for who is no longer there
         await unless(self._leaving, watch.finish)
         self._board.telemetry = watch.latest()
         self._doubts.look(watch.latest(), 0)
@@ -294,6 +299,6 @@ def main(first_worker: Started) -> None:
     try:
         asyncio.run(conduct(socket.socket(fileno=os.dup(0)), first_worker))
     except asyncio.IncompleteReadError:
-        sys.exit(1)  # a mistake in the words of the command: whoever typed them was told
+        sys.exit(1)  # no order came: a mistake in the words of the command, or its face is gone
     # A look at a server that does not answer may still be under way in its thread; nobody waits for it.
     os._exit(0)

@@ -266,7 +266,7 @@ class Runner:
         self._stretch = stretch
         board = self._board
         board.c, board.run, board.done, board.of = stretch.streams, run, 0, feed.of
-        board.load, board.rate = load, rate
+        board.load, board.rate, board.steered = load, rate, steered
         start = StretchStart(
             number=stretch.number,
             t_ns=time.perf_counter_ns(),

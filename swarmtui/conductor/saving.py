@@ -16,6 +16,7 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.frame import Ending
 from swarmtui.model.order import Order
 from swarmtui.model.record import Record
+from swarmtui.model.schema import BadInput
 from swarmtui.model.session import End, TokenCount
 from swarmtui.sessions.paths import sessions_root
 from swarmtui.sessions.store import figures_later, unsummed, write_summary
@@ -47,8 +48,9 @@ async def save(
     saving = await unless(leaving, write_summary, ledger.directory)
     await asyncio.wait((saving,), timeout=_MOMENT_S)
     if not saving.done():
+        ending = "stopped" if ending == "done" else ending
         message = f"{message or 'stopped at once'}; {figures_later(ledger.directory)}"
-    elif isinstance(error := saving.exception(), OSError):
+    elif isinstance(error := saving.exception(), OSError | BadInput):
         problem = problem or unsummed(ledger.directory, error)
     elif error is not None:
         raise error

@@ -98,7 +98,7 @@ class Watch:
     def sample(self) -> Telemetry:
         """For the journal: the last reading with energy counters, at the time when they were read.
 
-        GPUs that have stopped to answer are left out, so that servers are still heard.
+        GPUs that no longer answer are left out, so that servers are still heard.
         """
         (t_ns, gpus), served_ns = self._counted, self._served[0]
         if t_ns and served_ns and served_ns - t_ns > _SILENT_NS:

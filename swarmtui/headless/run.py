@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.conductor.client import Client, Gone, start
+from swarmtui.conductor.client import SPOOL_S, Client, Gone, start
 from swarmtui.conductor.launch import Started
 from swarmtui.headless.machine import machine_table
 from swarmtui.headless.progress import Progress, progress_on
@@ -42,7 +42,6 @@ _GRACE_S = 5.0
 _LOOK_S = 0.1
 
 # So long may workers whose conductor was killed take to leave what they still hold on disk.
-_SPOOL_S = 0.5
 
 # A conductor that has said its last word is waited for, so that nothing of it is left when we end.
 _CLOSED_S, _LEFT_S = 5.0, 0.5
@@ -147,13 +146,13 @@ def _recover(directory: str, how: str, stopping: Stopping) -> said.Ended:
     figures = figures_later(Path(directory))
     if stopping.at_once:
         return said.Ended("interrupted", f"stopped at once; {figures}", directory)
-    time.sleep(_SPOOL_S)
+    time.sleep(SPOOL_S)
     problems: list[str] = []
 
     def sum_up() -> None:
         try:
             write_summary(Path(directory))
-        except OSError as error:
+        except (OSError, BadInput) as error:
             problems.append(unsummed(Path(directory), error))
 
     # Of a long session it takes a while, and whoever does not want to wait leaves without it.

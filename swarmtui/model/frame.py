@@ -149,7 +149,7 @@ class Frame(_Said, frozen=True):
     `answer` is what a search came to, in a sentence. Rows count chunks; `tokens_per_chunk` is what one held so far.
     `load` is how this stretch is laid on. `rate` and `late_s` are of an open loop: requests a second, and how late the
     latest of the last seconds was sent. `tasks` is of mixed loads.
-    `down_s`: so long the server has been away, and is waited for.
+    `down_s`: so long the server has been away, and is waited for. `steered`: it has no end but people's.
     """
 
     t_ns: int
@@ -186,6 +186,7 @@ class Frame(_Said, frozen=True):
     servers: tuple[Discovered, ...] = ()
     tokens_per_chunk: float = 1.0
     load: Mode = "closed"
+    steered: bool = False
     rate: float | None = None
     late_s: float | None = None
     tasks: tuple[TaskFigures, ...] = ()

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.analysis.scaling import leading_level
 from swarmtui.model.place import place_name
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
+from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import End, Head, Session, State, Summary
 from swarmtui.sessions.journal import JOURNAL, SPOOLS, decode_line, is_locked
 from swarmtui.sessions.paths import is_id
 
 INDEX = "index.json"
+_INDEX_VERSION = 2
 _TAIL_BYTES = 16 << 10
 _HEAD_BYTES = 16 << 20
 
@@ -79,8 +81,7 @@ def list_sessions(root: Path) -> list[Listed]:
 
 
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
-    rated = [level for level in summary.levels if level.lead_tps is not None]
-    best = max(rated, key=lambda level: level.lead_tps or 0.0, default=None)
+    best = leading_level(summary.levels)
     row = msgspec.structs.replace(
         _head_row(summary.session),
         state=summary.state,
@@ -91,7 +92,7 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
         chunks_counted=best is not None and best.token_source in ("chunks", "mixed"),
         requests=sum(level.n for level in summary.levels),
     )
-    return msgspec.json.encode(_Index(schema=SCHEMA_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
+    return msgspec.json.encode(_Index(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
 
 
 def _row(directory: Path) -> Listed:
@@ -122,12 +123,16 @@ def _unreadable(directory: Path, problem: str) -> Listed:
 
 
 def _indexed(directory: Path, journal_bytes: int) -> Listed | None:
-    """None where there is no index, or where the journal went on after it was made."""
+    """None where there is none of today's kind, or where the journal went on after it was made."""
     try:
         index = _index_decoder.decode((directory / INDEX).read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return index.row if index.journal_bytes == journal_bytes else None
+    return index.row if (index.schema, index.journal_bytes) == (_INDEX_VERSION, journal_bytes) else None
+
+
+def is_indexed(directory: Path) -> bool:
+    return _indexed(directory, (directory / JOURNAL).stat().st_size) is not None
 
 
 def _from_ends(fd: int, size: int) -> Listed | None:

@@ -103,6 +103,7 @@ class Replay:
             left_s=None,
             done=len(here),
             of=stretch.of if stretch else None,
+            steered=stretch is not None and stretch.steered,
             c=point.c,
             run=stretch.run if stretch else 0,
             runs=self._session.plan.runs,

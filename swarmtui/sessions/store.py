@@ -30,7 +30,8 @@ from swarmtui.model.session import Event, Level, State, Summary
 from swarmtui.sessions.documents import detail_json, summary_json, summary_toml
 from swarmtui.sessions.files import write_parts, write_whole
 from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
-from swarmtui.sessions.listing import INDEX, Listed, index_json, list_sessions, session_names
+from swarmtui.sessions.listing import INDEX, Listed, index_json, is_indexed, list_sessions, session_names
+from swarmtui.sessions.paths import sessions_root
 from swarmtui.text import counted
 
 __all__ = [
@@ -142,7 +143,7 @@ def write_summary(directory: Path) -> Summary:
 def made_up_for(loaded: Loaded) -> Summary:
     """The summary, also put where it belongs if nobody had the time for it: then the list has its figures too."""
     summary = summarise(loaded)
-    if summary.state != "running" and not (loaded.directory / INDEX).exists():
+    if summary.state != "running" and not is_indexed(loaded.directory):
         # Whoever may only read here does so.
         with suppress(OSError):
             _write(loaded, summary, (loaded.directory / JOURNAL).stat().st_size)
@@ -151,12 +152,13 @@ def made_up_for(loaded: Loaded) -> Summary:
 
 def figures_later(directory: Path) -> str:
     """Where nobody waited for the summary: how people get at it."""
-    return f"its figures: swarmtui sessions show {directory.name}"
+    elsewhere = "" if directory.parent == sessions_root() else f" --session-dir {directory.parent}"
+    return f"its figures: swarmtui sessions show {directory.name}{elsewhere}"
 
 
-def unsummed(directory: Path, error: OSError) -> str:
+def unsummed(directory: Path, error: OSError | BadInput) -> str:
     """Where the summary could not be written: nothing is lost by it."""
-    why = f"{directory}: no summary: {error.strerror}"
+    why = f"{directory}: no summary: {error.strerror if isinstance(error, OSError) else error}"
     return f"{why}; every request is in its journal, so make room, and then {figures_later(directory)}"
 
 

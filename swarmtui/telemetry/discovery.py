@@ -54,7 +54,10 @@ def discover(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
 def listeners_at(urls: Iterable[str]) -> dict[str, Listener]:
     """Of those on this host. With thousands of connections open it takes long: better before the load."""
     local = [url for url in urls if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")]
-    by_port = {one.port: one for one in _listeners()} if local else {}
+    by_port: dict[int, Listener] = {}
+    for one in _listeners() if local else ():
+        if one.port not in by_port or ":" in by_port[one.port].host:
+            by_port[one.port] = one
     ports = {url: urlsplit(url).port or (443 if url.startswith("https:") else 80) for url in local}
     return {url: by_port[port] for url, port in ports.items() if port in by_port}
 

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import msgspec
 from rich.console import RenderableType
@@ -148,7 +148,7 @@ class SwarmApp(App[Outcome]):
             case Live():
                 from swarmtui.tui.screens.run import RunScreen
 
-                return RunScreen(self._source)
+                return RunScreen(self._source, self._order)
             case Past():
                 from swarmtui.tui.screens.past import ReplayScreen
 
@@ -186,7 +186,7 @@ class SwarmApp(App[Outcome]):
         """What becomes of a run is no question any more when it has ended."""
         from swarmtui.tui.screens.dialogs import QuitDialog
 
-        if isinstance(self.screen, QuitDialog):
+        if isinstance(self.screen, QuitDialog) and self.screen.what == "run":
             self.screen.dismiss("go on")
             self.say("the run has ended and is saved; q quits")
 
@@ -235,32 +235,32 @@ class SwarmApp(App[Outcome]):
         self._close_source()
         if self._baseline:
             order = msgspec.structs.replace(order, previous=self._baseline)
-        self._order = order
         self._source = Live(start(order, said.Subscribe(hz=self.hz, rows=True)))
-        if isinstance(self.screen, LiveScreen):
-            self.workers.cancel_node(self.screen)
+        for screen in self.screen_stack:
+            if isinstance(screen, LiveScreen):  # nobody looks at a server while it is measured
+                self.workers.cancel_node(screen)
         if isinstance(self.screen, LiveScreen) and len(self.screen_stack) > 1:
-            self.switch_screen(RunScreen(self._source))
+            self.switch_screen(RunScreen(self._source, order))
         else:  # also where a run is the first screen: Textual has nothing to put in its place
-            self.push_screen(RunScreen(self._source))
+            self.push_screen(RunScreen(self._source, order))
 
     def open_replay(self, source: Past) -> None:
         from swarmtui.tui.screens.past import ReplayScreen
 
         self.push_screen(ReplayScreen(source))
 
-    def run_again(self, track: Track) -> None:
+    def run_again(self, track: Track, order: Order | None) -> None:
         """With the same seed: the same requests, but for the nonces at their start, so that no cache knows them."""
-        if self._order is None:
+        if order is None:
             self.say("this run was started elsewhere; its secrets are not known here, so start it anew")
             return
         session = track.session
-        label = session.label if session else self._order.label
+        label = session.label if session else order.label
         # Nothing can be held against a run that has no level.
         done = session is not None and track.frame is not None and bool(track.frame.levels)
-        previous = session.id if session and done else self._order.previous
+        previous = session.id if session and done else order.previous
         salt = os.urandom(4).hex()
-        self.open_run(msgspec.structs.replace(self._order, label=label, previous=previous, salt=salt))
+        self.open_run(msgspec.structs.replace(order, label=label, previous=previous, salt=salt))
 
     def mark_baseline(self, track: Track) -> None:
         """From the next run on, and until another is marked, this is the ghost line and what is compared with."""
@@ -269,12 +269,6 @@ class SwarmApp(App[Outcome]):
             return
         self._baseline = track.session.id
         self.say(f"baseline: {track.session.label or track.session.id}; the next runs are held against it")
-
-    def remember_plan(self, mode: Literal["sweep", "cliff"], levels: tuple[int, ...]) -> None:
-        """What people turned a run into is what they want to see again."""
-        if self._order is not None:
-            plan = msgspec.structs.replace(self._order.plan, mode=mode, levels=levels, load="closed", rates=())
-            self._order = msgspec.structs.replace(self._order, plan=plan)
 
     def export(self, track: Track) -> None:
         """The session as a Markdown report, where the app was started; an older one of the same session goes."""
@@ -352,7 +346,7 @@ class SwarmApp(App[Outcome]):
             self.say("stopping the server of this cell …")
 
     def tune_is_over(self) -> None:
-        if self._leaving:
+        if self._leaving and self._tune is not None:
             self.exit(self._outcome())
 
     def detach(self) -> None:

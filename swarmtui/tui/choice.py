@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from swarmtui.analysis.slo import checked_slo
 from swarmtui.conductor import catalogue
 from swarmtui.conductor.configured import check_ca_file, read_secrets
 from swarmtui.model.asked import PROBE, Asked, plan_for, probe_tag
@@ -77,7 +78,7 @@ def make_order(choice: Choice, root: Path) -> Order:
             seed=usual.seed if usual.seed is not None else secrets.randbelow(1_000_000),
             max_tokens=usual.max_tokens,
             temperature=usual.temperature,
-            slo=usual.slo or "",
+            slo=checked_slo(usual.slo or ""),
             timeouts=timeouts_of(usual.timeout or "600s", usual.idle_timeout or "30s"),
         ),
         session_root=str(root),
@@ -102,18 +103,20 @@ def _asked(choice: Choice, load: Mode) -> Asked:
     if choice.plan == "probe":
         return PROBE
     said: dict[str, str] = {}
-    for name in fields_of(choice.plan, load):
+    offered = fields_of(choice.plan, load)
+    for name in offered:
         if text := str(getattr(choice, name)).strip():
             said[name] = text
     if choice.plan == "open" and "rate" not in said:
         raise BadInput("how many requests a second? For example 4, or 2,4,8", key="rate")
+    lasts = "requests" in offered and "requests" not in said
     return Asked(
         mode=choice.plan if choice.plan in ("manual", "cliff") else "sweep",
         levels=said.get("levels"),
         rate=said.get("rate"),
         runs=_number(said["runs"], "runs", 1, 1000) if "runs" in said else None,
         requests=said.get("requests"),
-        duration=choice.defaults.duration if choice.plan == "sweep" and "requests" not in said else None,
+        duration=choice.defaults.duration if choice.plan == "sweep" and lasts else None,
         warmup=said.get("warmup"),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -61,13 +62,18 @@ def first_choices(last: Last, config: Config) -> Last:
     return msgspec.structs.replace(last, **{name: getattr(last, name) or value for name, value in usual.items()})
 
 
-def write_last(last: Last, directory: Path | None = None) -> None:
-    """Only a convenience: a disk that does not take it is no reason to stop."""
+def write_last(last: Last, config: Config, directory: Path | None = None) -> None:
+    """What is as usual is not written down: it may be another next time. A disk that refuses is no reason to stop."""
     path = (directory or _state_directory()) / _LAST
-    recent = tuple(dict.fromkeys((last.endpoint, *last.recent)))[:_RECENT]
+    usual = first_choices(Last(), config)
+    kept: dict[str, Any] = {
+        name: "" if getattr(last, name) == getattr(usual, name) else getattr(last, name)
+        for name in Last.__struct_fields__
+    }
+    kept["recent"] = tuple(dict.fromkeys(last.recent))[:_RECENT]
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.encode(msgspec.structs.replace(last, recent=recent)))
+        path.write_bytes(msgspec.json.encode(Last(**kept)))
     except OSError:
         pass
 

@@ -207,13 +207,15 @@ def bindings(where: Where) -> list[Binding]:
 
 
 def keymap(overrides: dict[str, str]) -> dict[str, str]:
-    """For `App.set_keymap`: the same keys wherever the action can be taken."""
-    return {
-        f"{where}.{binding_id(action)}": overrides[binding_id(action)]
-        for action in ACTIONS
-        for where in action.where
-        if binding_id(action) in overrides
-    }
+    """For `App.set_keymap`: the same keys wherever the action can be taken, also where it has control keys alone."""
+    made = {}
+    for action in ACTIONS:
+        if (name := binding_id(action)) in overrides:
+            for where in action.where:
+                bound = {binding.id for binding in bindings(where)}
+                plain, control = f"{where}.{name}", f"{where}.{name}.control"
+                made[plain if plain in bound else control] = overrides[name]
+    return made
 
 
 def known_ids() -> set[str]:

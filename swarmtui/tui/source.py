@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SPEEDS = (1, 2, 5, 10, 20, 50)
 _PRIMED_S = 9
+# The screen stands still while a conductor that has hung up is waited for.
+_ENDS_WITHIN_S = 0.2
 
 
 class Source(Protocol):
@@ -61,7 +63,7 @@ class Live:
             self._stop_reading()
             if self.track.ended is None:
                 kept = "; what had finished by then is saved" if self.track.directory else ""
-                why = f"the conductor {self._client.how_it_ended()}{kept}"
+                why = f"the conductor {self._client.how_it_ended(_ENDS_WITHIN_S)}{kept}"
                 self.track.hear(Ended("interrupted", why, self.track.directory))
         self._wake()
 

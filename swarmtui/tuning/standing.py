@@ -99,7 +99,9 @@ def _in_round(standing: Standing, number: int) -> Sequence[Flags]:
     if not number:
         return cells_of(standing.tune)
     before = [row for row in standing.rows if row.round == number - 1]
-    return survivors(before, rounds_of(standing.tune)[number].cells, standing.tune.objective)
+    stages = rounds_of(standing.tune)
+    # A grid that was made smaller since may have fewer rounds than were measured.
+    return survivors(before, stages[number].cells, standing.tune.objective) if number < len(stages) else ()
 
 
 def born(pid: int) -> float:

@@ -131,3 +131,14 @@ def test_a_level_that_was_only_passed_through_takes_no_joules() -> None:
     (found,) = with_machine(levels, [passed, stayed], ends, readings, asked)
     assert found.tokens_out == 8
     assert found.energy is not None and found.energy.j_per_token == pytest.approx(4 * 300 / 8)
+
+
+def test_tokens_of_a_run_that_was_cut_have_no_joules() -> None:
+    """Nobody wrote down when it ended: a part of the energy over all of the tokens would be a wrong figure."""
+    asked = [request(100, [200, 300], stretch=1), request(10_100, [10_200, 10_300], stretch=2, run=2)]
+    starts = [stretch(1), stretch(2, run=2, t_ns=BOOT_NS + 10 * S)]
+    readings = [msgspec.structs.replace(seen, t_ns=BOOT_NS + seen.t_ns) for seen in steady(300.0, 20)]
+    for ends in ([end(1, at=8_000)], []):
+        (found,) = with_machine(level_figures(asked, starts, ends), starts, ends, readings, asked)
+        assert found.energy is not None and found.energy.j_per_token is None
+    assert found.energy is not None and found.energy.joules is None

@@ -233,6 +233,8 @@ def test_a_disk_that_took_it_and_could_not_keep_it_is_said_and_another_place_is_
     assert ledger.problem.startswith(f"the disk may have lost some of it: {tmp_path / 'a' / 'id'}: Input/output error")
     assert "all of it was saved elsewhere" in ledger.rescue([tmp_path / "b"])
     assert (names(tmp_path / "b" / "id"), ledger.problem) == (["1"], "")
+    # What seems to be there is not taken away: nobody knows which of the two disks is the better.
+    assert names(tmp_path / "a" / "id") == ["1"]
 
 
 def test_a_session_that_is_closed_can_be_moved_no_more_and_stays(tmp_path: Path) -> None:

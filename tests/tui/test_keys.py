@@ -11,7 +11,7 @@ from swarmtui.model import frame as said
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.config import Config, read_config
-from swarmtui.tui.keys import ACTIONS, GROUPS, Keymap, Where
+from swarmtui.tui.keys import ACTIONS, GROUPS, Keymap, Where, bindings, keymap, known_ids
 from swarmtui.tui.screens.cell import CellScreen
 from swarmtui.tui.screens.help import help_lines
 from swarmtui.tui.screens.log import LogScreen
@@ -185,8 +185,7 @@ async def test_the_palette_offers_the_actions_of_the_screen() -> None:
 
 async def test_the_same_c_again_does_not_begin_its_stretch_anew(until: Until) -> None:
     source = Heard()
-    steered = msgspec.structs.replace(frame(1), c=1, of=None)
-    source.track.hear(steered)
+    source.track.hear(msgspec.structs.replace(frame(1), c=1, of=None, steered=True))
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("minus")
@@ -196,6 +195,26 @@ async def test_the_same_c_again_does_not_begin_its_stretch_anew(until: Until) ->
         await pilot.press("1", "enter")
         await until(lambda: "C is 1 already" in screen_text(app))
     assert not [command for command in source.commands if isinstance(command, said.SetConcurrency)]
+
+
+async def test_the_c_of_a_sweep_can_be_taken_over_as_it_is() -> None:
+    """Also of one whose levels last a time and have no number of requests."""
+    source = Heard()
+    source.track.hear(msgspec.structs.replace(frame(1), c=4, of=None))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("c")
+        await pilot.pause()
+        await pilot.press("4", "enter")
+        await pilot.pause()
+    assert said.SetConcurrency(4) in source.commands
+
+
+def test_every_action_that_may_get_another_key_has_a_binding_to_put_it_on() -> None:
+    places = {where for action in ACTIONS for where in action.where}
+    bound = {binding.id for where in places for binding in bindings(where)}
+    for name in known_ids():
+        assert set(keymap({name: "f9"})) <= bound, name
 
 
 async def test_where_panels_are_out_of_sight_the_last_line_names_their_keys() -> None:

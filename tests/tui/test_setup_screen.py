@@ -18,7 +18,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.choice import Choice, Kind, make_order
-from swarmtui.tui.config import Last, first_choices
+from swarmtui.tui.config import Last, first_choices, read_last, write_last
 from swarmtui.tui.views.setup import in_columns, plan_words, task_words
 from tests.cli.scripted import Answering, scripted
 from tests.tui.conftest import Until
@@ -196,6 +196,25 @@ def test_what_was_chosen_last_goes_before_the_defaults() -> None:
     chosen = first_choices(Last(workload="coding", plan="cliff"), config)
     assert (chosen.workload, chosen.plan, chosen.levels, chosen.warmup) == ("coding", "cliff", "1,3", "2")
     assert first_choices(Last(), Config()) == Last(workload="coding", plan="manual")
+
+
+def test_what_was_taken_from_the_config_follows_it(tmp_path: Path) -> None:
+    before, after = (Config(defaults=Defaults(levels=levels)) for levels in ("1,3", "1,2,4"))
+    chosen = first_choices(Last(), before)
+    write_last(msgspec.structs.replace(chosen, runs="2", recent=("http://a",)), before, tmp_path)
+    again = first_choices(read_last(tmp_path), after)
+    assert (again.levels, again.runs, again.recent) == ("1,2,4", "2", ("http://a",))
+
+
+def test_a_usual_duration_is_for_loads_that_last() -> None:
+    usual = Defaults(duration="30s")
+    made = {
+        name: make_order(
+            Choice(endpoint=SIM, model="", workload=name, plan="sweep", defaults=usual), Path("/nowhere")
+        ).plan.duration_s
+        for name in ("coding", "s0-swarm-coding", "s2-swarm-50")
+    }
+    assert made == {"coding": 30.0, "s0-swarm-coding": None, "s2-swarm-50": None}
 
 
 async def test_numbers_lead_to_the_lists_and_esc_from_a_field_to_the_first(tmp_path: Path, until: Until) -> None:

@@ -148,7 +148,7 @@ async def test_all_tunes_are_listed_and_each_is_opened_by_a_key(tmp_path: Path, 
     (root / ".tuning" / "spoilt").mkdir()
     (root / ".tuning" / "spoilt" / "tune.json").write_text("{")
     app = SwarmApp(session_root=root)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(lambda: "coding" in screen_text(app))
         await pilot.press("U")
         await until(lambda: "3 of 6" in screen_text(app))
@@ -158,6 +158,7 @@ async def test_all_tunes_are_listed_and_each_is_opened_by_a_key(tmp_path: Path, 
         await pilot.press(*["j"] * row, "enter")
         await until(lambda: "BROKEN" in screen_text(app))
         await pilot.press("x")
+        await until(lambda: "the tune is not running" in screen_text(app))
         await pilot.press("d")
         await until(lambda: "newest first · 2" in screen_text(app))
 

@@ -29,7 +29,7 @@ RECORDED = Path(__file__).parent / "recorded"
 def manual(**changes: object) -> tuple[Session, Frame]:
     """A run that people steer: its stretch has no end."""
     session = msgspec.structs.replace(hello().session, plan=Plan(mode="manual", levels=(1,)))
-    return session, msgspec.structs.replace(frame(2), of=None, warnings=(), note="", **changes)
+    return session, msgspec.structs.replace(frame(2), of=None, steered=True, warnings=(), note="", **changes)
 
 
 def test_nothing_at_all_is_a_plain_nought_and_not_known_is_a_dash() -> None:

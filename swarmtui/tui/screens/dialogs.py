@@ -39,6 +39,7 @@ class QuitDialog(ModalScreen[str]):
 
     def __init__(self, what: Literal["run", "tune"] = "run") -> None:
         super().__init__()
+        self.what = what
         self._words = _WHAT_IS_ON[what]
 
     def compose(self) -> ComposeResult:

@@ -76,6 +76,7 @@ class EndpointPart(VerticalScroll):
 
     def look_again(self) -> None:
         self._searching = True
+        self._looked.clear()
         self._list()
         self.run_worker(self._discover(), exclusive=True, group="discover", exit_on_error=False)
 
@@ -118,12 +119,15 @@ class EndpointPart(VerticalScroll):
 
     def describe(self, width: int) -> None:
         """Says what is known of the chosen one, and asks for its flags where they are not."""
-        models = self._pick("models")
-        models.styles.height = min(len(models.items), _MODELS[self.app.size.height >= _TALL])
+        self.on_resize()
         self.query_one("#of-flags").display = self.flags_unseen
         server, machine = self.server, self._machine()
         words = views.found_words(server) if server else plain(machine.description) if machine else ""
         self.query_one("#about", Static).update("\n".join(wrapped(words, width)[:2]))
+
+    def on_resize(self) -> None:
+        models = self._pick("models")
+        models.styles.height = min(len(models.items), _MODELS[self.app.size.height >= _TALL])
 
     def _pick(self, name: str) -> Pick:
         return self.query_one(f"#{name}", Pick)

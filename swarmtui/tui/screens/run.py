@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+import msgspec
 from textual.binding import BindingType
 
 from swarmtui.model import frame as said
 from swarmtui.model.asked import IN_ONE_WAY
+from swarmtui.model.order import Order
 from swarmtui.model.plan import MAX_STREAMS, parse_levels
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.keys import bindings
@@ -33,8 +35,11 @@ _TURNING = ("more", "fewer", "double", "halve", "type_c", "sweep", "find_cliff")
 class RunScreen(LiveScreen):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("live")]
 
-    def __init__(self, source: Live) -> None:
+    """`order` is what was asked for, where we asked: the same can be asked again."""
+
+    def __init__(self, source: Live, order: Order | None) -> None:
         super().__init__(source)
+        self._asked_for = order
         self._stopping = self._pausing = self._offered = False
         self._vigil: Vigil | None = None
 
@@ -68,14 +73,20 @@ class RunScreen(LiveScreen):
     def _set_c(self, c: int) -> None:
         """The same C again would begin its stretch anew."""
         wanted = min(MAX_STREAMS, max(1, c))
-        steered = self.source.track.frame is None or self.source.track.frame.of is None
-        if wanted == self.target and steered:
+        frame = self.source.track.frame
+        if wanted == self.target and (frame is None or frame.steered):
             edge = "lowest" if c < wanted else "highest"
             self.app.say(f"C is {wanted} already" if wanted == c else f"C={wanted} is the {edge} there is")
             return
         self._asked_c = wanted
         self.source.say(said.SetConcurrency(self._asked_c))
         self.paint()
+
+    def _remember_plan(self, mode: Literal["sweep", "cliff"], levels: tuple[int, ...]) -> None:
+        """What people turned a run into is what they want to see again."""
+        if self._asked_for is not None:
+            plan = msgspec.structs.replace(self._asked_for.plan, mode=mode, levels=levels, load="closed", rates=())
+            self._asked_for = msgspec.structs.replace(self._asked_for, plan=plan)
 
     def _can_steer(self) -> bool:
         if self.source.track.ended is not None:
@@ -129,7 +140,7 @@ class RunScreen(LiveScreen):
             if text:
                 chosen = parse_levels(text)
                 self.source.say(said.Sweep(chosen, session.plan.runs if session else 1))
-                self.app.remember_plan("sweep", chosen)
+                self._remember_plan("sweep", chosen)
 
         if self._can_turn():
             planned = ",".join(map(str, session.plan.levels)) if session else ""
@@ -139,7 +150,7 @@ class RunScreen(LiveScreen):
     def action_find_cliff(self) -> None:
         if self._can_turn():
             self.source.say(said.FindCliff(_CLIFF_UP_TO))
-            self.app.remember_plan("cliff", (1,))
+            self._remember_plan("cliff", (1,))
             self.app.say("looking for the cliff: C doubles until it brings nothing")
 
     def action_next_level(self) -> None:
@@ -173,7 +184,7 @@ class RunScreen(LiveScreen):
         elif self._vigil is not None and self._vigil.is_down:
             self.app.say("the server is down; R when it is back")
         else:
-            self.app.run_again(self.source.track)
+            self.app.run_again(self.source.track, self._asked_for)
 
     def action_describe(self) -> None:
         from swarmtui.tui.screens.dialogs import NoteDialog, Words

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, ClassVar, cast
 
-import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -72,11 +71,6 @@ class SetupScreen(Screen[None]):
             self._plan = self._last.plan
         self._pick("plans").choose(self._plan)
         self.call_after_refresh(self._fill)
-
-    def on_screen_resume(self) -> None:
-        """Back from a run: keys mean what they say, and nothing is typed by accident."""
-        if isinstance(self.focused, Input):
-            self._pick("endpoints").focus()
 
     def _fill(self) -> None:
         """What needs more imports than the first picture can wait for."""
@@ -225,9 +219,11 @@ class SetupScreen(Screen[None]):
             self._judge()
             return
         names = (name for name in Last.__struct_fields__ if name != "recent")
-        last = Last(**{name: getattr(choice, name) for name in names}, recent=self._last.recent)
-        write_last(last)
-        self._last = msgspec.structs.replace(last, recent=(choice.endpoint, *last.recent))
+        recent = (choice.endpoint, *self._last.recent)
+        self._last = Last(**{name: getattr(choice, name) for name in names}, recent=recent)
+        write_last(self._last, self.app.config)
+        # Back from the run keys mean what they say, and nothing is typed by accident.
+        self._pick("endpoints").focus()
         self.app.open_run(order)
 
     def action_refresh(self) -> None:
@@ -246,7 +242,7 @@ class SetupScreen(Screen[None]):
         self.app.open_sessions()
 
     def action_back(self) -> None:
-        """From a field to the list of endpoints, and from there to the run that was on when this was opened."""
+        """From a field to the list of endpoints, and from there to the run over which this was opened."""
         if isinstance(self.focused, Input) or len(self.app.screen_stack) == 1:
             self._pick("endpoints").focus()
         else:

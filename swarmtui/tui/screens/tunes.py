@@ -32,8 +32,10 @@ class Tunes(Lines):
     empty = "looking …"
 
     def show(self, lines: list[TuneLine], empty: str) -> None:
+        """The cursor stays with its tune: one that goes on comes to the top."""
+        chosen = self.chosen
         self.lines, self.empty = lines, empty
-        self.move(self.cursor)
+        self.move(next((place for place, line in enumerate(lines) if line.directory == chosen), self.cursor))
 
     def move(self, to: int) -> None:
         self.cursor = min(max(0, to), max(0, len(self.lines) - 1))
@@ -74,15 +76,13 @@ class TunesScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one(KeyLine).show(shown(self.app.keys.actions(self.where), "back"))
-        self._look()
-        self.set_interval(_LOOK_S, self._look)
+        self.run_worker(self._follow())
 
-    def _look(self) -> None:
-        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
-
-    async def _read(self) -> None:
-        lines = await asyncio.to_thread(_lines, self._root)
-        self.query_one(Tunes).show(lines, _EMPTY)
+    async def _follow(self) -> None:
+        while True:
+            lines = await asyncio.to_thread(_lines, self._root)
+            self.query_one(Tunes).show(lines, _EMPTY)
+            await asyncio.sleep(_LOOK_S)
 
     def action_move(self, by: int) -> None:
         tunes = self.query_one(Tunes)

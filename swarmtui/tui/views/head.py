@@ -107,9 +107,7 @@ def _progress(session: Session | None, frame: Frame) -> str:
     """A stretch that people steer has no end, but a length from which on it counts."""
     if frame.of:
         return f"{frame.done}/{frame.of}"
-    plan = session.plan if session else None
-    steered = plan is not None and frame.load == "closed" and plan.duration_s is None and frame.of is None
-    if not steered or frame.status != "running":
+    if not frame.steered or frame.status != "running":
         return f"{frame.done} done" if frame.done else ""
     enough = STEERED_ENOUGH * frame.c
     return (

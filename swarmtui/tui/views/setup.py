@@ -149,7 +149,7 @@ def task_words(task: Task, width: int, lines: int) -> list[str]:
 
 
 def _requests(plan: Plan) -> str:
-    return "1 request" if str(plan.requests) == "1" else f"{plan.requests} requests each"
+    return "1 request each" if str(plan.requests) == "1" else f"{plan.requests} requests each"
 
 
 def _rates(plan: Plan) -> str:
