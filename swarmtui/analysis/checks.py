@@ -168,10 +168,7 @@ def _streams(level: Level) -> float:
 
 def _spread(levels: Sequence[Level]) -> Check:
     limit = f"CV ≤ {_percent(SPREAD)}"
-    rows = [
-        (level.name, variation([rate for run in level.by_run if (rate := run.out_tps_steady or run.out_tps_wall)]))
-        for level in levels
-    ]
+    rows = [(level.name, variation(level.lead_by_run)) for level in levels]
     known = [(spread, name) for name, spread in rows if spread is not None]
     if not known or len(known) < len(rows):
         missing = ", ".join(name for name, spread in rows if spread is None)

@@ -31,12 +31,16 @@ FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
 
 
 class Row(Placed, frozen=True, kw_only=True):
-    """One figure of one level in two sessions. `verdict` is null where ratios are refused."""
+    """One figure of one level in two sessions. `verdict` is null where ratios are refused.
+
+    `leads`: it is the throughput that such a load is judged by.
+    """
 
     figure: Figure
     before: float | None
     after: float | None
     verdict: Verdict | None
+    leads: bool = False
 
 
 class Beside(Placed, frozen=True, kw_only=True):
@@ -190,7 +194,16 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:
 def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> Row:
     better = FIGURES[figure][1]
     judged = None if refused else verdict(_replicates(figure, a), _replicates(figure, b), better=better, unit=unit)
-    return Row(c=a.c, rate=a.rate, figure=figure, before=_value(figure, a), after=_value(figure, b), verdict=judged)
+    leads: Figure = "out_tps_steady" if a.leads_steady and b.leads_steady else "out_tps_wall"
+    return Row(
+        c=a.c,
+        rate=a.rate,
+        figure=figure,
+        before=_value(figure, a),
+        after=_value(figure, b),
+        verdict=judged,
+        leads=figure == leads,
+    )
 
 
 def _replicates(figure: Figure, level: Level) -> list[float]:
@@ -232,8 +245,7 @@ def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[Level]
     if not both:
         return "no level in common"
     top = max(both, key=lambda level: level.at)
-    rated = [row for row in rows if row.figure in ("out_tps_steady", "out_tps_wall")]
-    row = next((row for row in rated if (row.c, row.rate) == top.key), None)
+    row = next((row for row in rows if row.leads and (row.c, row.rate) == top.key), None)
     found = row.verdict if row else None
     if row is None or found is None or found.change is None:
         return f"{top.name}: undecided, not measured"

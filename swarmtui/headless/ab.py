@@ -228,4 +228,4 @@ def _floor(decision: Decision) -> str:
 def _value(figure: Figure, level: Level) -> float | None:
     if figure == "ttft_s":
         return level.ttft_s.p50 or level.ttft_s.mean
-    return level.per_stream_tps.mean if figure == "per_stream_tps" else level.out_tps_steady or level.out_tps_wall
+    return level.per_stream_tps.mean if figure == "per_stream_tps" else level.lead_tps

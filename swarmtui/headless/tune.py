@@ -17,7 +17,6 @@ from swarmtui.headless.tuning_text import row_line
 from swarmtui.model import frame as said
 from swarmtui.model.order import Order
 from swarmtui.model.plan import parse_seconds
-from swarmtui.model.session import Level
 from swarmtui.model.tuning import CellRow, Flags, Present, TuneFile, TuneState, flags_text, is_variable
 from swarmtui.tuning.grid import Round, cells_of, fewer, key_of, launch_of, rounds_of, shuffled, survivors
 from swarmtui.tuning.kept import add_row, only_one, read_state, write_present, write_tune
@@ -182,7 +181,7 @@ def _row(flags: Flags, stage: Round, found: Measured, start_s: float, log: tuple
     summary = found.summary
     session = summary.session.id if summary else ""
     level = max(summary.levels, key=lambda level: level.c, default=None) if summary else None
-    if found.problem or level is None or _rate(level) is None:
+    if found.problem or level is None or level.lead_tps is None:
         return _broken(flags, stage, found.problem or "nothing was measured", log, session)
     energy = level.energy
     return CellRow(
@@ -191,8 +190,8 @@ def _row(flags: Flags, stage: Round, found: Measured, start_s: float, log: tuple
         state="done",
         session=session,
         c=level.c,
-        out_tps=_rate(level),
-        runs=tuple(rate for run in level.by_run if (rate := run.out_tps_steady or run.out_tps_wall)),
+        out_tps=level.lead_tps,
+        runs=level.lead_by_run,
         ttft_s=level.ttft_s.p50 or level.ttft_s.mean,
         j_per_token=energy.j_per_token if energy else None,
         mean_w=energy.mean_w if energy else None,
@@ -201,7 +200,3 @@ def _row(flags: Flags, stage: Round, found: Measured, start_s: float, log: tuple
         errors=level.errors,
         start_s=start_s,
     )
-
-
-def _rate(level: Level) -> float | None:
-    return level.out_tps_steady or level.out_tps_wall

@@ -309,8 +309,20 @@ class Level(Stored, frozen=True, kw_only=True):
     @property
     def lead_tps(self) -> float | None:
         """The throughput to lead with: steady for closed loops, wall for all that ends with a drain by nature."""
-        steady = self.out_tps_steady if self.load in ("closed", "ramp") else None
-        return steady or self.out_tps_wall
+        return self._leading(self.out_tps_steady, self.out_tps_wall)
+
+    @property
+    def lead_by_run(self) -> tuple[float, ...]:
+        """The same of its runs, as far as they have one."""
+        rates = (self._leading(run.out_tps_steady, run.out_tps_wall) for run in self.by_run)
+        return tuple(rate for rate in rates if rate)
+
+    @property
+    def leads_steady(self) -> bool:
+        return self.load in ("closed", "ramp") and bool(self.out_tps_steady)
+
+    def _leading(self, steady: float | None, wall: float | None) -> float | None:
+        return (steady if self.load in ("closed", "ramp") else None) or wall
 
 
 class Summary(Stored, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from swarmtui.analysis.differences import flags_of
 from swarmtui.analysis.server_change import change
 from swarmtui.model.findings import Scaling
 from swarmtui.model.schema import Stored
-from swarmtui.model.session import Level, StretchEnd, StretchStart, Summary
+from swarmtui.model.session import StretchEnd, StretchStart, Summary
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.sessions.store import Loaded, summarise
 from swarmtui.text import signed
@@ -79,12 +79,12 @@ def _queue(summary: Summary, served: Mapping[int, Served]) -> Iterator[Advice]:
     """Of the highest level that all had seats at, and the highest beyond it."""
     scaling = summary.scaling
     seats = scaling.seats if scaling else None
-    seated = [level for level in summary.levels if seats and level.c <= seats.total and _rate(level)]
-    queued = [level for level in summary.levels if seats and level.c > seats.total and _rate(level)]
+    seated = [level for level in summary.levels if seats and level.c <= seats.total and level.lead_tps]
+    queued = [level for level in summary.levels if seats and level.c > seats.total and level.lead_tps]
     if not seats or not seated or not queued:
         return
     base, most = seated[-1], queued[-1]
-    gain = _ratio(_rate(most), _rate(base))
+    gain = _ratio(most.lead_tps, base.lead_tps)
     if base.c < seats.total or gain is None or gain - 1.0 >= LEAST_GAIN:
         return
     slower = _ratio(most.ttft_s.mean, base.ttft_s.mean)
@@ -211,10 +211,6 @@ def _served(
             if value is not None:
                 sums[name] = sums.get(name, 0.0) + value
     return Served(kv_use=max(highest, default=None), **sums)
-
-
-def _rate(level: Level) -> float | None:
-    return level.out_tps_steady or level.out_tps_wall
 
 
 def _ratio(a: float | None, b: float | None) -> float | None:

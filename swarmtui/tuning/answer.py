@@ -128,15 +128,14 @@ def _value(text: str | None) -> str | None:
 
 def _row(pair: Pair) -> Row | None:
     """The one that the pair's sentence is of."""
-    rows = [row for row in pair.rows if row.figure in ("out_tps_steady", "out_tps_wall")]
+    rows = [row for row in pair.rows if row.leads]
     highest = max((row.at for row in rows), default=0)
     return next((row for row in rows if row.at == highest), None)
 
 
 def _rates(summary: Summary, row: Row) -> list[float]:
     level: Level | None = next((level for level in summary.levels if level.key == (row.c, row.rate)), None)
-    rates = [run.out_tps_steady or run.out_tps_wall for run in level.by_run] if level else []
-    return [rate for rate in rates if rate]
+    return list(level.lead_by_run) if level else []
 
 
 def _need(needed: int | None, n: int) -> str:
