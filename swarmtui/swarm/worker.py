@@ -52,6 +52,7 @@ _GAP_PART = 16
 _TOO_BUSY = 0.5
 _LONGEST_NAP_S = 0.001
 
+_LOOKS = 1000
 _MOST_WAITING = 64
 _CONNECT_GATE_NS = 1_000_000_000
 
@@ -80,6 +81,7 @@ class Worker:
         self._watched: int | None = None
         self._newest = 0
         self._lags: list[int] = []
+        self._lags_before: list[int] = []
         self._cpu_ns, self._ticked, self._slept = time.process_time_ns(), monotonic_ns(), False
         self._drops = 0
         self._chunks = 0
@@ -249,10 +251,15 @@ class Worker:
             self._newest = newest
             self._lags.append(monotonic_ns() - newest)
 
+    def _lag_p99_ns(self) -> int:
+        """Over enough looks to have a hundredth part: of the few between two frames it would be the longest of all."""
+        known = (self._lags_before + self._lags)[-max(_LOOKS, len(self._lags)) :]
+        self._lags, self._lags_before = [], known[-_LOOKS:]
+        return sorted(known)[len(known) * 99 // 100] if known else 0
+
     def _tick(self) -> None:
         now = monotonic_ns()
-        lags, self._lags = sorted(self._lags), []
-        lag_ms = lags[len(lags) * 99 // 100] / 1e6 if lags else 0.0
+        lag_ms = self._lag_p99_ns() / 1e6
         # A row for each of very many streams costs more than it tells: half as often is enough to watch them.
         frame_ns = FRAME_NS if len(self._agents) <= _MANY_AGENTS else 2 * FRAME_NS
         self._loop.at(now + frame_ns, self._tick)
