@@ -82,7 +82,7 @@ def test_probes_by_the_clock_go_on_until_they_are_stopped(place: Place) -> None:
     until(lambda: program.printed().count("tok/s") >= 2, "two probes")
     program.signal_group(2)
     assert program.wait().code == 4
-    assert not place.processes("worker")
+    until(lambda: not place.processes("worker"), "no worker is left")
 
 
 def test_the_hint_names_a_timer_and_a_cron_line_and_measures_nothing(place: Place) -> None:
