@@ -6,21 +6,14 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
-from rich.console import RenderableType
-from textual._compositor import ChopsUpdate
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import BindingType
-from textual.dom import DOMNode
-from textual.events import Resize
-from textual.filter import LineFilter, NoColor
-from textual.geometry import Region
 from textual.screen import Screen
-from textual.theme import Theme
 
 from swarmtui.conductor.client import start
 from swarmtui.model import frame as said
@@ -29,22 +22,12 @@ from swarmtui.model.schema import BadInput
 from swarmtui.text import plain
 from swarmtui.tui.config import Config
 from swarmtui.tui.keys import Keymap, Where, bindings, keymap
-from swarmtui.tui.paint import Lines
-from swarmtui.tui.screens.too_small import TooSmall, is_too_small
+from swarmtui.tui.picture import Picture
 from swarmtui.tui.source import Live, Past
-from swarmtui.tui.terminal import Narrow, Terminal
-from swarmtui.tui.themes import CYCLE, SWARM, inks
+from swarmtui.tui.terminal import Terminal
 from swarmtui.tui.track import Track
 
-_COLOURLESS = NoColor()
 _LOOK_S = 1.0
-_FORGET_S = 60.0
-
-
-def _forget_regions() -> None:
-    """Each of the many places where cells change is remembered by Textual, and over hours that is megabytes."""
-    for remembered in (Region.intersection, Region.translate, Region.overlaps):
-        remembered.cache_clear()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -55,14 +38,11 @@ class Outcome(msgspec.Struct, frozen=True):
     detached: bool = False
 
 
-class SwarmApp(App[Outcome]):
+class SwarmApp(Picture[Outcome]):
     """Started with a run, a past session, the directory of a tune, or nothing: then it asks what to run."""
 
-    CSS_PATH = "app.tcss"
     TITLE = "swarmtui"
     ENABLE_COMMAND_PALETTE = True
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal"), (170, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall"), (54, "-high")]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
     def __init__(
@@ -75,8 +55,8 @@ class SwarmApp(App[Outcome]):
         tune: Path | None = None,
         hz: float = 4.0,
     ) -> None:
-        super().__init__(driver_class=Terminal)
         self.config = config or Config()
+        super().__init__(self.config.theme)
         self.keys = Keymap(self.config.keymap)
         self.session_root = session_root
         self.hz = hz
@@ -87,59 +67,17 @@ class SwarmApp(App[Outcome]):
         self._baseline = ""
         self._ended: dict[str, said.Ended] = {}
         self._leaving = False
-        self.register_theme(SWARM)
-        self.theme = self.config.theme if self.config.theme in self.available_themes else SWARM.name
-        self.inks = inks(self.current_theme)
-        self._fresh: Screen[Any] | None = None
-        self._painted_with = self.get_css_variables()
-        self.stylesheet.set_variables(self._painted_with)
 
     def on_mount(self) -> None:
-        self.theme_changed_signal.subscribe(self, self._take_inks)
         self.set_keymap(keymap(self.config.keymap))
         if not self.is_headless:
             # To be ended from outside is to be left alone: the run goes on.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.detach)
             self.set_interval(_LOOK_S, self._leave_if_alone)
-        self.set_interval(_FORGET_S, _forget_regions)
         gc.freeze()
         gc.enable()
 
-    def _take_inks(self, theme: Theme) -> None:
-        self.inks = inks(theme)
-        for screen in self.screen_stack:
-            for lines in screen.query(Lines):
-                lines.refresh()
-
-    def refresh_css(self, animate: bool = True) -> None:
-        """Textual asks for it once more for the theme it starts with: all was parsed for that one already."""
-        if self._painted_with != (variables := self.get_css_variables()):
-            self._painted_with = variables
-            super().refresh_css(animate)
-
-    def get_default_screen(self) -> Screen[Any]:
-        """The first screen is the one to be seen: no empty one is laid out before it."""
-        self._fresh = self._fitted(self._first_screen())
-        return self._fresh
-
-    def update_styles(self, node: DOMNode, animate: bool = True) -> None:
-        """Of a screen that was styled as it was mounted, once: Textual styles it again when it is shown."""
-        if node is self._fresh:
-            self._fresh = None
-        else:
-            super().update_styles(node, animate)
-
-    def push_screen(self, screen: Any, *given: Any, **more: Any) -> Any:
-        return super().push_screen(self._fitted(screen), *given, **more)
-
-    def _fitted(self, screen: Screen[Any]) -> Screen[Any]:
-        """With the classes of its size from the start: Textual adds them behind the first picture, and paints anew."""
-        width, height = self.size
-        for length, classes in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
-            screen.add_class(max((at, name) for at, name in classes if at <= length)[1], update=False)
-        return screen
-
-    def _first_screen(self) -> Screen[Any]:
+    def first_screen(self) -> Screen[Any]:
         if self._tune is not None:
             from swarmtui.tui.screens.tune import TuneScreen
 
@@ -158,18 +96,7 @@ class SwarmApp(App[Outcome]):
 
                 return SetupScreen()
 
-    def on_resize(self, event: Resize) -> None:
-        small = is_too_small(event.size)
-        if small and not isinstance(self.screen, TooSmall):
-            self.push_screen(TooSmall())
-        elif not small and isinstance(self.screen, TooSmall):
-            self.pop_screen()
-
     # what screens ask for
-
-    @property
-    def behind(self) -> bool:
-        return isinstance(self._driver, Terminal) and self._driver.behind
 
     def say(self, words: str) -> None:
         self.notify(plain(words), markup=False, timeout=4)
@@ -379,10 +306,6 @@ class SwarmApp(App[Outcome]):
     def action_palette(self) -> None:
         self.action_command_palette()
 
-    def action_next_theme(self) -> None:
-        place = CYCLE.index(self.theme) + 1 if self.theme in CYCLE else 0
-        self.theme = CYCLE[place % len(CYCLE)]
-
     def _where(self) -> Where:
         where: Where = getattr(self.screen, "where", "live")
         return where
@@ -400,15 +323,6 @@ class SwarmApp(App[Outcome]):
             await self.run_action(action, screen)
 
         return run
-
-    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        if type(renderable) is ChopsUpdate:
-            renderable = Narrow(renderable.chops, renderable.spans, renderable.chop_ends)
-        super()._display(screen, renderable)
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """NO_COLOR means none, not grey; bold and dim stay."""
-        return [_COLOURLESS] if self.no_color else super().get_line_filters()
 
     # a mistake of ours
 
