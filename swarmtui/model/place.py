@@ -26,6 +26,7 @@ class Placed(Stored, frozen=True, kw_only=True):
 
     @property
     def at(self) -> float:
+        """What differs from level to level: C, or the rate of an open loop."""
         return place_at((self.c, self.rate))
 
     @property

@@ -8,7 +8,7 @@ import msgspec
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
-from swarmtui.model.place import Place, place_at, place_name
+from swarmtui.model.place import Place, Placed
 from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
@@ -232,7 +232,7 @@ class TaskFigures(Stored, frozen=True, kw_only=True):
     verdicts: dict[str, int]
 
 
-class Level(Stored, frozen=True, kw_only=True):
+class Level(Placed, frozen=True, kw_only=True):
     """The figures of one C, over all its runs; the contract of `run --json`. Null is not measured.
 
     `n` counts finished requests, `ok` and `errors` divide it; cancelled ones are in neither.
@@ -242,7 +242,6 @@ class Level(Stored, frozen=True, kw_only=True):
     answered. There `c` is only the most that may be in flight, and levels differ by their rate.
     """
 
-    c: int
     runs: int
     n: int
     ok: int
@@ -284,7 +283,6 @@ class Level(Stored, frozen=True, kw_only=True):
     energy: Energy | None = None
     ttft_split: TtftSplit | None = None
     load: Mode = "closed"
-    rate: float | None = None
     lateness_s: Spread | None = None
     arrived_per_s: float | None = None
     served_per_s: float | None = None
@@ -296,15 +294,6 @@ class Level(Stored, frozen=True, kw_only=True):
     def key(self) -> Place:
         """By which a level is found again among those of its session, or of another one."""
         return self.c, self.rate
-
-    @property
-    def at(self) -> float:
-        """What differs from level to level: C, or the rate of an open loop."""
-        return place_at((self.c, self.rate))
-
-    @property
-    def name(self) -> str:
-        return place_name((self.c, self.rate))
 
     @property
     def lead_tps(self) -> float | None:
