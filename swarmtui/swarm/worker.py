@@ -39,6 +39,7 @@ from swarmtui.model.workload import Task
 from swarmtui.swarm.agent import Agent
 from swarmtui.swarm.arrivals import Schedule
 from swarmtui.swarm.clock import KernelClock, ask_for_stamps, monotonic_ns
+from swarmtui.swarm.lags import Lags
 from swarmtui.swarm.loop import READ, WRITE, Loop
 from swarmtui.swarm.route import Route
 
@@ -52,7 +53,6 @@ _GAP_PART = 16
 _TOO_BUSY = 0.5
 _LONGEST_NAP_S = 0.001
 
-_LOOKS = 1000
 _MOST_WAITING = 64
 _CONNECT_GATE_NS = 1_000_000_000
 
@@ -80,8 +80,7 @@ class Worker:
         self._gate_until = 0
         self._watched: int | None = None
         self._newest = 0
-        self._lags: list[int] = []
-        self._lags_before: list[int] = []
+        self._lags = Lags()
         self._cpu_ns, self._ticked, self._slept = time.process_time_ns(), monotonic_ns(), False
         self._drops = 0
         self._chunks = 0
@@ -249,17 +248,11 @@ class Worker:
         newest = self._clock.newest
         if newest != self._newest:
             self._newest = newest
-            self._lags.append(monotonic_ns() - newest)
-
-    def _lag_p99_ns(self) -> int:
-        """Over enough looks to have a hundredth part: of the few between two frames it would be the longest of all."""
-        known = (self._lags_before + self._lags)[-max(_LOOKS, len(self._lags)) :]
-        self._lags, self._lags_before = [], known[-_LOOKS:]
-        return sorted(known)[len(known) * 99 // 100] if known else 0
+            self._lags.note(monotonic_ns() - newest)
 
     def _tick(self) -> None:
         now = monotonic_ns()
-        lag_ms = self._lag_p99_ns() / 1e6
+        lag_ms = self._lags.p99_ns() / 1e6
         # A row for each of very many streams costs more than it tells: half as often is enough to watch them.
         frame_ns = FRAME_NS if len(self._agents) <= _MANY_AGENTS else 2 * FRAME_NS
         self._loop.at(now + frame_ns, self._tick)
