@@ -19,7 +19,7 @@ def write_whole(path: Path, content: bytes) -> None:
 def write_parts(path: Path, parts: Iterable[bytes]) -> None:
     """Readers see the old file or the new one, also after a power cut; only its owner may read it.
 
-    It has no name until it is whole, so that whoever is killed in the middle leaves nothing behind.
+    Where the file system can, it has no name until it is whole, so that whoever is killed while writing leaves nothing.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     directory = os.open(path.parent, os.O_RDONLY)

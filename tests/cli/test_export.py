@@ -8,9 +8,13 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from swarmtui.cli import keeping
+from swarmtui.sessions import export
+from swarmtui.sessions.finding import By
 from tests.cli.programs import SHORT, SIM, Place, place_in, until
 
 
@@ -101,3 +105,8 @@ def test_a_history_without_probes_says_how_to_begin(place: Place) -> None:
 
 def test_a_probe_of_a_server_that_is_away_is_exit_code_3(place: Place) -> None:
     assert place.run("probe", "--endpoint", "http://127.0.0.1:9", "--session-dir", str(place.sessions)).code == 3
+
+
+def test_the_words_that_the_command_line_offers_are_those_that_there_are() -> None:
+    assert get_args(By) == keeping.BY
+    assert export.FORMATS == keeping.FORMATS

@@ -44,8 +44,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _beside(beside: Beside) -> tuple[str, ...]:
-    at = beside.c if beside.rate is None else beside.rate
-    return f"{at:g}", f"{beside.figure}, {beside.unit}", amount(beside.before), amount(beside.after)
+    return f"{beside.at:g}", f"{beside.figure}, {beside.unit}", amount(beside.before), amount(beside.after)
 
 
 def _amount(figure: Figure, value: float | None) -> str:
