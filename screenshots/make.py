@@ -26,13 +26,13 @@ RECORDED = HERE.parent / "tests" / "tui" / "recorded"
 
 sys.path.insert(0, str(HERE.parent))
 
-from swarmtui.conductor import catalogue  # noqa: E402
+from swarmtui.client import catalogue  # noqa: E402
 from swarmtui.model.telemetry import Discovered  # noqa: E402
 from swarmtui.sessions.replay import open_replay  # noqa: E402
 from swarmtui.sessions.store import write_summary  # noqa: E402
 from swarmtui.tui.app import SwarmApp  # noqa: E402
-from swarmtui.tui.screens.help import HelpScreen  # noqa: E402
-from swarmtui.tui.source import Past  # noqa: E402
+from swarmtui.tui.frame_source import Past  # noqa: E402
+from swarmtui.tui.help import HelpScreen  # noqa: E402
 
 END_S = 1_000.0
 WIDTH = 1200

@@ -17,7 +17,7 @@ def test_no_module_knows_what_it_should_not() -> None:
 
 
 def test_the_worker_loads_nothing_that_it_does_not_need() -> None:
-    code = "import sys, swarmtui.swarm.worker; print(*sys.modules)"
+    code = "import sys, swarmtui.loadgen.worker; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert "swarmtui.swarm.worker" in loaded.stdout.split()
+    assert "swarmtui.loadgen.worker" in loaded.stdout.split()
     assert not set(WEIGHTY) & set(loaded.stdout.split())

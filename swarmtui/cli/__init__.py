@@ -16,11 +16,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, _leave)
     try:
         if sys.argv[1:]:
-            from swarmtui.cli.root import commands
+            from swarmtui.cli.options import commands
 
             commands()
         else:
-            from swarmtui.cli.opening import open_app
+            from swarmtui.cli.app import open_app
 
             open_app(None, slow=False)
     except BadInput as error:

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from swarmtui.cli.opening import sessions_in
+from swarmtui.cli.app import sessions_in
 
 
 def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
     """Everything that can be wrong with the words is found here, before anything is asked of the endpoint."""
-    from swarmtui.conductor.configured import check_ca_file, read_secrets
+    from swarmtui.client.config_file import check_ca_file, read_secrets
     from swarmtui.model.config import together
     from swarmtui.model.endpoint import parse_address
-    from swarmtui.model.order import SIMULATOR, Order, restart_of
+    from swarmtui.model.run_request import SIMULATOR, Order, restart_of
 
     asked = known_endpoints(endpoints or (_only_endpoint(),))
     endpoints, known = tuple(one.url for one in asked), together(asked)
@@ -58,7 +58,7 @@ def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
 
 def known_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
     """Each as it is called in config.toml, or as it was typed."""
-    from swarmtui.conductor.configured import read_config
+    from swarmtui.client.config_file import read_config
     from swarmtui.model.config import named
     from swarmtui.sessions.paths import config_path
 
@@ -88,7 +88,7 @@ def _previous(baseline: str | None, session_dir: str | None) -> str:
 
 def _only_endpoint() -> str:
     """The one server on this host; with none or several it is the person's to say which."""
-    from swarmtui.conductor.catalogue import servers_here
+    from swarmtui.client.catalogue import servers_here
     from swarmtui.model.schema import BadInput
 
     found = [server for server in servers_here() if server.reachable and not server.problem]
@@ -108,9 +108,9 @@ def _plan(given: dict[str, Any]) -> Any:
     """The workload's own load, with what was said on the command line before it."""
     import secrets
 
-    from swarmtui.analysis.slo import checked_slo
-    from swarmtui.model.asked import Asked, plan_for
+    from swarmtui.analysis.limits.slo import checked_slo
     from swarmtui.model.plan import timeouts_of
+    from swarmtui.model.plan_options import Asked, plan_for
     from swarmtui.model.schema import BadInput
     from swarmtui.prompts.library import find
 
@@ -135,14 +135,14 @@ def _plan(given: dict[str, Any]) -> Any:
 def limits_of(expressions: tuple[str, ...]) -> Any:
     if not expressions:
         return ()
-    from swarmtui.analysis.limits import parse_limit
+    from swarmtui.analysis.limits.fail_if import parse_limit
 
     return [parse_limit(expression) for expression in expressions]
 
 
 def workload_path(name: str) -> str:
-    from swarmtui.prompts.check import problems
     from swarmtui.prompts.library import find
+    from swarmtui.prompts.validate import problems
 
     source = find(name).source
     for problem in problems(source):

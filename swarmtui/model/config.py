@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.model.endpoint import parse_address
-from swarmtui.model.order import SIMULATOR
+from swarmtui.model.run_request import SIMULATOR
 from swarmtui.model.schema import BadInput, Given, read_toml
 
 _SECRET_HEADERS = re.compile(r"authorization|cookie|token|secret|api-?key|password", re.IGNORECASE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from swarmtui.model.place import Placed
+from swarmtui.model.level_key import Placed
 from swarmtui.model.schema import Stored
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from swarmtui.model import load as loads
+from swarmtui.model.answer_check import AnswerCheck, wrong_with_check
 from swarmtui.model.load import Load
 from swarmtui.model.schema import BadInput, Given, Stored, read_toml
-from swarmtui.model.verdict import AnswerCheck, wrong_with_check
 
 # More tokens, turns or agents than this are a slip of the pen, and would fill the memory.
 Positive = Annotated[int, Meta(ge=1, le=10_000_000)]

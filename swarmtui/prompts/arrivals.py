@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 
 from swarmtui.model.plan import Arrival
-from swarmtui.prompts.chance import normal, stream
+from swarmtui.prompts.sampling import normal, stream
 
 
 def arrivals(rate: float, arrival: Arrival, burst: float, *parts: object) -> Iterator[float]:

@@ -9,8 +9,8 @@ import msgspec
 
 from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import RandomText, SharedPrefix, Workload
-from swarmtui.prompts.chance import PROBE_FROM, nonce, stream
-from swarmtui.prompts.words import WORDS, senseless
+from swarmtui.prompts.filler_text import WORDS, senseless
+from swarmtui.prompts.sampling import PROBE_FROM, nonce, stream
 
 _LEAST_PER_WORD, _MOST_PER_WORD = 0.2, 20.0
 

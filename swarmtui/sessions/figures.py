@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.levels import level_figures
-from swarmtui.analysis.serial import serial_rates
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.model.session import Head, Request, StretchEnd, StretchStart
 from swarmtui.sessions.journal import entries, once
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from swarmtui.sessions.listing import Listed
+    from swarmtui.sessions.index import Listed
 
 By = Literal["newest", "best", "model", "workload"]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.history import Probe
-from swarmtui.analysis.stats import mean
+from swarmtui.analysis.compare.probe_history import Probe
+from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level
-from swarmtui.sessions.listing import Listed, list_sessions
+from swarmtui.sessions.index import Listed, list_sessions
 
 # Its value is the endpoint as people wrote it: the embedded simulator has another address each time.
 TAG = "probe"

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 
-from swarmtui.analysis.levels import level_figures
-from swarmtui.analysis.serial import serial_rates
-from swarmtui.analysis.ttft_split import LONGEST_NS, lately
-from swarmtui.analysis.watched import answered, watched_record
-from swarmtui.model.frame import Frame, Hello, Status, Watched
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.serial import serial_rates
+from swarmtui.analysis.machine.ttft_split import LONGEST_NS, lately
+from swarmtui.analysis.stream_detail import answered, watched_record
+from swarmtui.model.client_protocol import Frame, Hello, Status, Watched
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, StretchEnd, StretchStart
 from swarmtui.model.telemetry import Point, Telemetry
-from swarmtui.model.wire import StreamRow
+from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.sessions.store import Loaded, load
 
 _POINT_NS = 250_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swarmtui.analysis.pool import pool
+from swarmtui.analysis.compare.pool import pool
 from swarmtui.model.session import Summary
 from swarmtui.sessions.importers import read_foreign
 from swarmtui.sessions.store import load, summarise

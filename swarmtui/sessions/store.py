@@ -11,26 +11,26 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.bandwidth import bandwidth_use, weights_from_tags
-from swarmtui.analysis.checks import checks
-from swarmtui.analysis.hardware import cards
-from swarmtui.analysis.levels import level_figures
-from swarmtui.analysis.machine import with_machine
-from swarmtui.analysis.observed import observe
-from swarmtui.analysis.runs import finished_by_level
-from swarmtui.analysis.scaling import scaling
-from swarmtui.analysis.seats import seats_of
-from swarmtui.analysis.serial import serial_rates
-from swarmtui.analysis.slo import goodput, parse_slo
-from swarmtui.analysis.tasks import task_figures
+from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.capacity.slots import seats_of
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.runs import finished_by_level
+from swarmtui.analysis.levels.serial import serial_rates
+from swarmtui.analysis.levels.tasks import task_figures
+from swarmtui.analysis.limits.slo import goodput, parse_slo
+from swarmtui.analysis.machine.bandwidth import bandwidth_use, weights_from_tags
+from swarmtui.analysis.machine.by_level import with_machine
+from swarmtui.analysis.machine.hardware import cards
+from swarmtui.analysis.quality.checks import checks
+from swarmtui.analysis.quality.observed import observe
 from swarmtui.model.findings import Goodput
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import Event, Level, State, Summary
 from swarmtui.sessions.documents import detail_json, summary_json, summary_toml
 from swarmtui.sessions.files import write_parts, write_whole
+from swarmtui.sessions.index import INDEX, Listed, index_json, is_indexed, list_sessions, session_names
 from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
-from swarmtui.sessions.listing import INDEX, Listed, index_json, is_indexed, list_sessions, session_names
 from swarmtui.sessions.paths import sessions_root
 from swarmtui.text import counted
 

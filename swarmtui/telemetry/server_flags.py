@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from swarmtui.telemetry.exposition import samples
+from swarmtui.telemetry.prometheus import samples
 
 _LONG_NAMES = {
     "a": "alias", "b": "batch-size", "c": "ctx-size", "cb": "cont-batching", "ctk": "cache-type-k",

@@ -15,17 +15,17 @@ from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from swarmtui.conductor.client import start
-from swarmtui.model import frame as said
-from swarmtui.model.order import Order
+from swarmtui.client.client import start
+from swarmtui.model import client_protocol as said
+from swarmtui.model.run_request import Order
 from swarmtui.model.schema import BadInput
 from swarmtui.text import plain
 from swarmtui.tui.config import Config
+from swarmtui.tui.frame_source import Live, Past
 from swarmtui.tui.keys import Keymap, Where, bindings, keymap
-from swarmtui.tui.picture import Picture
-from swarmtui.tui.source import Live, Past
+from swarmtui.tui.live_model import Track
 from swarmtui.tui.terminal import Terminal
-from swarmtui.tui.track import Track
+from swarmtui.tui.textual_patches import Picture
 
 _LOOK_S = 1.0
 
@@ -79,20 +79,20 @@ class SwarmApp(Picture[Outcome]):
 
     def first_screen(self) -> Screen[Any]:
         if self._tune is not None:
-            from swarmtui.tui.screens.tune import TuneScreen
+            from swarmtui.tui.tune.screen import TuneScreen
 
             return TuneScreen(self._tune)
         match self._source:
             case Live():
-                from swarmtui.tui.screens.run import RunScreen
+                from swarmtui.tui.live.run_screen import RunScreen
 
                 return RunScreen(self._source, self._order)
             case Past():
-                from swarmtui.tui.screens.past import ReplayScreen
+                from swarmtui.tui.live.replay_screen import ReplayScreen
 
                 return ReplayScreen(self._source)
             case None:
-                from swarmtui.tui.screens.setup import SetupScreen
+                from swarmtui.tui.setup.screen import SetupScreen
 
                 return SetupScreen()
 
@@ -111,19 +111,19 @@ class SwarmApp(Picture[Outcome]):
 
     def _take_back_question(self) -> None:
         """What becomes of a run is no question any more when it has ended."""
-        from swarmtui.tui.screens.dialogs import QuitDialog
+        from swarmtui.tui.dialogs import QuitDialog
 
         if isinstance(self.screen, QuitDialog) and self.screen.what == "run":
             self.screen.dismiss("go on")
             self.say("the run has ended and is saved; q quits")
 
     def open_sessions(self) -> None:
-        from swarmtui.tui.screens.sessions import SessionsScreen
+        from swarmtui.tui.sessions.screen import SessionsScreen
 
         self.push_screen(SessionsScreen(self.session_root_or_default))
 
     def open_checklist(self, track: Track) -> None:
-        from swarmtui.tui.screens.checks import ChecksScreen
+        from swarmtui.tui.sessions.checks_screen import ChecksScreen
 
         directory = Path(track.directory)
         if not track.directory:
@@ -132,32 +132,32 @@ class SwarmApp(Picture[Outcome]):
             self.push_screen(ChecksScreen(directory.parent, directory.name))
 
     def action_tuning_log(self) -> None:
-        from swarmtui.tui.screens.log import LogScreen
+        from swarmtui.tui.log.screen import LogScreen
 
         if not isinstance(self.screen, LogScreen):
             self.push_screen(LogScreen(self.session_root_or_default))
 
     def action_probe_history(self) -> None:
-        from swarmtui.tui.screens.probes import ProbesScreen
+        from swarmtui.tui.probes.screen import ProbesScreen
 
         if not isinstance(self.screen, ProbesScreen):
             self.push_screen(ProbesScreen(self.session_root_or_default))
 
     def action_tunes(self) -> None:
-        from swarmtui.tui.screens.tunes import TunesScreen
+        from swarmtui.tui.tune.list_screen import TunesScreen
 
         if not isinstance(self.screen, TunesScreen):
             self.push_screen(TunesScreen(self.session_root_or_default))
 
     def open_setup(self) -> None:
-        from swarmtui.tui.screens.setup import SetupScreen
+        from swarmtui.tui.setup.screen import SetupScreen
 
         self.push_screen(SetupScreen())
 
     def open_run(self, order: Order) -> None:
         """A new conductor, and the screen of its run in the place of what was there."""
-        from swarmtui.tui.screens.live import LiveScreen
-        from swarmtui.tui.screens.run import RunScreen
+        from swarmtui.tui.live.run_screen import RunScreen
+        from swarmtui.tui.live.screen import LiveScreen
 
         self._close_source()
         if self._baseline:
@@ -172,7 +172,7 @@ class SwarmApp(Picture[Outcome]):
             self.push_screen(RunScreen(self._source, order))
 
     def open_replay(self, source: Past) -> None:
-        from swarmtui.tui.screens.past import ReplayScreen
+        from swarmtui.tui.live.replay_screen import ReplayScreen
 
         self.push_screen(ReplayScreen(source))
 
@@ -235,7 +235,7 @@ class SwarmApp(Picture[Outcome]):
         return isinstance(self._source, Live) and self._source.track.ended is None
 
     def action_leave(self) -> None:
-        from swarmtui.tui.screens.dialogs import QuitDialog
+        from swarmtui.tui.dialogs import QuitDialog
 
         if isinstance(self.screen, QuitDialog):
             self.screen.dismiss("go on")
@@ -264,7 +264,7 @@ class SwarmApp(Picture[Outcome]):
         if choice == "detach":
             self.detach()
         elif choice == "stop":
-            from swarmtui.tui.screens.tune import TuneScreen
+            from swarmtui.tui.tune.screen import TuneScreen
 
             self._leaving = True
             screen = self.screen_stack[0]
@@ -298,7 +298,7 @@ class SwarmApp(Picture[Outcome]):
     # looks
 
     def action_help(self) -> None:
-        from swarmtui.tui.screens.help import HelpScreen
+        from swarmtui.tui.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.keys, self._where()))

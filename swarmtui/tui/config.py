@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.conductor import configured
+from swarmtui.client import config_file
 from swarmtui.model.config import Config, Known
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.sessions.paths import config_path
@@ -35,7 +35,7 @@ class Last(Stored, frozen=True, kw_only=True):
 
 def read_config(directory: Path | None = None) -> Config:
     """Who has no keymap of their own need not wait for the table of keys, which brings half of Textual."""
-    config = configured.read_config(directory)
+    config = config_file.read_config(directory)
     if config.keymap:
         _check(config, str(config_path(directory)))
     return config

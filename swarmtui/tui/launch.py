@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarmtui.conductor.client import Client, attach, start
-from swarmtui.conductor.launch import start_conductor
-from swarmtui.model.frame import Hello, Subscribe
-from swarmtui.model.order import Order
+from swarmtui.client.client import Client, attach, start
+from swarmtui.client.spawn import start_conductor
+from swarmtui.model.client_protocol import Hello, Subscribe
+from swarmtui.model.run_request import Order
 from swarmtui.text import plain
 
 if TYPE_CHECKING:
-    from swarmtui.tui.source import Live, Past
+    from swarmtui.tui.frame_source import Live, Past
 
 SLOW_HZ = 2.0
 
@@ -74,7 +74,7 @@ def watch_again(root: Path, which: str, *, slow: bool) -> Any:
     replay = open_replay(root, which)
 
     def source() -> Past:
-        from swarmtui.tui.source import Past
+        from swarmtui.tui.frame_source import Past
 
         return Past(replay, hz)
 
@@ -83,7 +83,7 @@ def watch_again(root: Path, which: str, *, slow: bool) -> Any:
 
 def _live(client: Callable[[], Client], config: Any, hz: float, order: Order | None) -> Any:
     def source() -> Live:
-        from swarmtui.tui.source import Live
+        from swarmtui.tui.frame_source import Live
 
         return Live(client())
 
@@ -107,7 +107,7 @@ def _prepare() -> None:
 
 def _run(source: Callable[[], Live | Past] | None, **given: Any) -> Any:
     """Whatever becomes of the app, the terminal is left as it was."""
-    from swarmtui.tui.guard import Guard
+    from swarmtui.tui.terminal_guard import Guard
 
     _prepare()
     guard = Guard()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.analysis.bandwidth import Weights, bandwidth_use, weights_from_tags
+from swarmtui.analysis.machine.bandwidth import Weights, bandwidth_use, weights_from_tags
 from swarmtui.model.findings import Seats
 from tests.analysis.made_levels import level
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.cliff import find_cliff, next_level
-from swarmtui.analysis.scaling import scaling, search_answer
+from swarmtui.analysis.capacity.cliff import find_cliff, next_level
+from swarmtui.analysis.capacity.scaling import scaling, search_answer
 from swarmtui.model.findings import Seats
 from swarmtui.model.session import Level
 from tests.analysis.made_levels import level

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from swarmtui.analysis.compare import compare, compare_pair, leaderboard
-from swarmtui.analysis.differences import flag_differences, parse_flags, refusals
-from swarmtui.analysis.hardware import cards
-from swarmtui.analysis.pool import pool
+from swarmtui.analysis.compare.differences import flag_differences, parse_flags, refusals
+from swarmtui.analysis.compare.pool import pool
+from swarmtui.analysis.compare.sessions import compare, compare_pair, leaderboard
+from swarmtui.analysis.machine.hardware import cards
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.energy import energy
-from swarmtui.analysis.levels import level_figures
-from swarmtui.analysis.machine import with_machine
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.machine.by_level import with_machine
+from swarmtui.analysis.machine.energy import energy
 from swarmtui.model.telemetry import Gpu, Telemetry
 from tests.analysis.made_records import BOOT_NS, end, request, stretch
 

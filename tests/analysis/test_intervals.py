@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.intervals import deviation, variation
-from swarmtui.analysis.student import t_cdf, t_quantile
-from swarmtui.analysis.verdicts import verdict
+from swarmtui.analysis.compare.intervals import deviation, variation
+from swarmtui.analysis.compare.student import t_cdf, t_quantile
+from swarmtui.analysis.compare.verdicts import verdict
 
 
 @pytest.mark.parametrize(

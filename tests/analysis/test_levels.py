@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels import level_figures
+from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
 from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.limits import parse_limit
-from swarmtui.analysis.quantities import QUANTITIES
-from swarmtui.analysis.slo import goodput, parse_slo, slo_sentence
-from swarmtui.model.place import Place
+from swarmtui.analysis.limits.fail_if import parse_limit
+from swarmtui.analysis.limits.quantities import QUANTITIES
+from swarmtui.analysis.limits.slo import goodput, parse_slo, slo_sentence
+from swarmtui.model.level_key import Place
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
 from tests.analysis.made_levels import level

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarmtui.analysis.ttft_split import by_requests, ends_of, lately, of_level
+from swarmtui.analysis.machine.ttft_split import by_requests, ends_of, lately, of_level
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import ServerHistogram, ServerState, Telemetry
 from tests.analysis.made_levels import level, spread

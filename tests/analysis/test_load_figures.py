@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.analysis.levels import level_figures
-from swarmtui.analysis.runs import finished_by_level
-from swarmtui.analysis.serial import Rates
-from swarmtui.analysis.tasks import task_figures
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.runs import finished_by_level
+from swarmtui.analysis.levels.serial import Rates
+from swarmtui.analysis.levels.tasks import task_figures
 from swarmtui.model.record import Record
 from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.analysis.levels import level_figures
-from swarmtui.analysis.open_loop import keeps_up
-from swarmtui.analysis.scaling import scaling
+from swarmtui.analysis.capacity.open_loop import keeps_up
+from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.session import Level, Spread
 from tests.analysis.made_levels import level
 from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch

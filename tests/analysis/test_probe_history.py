@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from swarmtui.analysis.history import Probe, bands, history
+from swarmtui.analysis.compare.probe_history import Probe, bands, history
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 

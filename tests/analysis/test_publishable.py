@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from swarmtui.analysis.checks import checks, checks_sentence
-from swarmtui.analysis.observed import Observed, observe
+from swarmtui.analysis.quality.checks import checks, checks_sentence
+from swarmtui.analysis.quality.observed import Observed, observe
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry, Trust

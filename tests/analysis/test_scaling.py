@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.scaling import best_level, scaling
-from swarmtui.analysis.seats import seats_from_flags
+from swarmtui.analysis.capacity.scaling import best_level, scaling
+from swarmtui.analysis.capacity.slots import seats_from_flags
 from swarmtui.model.findings import Seats
 from swarmtui.model.session import Level
 from tests.analysis.made_levels import level

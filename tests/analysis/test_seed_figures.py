@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.analysis.compare import compare_pair
-from swarmtui.analysis.scaling import scaling
-from swarmtui.analysis.speedup import Batch, wall_speedup
-from swarmtui.analysis.stats import ratio
-from swarmtui.analysis.verdicts import verdict
+from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.compare.sessions import compare_pair
+from swarmtui.analysis.compare.verdicts import verdict
+from swarmtui.analysis.levels.speedup import Batch, wall_speedup
+from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.findings import Seats
 from swarmtui.model.session import Rates
 from tests.analysis.made_levels import level, run, summary

@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 import pytest
 
-from swarmtui.analysis.server_change import change, fell_back, mean_between
+from swarmtui.analysis.machine.server_counters import change, fell_back, mean_between
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0)

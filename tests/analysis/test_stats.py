@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.stats import Tally, median, percentile, rates, ratio, spread, spread_of
+from swarmtui.analysis.levels.stats import Tally, median, percentile, rates, ratio, spread, spread_of
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.steady import in_flight, steady, times_at
+from swarmtui.analysis.levels.steady import in_flight, steady, times_at
 from swarmtui.model.record import Record
 from tests.analysis.made_records import BOOT_NS, MS, request
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.trust import Facts, judge, strangers
+from swarmtui.analysis.quality.trust import Facts, judge, strangers
 from swarmtui.model.telemetry import Trust
 
 GOOD = Facts(

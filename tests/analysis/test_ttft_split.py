@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.ttft_split import estimate, split
+from swarmtui.analysis.machine.ttft_split import estimate, split
 from swarmtui.model.telemetry import ServerHistogram, ServerState
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.verdicts import detectable, permutation_p, verdict
+from swarmtui.analysis.compare.verdicts import detectable, permutation_p, verdict
 
 rates = st.floats(50, 150)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.verify import TooSlow, compiles, fits, holds, verdict
-from swarmtui.model.verdict import AnswerCheck, wrong_with_check
+from swarmtui.analysis.answers import TooSlow, compiles, fits, holds, verdict
+from swarmtui.model.answer_check import AnswerCheck, wrong_with_check
 
 DOCSTRING = AnswerCheck(all=("Args", "Returns"), any=(("sorted", "in order"), ("index",)))
 GOOD = "Args: items, sorted. Returns: the index."

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
-from swarmtui.model.wire import (
+from swarmtui.model.worker_protocol import (
     Ack,
     Enqueue,
     Finished,
@@ -45,7 +45,7 @@ def drive(url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None)
     """C streams until every job is done; CPU time is the worker's own, from the first request to the last."""
     jobs = tuple(jobs)
     ours, theirs = socket.socketpair()
-    with ours, subprocess.Popen([sys.executable, "-m", "swarmtui.swarm.worker"], stdin=theirs.fileno()) as process:
+    with ours, subprocess.Popen([sys.executable, "-m", "swarmtui.loadgen.worker"], stdin=theirs.fileno()) as process:
         theirs.close()
         unpacker = Unpacker()
         records: list[Record] = []

@@ -24,10 +24,9 @@ from typing import Any
 import pynvml
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry import gpu_pace
-from swarmtui.telemetry.gpu import NvmlReader
-from swarmtui.telemetry.gpu_pace import Depth, Pace
-from swarmtui.telemetry.nvml_calls import PROBES
+from swarmtui.telemetry.gpu.cadence import Depth, Pace
+from swarmtui.telemetry.gpu.nvml import NvmlReader, cadence
+from swarmtui.telemetry.gpu.nvml_calls import PROBES
 
 MIB = 1 << 20
 ROW_S = 1.5
@@ -220,8 +219,8 @@ def cost_of_sampling(count: int, seconds: float) -> int:
     """As the conductor does it, with nothing beside it; watts by the counter must fit those that were sampled."""
     print(f"\n== reading {count} GPUs (the first, {count} times) for {seconds:g} s as a session does")
     print(
-        f"   looks every {gpu_pace.LOOK_S} s; what changes seldom every {gpu_pace.STATE_S} s, the energy counter every"
-        f" {gpu_pace.WHOLE_S} s or for at most {100 * gpu_pace.WHOLE_SHARE:g} % of a core"
+        f"   looks every {cadence.LOOK_S} s; what changes seldom every {cadence.STATE_S} s, the energy counter every"
+        f" {cadence.WHOLE_S} s or for at most {100 * cadence.WHOLE_SHARE:g} % of a core"
     )
     sys.modules["pynvml"] = as_many(count)
     reader, pace = NvmlReader(), Pace()

@@ -23,10 +23,10 @@ import time
 from functools import cache
 from pathlib import Path
 
-from swarmtui.conductor.client import Client, start
-from swarmtui.model.frame import Frame, Hello, Stop, Subscribe
-from swarmtui.model.order import Order
+from swarmtui.client.client import Client, start
+from swarmtui.model.client_protocol import Frame, Hello, Stop, Subscribe
 from swarmtui.model.plan import Plan
+from swarmtui.model.run_request import Order
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

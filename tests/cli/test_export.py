@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from swarmtui.cli import keeping
+from swarmtui.cli import sessions
 from swarmtui.sessions import export
 from swarmtui.sessions.finding import By
 from tests.cli.programs import SHORT, SIM, Place, place_in, until
@@ -108,5 +108,5 @@ def test_a_probe_of_a_server_that_is_away_is_exit_code_3(place: Place) -> None:
 
 
 def test_the_words_that_the_command_line_offers_are_those_that_there_are() -> None:
-    assert get_args(By) == keeping.BY
-    assert export.FORMATS == keeping.FORMATS
+    assert get_args(By) == sessions.BY
+    assert export.FORMATS == sessions.FORMATS

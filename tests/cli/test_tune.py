@@ -140,7 +140,7 @@ def test_a_kill_in_the_middle_leaves_no_server_and_finished_cells_are_not_repeat
         assert state(place)["rows"][: len(finished)] == finished
         assert len(json.loads(ran.out)["leaderboard"]) == 4
         assert servers(place) == []
-        until(lambda: not place.processes("swarmtui.conductor"), "no run goes on")
+        until(lambda: not place.processes("swarmtui.session_process"), "no run goes on")
 
 
 def test_ctrl_c_stops_the_server_and_says_how_to_go_on(tmp_path: Path) -> None:

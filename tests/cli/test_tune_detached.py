@@ -108,7 +108,7 @@ def test_a_container_is_stopped_also_when_the_tune_is_killed(tmp_path: Path) -> 
         until(lambda: place.processes("swarmtui.sim"), "the container runs")
         with_signal(program.pid, signal.SIGKILL)
         until(lambda: not place.processes("swarmtui.sim"), "it is gone")
-        until(lambda: not place.processes("swarmtui.conductor"), "no run goes on")
+        until(lambda: not place.processes("swarmtui.session_process"), "no run goes on")
 
 
 def test_a_server_that_daemonises_is_measured_and_nothing_of_it_is_left(tmp_path: Path) -> None:

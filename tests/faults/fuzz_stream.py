@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib
 import sys
 
+from swarmtui.loadgen import sse
+from swarmtui.loadgen.clock import KernelClock
+from swarmtui.loadgen.endpoint_pool import Route
+from swarmtui.loadgen.event_loop import Loop
+from swarmtui.loadgen.http_exchange import Exchange
 from swarmtui.model.endpoint import Dialect
-from swarmtui.model.wire import Target
-from swarmtui.swarm import sse
-from swarmtui.swarm.clock import KernelClock
-from swarmtui.swarm.exchange import Exchange
-from swarmtui.swarm.loop import Loop
-from swarmtui.swarm.route import Route
+from swarmtui.model.worker_protocol import Target
 
 _loop, _clock = Loop(), KernelClock()
 _routes: dict[Dialect, Route] = {

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from tests.swarm.scripted_server import DONE, ROLE, Call, ScriptedServer, delta, event, usage
+from tests.loadgen.scripted_server import DONE, ROLE, Call, ScriptedServer, delta, event, usage
 
 WORDS = 12
 GAP_S = 0.01

@@ -21,7 +21,7 @@ import tomllib
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from swarmtui.conductor import client
+from swarmtui.client import client
 from swarmtui.model.schema import BadInput
 from swarmtui.sessions.journal import read_journal
 from swarmtui.sessions.store import list_sessions
@@ -33,7 +33,7 @@ ANSWER = words(6, gap_s=0.01)
 ENOUGH = 400
 LOAD = ("--levels", "8", "--warmup", "none", "--seed", "1", "--no-gpu")
 
-PARTS = {"conductor": "swarmtui.conductor", "worker": "swarmtui.swarm.worker"}
+PARTS = {"conductor": "swarmtui.session_process", "worker": "swarmtui.loadgen.worker"}
 
 BAR_NS = 100_000_000
 LINGER_S = 5.0

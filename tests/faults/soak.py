@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.stats import spread
+from swarmtui.analysis.levels.stats import spread
 from swarmtui.model.record import Record
 from swarmtui.model.session import Request, Summary
 from swarmtui.sessions.journal import JOURNAL, decode_line

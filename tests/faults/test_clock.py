@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from swarmtui.swarm import clock
+from swarmtui.loadgen import clock
 from tests.cli.programs import Place, until
 from tests.cli.scripted import scripted, words
 

@@ -10,8 +10,8 @@ from statistics import median
 
 import pytest
 
-from swarmtui.conductor.ledger import Ledger
 from swarmtui.model.session import Event, StretchEnd
+from swarmtui.session_process.journal_queue import Ledger
 from swarmtui.sessions.journal import JOURNAL, decode_line, read_journal
 from swarmtui.sessions.store import list_sessions
 from tests.cli.programs import Place, Program, until
@@ -73,7 +73,7 @@ def test_moved_elsewhere_its_workers_spool_there_too(place: Place) -> None:
         face = begun(place, server)
         name = place.session.name
         assert place.run("sessions", "save-to", name, str(elsewhere)).code == 0
-        (conductor,) = place.processes("swarmtui.conductor")
+        (conductor,) = place.processes("swarmtui.session_process")
         before = len(server.completed)
         until(lambda: len(server.completed) >= before + 4, "the worker was told")
         os.kill(conductor.pid, signal.SIGSTOP)

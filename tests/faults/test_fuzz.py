@@ -15,10 +15,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.limits import parse_limit
-from swarmtui.analysis.slo import parse_slo
-from swarmtui.model import frame as said
-from swarmtui.model import wire
+from swarmtui.analysis.limits.fail_if import parse_limit
+from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.model import client_protocol as said
+from swarmtui.model import worker_protocol
 from swarmtui.model.endpoint import Dialect, parse_address
 from swarmtui.model.plan import parse_levels, parse_requests, parse_seconds
 from swarmtui.model.schema import BadInput
@@ -27,12 +27,13 @@ from swarmtui.model.workload import read_workload
 from swarmtui.prompts.library import shipped
 from swarmtui.sessions.export import export
 from swarmtui.sessions.importers import read_foreign
+from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, read_journal
-from swarmtui.sessions.listing import list_sessions
 from swarmtui.sessions.replay import Replay
 from swarmtui.sessions.store import load, summarise, write_summary
 from swarmtui.sim.presets import parse_spec
-from swarmtui.telemetry import gpu_dcgm, server_metrics
+from swarmtui.telemetry import metrics
+from swarmtui.telemetry.gpu import dcgm
 from swarmtui.text import fit, plain, plain_lines, width
 from swarmtui.tui.config import read_config, read_last
 from tests.faults.fuzz_stream import answer
@@ -82,7 +83,7 @@ def test_whatever_is_in_a_chunk_is_an_event_or_an_error(payloads: list[bytes]) -
 # our own pipes and sockets
 
 READERS: list[Callable[[bytes], Any]] = [
-    said.decode_command, said.decode_message, wire.decode_command, wire.decode_report,
+    said.decode_command, said.decode_message, worker_protocol.decode_command, worker_protocol.decode_report,
 ]  # fmt: skip
 
 
@@ -98,10 +99,10 @@ def test_a_message_that_is_none_is_refused(body: bytes, decode: Callable[[bytes]
 @usual
 @given(st.lists(st.binary(max_size=50), max_size=10))
 def test_an_unpacker_keeps_no_more_than_it_was_given(parts: list[bytes]) -> None:
-    unpacker, got = wire.Unpacker(), 0
+    unpacker, got = worker_protocol.Unpacker(), 0
     try:
         for part in parts:
-            got += sum(len(body) + wire.HEADER_BYTES for body in unpacker.feed(part))
+            got += sum(len(body) + worker_protocol.HEADER_BYTES for body in unpacker.feed(part))
     except ValueError:
         return
     assert got <= sum(map(len, parts))
@@ -284,9 +285,9 @@ LINES = ["# TYPE vllm:num_requests_running gauge", "vllm:num_requests_running 1"
     st.lists(st.sampled_from(LINES) | st.text(max_size=30), max_size=15).map("\n".join), st.sampled_from(["", "vLLM"])
 )
 def test_metrics_of_any_kind_are_figures_or_nothing(text: str, engine: str) -> None:
-    server_metrics.parse(text, engine)
-    server_metrics.parse_ollama(text)
-    gpu_dcgm.parse(text)
+    metrics.parse(text, engine)
+    metrics.parse_ollama(text)
+    dcgm.parse(text)
 
 
 # text for terminals

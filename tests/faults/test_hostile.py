@@ -16,7 +16,7 @@ from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import Place
 from tests.cli.scripted import Answering, scripted
 from tests.faults.hostile import CASES, WORDS, HostileServer
-from tests.swarm.driver import DrivenWorker, task
+from tests.loadgen.driver import DrivenWorker, task
 
 LIMITS = Timeouts(connect=2.0, first_token=1.0, idle=1.0, total=15.0)
 

@@ -29,7 +29,7 @@ ANSWER = words(6, gap_s=0.01)
 LOAD = ("--levels", "4", "--warmup", "none", "--seed", "1")
 ENDLESS = (*LOAD, "--requests", "100000")
 
-CONDUCTOR, WORKER = "swarmtui.conductor", "swarmtui.swarm.worker"
+CONDUCTOR, WORKER = "swarmtui.session_process", "swarmtui.loadgen.worker"
 
 
 def only(place: Place, part: str) -> int:

@@ -11,8 +11,8 @@ from tests.faults.test_kill import nobody_left
 # Imported by every Python that is started with it; in the conductor a method fails after a while.
 FAULT = """
 import sys
-if "swarmtui.conductor" in sys.orig_argv:
-    from swarmtui.conductor.doubts import Doubts
+if "swarmtui.session_process" in sys.orig_argv:
+    from swarmtui.session_process.quality_monitor import Doubts
     real, calls = Doubts.{name}, []
 
     def {name}(self, *given):

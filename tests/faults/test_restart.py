@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from swarmtui.conductor.client import attach
-from swarmtui.model.frame import Frame, Subscribe
+from swarmtui.client.client import attach
+from swarmtui.model.client_protocol import Frame, Subscribe
 from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import TIMEOUT_S, Place, until
 from tests.cli.scripted import Scripted, model_list, words

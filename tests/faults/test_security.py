@@ -16,10 +16,10 @@ import msgspec
 import psutil
 import pytest
 
+from swarmtui.model.client_protocol import Stop, Subscribe
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.frame import Stop, Subscribe
 from swarmtui.model.session import Event, Request
-from swarmtui.model.wire import pack
+from swarmtui.model.worker_protocol import pack
 from swarmtui.sessions.export import export
 from swarmtui.sessions.store import load
 from tests.cli.programs import ROOT, Place, until
@@ -125,7 +125,7 @@ def test_children_get_a_closed_down_environment(place: Place) -> None:
     }  # fmt: skip
     endless = ("--levels", "2", "--requests", "100000", "--max-tokens", "20")
     face = place.begin("sim:moe-tp1?speed=20", *GIVEN, *endless, env=SECRET)
-    parts = ("swarmtui.conductor", "swarmtui.swarm.worker", "swarmtui.sim")
+    parts = ("swarmtui.session_process", "swarmtui.loadgen.worker", "swarmtui.sim")
     until(lambda: all(place.processes(part) for part in parts), "all processes")
     for part in parts:
         (found,) = place.processes(part)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.loadgen.response import Answer
 from swarmtui.model.record import Record
-from swarmtui.swarm.answer import Answer
 
 RECORD = Record(
     task=1,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
-from swarmtui.model.wire import (
+from swarmtui.model.worker_protocol import (
     MAX_MESSAGE,
     Ack,
     Drop,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Message, RandomText, SharedPrefix, read_workload
 from swarmtui.prompts.calibrate import Calibration, fit, needs_calibration, probe_texts, words_for
+from swarmtui.prompts.generator import open_source
 from swarmtui.prompts.library import Found, shipped
-from swarmtui.prompts.source import open_source
 
 Tokenizer = Callable[[str], int]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from swarmtui.model.schema import BadInput
-from swarmtui.prompts.check import describe, problems
 from swarmtui.prompts.library import Found, find, shipped
+from swarmtui.prompts.validate import describe, problems
 
 
 def said(tmp_path: Path, text: str) -> list[str]:

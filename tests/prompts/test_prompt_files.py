@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Task, read_workload
+from swarmtui.prompts.files import read_items
+from swarmtui.prompts.generator import open_source
 from swarmtui.prompts.library import Found
-from swarmtui.prompts.source import open_source
-from swarmtui.prompts.written import read_items
 
 Write = Callable[[str], Found]
 

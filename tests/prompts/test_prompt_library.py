@@ -84,10 +84,10 @@ def test_the_digest_follows_the_workload_and_its_data(tmp_path: Path, written: C
 
 
 def test_importing_is_cheap_and_brings_nothing_heavy() -> None:
-    code = "import sys, swarmtui.prompts.source; print(*sys.modules)"
+    code = "import sys, swarmtui.prompts.generator; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "swarmtui.prompts.source" in modules
-    assert not {"asyncio", "httpx2", "statistics", "numpy", "click", "json", "swarmtui.swarm"} & set(modules)
+    assert "swarmtui.prompts.generator" in modules
+    assert not {"asyncio", "httpx2", "statistics", "numpy", "click", "json", "swarmtui.loadgen"} & set(modules)
 
 
 def test_in_a_wheel_the_workloads_lie_inside_the_package(tmp_path: Path) -> None:

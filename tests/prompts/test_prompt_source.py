@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.loadgen.dialects import body
 from swarmtui.model.workload import Task, read_workload
 from swarmtui.prompts.calibrate import Calibration
-from swarmtui.prompts.chance import nonce
+from swarmtui.prompts.generator import open_source
 from swarmtui.prompts.library import Found, find, shipped
-from swarmtui.prompts.source import open_source
-from swarmtui.swarm.dialects import body
+from swarmtui.prompts.sampling import nonce
 
 EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
 

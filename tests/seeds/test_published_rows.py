@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.headless.loads import loads_text
-from swarmtui.headless.table import findings_text
+from swarmtui.cli.render.loads import loads_text
+from swarmtui.cli.render.table import findings_text
 from swarmtui.model.plan import parse_requests
 from swarmtui.model.session import Summary
 from tests.seeds.virtual_session import play

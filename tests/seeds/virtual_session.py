@@ -13,9 +13,7 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.analysis.verify import verdict
-from swarmtui.conductor.feeds import Again, Asker, Feed, Fresh, Warmups
-from swarmtui.conductor.layout import Layout
+from swarmtui.analysis.answers import verdict
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.load import planned
 from swarmtui.model.record import Phase, Record
@@ -23,8 +21,10 @@ from swarmtui.model.session import Client, End, Head, Session, StretchEnd, Stret
 from swarmtui.model.telemetry import Discovered
 from swarmtui.model.workload import Message, Task, load_of, size_of
 from swarmtui.prompts.calibrate import Calibration, fit, probe_texts
+from swarmtui.prompts.generator import open_source
 from swarmtui.prompts.library import digest, find
-from swarmtui.prompts.source import open_source
+from swarmtui.session_process.layout import Layout
+from swarmtui.session_process.load_modes import Again, Asker, Feed, Fresh, Warmups
 from swarmtui.sessions.journal import Journal
 from swarmtui.sessions.store import Loaded, summarise
 from swarmtui.sim.batching import Engine, Job

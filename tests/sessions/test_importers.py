@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare import compare_pair
+from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.schema import BadInput
 from swarmtui.sessions.importers import read_foreign
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.model.telemetry import Discovered, Gpu, GpuProcess
-from swarmtui.model.wire import pack
+from swarmtui.model.worker_protocol import pack
 from swarmtui.telemetry.discovery import discover, with_gpus
 from swarmtui.telemetry.fingerprint import fingerprint
 from tests.telemetry.text_server import Answer, TextServer, Told, serving

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swarmtui.model.wire import pack
-from swarmtui.telemetry.gpu_dcgm import parse
-from swarmtui.telemetry.gpu_source import open_gpus
+from swarmtui.model.worker_protocol import pack
+from swarmtui.telemetry.gpu.dcgm import parse
+from swarmtui.telemetry.gpu.source import open_gpus
 from tests.telemetry.text_server import serving
 
 TEXT = (Path(__file__).parent / "samples/dcgm.txt").read_text()

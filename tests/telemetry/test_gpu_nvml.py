@@ -10,8 +10,8 @@ import pynvml
 import pytest
 
 from swarmtui.model.telemetry import Gpu, GpuProcess
-from swarmtui.telemetry.gpu import NvmlReader
-from swarmtui.telemetry.gpu_pace import Depth
+from swarmtui.telemetry.gpu.cadence import Depth
+from swarmtui.telemetry.gpu.nvml import NvmlReader
 from tests.telemetry.scripted_nvml import GIB, H200, Failure, ScriptedNvml
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from swarmtui.telemetry.gpu_pace import SHARE, Depth, Pace
+from swarmtui.telemetry.gpu.cadence import SHARE, Depth, Pace
 
 # One H200, and eight.
 COSTS = {Depth.MOVING: 0.00006, Depth.STATE: 0.00016, Depth.WHOLE: 0.0034}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.telemetry.gpu_source import open_gpus
-from swarmtui.telemetry.gpu_sysfs import SysfsReader
+from swarmtui.telemetry.gpu.source import open_gpus
+from swarmtui.telemetry.gpu.sysfs import SysfsReader
 from tests.telemetry.scripted_nvml import H200, ScriptedNvml
 
 TREES: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "samples/drm-trees.json").read_text())

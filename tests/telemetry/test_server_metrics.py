@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.telemetry.server_metrics import MetricsReader, metrics_url, parse, parse_ollama
+from swarmtui.telemetry.metrics import MetricsReader, metrics_url, parse, parse_ollama
 from tests.telemetry.text_server import Answer, Told, serving
 
 SAMPLES = Path(__file__).parent / "samples"

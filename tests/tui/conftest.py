@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
-from swarmtui.conductor.client import attach, running
-from swarmtui.model.frame import Stop, Subscribe
+from swarmtui.client.client import attach, running
+from swarmtui.model.client_protocol import Stop, Subscribe
 from swarmtui.model.schema import BadInput
 
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")

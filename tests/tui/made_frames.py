@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from swarmtui.model.client_protocol import Answered, Frame, Hello, Watched
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.frame import Answered, Frame, Hello, Watched
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Client, Session, Spread
 from swarmtui.model.telemetry import Gpu, Telemetry, Trust
-from swarmtui.model.wire import StreamRow
+from swarmtui.model.worker_protocol import StreamRow
 
 T0 = 1_000_000_000
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.conductor.client import start
-from swarmtui.model.frame import Ended, Subscribe
-from swarmtui.model.order import Order
+from swarmtui.client.client import start
+from swarmtui.model.client_protocol import Ended, Subscribe
 from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.run_request import Order
 from swarmtui.model.session import Head, entry_decoder, entry_encoder
 from swarmtui.sessions.journal import JOURNAL
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.compare import compare
+from swarmtui.analysis.compare.sessions import compare
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.screens.compare import CompareScreen
-from swarmtui.tui.source import Past
-from swarmtui.tui.views.compare import comparison_lines, overlay_view
+from swarmtui.tui.frame_source import Past
+from swarmtui.tui.sessions.compare_screen import CompareScreen
+from swarmtui.tui.sessions.compare_view import comparison_lines, overlay_view
 from tests.analysis.made_levels import level, summary
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text

@@ -8,9 +8,9 @@ import pytest
 from rich.cells import cell_len
 
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.screens.run import RunScreen
-from swarmtui.tui.source import Live
-from swarmtui.tui.track import Track
+from swarmtui.tui.frame_source import Live
+from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.live_model import Track
 from tests.tui.made_frames import frame, hello
 from tests.tui.screen_text import screen_text
 

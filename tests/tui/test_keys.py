@@ -7,26 +7,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.model import frame as said
+from swarmtui.model import client_protocol as said
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.config import Config, read_config
+from swarmtui.tui.frame_source import Live
+from swarmtui.tui.help import help_lines
 from swarmtui.tui.keys import ACTIONS, GROUPS, Keymap, Where, bindings, keymap, known_ids
-from swarmtui.tui.screens.cell import CellScreen
-from swarmtui.tui.screens.help import help_lines
-from swarmtui.tui.screens.log import LogScreen
-from swarmtui.tui.screens.past import ReplayScreen
-from swarmtui.tui.screens.probes import ProbesScreen
-from swarmtui.tui.screens.run import RunScreen
-from swarmtui.tui.screens.sessions import SessionsScreen
-from swarmtui.tui.screens.setup import SetupScreen
-from swarmtui.tui.screens.stream import StreamScreen
-from swarmtui.tui.screens.tune import TuneScreen
-from swarmtui.tui.screens.tunes import TunesScreen
-from swarmtui.tui.source import Live
-from swarmtui.tui.track import Track
-from swarmtui.tui.widgets.pick import Pick
-from swarmtui.tui.widgets.streams import Streams
+from swarmtui.tui.live.replay_screen import ReplayScreen
+from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.live.stream_screen import StreamScreen
+from swarmtui.tui.live.streams import Streams
+from swarmtui.tui.live_model import Track
+from swarmtui.tui.log.screen import LogScreen
+from swarmtui.tui.pick_list import Pick
+from swarmtui.tui.probes.screen import ProbesScreen
+from swarmtui.tui.sessions.screen import SessionsScreen
+from swarmtui.tui.setup.screen import SetupScreen
+from swarmtui.tui.tune.configuration_screen import CellScreen
+from swarmtui.tui.tune.list_screen import TunesScreen
+from swarmtui.tui.tune.screen import TuneScreen
 from tests.tui.conftest import Until
 from tests.tui.made_frames import frame, hello
 from tests.tui.screen_text import screen_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from swarmtui.experiments.tune_store import add_change, read_log
 from swarmtui.model.tuning import Change
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tuning.kept import add_change, read_log
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 

@@ -14,7 +14,7 @@ from swarmtui.model.session import End, Request, StretchEnd, StretchStart
 from swarmtui.sessions.probes import TAG
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.widgets.probes import ProbeChart
+from swarmtui.tui.probes.chart import ProbeChart
 from tests.sessions.made_sessions import MS, T0, head, record, write
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text

@@ -11,9 +11,9 @@ from textual.widgets import Input
 
 from swarmtui.tui import launch
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.choice import Choice, make_order
 from swarmtui.tui.config import Config, Known
-from swarmtui.tui.screens.help import HelpScreen
+from swarmtui.tui.help import HelpScreen
+from swarmtui.tui.setup.choice import Choice, make_order
 from tests.cli.scripted import Answering, Asked, scripted
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.conductor.client import start
-from swarmtui.model.frame import Subscribe
-from swarmtui.model.order import Order
+from swarmtui.client.client import start
+from swarmtui.experiments.tune_store import read_log
+from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.run_request import Order
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.screens.run import RunScreen
-from swarmtui.tui.source import Live
-from swarmtui.tui.views.head import head_view, server_words
-from swarmtui.tuning.kept import read_log
+from swarmtui.tui.frame_source import Live
+from swarmtui.tui.live.header_view import head_view, server_words
+from swarmtui.tui.live.run_screen import RunScreen
 from tests.tui.conftest import Until
 from tests.tui.made_frames import frame, hello
 from tests.tui.screen_text import screen_text

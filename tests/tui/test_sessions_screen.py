@@ -8,8 +8,8 @@ from pathlib import Path
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.screens.past import ReplayScreen
-from swarmtui.tui.source import Past
+from swarmtui.tui.frame_source import Past
+from swarmtui.tui.live.replay_screen import ReplayScreen
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 

@@ -9,17 +9,17 @@ import msgspec
 import pytest
 from textual.widgets import Input
 
-from swarmtui.cli.running import run
+from swarmtui.cli.run import run
 from swarmtui.cli.words import make_order as order_of_words
-from swarmtui.conductor import catalogue
+from swarmtui.client import catalogue
 from swarmtui.model.config import Config, Defaults, Known
-from swarmtui.model.order import Order
 from swarmtui.model.plan import Plan
+from swarmtui.model.run_request import Order
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.choice import Choice, Kind, make_order
 from swarmtui.tui.config import Last, first_choices, read_last, write_last
-from swarmtui.tui.views.setup import in_columns, plan_words, task_words
+from swarmtui.tui.setup.choice import Choice, Kind, make_order
+from swarmtui.tui.setup.view import in_columns, plan_words, task_words
 from tests.cli.scripted import Answering, scripted
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text

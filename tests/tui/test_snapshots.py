@@ -12,8 +12,8 @@ import pytest
 
 from swarmtui.sessions.replay import open_replay
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.source import Past
-from swarmtui.tui.widgets.curve import Curve
+from swarmtui.tui.frame_source import Past
+from swarmtui.tui.live.curve import Curve
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 

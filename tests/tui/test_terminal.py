@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.conductor.client import Client, running, start
-from swarmtui.model.frame import Frame, Hello, Subscribe
-from swarmtui.model.order import Order
+from swarmtui.client.client import Client, running, start
+from swarmtui.model.client_protocol import Frame, Hello, Subscribe
 from swarmtui.model.plan import Plan
+from swarmtui.model.run_request import Order
 from tests.bench.terminal import Screen
 
 HERE = Path(__file__).parent
@@ -127,7 +127,7 @@ def test_an_app_that_is_shot_leaves_the_terminal_sane(run: tuple[Client, str], h
 def test_a_crash_leaves_the_terminal_sane_and_the_run_going(run: tuple[Client, str]) -> None:
     client, identity = run
     code = (
-        "import swarmtui.tui.screens.live as live\n"
+        "import swarmtui.tui.live.screen as live\n"
         "live.LiveScreen.action_order = lambda self: 1 / 0\n"
         f"import sys; sys.argv = ['swarmtui', 'attach', '{identity}']\n"
         "from swarmtui.cli import main; main()"

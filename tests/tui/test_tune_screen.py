@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.headless.tuner import Errand, start_tuner
-from swarmtui.model.order import Order
+from swarmtui.experiments.tune_process import Errand, start_tuner
+from swarmtui.experiments.tune_status import Standing, read_standing
+from swarmtui.experiments.tune_store import tune_directory
 from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.run_request import Order
 from swarmtui.model.tuning import TuneFile
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.screens.cell import CellScreen
-from swarmtui.tui.screens.past import ReplayScreen
-from swarmtui.tui.screens.tune import TuneScreen
-from swarmtui.tui.views.tune import tune_view
-from swarmtui.tuning.kept import tune_directory
-from swarmtui.tuning.standing import Standing, read_standing
+from swarmtui.tui.live.replay_screen import ReplayScreen
+from swarmtui.tui.tune.configuration_screen import CellScreen
+from swarmtui.tui.tune.screen import TuneScreen
+from swarmtui.tui.tune.view import tune_view
+from tests.experiments.made_tunes import FOUR, ONE, SEATS, TWO, broken, done, kept, present
 from tests.tui.conftest import Until
 from tests.tui.made_frames import frame
 from tests.tui.screen_text import screen_text
-from tests.tuning.made_tunes import FOUR, ONE, SEATS, TWO, broken, done, kept, present
 
 EXPECTED = Path(__file__).parent / "expected"
 ROWS = [

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.model.frame import Ended, Frame
+from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread
 from swarmtui.model.telemetry import Discovered, ServerState, Telemetry, Trust
-from swarmtui.model.wire import StreamRow
+from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.sessions.store import Listed, load, write_summary
 from swarmtui.text import signed
-from swarmtui.tui.previous import Before, changed_flags, find_before
-from swarmtui.tui.track import Pace
-from swarmtui.tui.views import stream
-from swarmtui.tui.views.head import figures, head_view, phase
-from swarmtui.tui.views.numbers import percent, rate
-from swarmtui.tui.views.sessions import session_line
-from swarmtui.tui.views.streams import apart, primary_type, streams_view
+from swarmtui.tui.baseline import Before, changed_flags, find_before
+from swarmtui.tui.live import stream_view
+from swarmtui.tui.live.header_view import figures, head_view, phase
+from swarmtui.tui.live.streams_view import apart, primary_type, streams_view
+from swarmtui.tui.live_model import Pace
+from swarmtui.tui.numbers import percent, rate
+from swarmtui.tui.sessions.view import session_line
 from tests.tui.made_frames import frame, hello
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -57,7 +57,7 @@ def lines_of(lines: list[list[tuple[str, str]]]) -> str:
 
 def test_a_stream_tells_its_stamps_its_gaps_and_what_it_answered_before() -> None:
     seen = frame(2, text="one two")
-    told = lines_of(stream.facts(0, seen.watched, seen, 40.0, 100))
+    told = lines_of(stream_view.facts(0, seen.watched, seen, 40.0, 100))
     for part in (
         "agent 0  writing  task 7",
         "sent +0.1 ms",
@@ -68,17 +68,19 @@ def test_a_stream_tells_its_stamps_its_gaps_and_what_it_answered_before() -> Non
         assert part in told
     assert "TTFT    120 ms" in told and "between 100 chunks: p50 49.0 ms · p99 – (needs 299) · longest 310 ms" in told
     assert "max 310 ms" in told and "40.0 tok/s now" in told
-    assert lines_of(stream.answer(seen.watched, True, 60)) == " ┊ one two\n one two"
-    assert lines_of(stream.before(seen.watched, 100)).startswith(" ✔ pass in reasoning  task 0 implement, 90 tokens")
-    assert "no text yet" in lines_of(stream.answer(None, True, 60))
-    assert "--keep-text" in lines_of(stream.answer(None, False, 60))
+    assert lines_of(stream_view.answer(seen.watched, True, 60)) == " ┊ one two\n one two"
+    assert lines_of(stream_view.before(seen.watched, 100)).startswith(
+        " ✔ pass in reasoning  task 0 implement, 90 tokens"
+    )
+    assert "no text yet" in lines_of(stream_view.answer(None, True, 60))
+    assert "--keep-text" in lines_of(stream_view.answer(None, False, 60))
 
 
 def test_a_request_without_a_token_says_how_long_it_waits() -> None:
     seen = frame(2)
     assert seen.watched is not None
     waiting = msgspec.structs.replace(seen.watched, t_first_ns=None, t_last_ns=None, gaps_s=Spread(n=0), chunks=0)
-    told = lines_of(stream.facts(0, waiting, seen, None, 100))
+    told = lines_of(stream_view.facts(0, waiting, seen, None, 100))
     assert "waiting for 5.00 s" in told and "TTFT    –" in told and "two chunks make the first" in told
 
 

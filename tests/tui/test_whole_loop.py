@@ -9,14 +9,14 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from swarmtui.conductor.client import attach, running
-from swarmtui.headless.progress import progress_on
-from swarmtui.headless.run import report
-from swarmtui.model.frame import Ended, Frame, Hello, Stop, Subscribe
+from swarmtui.cli.follow import report
+from swarmtui.cli.progress import progress_on
+from swarmtui.client.client import attach, running
+from swarmtui.model.client_protocol import Ended, Frame, Hello, Stop, Subscribe
 from swarmtui.sessions.store import load, summarise
 from swarmtui.tui.app import Outcome, SwarmApp
-from swarmtui.tui.screens.run import RunScreen
-from swarmtui.tui.track import Track
+from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.live_model import Track
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.compare import FIGURES, Beside, Figure, Pair, Row
+from swarmtui.analysis.compare.sessions import FIGURES, Beside, Figure, Pair, Row
 from swarmtui.sessions.export.figures import NOTHING, amount
 from swarmtui.sessions.export.table import Table
 from swarmtui.text import signed

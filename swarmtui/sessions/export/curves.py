@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from swarmtui.analysis.stats import mean, ratio
+from swarmtui.analysis.levels.stats import mean, ratio
+from swarmtui.model.answer_check import PASSES
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StretchStart, Summary
 from swarmtui.model.telemetry import Telemetry
-from swarmtui.model.verdict import PASSES
 from swarmtui.sessions.export.chart import Chart, Series
 from swarmtui.sessions.export.timeline import gpu_charts
 

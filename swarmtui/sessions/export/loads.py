@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import fsum
 
+from swarmtui.model.answer_check import PASSES
 from swarmtui.model.session import Level, Spread, Summary, TaskFigures
-from swarmtui.model.verdict import PASSES
 from swarmtui.sessions.export.figures import NOTHING, amount, milliseconds, percent, seconds, times
 from swarmtui.sessions.export.table import Table
 from swarmtui.text import signed

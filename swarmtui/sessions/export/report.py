@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.checks import checks_sentence
-from swarmtui.analysis.hardware import counted
+from swarmtui.analysis.machine.hardware import counted
+from swarmtui.analysis.quality.checks import checks_sentence
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import Discovered
 from swarmtui.sessions.export.curves import Source, title_of

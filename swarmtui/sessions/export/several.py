@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.analysis.compare import compare_pair
+from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.sessions.export.comparison import comparison_tables
 from swarmtui.sessions.export.curves import Source, title_of
 from swarmtui.sessions.export.report import FORMULAS, Report, report

@@ -8,7 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from swarmtui.analysis.stats import SMALLEST_N, ratio
+from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput

@@ -1,0 +1,166 @@
+"""Is an answer right? Checks of content and reasoning, without ever running anything that a model wrote."""
+
+from __future__ import annotations
+
+import re
+import signal
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+import msgspec
+
+from swarmtui.model.answer_check import AnswerCheck, Verdict
+
+# Longer answers are looked at up to here: a check is no place to spend seconds in.
+MOST_CHARS = 200_000
+REGEX_S = 0.25
+
+_FENCED = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_PYTHON = ("", "python", "py", "python3")
+_JSON = ("", "json")
+
+
+class TooSlow(Exception):
+    """A regular expression took longer than it may."""
+
+
+def verdict(check: AnswerCheck, content: str, reasoning: str, *, cut: bool = False, failed: bool = False) -> Verdict:
+    """`cut`: the answer ended at its token limit. An answer that stands in the reasoning is not wrong, only misplaced.
+
+    Raises TooSlow where a regular expression does not come to an end.
+    """
+    if failed:
+        return "error"
+    content, reasoning = content[:MOST_CHARS], reasoning[:MOST_CHARS]
+    if content.strip() and holds(check, content):
+        return "pass"
+    if reasoning.strip() and (holds(check, reasoning) or holds(check, f"{reasoning}\n{content}")):
+        return "pass in reasoning"
+    if cut:
+        return "truncated"
+    return "fail" if content.strip() else "empty content"
+
+
+def holds(check: AnswerCheck, text: str) -> bool:
+    return (
+        _has_words(check, text)
+        and all(_found(pattern, text) for pattern in check.regex)
+        and (not check.python or compiles(text))
+        and (check.schema is None or any(fits(value, check.schema) for value in _json_values(text)))
+    )
+
+
+def _has_words(check: AnswerCheck, text: str) -> bool:
+    def fold(word: str) -> str:
+        return word if check.case else word.casefold()
+
+    folded = fold(text)
+    every = all(fold(word) in folded for word in check.all)
+    return every and all(any(fold(word) in folded for word in group) for group in check.any)
+
+
+def _found(pattern: str, text: str) -> bool:
+    with _limited(REGEX_S):
+        return re.search(pattern, text, re.MULTILINE) is not None
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """The regex engine looks for signals as it goes, so that a timer can end it; only in a process's main thread."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise TooSlow
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def compiles(text: str) -> bool:
+    """Every block of Python in it, or the whole where there are no blocks; it is compiled, and never run."""
+    blocks = [code for language, code in _FENCED.findall(text) if language.lower() in _PYTHON]
+    if not blocks and "```" in text:
+        return False
+    return all(map(_compiles, blocks or [text]))
+
+
+def _compiles(code: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(code, "<answer>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return False
+    return bool(code.strip())
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    """The whole as JSON, or any fenced block that is JSON."""
+    for part in (text, *(code for language, code in _FENCED.findall(text) if language.lower() in _JSON)):
+        try:
+            yield msgspec.json.decode(part)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            continue
+
+
+def fits(value: Any, schema: dict[str, Any]) -> bool:
+    """The part of JSON Schema that model/verdict.py names; everything else was refused when the workload was read."""
+    if "type" in schema and not _is(value, schema["type"]):
+        return False
+    if "enum" in schema and not any(_same(value, other) for other in schema["enum"]):
+        return False
+    if "const" in schema and not _same(value, schema["const"]):
+        return False
+    if isinstance(value, dict):
+        return _fits_object(value, schema)
+    if isinstance(value, list):
+        most, least = schema.get("maxItems", len(value)), schema.get("minItems", 0)
+        return least <= len(value) <= most and all(fits(item, schema.get("items", {})) for item in value)
+    if isinstance(value, str):
+        return bool(schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+    return True
+
+
+def _fits_object(value: dict[str, Any], schema: dict[str, Any]) -> bool:
+    known = schema.get("properties", {})
+    if any(name not in value for name in schema.get("required", ())):
+        return False
+    if schema.get("additionalProperties") is False and any(name not in known for name in value):
+        return False
+    return all(fits(part, known[name]) for name, part in value.items() if name in known)
+
+
+def _is(value: Any, kind: str) -> bool:
+    match kind:
+        case "object":
+            return isinstance(value, dict)
+        case "array":
+            return isinstance(value, list)
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case "integer":
+            return _number(value) and float(value).is_integer()
+        case _:
+            return _number(value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """In JSON true is not 1."""
+    return isinstance(value, bool) == isinstance(other, bool) and value == other

@@ -1,0 +1,81 @@
+"""Several sessions of one thing as one, each of them a replicate: then a verdict holds from session to session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from swarmtui.analysis.compare.differences import refusals
+from swarmtui.analysis.levels.stats import mean, median
+from swarmtui.model.schema import BadInput
+from swarmtui.model.session import Level, Rates, RunFigures, Spread, Summary
+
+POOLED = "pooled sessions"
+
+
+def pool(summaries: Sequence[Summary]) -> Summary:
+    """Only what all may be compared with; levels that all of them have."""
+    first = summaries[0]
+    names = " + ".join(summary.session.id for summary in summaries)
+    for other in summaries[1:]:
+        refused = refusals(first, other)
+        if refused:
+            raise BadInput(f"cannot be taken together: {'; '.join(refused)}", key=names)
+    by_key = [{level.key: level for level in summary.levels} for summary in summaries]
+    shared = [key for key in by_key[0] if all(key in levels for levels in by_key)]
+    return msgspec.structs.replace(
+        first,
+        session=msgspec.structs.replace(
+            first.session, id=names, tags=first.session.tags | {POOLED: str(len(summaries))}
+        ),
+        levels=tuple(_level([levels[key] for levels in by_key]) for key in shared),
+        checks=(),
+        scaling=None,
+    )
+
+
+def is_pooled(summary: Summary) -> bool:
+    return POOLED in summary.session.tags
+
+
+def _level(levels: Sequence[Level]) -> Level:
+    """Means of the sessions' own figures: each session counts the same, however long it was."""
+    runs = tuple(_replicate(number, level) for number, level in enumerate(levels, start=1))
+    ttft = [run.ttft_s for run in runs if run.ttft_s is not None]
+    return msgspec.structs.replace(
+        levels[0],
+        runs=len(runs),
+        n=sum(level.n for level in levels),
+        ok=sum(level.ok for level in levels),
+        errors=sum(level.errors for level in levels),
+        complete=all(level.complete for level in levels),
+        out_tps_steady=_mean([run.out_tps_steady for run in runs]),
+        out_tps_wall=_mean([run.out_tps_wall for run in runs]),
+        per_stream_tps=Rates(mean=_mean([run.per_stream_tps for run in runs])),
+        ttft_s=Spread(n=sum(level.ttft_s.n for level in levels), mean=mean(ttft), p50=median(ttft)),
+        by_run=runs,
+    )
+
+
+def _replicate(number: int, level: Level) -> RunFigures:
+    return RunFigures(
+        run=number,
+        n=level.n,
+        ok=level.ok,
+        errors=level.errors,
+        wall_s=level.wall_s,
+        steady_s=level.steady_s,
+        c_achieved=level.c_achieved,
+        tokens_out=level.tokens_out or 0,
+        out_tps_wall=level.out_tps_wall,
+        out_tps_steady=level.out_tps_steady,
+        per_stream_tps=level.per_stream_tps.mean,
+        ttft_s=level.ttft_s.p50 if level.ttft_s.p50 is not None else level.ttft_s.mean,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Null where one is missing: a mean of some is not the mean of all."""
+    known = [value for value in values if value is not None]
+    return mean(known) if len(known) == len(values) else None

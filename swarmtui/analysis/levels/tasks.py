@@ -1,0 +1,44 @@
+"""The figures of a level by type of task and by turn: what the primary task lost, which answers were right."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from swarmtui.analysis.levels.stats import mean, spread
+from swarmtui.model.level_key import Place
+from swarmtui.model.record import Record
+from swarmtui.model.session import TaskFigures
+
+# More types than a person can read are no types.
+_MOST_TYPES = 64
+
+
+def task_figures(finished: Mapping[Place, Sequence[Record]]) -> tuple[TaskFigures, ...]:
+    """By level, in the order in which types and turns first came; nothing where no task has a type or a check."""
+    found: list[TaskFigures] = []
+    for (c, rate), records in sorted(finished.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):
+        parts: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
+        for record in sorted(records, key=lambda record: (record.task, record.turn)):
+            parts[record.type, record.turn].append(record)
+        if len(parts) > _MOST_TYPES or not any(r.type or r.verdict for r in records):
+            continue
+        found += [_figures(c, rate, kind, turn, part) for (kind, turn), part in parts.items()]
+    return tuple(found)
+
+
+def _figures(c: int, rate: float | None, kind: str, turn: int, records: Sequence[Record]) -> TaskFigures:
+    ok = [record for record in records if record.ok]
+    return TaskFigures(
+        c=c,
+        rate=rate,
+        type=kind,
+        turn=turn,
+        n=len(records),
+        ok=len(ok),
+        ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
+        per_stream_tps=mean([r.decode_tps for r in ok if r.decode_tps is not None]),
+        e2e_s=mean([r.e2e_s for r in ok if r.e2e_s is not None]),
+        tokens_out=mean([r.tokens_out for r in ok if r.tokens_out is not None]),
+        verdicts=dict(sorted(Counter(r.verdict for r in records if r.verdict is not None).items())),
+    )

@@ -1,0 +1,218 @@
+"""`ttft_p50>1s or out_tps_steady@4<200`: a small language for scripts, read and judged without running anything."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from swarmtui.analysis.limits.quantities import Quantity, amount, find_quantity, near, why_null
+from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.session import Level
+
+_KEY = "--fail-if"
+_DEEPEST = 50
+_TOKENS = re.compile(
+    r"\s*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<number>\d+(?:\.\d+)?|\.\d+)(?:\s*(?P<unit>%|(?:tok/s|us|ms|s|m)(?![A-Za-z0-9_/]))|(?P<odd>[A-Za-z]+))?"
+    r"|(?P<sign>>=|<=|==|!=|>|<|@|\(|\)))"
+)
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+
+class Judged(Stored, frozen=True, kw_only=True):
+    """`true` is null where nothing could be judged. `because` names the figures that decided."""
+
+    true: bool | None
+    because: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> bool:
+        """What could not be judged counts as missed: a script must not take silence for good news."""
+        return self.true is not False
+
+
+class _Compare(NamedTuple):
+    name: str
+    quantity: Quantity
+    at: int | None
+    sign: str
+    limit: float
+    text: str
+
+
+class _Any(NamedTuple):
+    parts: tuple[_Node, ...]
+
+
+class _All(NamedTuple):
+    parts: tuple[_Node, ...]
+
+
+_Node = _Compare | _Any | _All
+
+
+class Limit(NamedTuple):
+    """A parsed expression; `text` is as it was written."""
+
+    text: str
+    node: _Node
+
+    def judge(self, levels: Sequence[Level]) -> Judged:
+        return _judge(self.node, levels)
+
+
+def parse_limit(text: str, key: str = _KEY) -> Limit:
+    reader = _Reader(text, key)
+    node = reader.any_of(0)
+    reader.end()
+    return Limit(text, node)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    unit: str
+    start: int
+    end: int
+
+
+class _Reader:
+    """Recursive descent over at most fifty brackets."""
+
+    def __init__(self, text: str, key: str) -> None:
+        self._text, self._key = text, key
+        self._tokens = list(self._split())
+        self._at = 0
+
+    def _split(self) -> list[_Token]:
+        tokens, position, end = [], 0, len(self._text.rstrip())
+        while position < end:
+            match = _TOKENS.match(self._text, position)
+            if match is None:
+                start = position + len(self._text[position:]) - len(self._text[position:].lstrip())
+                raise self._wrong(f"{self._text[start]!r} means nothing here", start)
+            kind = next(name for name in ("word", "number", "sign") if match.group(name) is not None)
+            unit = match.group("unit") or match.group("odd") or ""
+            tokens.append(_Token(kind, match.group(kind), unit, match.start(kind), match.end()))
+            position = match.end()
+        return tokens
+
+    def any_of(self, depth: int) -> _Node:
+        parts = [self._all_of(depth)]
+        while self._take("or"):
+            parts.append(self._all_of(depth))
+        return parts[0] if len(parts) == 1 else _Any(tuple(parts))
+
+    def _all_of(self, depth: int) -> _Node:
+        parts = [self._one(depth)]
+        while self._take("and"):
+            parts.append(self._one(depth))
+        return parts[0] if len(parts) == 1 else _All(tuple(parts))
+
+    def _one(self, depth: int) -> _Node:
+        if depth > _DEEPEST:
+            raise self._wrong("too many brackets")
+        if self._take("("):
+            node = self.any_of(depth + 1)
+            if not self._take(")"):
+                raise self._wrong("a closing ) is missing")
+            return node
+        return self._comparison()
+
+    def _comparison(self) -> _Compare:
+        word = self._next("word", "a figure such as ttft_p50 or out_tps_steady")
+        quantity = find_quantity(word.text)
+        if quantity is None:
+            raise self._wrong(f"no figure is called {word.text}{near(word.text)}", word.start)
+        at = None
+        if self._take("@"):
+            level = self._next("number", "a level behind @, such as @4")
+            if level.unit or not level.text.isdigit():
+                raise self._wrong("a level is a whole number", level.start)
+            at = int(level.text)
+        sign = self._next("sign", "one of > >= < <= == !=")
+        if sign.text not in _COMPARE:
+            raise self._wrong("expected one of > >= < <= == !=", sign.start)
+        number = self._next("number", "a number, with its unit where it is a time")
+        try:
+            limit = amount(number.text, number.unit, quantity.kind, self._key)
+        except BadInput as error:
+            raise self._wrong(error.problem, number.start) from None
+        return _Compare(word.text, quantity, at, sign.text, limit, self._text[word.start : number.end].strip())
+
+    def _take(self, text: str) -> bool:
+        found = self._at < len(self._tokens) and self._tokens[self._at].text.lower() == text
+        self._at += found
+        return found
+
+    def _next(self, kind: str, wanted: str) -> _Token:
+        if self._at >= len(self._tokens):
+            raise self._wrong(f"expected {wanted}")
+        token = self._tokens[self._at]
+        if token.kind != kind:
+            raise self._wrong(f"expected {wanted}", token.start)
+        self._at += 1
+        return token
+
+    def end(self) -> None:
+        if self._at < len(self._tokens):
+            raise self._wrong("expected and, or, or the end", self._tokens[self._at].start)
+
+    def _wrong(self, problem: str, position: int | None = None) -> BadInput:
+        """With the text, and a sign below the place."""
+        if position is None:
+            position = self._tokens[self._at].start if self._at < len(self._tokens) else len(self._text)
+        if not self._text.strip():
+            return BadInput("is empty; expected something like ttft_p50>1s", key=self._key)
+        line = self._text.replace("\n", " ").replace("\t", " ")
+        return BadInput(f"{problem}\n  {line}\n  {' ' * position}^", key=self._key)
+
+
+def _judge(node: _Node, levels: Sequence[Level]) -> Judged:
+    if isinstance(node, _Compare):
+        return _compare(node, levels)
+    parts = [_judge(part, levels) for part in node.parts]
+    decisive = isinstance(node, _Any)
+    deciding = [part for part in parts if part.true is decisive]
+    if deciding:
+        return Judged(true=decisive, because=tuple(why for part in deciding for why in part.because))
+    unknown = [part for part in parts if part.true is None]
+    counted = unknown or parts
+    return Judged(
+        true=None if unknown else not decisive, because=tuple(why for part in counted for why in part.because)
+    )
+
+
+def _compare(node: _Compare, levels: Sequence[Level]) -> Judged:
+    """Without @ it is true when it is so at any level; a level that lacks the figure counts only when all lack it."""
+    wanted = [level for level in levels if node.at is None or level.at == node.at]
+    if not wanted:
+        varied = "rate" if any(level.rate is not None for level in levels) else "C"
+        return Judged(true=None, because=(f"{node.text}: no level {varied}={node.at} was measured",))
+    hits, values, missing = [], [], []
+    for level in wanted:
+        value = node.quantity.of(level)
+        if value is None:
+            missing.append(why_null(node.name, level))
+            continue
+        told = f"{node.text}: {node.name} is {show(value, node.quantity)} at {level.name}"
+        values.append(told)
+        if _COMPARE[node.sign](value, node.limit):
+            hits.append(told)
+    if hits:
+        return Judged(true=True, because=tuple(hits))
+    if not values:
+        return Judged(true=None, because=(f"{node.text}: {'; '.join(missing)}",))
+    return Judged(true=False, because=tuple(values))
+
+
+def show(value: float, quantity: Quantity) -> str:
+    if quantity.kind == "time":
+        return f"{value:.4g} s" if value >= 1 else f"{1e3 * value:.4g} ms"
+    if quantity.kind == "share":
+        return f"{100 * value:.3g} %"
+    return f"{value:.4g}" + (" tok/s" if quantity.kind == "rate" else "")

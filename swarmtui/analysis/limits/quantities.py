@@ -1,0 +1,109 @@
+"""The names by which people ask for a figure of a level, and the units in which they say how much."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
+from swarmtui.model.schema import BadInput
+from swarmtui.model.session import Level, Rates, Spread
+
+Kind = Literal["time", "rate", "share", "number"]
+
+UNITS: dict[str, tuple[Kind, float]] = {
+    "us": ("time", 1e-6), "ms": ("time", 1e-3), "s": ("time", 1.0), "m": ("time", 60.0),
+    "%": ("share", 0.01), "tok/s": ("rate", 1.0),
+}  # fmt: skip
+
+
+class Quantity(NamedTuple):
+    kind: Kind
+    of: Callable[[Level], float | None]
+
+
+def _spread(field: str, part: str) -> Quantity:
+    def of(level: Level) -> float | None:
+        spread: Spread = getattr(level, field)
+        value: float | None = getattr(spread, part)
+        return value
+
+    return Quantity("time", of)
+
+
+def _rates(field: str, part: str) -> Quantity:
+    def of(level: Level) -> float | None:
+        rates: Rates = getattr(level, field)
+        value: float | None = getattr(rates, part)
+        return value
+
+    return Quantity("rate", of)
+
+
+def _plain(kind: Kind, field: str) -> Quantity:
+    def of(level: Level) -> float | None:
+        value: float | None = getattr(level, field)
+        return value
+
+    return Quantity(kind, of)
+
+
+_TIMES = ("ttft", "ttfo", "tpot", "icl", "e2e")
+_PARTS = ("mean", "min", "p50", "p90", "p95", "p99", "max")
+QUANTITIES: dict[str, Quantity] = {
+    **{f"{name}_{part}": _spread(f"{name}_s", part) for name in _TIMES for part in _PARTS},
+    **{f"per_stream_tps_{part}": _rates("per_stream_tps", part) for part in ("mean", "min", "p50", "max")},
+    "per_stream_tps": _rates("per_stream_tps", "mean"),
+    **{name: _plain("rate", name) for name in ("out_tps_steady", "out_tps_wall", "prompt_tps", "total_tps")},
+    **{name: _plain("share", name) for name in ("contention", "pass_rate", "shared_reads")},
+    **{
+        name: _plain("number", name)
+        for name in (
+            "n", "ok", "errors", "cancelled", "cap_hits", "degenerate", "runs", "c_achieved", "rate_speedup",
+            "wall_speedup", "token_ratio", "straggler", "tokens_in", "tokens_out", "cached_tokens",
+        )
+    },
+    "longest_stall": _plain("time", "longest_stall_s"),
+    "wall": _plain("time", "wall_s"),
+    "error_rate": Quantity("share", lambda level: ratio(level.errors, level.n)),
+    "cap_rate": Quantity("share", lambda level: ratio(level.cap_hits, level.ok)),
+}  # fmt: skip
+
+
+def find_quantity(name: str) -> Quantity | None:
+    """`ttft_p50` and `ttft_s_p50` are the same; the fields of `run --json` are known by their own names."""
+    return QUANTITIES.get(name) or QUANTITIES.get(name.replace("_s_", "_").removesuffix("_s"))
+
+
+def near(name: str) -> str:
+    """`, did you mean …?`"""
+    lower = name.lower()
+    parts = [known for part in ("_p50", "_mean") if (known := f"{lower}{part}") in QUANTITIES]
+    close = [lower] if lower in QUANTITIES else parts or difflib.get_close_matches(lower, QUANTITIES, n=2, cutoff=0.5)
+    return f", did you mean {' or '.join(close)}?" if close else f"; known are {', '.join(sorted(QUANTITIES))}"
+
+
+def amount(number: str, unit: str, kind: Kind, key: str) -> float:
+    """A number with its unit as seconds, share, tokens a second or count; a time must have one."""
+    if not unit:
+        if kind == "time":
+            raise BadInput(f"{number} has no unit; write {number}s or {number}ms", key=key)
+        return float(number)
+    known = UNITS.get(unit)
+    if known is None:
+        raise BadInput(f"{unit!r} is not a unit; known are {', '.join(UNITS)}", key=key)
+    if known[0] != kind:
+        raise BadInput(f"{unit} does not fit here, it measures a {known[0]} and not a {kind}", key=key)
+    return float(number) * known[1]
+
+
+def why_null(name: str, level: Level) -> str:
+    """Why a level has no such figure, where n is the reason."""
+    part = name.rpartition("_")[2]
+    least = SMALLEST_N.get(part)
+    field = f"{name.rpartition('_')[0].removesuffix('_s')}_s"
+    spread = getattr(level, field, None)
+    if least is not None and isinstance(spread, Spread) and spread.n < least:
+        return f"{part} needs {least} answers, {level.name} has {spread.n}"
+    return f"not measured at {level.name}"

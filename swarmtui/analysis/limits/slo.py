@@ -1,0 +1,110 @@
+"""`ttft=500ms,tpot=50ms`: what each request should keep, and how many of a level did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.limits.quantities import amount
+from swarmtui.model.findings import Goodput
+from swarmtui.model.level_key import Place
+from swarmtui.model.record import Record
+from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.session import Level
+
+_KEY = "--slo"
+SHARE = 0.95
+
+
+def _stall(record: Record) -> float | None:
+    longest = record.longest_gap_us
+    return None if longest is None else longest / 1e6
+
+
+FIGURES: dict[str, Callable[[Record], float | None]] = {
+    "ttft": lambda record: record.ttft_s,
+    "ttfo": lambda record: record.ttfo_s,
+    "tpot": lambda record: record.tpot_s,
+    "e2e": lambda record: record.e2e_s,
+    "stall": _stall,
+}
+
+
+class Slo(Stored, frozen=True, kw_only=True):
+    """Seconds by figure, and the share of requests that is to keep all of them."""
+
+    most: dict[str, float]
+    share: float = SHARE
+
+    def kept_by(self, record: Record) -> bool:
+        """A failed request keeps nothing; a figure that an answer cannot have (one token has no tpot) is not broken."""
+        if not record.ok:
+            return False
+        values = ((FIGURES[name](record), most) for name, most in self.most.items())
+        return all(value is None or value <= most for value, most in values)
+
+
+def checked_slo(text: str) -> str:
+    """The text itself, where it can be read or is empty."""
+    if text:
+        parse_slo(text)
+    return text
+
+
+def parse_slo(text: str, key: str = _KEY) -> Slo:
+    most: dict[str, float] = {}
+    share = SHARE
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([a-z0-9]+)\s*=\s*(\d+(?:\.\d+)?)\s*([a-z%/]*)\s*", part)
+        if match is None:
+            raise BadInput(f"{part.strip()!r} is not of the form ttft=500ms", key=key)
+        name, number, unit = match.groups()
+        if name != "share" and name not in FIGURES:
+            raise BadInput(f"{name!r} is none of {', '.join(FIGURES)}, share", key=key)
+        if name in most:
+            raise BadInput(f"{name} stands twice", key=key)
+        value = amount(number, unit, "share" if name == "share" else "time", key)
+        if name == "share":
+            share = value
+        else:
+            most[name] = value
+    if not most:
+        raise BadInput("names no time; expected something like ttft=500ms,tpot=50ms", key=key)
+    if not 0.0 < share <= 1.0:
+        raise BadInput("share is from 1% to 100%", key=key)
+    return Slo(most=most, share=share)
+
+
+def goodput(levels: Sequence[Level], finished: Mapping[Place, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
+    """`finished` holds the requests of each level that ended by themselves, well or not."""
+    found = []
+    for level in levels:
+        records = finished.get(level.key, ())
+        good = [record for record in records if slo.kept_by(record)]
+        share = ratio(len(good), len(records))
+        found.append(
+            Goodput(
+                c=level.c,
+                rate=level.rate,
+                n=len(records),
+                good=len(good),
+                share=share,
+                per_s=ratio(len(good), level.wall_s),
+                out_tps=ratio(sum(record.tokens_out or 0 for record in good), level.wall_s),
+                kept=None if share is None else share >= slo.share,
+            )
+        )
+    return tuple(found)
+
+
+def slo_sentence(found: Sequence[Goodput], slo: Slo) -> str:
+    """`SLO kept up to C=4; at C=8 62 % of requests kept it (95 % wanted)`"""
+    missed = next((level for level in found if not level.kept), None)
+    held = [level for level in found if level.kept and (missed is None or level.at < missed.at)]
+    most = max(held, key=lambda level: level.at, default=None)
+    if missed is None:
+        return f"SLO kept up to {most.name}" if most else "SLO: nothing was measured"
+    parts = [f"SLO kept up to {most.name}" if most else "SLO missed"]
+    share = "no request was measured" if missed.share is None else f"{100 * missed.share:.3g} % of requests kept it"
+    return f"{parts[0]}; at {missed.name} {share} ({100 * slo.share:.3g} % wanted)"

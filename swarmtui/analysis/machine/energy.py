@@ -1,0 +1,92 @@
+"""What a level took of the GPUs: joules from the difference of their energy counters, not from sampled power."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.model.telemetry import Energy, Gpu, Telemetry
+
+# Clocks that people set are no throttling.
+LOWERED = frozenset(
+    ("power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake", "board limit", "reliability")
+)
+_REACH_NS = 1_500_000_000
+
+Span = tuple[int, int]
+
+
+def energy(
+    readings: Sequence[Telemetry], spans: Sequence[Span], tokens_out: float | None, uuids: Collection[str] = ()
+) -> Energy | None:
+    """Of the spans together, on the GPUs named, or on all; None when no reading has a GPU.
+
+    Joules are null unless every one of these GPUs has a counter that can be read at both ends of every span: a part of
+    the energy is not the energy. Parts of GPUs (MIG) have no counters, and are in the figures of the whole.
+    """
+    chosen = [(reading.t_ns, _chosen(reading, uuids)) for reading in readings]
+    names = {gpu.uuid for _, gpus in chosen for gpu in gpus}
+    if not names:
+        return None
+    joules: float | None = 0.0 if spans else None
+    for uuid in names:
+        read = {t: g.energy_j for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None}
+        counter = sorted(read.items())
+        for span in spans:
+            used = _used(counter, span)
+            joules = None if joules is None or used is None else joules + used
+    inside = [gpus for t, gpus in chosen if any(start <= t <= end for start, end in spans)]
+    seconds = sum(end - start for start, end in spans) / 1e9
+    throttled, why = _throttled(inside)
+    return Energy(
+        seconds=seconds,
+        joules=joules,
+        mean_w=ratio(joules, seconds),
+        j_per_token=ratio(joules, tokens_out),
+        tokens_per_j=ratio(tokens_out, joules),
+        peak_memory=max((used for gpus in inside if (used := _memory(gpus)) is not None), default=None),
+        throttled=throttled,
+        throttle=why,
+        simulated=any(gpu.simulated for _, gpus in chosen for gpu in gpus),
+    )
+
+
+def _chosen(reading: Telemetry, uuids: Collection[str]) -> list[Gpu]:
+    return [gpu for gpu in reading.gpus if not gpu.part_of and (not uuids or gpu.uuid in uuids)]
+
+
+def _used(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
+    """Null where the counter was not read near both ends, or fell back in between: the driver was loaded anew."""
+    start, end = span
+    times = [t for t, _ in counter]
+    first, last = max(bisect_left(times, start + 1) - 1, 0), min(bisect_left(times, end), len(times) - 1)
+    near = counter[first : last + 1]
+    if len(near) < 2 or any(later < earlier for (_, earlier), (_, later) in pairwise(near)):
+        return None
+    if near[0][0] > start + _REACH_NS or near[-1][0] < end - _REACH_NS:
+        return None
+    return max(0.0, _at(near[-2], near[-1], end) - _at(near[0], near[1], start))
+
+
+def _at(one: tuple[int, float], other: tuple[int, float], t: int) -> float:
+    """The counter at `t`, on the line through two readings."""
+    return one[1] + (other[1] - one[1]) * (t - one[0]) / (other[0] - one[0])
+
+
+def _memory(gpus: Sequence[Gpu]) -> int | None:
+    known = [gpu.memory_used for gpu in gpus if gpu.memory_used is not None]
+    return sum(known) if known and len(known) == len(gpus) else None
+
+
+def _throttled(inside: Sequence[Sequence[Gpu]]) -> tuple[float | None, tuple[str, ...]]:
+    """The share of the readings in which a GPU's clocks were lowered, and why."""
+    known = [
+        {reason for gpu in gpus if gpu.throttle for reason in gpu.throttle if reason in LOWERED}
+        for gpus in inside
+        if any(gpu.throttle is not None for gpu in gpus)
+    ]
+    if not known:
+        return None, ()
+    return sum(map(bool, known)) / len(known), tuple(sorted(set().union(*known)))

@@ -1,0 +1,73 @@
+"""One agent looked at closely: its request chunk by chunk, and its answers before that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from swarmtui.analysis.levels.stats import spread
+from swarmtui.model import worker_protocol
+from swarmtui.model.client_protocol import Answered, Watched
+from swarmtui.model.record import Record
+
+# So many of the newest gaps are shown one by one.
+_RECENT_GAPS = 240
+# So much of an answer is shown once it is over: every agent has several, and each look at one shows them all.
+_PREVIEW_CHARS = 2_000
+
+
+def watched(
+    news: worker_protocol.Watched, times: Sequence[int], reasoning: str, text: str, before: tuple[Answered, ...]
+) -> Watched:
+    """`news` names the request and its stamps; `times` are those of all its chunks so far."""
+    gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
+    return Watched(
+        agent=news.agent,
+        task=news.task,
+        turn=news.turn,
+        type=news.type,
+        t_sched_ns=news.t_sched_ns,
+        t_sent_ns=news.t_sent_ns,
+        t_headers_ns=news.t_headers_ns,
+        t_first_ns=times[0] if times else None,
+        t_first_content_ns=news.t_first_content_ns,
+        t_last_ns=times[-1] if times else None,
+        chunks=len(times),
+        gaps_s=spread(gaps),
+        recent_gaps_s=tuple(gaps[-_RECENT_GAPS:]),
+        reasoning=reasoning,
+        text=text,
+        before=before,
+    )
+
+
+def watched_record(record: Record, now: int, before: tuple[Answered, ...]) -> Watched:
+    """The same of a request that is over, as far as it had come by `now`; its text as its chunks came."""
+    times = [t_ns for t_ns in record.chunk_times_ns() if t_ns <= now]
+    reasoning, text = record.reasoning or "", record.text or ""
+    written = (len(reasoning) + len(text)) * len(times) // record.chunks if record.chunks else 0
+    news = worker_protocol.Watched(
+        record.agent, record.task, record.turn, record.type,
+        _past(record.t_sched_ns, now), _past(record.t_sent_ns, now), _past(record.t_headers_ns, now),
+        _past(record.t_first_content_ns, now),
+    )  # fmt: skip
+    return watched(news, times, reasoning[:written], text[: max(0, written - len(reasoning))], before)
+
+
+def _past(t_ns: int | None, now: int) -> int | None:
+    return t_ns if t_ns is not None and t_ns <= now else None
+
+
+def answered(record: Record) -> Answered:
+    return Answered(
+        task=record.task,
+        turn=record.turn,
+        type=record.type,
+        error=record.error,
+        verdict=record.verdict,
+        ttft_s=record.ttft_s,
+        tokens_out=record.tokens_out,
+        decode_tps=record.decode_tps,
+        e2e_s=record.e2e_s,
+        preview=(record.text or record.reasoning or "")[:_PREVIEW_CHARS],
+    )

@@ -1,0 +1,173 @@
+"""How many streams can this machine follow? One real worker, for about a second, on a server that only paces tokens.
+
+Run as a module it is that server: it prints its port, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from swarmtui.client.spawn import environment
+from swarmtui.model import worker_protocol
+from swarmtui.model.plan import Timeouts
+from swarmtui.model.record import Record
+from swarmtui.model.schema import Stored
+from swarmtui.model.workload import Message, Task
+
+STREAMS, TICK_S, TOKENS = 256, 0.01, 100
+USUAL_RATE = 50.0
+CPU_LIMIT = 0.7
+_PATIENCE_S = 10.0
+
+
+class Speed(Stored, frozen=True, kw_only=True):
+    """`event_us` is CPU time for each token of a stream, `streams` what all cores but one can follow at 50 tok/s."""
+
+    event_us: float
+    streams: int
+    shared_reads: float
+
+
+class NotMeasured(Exception):
+    """The test itself did not work: what happened."""
+
+
+def measure() -> Speed:
+    """Tokens come one by one, as real ones do: a burst would be cheaper to read, and would promise too much."""
+    ours, theirs = socket.socketpair()
+    python, env = [sys.executable, "-P", "-m"], environment()
+    server = subprocess.Popen([*python, __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+    with theirs:
+        worker = subprocess.Popen(
+            [*python, "swarmtui.loadgen.worker"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env
+        )
+    try:
+        assert server.stdout is not None
+        port = server.stdout.readline().decode().strip()
+        if not port:
+            raise NotMeasured("the pacing server did not start")
+        with ours:
+            records, cpu_s = _drive(ours, f"http://127.0.0.1:{port}")
+    except OSError as error:
+        raise NotMeasured(str(error)) from None
+    finally:
+        for process in (worker, server):
+            process.kill()
+            process.wait()
+            for end in (process.stdin, process.stdout):
+                if end is not None:
+                    end.close()
+    failed = [record for record in records if not record.ok]
+    if failed:
+        raise NotMeasured(f"{len(failed)} of {len(records)} streams failed: {failed[0].error} {failed[0].error_detail}")
+    chunks = sum(record.chunks for record in records)
+    event_us = 1e6 * cpu_s / max(chunks, 1)
+    workers = max(1, (os.cpu_count() or 2) - 1)
+    return Speed(
+        event_us=event_us,
+        streams=int(workers * CPU_LIMIT * 1e6 / event_us / USUAL_RATE) if event_us else 0,
+        shared_reads=sum(record.shared_reads for record in records) / max(chunks, 1),
+    )
+
+
+def _drive(pipe: socket.socket, url: str) -> tuple[list[Record], float]:
+    """The records, and the worker's CPU time from the first request to the last."""
+    message = Message(role="user", content="say something")
+    tasks = tuple(Task(id=number, messages=(message,), max_tokens=TOKENS) for number in range(STREAMS))
+    pipe.settimeout(_PATIENCE_S)
+    pipe.sendall(
+        worker_protocol.pack(worker_protocol.Setup(0, 1, (worker_protocol.Target(url, "pace"),), Timeouts()))
+        + worker_protocol.pack(worker_protocol.Enqueue(tasks))
+    )
+    unpacker = worker_protocol.Unpacker()
+    records: list[Record] = []
+    begun = ended = None
+    give_up = time.monotonic() + _PATIENCE_S
+    while ended is None:
+        data = pipe.recv(1 << 20)
+        if not data or time.monotonic() > give_up:
+            raise NotMeasured("the worker ended" if not data else f"not done within {_PATIENCE_S:g} s")
+        for body in unpacker.feed(data):
+            match worker_protocol.decode_report(body):
+                case worker_protocol.WorkerFrame(cpu_ns=cpu_ns) if begun is None:
+                    begun = cpu_ns
+                    pipe.sendall(worker_protocol.pack(worker_protocol.Stretch(1, STREAMS, STREAMS)))
+                case worker_protocol.WorkerFrame(cpu_ns=cpu_ns) if len(records) == STREAMS:
+                    ended = cpu_ns
+                case worker_protocol.Finished(number=number, record=record):
+                    records.append(record)
+                    pipe.sendall(worker_protocol.pack(worker_protocol.Ack(number)))
+                case worker_protocol.Failed(problem=problem):
+                    raise NotMeasured(problem)
+    return records, (ended - (begun or 0)) / 1e9
+
+
+def _chunk(data: str) -> bytes:
+    body = f"data: {data}\n\n".encode()
+    return b"%x\r\n%s\r\n" % (len(body), body)
+
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_TOKEN = _chunk(
+    '{"id":"p","object":"chat.completion.chunk","model":"pace","choices":[{"index":0,"delta":{"content":" so"}}]}'
+)
+_END = (
+    _chunk('{"id":"p","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"length"}]}')
+    + _chunk(f'{{"id":"p","choices":[],"usage":{{"prompt_tokens":3,"completion_tokens":{TOKENS}}}}}')
+    + _chunk("[DONE]")
+    + b"0\r\n\r\n"
+)
+
+
+class _Stream(asyncio.Protocol):
+    """One connection; a request is read no further than that it is there."""
+
+    def __init__(self, streams: list[_Stream]) -> None:
+        self._streams = streams
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if data.startswith(b"POST"):
+            self.transport.write(_HEAD)
+            self._streams.append(self)
+
+
+async def _pace() -> None:
+    """All streams a token in each tick, once they are all there."""
+    loop = asyncio.get_running_loop()
+    streams: list[_Stream] = []
+    listening = await loop.create_server(lambda: _Stream(streams), "127.0.0.1", 0, backlog=4 * STREAMS)
+    sys.stdout.write(f"{listening.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    over = asyncio.Event()
+    threading.Thread(target=_until_stdin_ends, args=(loop, over), daemon=True).start()
+    while len(streams) < STREAMS and not over.is_set():
+        await asyncio.sleep(TICK_S)
+    due = loop.time()
+    for _ in range(TOKENS):
+        for stream in streams:
+            stream.transport.write(_TOKEN)
+        due += TICK_S
+        await asyncio.sleep(max(0.0, due - loop.time()))
+    for stream in streams:
+        stream.transport.write(_END)
+    await over.wait()
+
+
+def _until_stdin_ends(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+    sys.stdin.buffer.read()
+    loop.call_soon_threadsafe(over.set)
+
+
+if __name__ == "__main__":
+    asyncio.run(_pace())

@@ -1,1 +1,0 @@
-"""The face without a screen: progress on stderr, the result on stdout."""

@@ -1,0 +1,221 @@
+"""What conductor and faces say to each other. A frame is whole: a slow face may miss any number of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from swarmtui.model.plan import Mode
+from swarmtui.model.session import Level, Session, Spread, TaskFigures
+from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust, TtftSplit
+from swarmtui.model.worker_protocol import StreamRow
+
+Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
+
+
+class _Said(msgspec.Struct, frozen=True, tag=True):
+    """Base of all messages; the class name is the tag."""
+
+
+class Subscribe(_Said, frozen=True):
+    """First message of a face: so many frames a second, with or without a row for each stream."""
+
+    hz: float = 4.0
+    rows: bool = False
+
+
+class SetConcurrency(_Said, frozen=True):
+    """Ends a sweep's own steering: from now on people steer. `cancel`: do not wait for streams above c."""
+
+    c: int
+    cancel: bool = False
+
+
+class Pause(_Said, frozen=True):
+    pass
+
+
+class Resume(_Said, frozen=True):
+    pass
+
+
+class NextLevel(_Said, frozen=True):
+    pass
+
+
+class Stop(_Said, frozen=True):
+    """No new requests; what is in flight may finish for `grace_s`, then it is cancelled; then save.
+
+    `at_once`: with no more waiting for anything; figures can be made of the journal later.
+    """
+
+    grace_s: float = 5.0
+    at_once: bool = False
+
+
+class Sweep(_Said, frozen=True):
+    """Run these levels by itself, from now on; what people steered so far stays."""
+
+    levels: tuple[int, ...]
+    runs: int = 1
+
+
+class FindCliff(_Said, frozen=True):
+    """Double C until more streams bring nothing, then close in on the edge."""
+
+    highest: int = 1024
+
+
+class Describe(_Said, frozen=True):
+    """A new label and note for the session."""
+
+    label: str
+    note: str
+
+
+class SaveTo(_Said, frozen=True):
+    """From now on the session is kept under this directory; what it has so far goes along.
+
+    Where that cannot be, a warning says so that begins with `REFUSED`.
+    """
+
+    directory: str
+
+
+REFUSED = "cannot be saved to "
+
+
+class WatchStream(_Said, frozen=True):
+    agent: int | None
+
+
+Command = (
+    Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | Sweep | FindCliff | Describe | SaveTo | WatchStream
+)
+
+
+class Hello(_Said, frozen=True):
+    """First message to a face: the session, as its journal holds it, and its history so far."""
+
+    session: Session
+    directory: str
+    history: tuple[Point, ...] = ()
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that has come to its end; `preview` is as much of its answer as is kept."""
+
+    task: int
+    turn: int
+    type: str
+    error: str | None
+    verdict: str | None
+    ttft_s: float | None
+    tokens_out: int | None
+    decode_tps: float | None
+    e2e_s: float | None
+    preview: str
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent that somebody looks at: its newest request, whole, and those before it, newest first.
+
+    `gaps_s` are the times between chunks; `recent_gaps_s` are the newest of them, in the order in which they came.
+    """
+
+    agent: int
+    task: int = -1
+    turn: int = 0
+    type: str = ""
+    t_sched_ns: int | None = None
+    t_sent_ns: int | None = None
+    t_headers_ns: int | None = None
+    t_first_ns: int | None = None
+    t_first_content_ns: int | None = None
+    t_last_ns: int | None = None
+    chunks: int = 0
+    gaps_s: Spread = Spread(n=0)
+    recent_gaps_s: tuple[float, ...] = ()
+    reasoning: str = ""
+    text: str = ""
+    before: tuple[Answered, ...] = ()
+
+
+class Frame(_Said, frozen=True):
+    """The present. Rates are over the last second; null is not known.
+
+    `points` are the newest of the history, some of them sent before: a face that misses frames misses no point soon.
+    `answer` is what a search came to, in a sentence. Rows count chunks; `tokens_per_chunk` is what one held so far.
+    `load` is how this stretch is laid on. `rate` and `late_s` are of an open loop: requests a second, and how late the
+    latest of the last seconds was sent. `tasks` is of mixed loads.
+    `down_s`: so long the server has been away, and is waited for. `steered`: it has no end but people's.
+    """
+
+    t_ns: int
+    status: Status
+    note: str
+    elapsed_s: float
+    left_s: float | None
+    done: int
+    of: int | None
+    c: int
+    run: int
+    runs: int
+    in_flight: int
+    waiting: int
+    out_tps: float | None
+    per_stream_tps: float | None
+    ttft_s: float | None
+    finished: int
+    errors: int
+    error_counts: dict[str, int]
+    lag_ms: float
+    worker_cpu: float
+    shared_reads: int
+    clock_steps: int
+    levels: tuple[Level, ...]
+    warnings: tuple[str, ...]
+    rows: tuple[StreamRow, ...] = ()
+    watched: Watched | None = None
+    points: tuple[Point, ...] = ()
+    telemetry: Telemetry | None = None
+    trust: tuple[Trust, ...] = ()
+    ttft_split: TtftSplit | None = None
+    answer: str = ""
+    servers: tuple[Discovered, ...] = ()
+    tokens_per_chunk: float = 1.0
+    load: Mode = "closed"
+    steered: bool = False
+    rate: float | None = None
+    late_s: float | None = None
+    tasks: tuple[TaskFigures, ...] = ()
+    down_s: float | None = None
+
+
+Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]
+
+
+class Ended(_Said, frozen=True):
+    """The last message: how it went, and where it lies. `directory` is empty when nothing was measured.
+
+    unusable: the endpoint; failed: our own disk; interrupted: a process of ours died.
+    """
+
+    ending: Ending
+    message: str
+    directory: str
+
+
+Message = Hello | Frame | Ended
+
+_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def decode_command(body: bytes) -> Command:
+    return _command_decoder.decode(body)
+
+
+def decode_message(body: bytes) -> Message:
+    return _message_decoder.decode(body)

@@ -1,0 +1,242 @@
+"""From a workload and a seed to the tasks of a session: each one a pure function of its number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from swarmtui.model.workload import (
+    Beside,
+    ByLevel,
+    Graph,
+    Length,
+    Message,
+    Prompts,
+    RandomText,
+    SharedPrefix,
+    Task,
+    Workload,
+)
+from swarmtui.prompts.calibrate import Calibration, words_for
+from swarmtui.prompts.files import Item, WrittenKind, load_items, of_prompt, user
+from swarmtui.prompts.filler_text import senseless
+from swarmtui.prompts.library import Found
+from swarmtui.prompts.sampling import WARMUP_FROM, length, nonce, spread, stream
+
+WARMUP_CAP = 256
+
+_GUESS = Calibration(overhead=16.0, tokens_per_word=1.0, by="usage")
+
+_NEUTRAL = (
+    "Which day comes after Tuesday? Answer in one sentence.",
+    "Count from one to twenty in words.",
+    "Name five colours and one thing that has each of them.",
+    "Describe a plain wooden table in two sentences.",
+    "List the months of the year, separated by commas.",
+    "What is the opposite of cold? Give three words.",
+    "Write one sentence about rain.",
+    "Name four animals that live on farms.",
+)
+
+
+class _Content(Protocol):
+    def measured(self, index: int, c: int, position: int) -> Item: ...
+
+    def warmup(self, index: int) -> Item: ...
+
+
+class Source:
+    """The tasks of one session. The same arguments give the same task, in any order of asking."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        content: _Content,
+        *,
+        seed: int,
+        salt: str,
+        max_tokens: int | None,
+        temperature: float | None,
+        cold_extra: Mapping[str, Any],
+    ) -> None:
+        self._workload = workload
+        self._content = content
+        self._seed, self._salt = seed, salt
+        self._max_tokens = max_tokens
+        self._temperature = workload.temperature if temperature is None else temperature
+        self._shared = isinstance(workload, SharedPrefix)
+        self._exact = isinstance(workload, RandomText | SharedPrefix)
+        self._cold = workload.cache == "cold" and not self._shared
+        self._extra = {"ignore_eos": True, **workload.extra} if self._exact else workload.extra
+        self._cold_extra = dict(cold_extra)
+
+    @property
+    def workload(self) -> Workload:
+        return self._workload
+
+    def task(self, index: int, c: int, position: int, content: int | None = None) -> Task:
+        """Request number `index` of the session, the one at `position` of its run at level `c`.
+
+        `content` is the number that decides what is asked, where that is not the request's own: asked again, the same
+        content gets a new nonce.
+        """
+        item = self._content.measured(index if content is None else content, c, position)
+        return self._task(index, item, index, self._cap(item))
+
+    def warmup(self, index: int) -> Task:
+        """Never what is measured, and of a length that is enough to wake everything up."""
+        item = self._content.warmup(index)
+        return self._task(index, item, WARMUP_FROM + index, min(self._cap(item) or WARMUP_CAP, WARMUP_CAP))
+
+    def _task(self, index: int, item: Item, number: int, cap: int | None) -> Task:
+        cold = self._cold and not item.followups  # later turns find their own history in the cache
+        return Task(
+            id=index,
+            messages=self._messages(item, number),
+            followups=item.followups,
+            type=item.type,
+            max_tokens=cap,
+            exact=self._exact,
+            temperature=self._temperature,
+            cold=cold,
+            extra=self._cold_extra | self._extra if cold else self._extra,
+            check=item.check or self._workload.check,
+        )
+
+    def _cap(self, item: Item) -> int | None:
+        if self._max_tokens is not None:
+            return self._max_tokens
+        most = self._workload.max_tokens
+        if item.max_tokens is None:
+            return most
+        return min(item.max_tokens, most) if self._exact and most is not None else item.max_tokens
+
+    def _messages(self, item: Item, number: int) -> tuple[Message, ...]:
+        messages = item.messages
+        if self._workload.system and messages[0].role != "system":
+            messages = (Message(role="system", content=self._workload.system), *messages)
+        if not self._cold and not self._shared:
+            return messages
+        at = len(messages) - 1 if self._shared else 0
+        marked = Message(role=messages[at].role, content=nonce(number, self._seed, self._salt) + messages[at].content)
+        return (*messages[:at], marked, *messages[at + 1 :])
+
+
+class _Written:
+    """Written prompts, each once before any comes again, in another order each time."""
+
+    def __init__(self, items: tuple[Item, ...], warmups: tuple[Item, ...], seed: int) -> None:
+        self._items, self._warmups, self._seed = items, warmups, seed
+        self._types = [item.type for item in items]
+        self._cycle, self._order = -1, [0]
+
+    def measured(self, index: int, c: int, position: int) -> Item:
+        cycle, place = divmod(index, len(self._items))
+        if cycle != self._cycle:
+            self._order = spread(self._types, stream(self._seed, "order", cycle))
+            self._cycle = cycle
+        return self._items[self._order[place]]
+
+    def warmup(self, index: int) -> Item:
+        return self._warmups[index % len(self._warmups)]
+
+
+class _InPlace:
+    """Each place of a batch has its own task: the primary one and those beside it, or the tasks of a graph."""
+
+    def __init__(self, items: tuple[Item, ...], again_from: int, warmups: tuple[Item, ...]) -> None:
+        self._items, self._again_from, self._warmups = items, again_from, warmups
+
+    def measured(self, index: int, c: int, position: int) -> Item:
+        if position < len(self._items):
+            return self._items[position]
+        again = self._items[self._again_from :]
+        return again[(position - self._again_from) % len(again)]
+
+    def warmup(self, index: int) -> Item:
+        return self._warmups[index % len(self._warmups)]
+
+
+class _Generated:
+    """Words without sense, in the lengths asked for."""
+
+    def __init__(self, workload: RandomText | SharedPrefix, seed: int, calibration: Calibration) -> None:
+        self._workload, self._seed, self._calibration = workload, seed, calibration
+        self._before: tuple[Message, ...] = ()
+        if isinstance(workload, SharedPrefix):
+            words = max(1, round(workload.prefix_tokens / calibration.tokens_per_word))
+            prefix = senseless(words, stream(seed, "prefix"))
+            text = f"{workload.system}\n\n{prefix}" if workload.system else prefix
+            self._before = (Message(role="system", content=text),)
+
+    def measured(self, index: int, c: int, position: int) -> Item:
+        return self._item("task", index, c, position)
+
+    def warmup(self, index: int) -> Item:
+        return self._item("warmup", index, 1, 0)
+
+    def _item(self, use: str, index: int, c: int, position: int) -> Item:
+        def tokens(wanted: Length, name: str) -> int:
+            return length(wanted, stream(self._seed, use, name, index), index, c, position)
+
+        words = words_for(tokens(self._workload.input_tokens, "input"), self._calibration)
+        text = senseless(words, stream(self._seed, use, "text", index))
+        return Item(messages=(*self._before, user(text)), max_tokens=tokens(self._workload.output_tokens, "output"))
+
+
+def open_source(
+    found: Found,
+    *,
+    seed: int,
+    calibration: Calibration | None,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+    salt: str = "",
+    cold_extra: Mapping[str, Any] | None = None,
+) -> Source:
+    """Reads what there is to read; `max_tokens` and `temperature` go before the workload's own.
+
+    `cold_extra` are fields that a server wants in requests that promise a cold cache.
+
+    `salt` changes the nonces and nothing else: with the session's id in it, the same plan run twice against the same
+    server finds nothing of the first run in the prefix cache. Without a calibration prompt lengths are a guess.
+    """
+    workload = found.workload
+    exact = workload.output_tokens if isinstance(workload, RandomText | SharedPrefix) else None
+    if max_tokens is not None and isinstance(exact, ByLevel):  # cut at one length, the shares would all be equal
+        shorter = msgspec.structs.replace(exact, tokens=max_tokens)
+        workload, max_tokens = msgspec.structs.replace(workload, output_tokens=shorter), None
+    content: _Content
+    if isinstance(workload, RandomText | SharedPrefix):
+        content = _Generated(workload, seed, calibration or _GUESS)
+    elif isinstance(workload, Beside | Graph):
+        items = load_items(found, workload)
+        content = _InPlace(items, 1 if isinstance(workload, Beside) else 0, _warmups(workload))
+    else:
+        content = _Written(load_items(found, workload), _warmups(workload), seed)
+    return Source(
+        workload,
+        content,
+        seed=seed,
+        salt=salt,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        cold_extra=cold_extra or {},
+    )
+
+
+def with_answers(task: Task, answers: Mapping[str, str]) -> Task:
+    """`{id}` in what is asked becomes the answer of that task."""
+    *before, last = task.messages
+    text = last.content
+    for name, answer in answers.items():
+        text = text.replace(f"{{{name}}}", answer)
+    return msgspec.structs.replace(task, messages=(*before, Message(role=last.role, content=text)))
+
+
+def _warmups(workload: WrittenKind) -> tuple[Item, ...]:
+    if isinstance(workload, Prompts) and workload.warmup_prompts:
+        return tuple(of_prompt(prompt) for prompt in workload.warmup_prompts)
+    return tuple(Item(messages=(user(text),)) for text in _NEUTRAL)

@@ -1,1 +1,0 @@
-"""The worker process: it lays load on endpoints and takes time stamps, and does nothing else."""

@@ -1,0 +1,181 @@
+"""AMD and Intel GPUs, from what Linux shows of them in files: no vendor's library needed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from swarmtui.model.telemetry import Gpu
+from swarmtui.telemetry.gpu.cadence import Depth
+
+ROOT = Path("/sys/class/drm")
+_VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+_THROTTLE_WORDS = {
+    "pl1": "power cap", "pl2": "power cap", "pl4": "power cap", "ratl": "power cap", "vr_tdc": "power cap",
+    "thermal": "thermal", "prochot": "hardware thermal", "vr_thermalert": "hardware thermal",
+}  # fmt: skip
+# In the order in which they bind; 0 is a limit that is switched off.
+_LIMITS = ("power1_cap", "power1_max", "power2_max", "power1_rated_max", "power2_rated_max")
+_SHORTEST_S = 0.2
+
+
+class SysfsReader:
+    """The AMD and Intel cards under `root`. Never raises; a file that is not there leaves its figure null."""
+
+    def __init__(self, root: Path = ROOT, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._clock = clock
+        self._before: dict[str, tuple[float, float, float | None]] = {}
+        self.problem = ""
+
+    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]:
+        gpus = tuple(self._card(card, index) for index, card in enumerate(_cards(self._root)))
+        self.problem = "" if gpus else f"no AMD or Intel GPU under {self._root}; GPU panel off"
+        return gpus
+
+    def close(self) -> None:
+        pass
+
+    def _card(self, card: Path, index: int) -> Gpu:
+        device = card / "device"
+        hwmon = next(iter(sorted((device / "hwmon").glob("hwmon*"))), device / "hwmon")
+        slot = _slot(device)
+        uuid = _text(device / "unique_id") or slot
+        energy_j = _first(hwmon, ("energy1_input", "energy2_input"), 1e-6)  # of the card, else of its chip
+        limit = next((watts for name in _LIMITS if (watts := _scaled(hwmon / name, 1e-6))), None)
+        return Gpu(
+            uuid=uuid,
+            index=index,
+            name=_name(device, slot),
+            memory_used=_memory_used(card),
+            memory_total=_whole(device / "mem_info_vram_total") or _whole(card / "lmem_total_bytes"),
+            power_w=_first(hwmon, ("power1_average", "power1_input"), 1e-6) or self._power_by_energy(uuid, energy_j),
+            power_limit_w=limit,
+            energy_j=energy_j,
+            utilisation=_scaled(device / "gpu_busy_percent", 1e-2),
+            memory_utilisation=_scaled(device / "mem_busy_percent", 1e-2),
+            temperature_c=_temperature(hwmon, ("junction", "edge", "pkg")),
+            memory_temperature_c=_temperature(hwmon, ("mem", "vram")),
+            sm_mhz=_clock_mhz(card, hwmon),
+            memory_mhz=_megahertz(hwmon / "freq2_input"),
+            sm_max_mhz=_whole(device / "tile0/gt0/freq0/rp0_freq") or _whole(card / "gt_RP0_freq_mhz"),
+            fan=_fan(hwmon),
+            throttle=_throttle(card),
+            pcie_generation=_generation(device / "current_link_speed"),
+            pcie_width=_whole(device / "current_link_width"),
+            pcie_max_generation=_generation(device / "max_link_speed"),
+            pcie_max_width=_whole(device / "max_link_width"),
+        )
+
+    def _power_by_energy(self, uuid: str, energy_j: float | None) -> float | None:
+        """Cards that only count their energy: the mean since the last reading but one that is long enough ago."""
+        if energy_j is None:
+            return None
+        now = self._clock()
+        at, before_j, power_w = self._before.get(uuid, (now, energy_j, None))
+        if uuid not in self._before or now - at >= _SHORTEST_S:
+            power_w = (energy_j - before_j) / (now - at) if now > at and energy_j >= before_j else None
+            self._before[uuid] = (now, energy_j, power_w)
+        return power_w
+
+
+def _cards(root: Path) -> Iterator[Path]:
+    """card0, card1 …, without connectors (card0-HDMI-A-1) and without other vendors' cards."""
+    found = [path for path in root.glob("card*") if re.fullmatch(r"card\d+", path.name)]
+    for card in sorted(found, key=lambda path: int(path.name.removeprefix("card"))):
+        if _text(card / "device/vendor") in _VENDORS:
+            yield card
+
+
+def _text(path: Path) -> str:
+    """Empty where there is no such file, or where the driver will not answer."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _whole(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if re.fullmatch(r"-?\d+", text) else None
+
+
+def _scaled(path: Path, scale: float) -> float | None:
+    value = _whole(path)
+    return None if value is None else value * scale
+
+
+def _first(folder: Path, names: tuple[str, ...], scale: float) -> float | None:
+    return next((value for name in names if (value := _scaled(folder / name, scale)) is not None), None)
+
+
+def _megahertz(path: Path) -> int | None:
+    value = _whole(path)
+    return None if value is None else round(value / 1e6)
+
+
+def _slot(device: Path) -> str:
+    found = re.search(r"^PCI_SLOT_NAME=(\S+)", _text(device / "uevent"), re.MULTILINE)
+    return found.group(1) if found else device.parent.name
+
+
+def _name(device: Path, slot: str) -> str:
+    vendor = _VENDORS[_text(device / "vendor")]
+    product = _text(device / "product_name") or _text(device / "device").removeprefix("0x")
+    number = not product or re.fullmatch(r"[0-9a-f]{4}", product)
+    return " ".join(filter(None, (vendor, product, "at", slot))) if number else product
+
+
+def _memory_used(card: Path) -> int | None:
+    used = _whole(card / "device/mem_info_vram_used")
+    total, free = _whole(card / "lmem_total_bytes"), _whole(card / "lmem_avail_bytes")
+    return total - free if used is None and total is not None and free is not None else used
+
+
+def _temperature(hwmon: Path, labels: tuple[str, ...]) -> float | None:
+    """The sensor with the first of these labels; a card with one unlabelled sensor has that of the GPU."""
+    by_label = {_text(path): path.name.removesuffix("_label") for path in hwmon.glob("temp*_label")}
+    name = next((by_label[label] for label in labels if label in by_label), None)
+    if name is None and not by_label and "edge" in labels:
+        name = "temp1"
+    return None if name is None else _scaled(hwmon / f"{name}_input", 1e-3)
+
+
+def _clock_mhz(card: Path, hwmon: Path) -> int | None:
+    known = _whole(card / "device/tile0/gt0/freq0/act_freq"), _whole(card / "gt_act_freq_mhz")
+    return next((value for value in known if value is not None), _megahertz(hwmon / "freq1_input"))
+
+
+def _fan(hwmon: Path) -> float | None:
+    """As a share; a speed in turns a minute is one only beside its maximum."""
+    power = _whole(hwmon / "pwm1")
+    if power is not None:
+        return power / (_whole(hwmon / "pwm1_max") or 255)
+    turns, most = _whole(hwmon / "fan1_input"), _whole(hwmon / "fan1_max")
+    return turns / most if turns is not None and most else None
+
+
+def _throttle(card: Path) -> tuple[str, ...] | None:
+    """Intel's drivers show a file for each reason: xe under the tile, i915 beside the card."""
+    files = [*card.glob("device/tile*/gt*/freq0/throttle/reason_*"), *card.glob("gt/gt*/throttle_reason_*")]
+    known = [(path.name.rpartition("reason_")[2], _text(path)) for path in files]
+    known = [(reason, text) for reason, text in known if reason != "status" and text]
+    if not known:
+        return None
+    return tuple(sorted({_throttle_word(reason) for reason, text in known if text != "0"}))
+
+
+def _throttle_word(reason: str) -> str:
+    """Newer kernels name more of them, in the same way: psys_pl1, soc_thermal, iccmax …"""
+    known = _THROTTLE_WORDS.get(reason)
+    if known is None and "therm" in reason:
+        return "thermal"
+    return known or ("power cap" if re.search(r"pl\d|icc|tdc", reason) else reason)
+
+
+def _generation(path: Path) -> int | None:
+    found = re.match(r"(\d+(?:\.\d+)?) GT/s", _text(path))
+    return _GENERATIONS.get(float(found.group(1))) if found else None

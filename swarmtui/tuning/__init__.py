@@ -1,1 +1,0 @@
-"""Planning of changes and what they gave: pure, apart from the files of `kept`."""

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.cli.render.table import level_table, session_table, session_text
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.plan import Plan
+from swarmtui.model.session import Client, Event, Level, Rates, Session, Spread, Summary
+from swarmtui.sessions.store import Listed
+from swarmtui.text import fit, pad, plain, width
+
+
+def level(c: int, **fields: Any) -> Level:
+    """A level in which nothing was measured, but for the fields given."""
+    made: dict[str, Any] = dict.fromkeys(Level.__struct_fields__)
+    made |= {"c": c, "runs": 0, "n": 0, "ok": 0, "errors": 0, "cancelled": 0, "error_counts": {}, "cap_hits": 0}
+    made |= {"degenerate": 0, "complete": True, "flags": (), "by_run": (), "token_source": "usage", "load": "closed"}
+    made |= dict.fromkeys(("per_stream_tps", "per_stream_tps_clean"), Rates())
+    made |= dict.fromkeys(("ttft_s", "ttfo_s", "tpot_s", "icl_s", "e2e_s"), Spread(n=0))
+    return Level(**(made | fields))
+
+
+ALONE = level(
+    1,
+    n=4,
+    ok=4,
+    out_tps_steady=81.33,
+    out_tps_wall=81.2,
+    per_stream_tps=Rates(mean=84.07, min=83.0, max=85.0),
+    ttft_s=Spread(n=4, mean=0.22, min=0.2114, max=0.3521),
+    tpot_s=Spread(n=4, mean=0.011894),
+    e2e_s=Spread(n=4, mean=12.594),
+    c_achieved=1.0,
+    contention=0.0,
+    rate_speedup=1.0,
+)
+FOUR = level(
+    4,
+    n=16,
+    ok=15,
+    errors=1,
+    out_tps_steady=225.04,
+    out_tps_wall=201.9,
+    per_stream_tps=Rates(mean=58.2, p50=58.1),
+    ttft_s=Spread(n=15, min=0.2, p50=0.91234, max=2.0),
+    tpot_s=Spread(n=15, mean=0.01718),
+    e2e_s=Spread(n=15, mean=18.6),
+    c_achieved=3.7,
+    contention=0.308,
+    rate_speedup=2.767,
+    flags=("1 of 16 requests failed: reset 1", "achieved C 3.7, wanted 4"),
+)
+
+
+def test_a_sweep_as_it_is_printed() -> None:
+    """Too few for a median: the range. Not measured: a dash. The best steady rate has a sign."""
+    assert level_table([ALONE, FOUR, level(8, flags=("achieved C 3.7, wanted 4",))]) == (
+        "|  C |  n | err | steady |  wall | stream |    TTFT s | TPOT ms | e2e s | real C | lost |  gain |\n"
+        "| -: | -: | --: | -----: | ----: | -----: | --------: | ------: | ----: | -----: | ---: | ----: |\n"
+        "|  1 |  4 |   0 |  81.33 | 81.20 |  84.07 | 0.21–0.35 |   11.89 |  12.6 |   1.00 |  0 % | 1.00× |\n"
+        "| ▸4 | 16 |   1 |  225.0 | 201.9 |  58.20 |     0.912 |   17.18 |  18.6 |   3.70 | 31 % | 2.77× |\n"
+        "|  8 |  0 |   0 |      – |     – |      – |         – |       – |     – |      – |    – |     – |\n"
+        "\n"
+        "steady, wall and stream are output tok/s: while C requests were in flight, from the first sent to\n"
+        "  the last token, and of one stream (mean). TTFT: median; a–b is smallest to largest where n is\n"
+        "  below 5. TPOT and e2e: means. real C: Σ e2e / wall. lost: stream rate lost against C=1. gain:\n"
+        "  steady against C=1. ▸: best steady before a cliff, within 1 % the lowest C.\n"
+        "C=4: 1 of 16 requests failed: reset 1\n"
+        "C=4,8: achieved C 3.7, wanted 4\n"
+    )
+
+
+def test_tokens_counted_by_chunks_are_marked_and_cap_hits_get_their_column() -> None:
+    guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, mean=70))
+    top = level_table([guessed]).splitlines()
+    assert top[0] == (
+        "|  C |  n | err | cap | steady | wall | stream | TTFT s | TPOT ms | e2e s | real C | lost | gain |"
+    )
+    assert top[2] == (
+        "|  2 |  8 |   0 |   3 |  ~1097 |    – |      – |      – |       – |  70.0 |      – |    – |    – |"
+    )
+    assert "▸" not in level_table([guessed]), "one level alone is not the best of anything"
+
+
+def test_it_is_never_wider_than_a_hundred_columns() -> None:
+    big = level(
+        20_000,
+        n=80_000,
+        errors=12_345,
+        cap_hits=11_111,
+        token_source="chunks",
+        out_tps_steady=1_234_567.0,
+        out_tps_wall=1_234_567.0,
+        per_stream_tps=Rates(mean=1234.5),
+        tpot_s=Spread(n=9, mean=12.3456),
+        ttft_s=Spread(n=2, min=0.00012, max=0.00034),
+        e2e_s=Spread(n=9, mean=12345.6),
+        c_achieved=19_876.5,
+        contention=-0.123,
+        rate_speedup=1234.5,
+        flags=("x" * 40 + " " + "y" * 80,),
+    )
+    lines = level_table([ALONE, FOUR, big]).splitlines()
+    assert max(map(width, lines)) <= 100
+    assert {line.count("|") for line in lines[:5]} == {14}
+    assert lines[4] == (
+        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.00012–0.00034| ~12346|12346| 19876|−12 %|1234×|"
+    )
+
+
+@pytest.mark.parametrize(("columns", "gone"), [(100, ""), (80, ""), (60, "TPOT ms, e2e s:"), (300, "")])
+def test_on_a_terminal_no_row_is_wider_than_it(monkeypatch: pytest.MonkeyPatch, columns: int, gone: str) -> None:
+    """Blanks beside the bars go first, then columns, and those are named."""
+    mine, its = os.openpty()
+    termios.tcsetwinsize(its, (24, columns))
+    with os.fdopen(its, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        text, listed = level_table([ALONE, FOUR]), session_table(LISTED)
+    os.close(mine)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 4 and len({width(row) for row in rows}) == 1
+    assert max(map(width, text.splitlines())) <= min(columns, 100)
+    assert columns < 80 or max(map(width, listed.splitlines())) <= min(columns, 100)
+    assert (f"no room for {gone}" in text) if gone else "no room" not in text
+    assert ("TTFT s" in rows[0], "steady" in rows[0]) == (True, True)
+
+
+def test_nothing_measured_is_said() -> None:
+    assert level_table([]) == "nothing was measured\n"
+    assert session_table([]) == "no sessions yet\n"
+
+
+LISTED = [
+    Listed(id="20261115-020000-0001", state="running", model="qwen3", workload="chat"),
+    Listed(
+        id="20261115-014455-3f9a",
+        state="done",
+        model="Qwen/Qwen3-Coder-30B-A3B-Instruct-with-a-long-name",
+        workload="coding",
+        label="seqs=2 | tp",
+        requests=60,
+        best_out_tps=225.04,
+        best_c=4,
+        simulated=True,
+    ),
+    Listed(id="holiday photos", problem="no journal.jsonl in it"),
+]
+
+
+def test_the_list_of_sessions() -> None:
+    assert session_table(LISTED) == (
+        "| id                   | state      | model      | workload | label      | requests |   best tok/s |\n"
+        "| -------------------- | ---------- | ---------- | -------- | ---------- | -------: | -----------: |\n"
+        "| 20261115-020000-0001 | running    | qwen3      | chat     |            |        – |            – |\n"
+        "| 20261115-014455-3f9a | done       | (sim) Qwe… | coding   | seqs=2 ¦ … |       60 | 225.0 at C=4 |\n"
+        "| holiday photos       | unreadable |            |          |            |        – |            – |\n"
+        "\n"
+        "holiday photos: no journal.jsonl in it\n"
+    )
+
+
+def test_a_rate_of_counted_chunks_is_marked_in_the_list_too() -> None:
+    row = Listed(id="x", state="done", requests=4, best_out_tps=225.04, best_c=4, chunks_counted=True)
+    assert "| ~225.0 at C=4 |" in session_table([row])
+
+
+def test_one_session_as_text() -> None:
+    session = Session(
+        id="20261115-014455-3f9a",
+        created="2026-11-15T01:44:55Z",
+        t0_ns=1_000_000_000,
+        endpoints=(Endpoint(url="http://127.0.0.1:8000", model="evil\x1b]0;owned\x07\x1b[31mname"),),
+        workload="coding",
+        workload_digest="0123456789abcdef",
+        workload_spec={},
+        plan=Plan(levels=(1, 4)),
+        client=Client(version="0.1.0", python="3.11.7", host="box", cores=2),
+        simulated=True,
+    )
+    event = Event(t_ns=2_500_000_000, name="paused", detail="by\nhand\x07")
+    summary = Summary(
+        schema=1,
+        state="stopped",
+        message="Ctrl-C",
+        session=session,
+        levels=(ALONE, FOUR),
+        warmup_requests=2,
+        events=(event,),
+    )
+    text = session_text(summary)
+    assert text.startswith(
+        "session   20261115-014455-3f9a\n"
+        "created   2026-11-15T01:44:55Z\n"
+        "state     stopped: Ctrl-C\n"
+        "endpoint  http://127.0.0.1:8000, evilname, SIMULATED\n"
+        "workload  coding, 0123456789ab\n"
+        "plan      sweep 1,4, 1 × 4C requests a level, 2 for warm-up\n"
+        "client    swarmtui 0.1.0 on box, Python 3.11.7\n"
+        "\n"
+        "|  C |"
+    )
+    assert text.endswith("C=4: achieved C 3.7, wanted 4\n\n+1.5 s paused: by hand\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("a\x1b]8;;http://x\x1b\\link\x1b]8;;\x07b", "alinkb"),
+        ("title\x1b]0;never ended", "title"),
+        ("\x9b31mc1", "c1"),
+        ("two\r\nlines\tand tab", "two lines and tab"),
+        ("\u202egnp.exe\u2066", "gnp.exe"),
+        ("é 漢字 ok", "é 漢字 ok"),
+        ("\x1b", ""),
+    ],
+)
+def test_escape_sequences_and_controls_do_not_pass(given: str, shown: str) -> None:
+    assert plain(given) == shown
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("\x1b[]\\;m\x07\x9b\x9c\n"))))
+def test_whatever_comes_is_one_printable_line(text: str) -> None:
+    assert plain(text).isprintable()
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert width("漢字") == 4
+    assert fit("漢字漢字", 5) == "漢字…"
+    assert fit("short", 5) == "short"
+    assert pad("漢", 4, right=True) == "  漢"

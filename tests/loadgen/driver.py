@@ -1,0 +1,133 @@
+"""A worker process without a conductor: told what to do and listened to directly."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from swarmtui.model.plan import Timeouts
+from swarmtui.model.record import Record
+from swarmtui.model.worker_protocol import (
+    Enqueue,
+    Failed,
+    Finished,
+    Quit,
+    Report,
+    Setup,
+    Stretch,
+    Target,
+    Unpacker,
+    WorkerFrame,
+    decode_report,
+    pack,
+)
+from swarmtui.model.workload import Message, Task
+
+# Longer than anything here takes; a test that waits for it has failed.
+PATIENCE_S = 15.0
+
+_USUAL = Timeouts()
+
+
+def task(number: int, text: str = "", **fields: Any) -> Task:
+    content = text or f"question {number}"
+    return Task(id=number, messages=(Message(role="user", content=content),), **fields)
+
+
+class DrivenWorker:
+    """Ends with the block, and must then have ended well."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeouts: Timeouts = _USUAL,
+        worker: int = 0,
+        workers: int = 1,
+        spool: str | None = None,
+        keep_text: bool = True,
+        **target: Any,
+    ) -> None:
+        self._pipe, self._theirs = socket.socketpair()
+        self._pipe.settimeout(PATIENCE_S)
+        self._unpacker = Unpacker()
+        self._waiting: list[Report] = []
+        self._setup = Setup(
+            worker, workers, (Target(url=url, model="m", **target),), timeouts, spool=spool, keep_text=keep_text
+        )
+
+    def __enter__(self) -> DrivenWorker:
+        self._process = subprocess.Popen([sys.executable, "-m", "swarmtui.loadgen.worker"], stdin=self._theirs.fileno())
+        self._theirs.close()
+        self.say(self._setup)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._pipe.fileno() >= 0:
+                self._pipe.sendall(pack(Quit()))
+            code = self._process.wait(PATIENCE_S)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            code = self._process.wait()
+        self._pipe.close()
+        if kind is None:
+            assert code == 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def say(self, *commands: msgspec.Struct) -> None:
+        self._pipe.sendall(b"".join(map(pack, commands)))
+
+    def streams(self, agents: int, number: int = 1, *, cancel: bool = False) -> None:
+        self.say(Stretch(number, agents, c=agents, run=1, cancel=cancel))
+
+    def enqueue(self, tasks: Iterable[Task]) -> None:
+        self.say(Enqueue(tuple(tasks)))
+
+    def next_report(self) -> Report:
+        while not self._waiting:
+            data = self._pipe.recv(1 << 20)
+            assert data, "the worker has ended"
+            self._waiting += map(decode_report, self._unpacker.feed(data))
+        return self._waiting.pop(0)
+
+    def finished(self, count: int) -> list[Finished]:
+        found: list[Finished] = []
+        while len(found) < count:
+            report = self.next_report()
+            if isinstance(report, Finished):
+                found.append(report)
+            assert not isinstance(report, Failed), report
+        return found
+
+    def records(self, count: int) -> list[Record]:
+        return [said.record for said in self.finished(count)]
+
+    def frame(self, wanted: Callable[[WorkerFrame], bool]) -> WorkerFrame:
+        """The next frame that is as wanted; records that come before it are lost."""
+        while True:
+            report = self.next_report()
+            if isinstance(report, WorkerFrame) and wanted(report):
+                return report
+
+    def run(self, tasks: Iterable[Task], agents: int = 1) -> list[Record]:
+        tasks = tuple(tasks)
+        self.enqueue(tasks)
+        self.streams(agents)
+        return self.records(len(tasks))
+
+    def abandon(self) -> None:
+        """What the death of a conductor is to its worker."""
+        self._pipe.close()
+        self._process.wait(PATIENCE_S)

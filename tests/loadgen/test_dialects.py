@@ -1,0 +1,346 @@
+"""What servers say, read right: recorded streams of real servers, and error bodies of all shapes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.loadgen import dialects
+from swarmtui.loadgen.response import Answer
+from swarmtui.model.endpoint import Dialect
+from swarmtui.model.workload import Message, Task
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def read(stream: bytes, dialect: Dialect = "chat", piece: int = 97) -> Answer:
+    """The stream in pieces of a size that fits no event; the time of a payload is its number."""
+    answer, splitter, read_payload = Answer(), dialects.splitter(dialect), dialects.reader(dialect)
+    payloads = [p for at in range(0, len(stream), piece) for p in splitter.feed(stream[at : at + piece])]
+    for number, payload in enumerate([*payloads, *splitter.finish()]):
+        read_payload(answer, payload, number)
+    return answer
+
+
+def sample(name: str) -> Answer:
+    return read((SAMPLES / name).read_bytes(), "ollama" if name.endswith(".ndjson") else "chat")
+
+
+def payload(**fields: Any) -> bytes:
+    return b"data: " + json.dumps(fields).encode() + b"\n\n"
+
+
+def delta(**fields: Any) -> bytes:
+    return payload(choices=[{"delta": fields}])
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens_out", "source", "tokens_in", "chunks", "finish"),
+    [
+        ("vllm-usage.sse", 40, "usage", 19, 8, "length"),
+        ("vllm-usage-each-chunk.sse", 40, "usage_chunks", 19, 11, "length"),
+        ("vllm-four-a-chunk.sse", 40, "usage", 17, 11, "length"),
+        ("vllm-reasoning.sse", 60, "usage_chunks", 21, 12, "length"),
+        ("vllm-completions.sse", 12, "usage", 7, 12, "length"),
+        ("vllm-two-choices.sse", 12, "usage", 19, 10, "length"),
+        ("llama-server-usage.sse", 40, "usage", 19, 9, "length"),
+        ("llama-server-no-usage.sse", 17, "engine", None, 16, "stop"),
+        ("llama-server-reasoning.sse", 80, "usage", 21, 12, "length"),
+        ("llama-server-keep-alive.sse", 4, "engine", None, 4, "length"),
+        ("llama-server-completions.sse", 12, "usage", 7, 12, "length"),
+        ("transformers.sse", 21, "usage", 19, 19, "stop"),
+        ("llama-cpp-python.sse", 12, "chunks", None, 12, "stop"),
+        ("ollama.ndjson", 8, "engine", 11, 5, "stop"),
+    ],
+)
+def test_tokens_are_counted_as_the_server_counts_them(
+    name: str, tokens_out: int, source: str, tokens_in: int | None, chunks: int, finish: str
+) -> None:
+    answer = sample(name)
+    assert answer.tokens() == (tokens_out, source)
+    assert answer.tokens_in == tokens_in
+    assert len(answer.times) == chunks
+    assert answer.finish_reason == finish
+    assert answer.error is None
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.sse")), ids=lambda path: path.stem)
+def test_the_cutting_of_a_stream_changes_nothing_but_times(path: Path) -> None:
+    stream = path.read_bytes()
+    whole, crumbs = read(stream, piece=len(stream)), read(stream, piece=1)
+    for name in ("content", "reasoning", "usage_tokens", "finish_reason", "error", "error_detail", "id", "times"):
+        assert getattr(whole, name) == getattr(crumbs, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "finished"),
+    [("vllm-usage.sse", True), ("llama-server-usage.sse", True), ("transformers.sse", False), ("ollama.ndjson", True)],
+)
+def test_not_every_server_says_that_it_is_done(name: str, finished: bool) -> None:
+    assert sample(name).finished is finished
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("vllm-usage.sse", 1),
+        ("vllm-completions.sse", 0),
+        ("llama-server-usage.sse", 1),
+        ("transformers.sse", 1),
+        ("llama-cpp-python.sse", 1),
+        ("llama-server-keep-alive.sse", 1),
+    ],
+)
+def test_a_chunk_with_only_a_role_is_an_event_but_no_token(name: str, first: int) -> None:
+    answer = sample(name)
+    assert answer.t_first_event == 0
+    assert answer.times[0] == answer.t_first_content == first
+
+
+def test_ids_are_kept() -> None:
+    assert sample("vllm-usage.sse").id == "chatcmpl-a05cda6d86a6912b"
+    assert sample("llama-server-usage.sse").id == "chatcmpl-enXUW4OxRieMkbGPQbiQB2k4v7danyN7"
+
+
+@pytest.mark.parametrize("name", ["vllm-reasoning.sse", "llama-server-reasoning.sse"])
+def test_reasoning_comes_before_content_and_is_kept_apart(name: str) -> None:
+    answer = sample(name)
+    assert (answer.t_first_reasoning, answer.t_first_content) == (1, 8)
+    assert (len(answer.reasoning), len(answer.content)) == (7, 5)
+
+
+def test_reasoning_and_cached_tokens_are_read() -> None:
+    assert sample("vllm-reasoning.sse").reasoning_tokens == 19
+    assert sample("llama-server-usage.sse").cached_tokens == 18
+    assert sample("llama-server-no-usage.sse").cached_tokens == 0
+    assert sample("vllm-usage.sse").cached_tokens is None
+
+
+def test_the_engines_own_timing_is_read() -> None:
+    answer = sample("llama-server-usage.sse")
+    assert answer.engine_decode_tps == pytest.approx(88.001, abs=0.001)
+    assert answer.engine_prefill_s == pytest.approx(0.011318)
+
+
+def test_ollama() -> None:
+    answer = sample("ollama.ndjson")
+    assert "".join(answer.reasoning) == "The sky"
+    assert "".join(answer.content) == "Blau – größtenteils."
+    assert (answer.t_first_event, answer.t_first_reasoning, answer.t_first_content) == (0, 0, 2)
+    assert answer.engine_decode_tps == pytest.approx(80.0)
+    assert answer.engine_prefill_s == pytest.approx(0.04)
+
+
+def test_ollama_says_an_error_in_mid_stream() -> None:
+    answer = read(
+        b'{"message":{"content":"a"},"error":null,"done":false}\n{"error":"model runner stopped"}\n', "ollama"
+    )
+    assert (answer.error, answer.error_detail) == ("error_event", "model runner stopped")
+    assert len(answer.times) == 1
+
+
+def test_ollama_tool_calls_are_output() -> None:
+    call = {"function": {"name": "look", "arguments": {"at": "sky"}}}
+    answer = read(json.dumps({"message": {"content": "", "tool_calls": [call]}}).encode() + b"\n", "ollama")
+    assert len(answer.times) == 1
+
+
+def test_an_error_event_behind_200_is_a_failure() -> None:
+    full, killed = sample("vllm-queue-full.sse"), sample("vllm-engine-killed.sse")
+    assert full.error == killed.error == "error_event"
+    assert full.error_detail.startswith("The engine is currently busy")
+    assert killed.error_detail.startswith("EngineCore encountered an issue")
+    assert full.times == []
+    assert len(killed.times) == 4
+
+
+def test_a_killed_server_leaves_a_stream_without_an_end() -> None:
+    answer = sample("llama-server-killed.sse")
+    assert not answer.finished
+    assert answer.finish_reason is None
+
+
+def test_tool_calls_are_output() -> None:
+    answer = read(
+        delta(role="assistant", content=None, tool_calls=[])
+        + delta(tool_calls=[{"index": 0, "id": "x", "type": "function", "function": {"name": "f", "arguments": ""}}])
+        + delta(tool_calls=[{"index": 0, "function": {"arguments": '{"a"'}}])
+        + delta(tool_calls=[{"index": 0, "function": {"arguments": ":1}"}}])
+        + payload(choices=[{"delta": {}, "finish_reason": "tool_calls"}])
+    )
+    assert answer.times == [1, 2, 3]
+    assert "".join(answer.content) == 'f{"a":1}'
+    assert answer.finish_reason == "tool_calls"
+    assert answer.t_first_content is None
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("vllm-usage-each-chunk.sse", 1),  # said by the server
+        ("vllm-four-a-chunk.sse", 1),  # one alone, then four at a time: known by its two letters
+        ("transformers.sse", 1),  # two tokens more than chunks: the first chunk still is one token
+        ("llama-server-no-usage.sse", 1),
+        ("vllm-completions.sse", 1),
+    ],
+)
+def test_tokens_of_the_first_chunk_on_real_streams(name: str, first: int) -> None:
+    answer = sample(name)
+    total, _ = answer.tokens()
+    assert total is not None
+    assert answer.first_tokens(total) == first
+
+
+@pytest.mark.parametrize(
+    ("texts", "total", "first"),
+    [
+        (["x" * 32] * 10, 80, 8),
+        (["x" * 300], 80, 80),
+        (["long text at first", "a", "b", "c"], 4, 1),
+        (["a", "b", "c"], 2, 1),
+    ],
+    ids=["eight each", "all at once", "one each", "fewer than chunks"],
+)
+def test_tokens_of_the_first_chunk_by_its_share_of_the_text(texts: list[str], total: int, first: int) -> None:
+    answer = read(b"".join(delta(content=text) for text in texts))
+    assert answer.first_tokens(total) == first
+
+
+def test_tokens_of_each_chunk_add_up_to_the_whole() -> None:
+    for name in ("vllm-usage-each-chunk.sse", "vllm-reasoning.sse"):
+        answer = sample(name)
+        tokens = answer.chunk_tokens()
+        assert tokens is not None
+        assert len(tokens) == len(answer.times)
+        assert sum(tokens) == answer.usage_tokens
+    assert sample("vllm-usage.sse").chunk_tokens() is None
+
+
+def test_chunks_of_one_read_are_counted() -> None:
+    answer = Answer()
+    for t in (5, 5, 5, 9):
+        answer.output(t, "x", None, "")
+    assert answer.shared_reads == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "finish", "exact", "degenerate"),
+    [
+        ([], "stop", False, True),
+        (["the"] * 16, "length", False, True),
+        (["a", "b"] * 8, "length", False, False),
+        (["ok"], "stop", False, True),
+        (["ok"], "stop", True, False),
+        (["o", "k", "!"], "stop", False, False),
+    ],
+    ids=["empty", "one word", "two words", "over at once", "as short as asked for", "short"],
+)
+def test_output_that_means_nothing_is_marked(texts: list[str], finish: str, exact: bool, degenerate: bool) -> None:
+    stream = b"".join(delta(content=text) for text in texts)
+    answer = read(stream + payload(choices=[{"delta": {}, "finish_reason": finish}]))
+    total, _ = answer.tokens()
+    assert answer.degenerate(total, exact) is degenerate
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"choices":[{"delta":{"content":"\xff"}}]}',
+        b'{"choices":[{"delta":{"content":"cut',
+        b'{"choices":7}',
+        b"<html>",
+        b'{"x":' + b"[" * 100_000,
+        b'{"usage":{"completion_tokens":99999999999999999999999999}}',
+        b'{"usage":{"completion_tokens":-1}}',
+    ],
+    ids=["not UTF-8", "cut short", "wrong type", "HTML", "nested", "huge count", "negative count"],
+)
+def test_what_is_no_chunk_is_bad_json(text: bytes) -> None:
+    assert read(b"data: " + text + b"\n\n").error == "bad_json"
+
+
+def test_empty_events_and_spaces_around_done_are_no_errors() -> None:
+    answer = read(b"data:\n\ndata: \n\n" + delta(content="a") + b"data:  [DONE] \n\n")
+    assert (answer.error, answer.finished, len(answer.times)) == (None, True, 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=80), st.sampled_from(["chat", "completions", "ollama"]))
+def test_no_bytes_at_all_bring_the_reader_down(data: bytes, dialect: Dialect) -> None:
+    read(data, dialect)
+    read(b'data: {"choices":[{"delta":{"content":"' + data + b'"}}]}\n\n', dialect)
+    dialects.error_text(data)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"error":{"message":"The model `nope` does not exist.","code":404}}', "The model `nope` does not exist."),
+        (b'{"error":"Unauthorized"}', "Unauthorized"),
+        (b'{"detail":"Server is pinned"}', "Server is pinned"),
+        (b'{"object":"error","message":"too long","code":400}', "too long"),
+        (b'{"detail":[{"loc":["body","ignore_eos"],"msg":"extra"}]}', '[{"loc":["body","ignore_eos"],"msg":"extra"}]'),
+        (b'{"error":{"code":500}}', '{"code":500}'),
+        (b"Internal Server Error", "Internal Server Error"),
+        (b"", ""),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b'"\xff"', '"\ufffd"'),
+        (b"[" * 100_000, "[" * 300),
+    ],
+)
+def test_the_sentence_in_an_error_body(body: bytes, sentence: str) -> None:
+    assert dialects.error_text(body) == sentence
+
+
+TASK = Task(
+    id=1,
+    messages=(Message(role="system", content="Be brief."), Message(role="user", content="Hi")),
+    max_tokens=16,
+    temperature=0.5,
+    extra={"ignore_eos": True, "top_k": 1},
+)
+
+
+def test_bodies() -> None:
+    chat = json.loads(dialects.body("chat", "m", TASK, TASK.messages))
+    assert chat == {
+        "model": "m",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+        "max_tokens": 16,
+        "temperature": 0.5,
+        "ignore_eos": True,
+        "top_k": 1,
+    }
+    completions = json.loads(dialects.body("completions", "m", TASK, TASK.messages))
+    assert completions["prompt"] == "Be brief.\n\nHi"
+    assert "messages" not in completions
+    ollama = json.loads(dialects.body("ollama", "m", TASK, TASK.messages))
+    assert ollama["options"] == {"num_predict": 16, "temperature": 0.5}
+    assert "stream_options" not in ollama
+    assert "ignore_eos" not in ollama
+
+
+def test_what_was_refused_is_left_out() -> None:
+    without = json.loads(dialects.body("chat", "m", TASK, TASK.messages, {"stream_options", "top_k"}))
+    assert "stream_options" not in without
+    assert "top_k" not in without
+    assert without["ignore_eos"] is True
+
+
+def test_no_cap_unless_the_task_has_one() -> None:
+    task = Task(id=1, messages=TASK.messages)
+    for dialect in ("chat", "completions"):
+        assert "max_tokens" not in json.loads(dialects.body(dialect, "m", task, task.messages))
+    assert json.loads(dialects.body("ollama", "m", task, task.messages))["options"] == {}
+
+
+def test_only_what_was_sent_can_be_left_out() -> None:
+    assert dialects.optional_fields("chat", TASK) == ("stream_options", "ignore_eos", "top_k")
+    assert dialects.optional_fields("ollama", TASK) == ("top_k",)

@@ -1,0 +1,151 @@
+"""Streams cut anywhere: the pieces must give what the whole gives."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.loadgen import sse
+from swarmtui.loadgen.sse import EventSplitter, LineSplitter, Splitter, TooLong
+
+_SETTINGS = settings(max_examples=100, deadline=None)
+
+_LINES = st.one_of(
+    st.sampled_from(
+        [
+            b"",
+            b"data: [DONE]",
+            b"data:",
+            b"data",
+            b"data: ",
+            b"data:  two spaces",
+            b"data:no space",
+            b"database: no",
+            b": keep-alive",
+            b":",
+            b"event: message",
+            b"id: 7",
+            b"retry: 100",
+            "data: größer, 日本語, 🐝".encode(),
+        ]
+    ),
+    st.binary(max_size=12).map(lambda b: b"data: " + b.replace(b"\r", b"").replace(b"\n", b"")),
+)
+_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+_LF_STREAMS = st.lists(_LINES, max_size=20).map(lambda lines: b"".join(line + b"\n" for line in lines))
+_STREAMS = st.lists(st.tuples(_LINES, _ENDS), max_size=20).map(lambda lines: b"".join(map(b"".join, lines)))
+_TAILS = st.sampled_from([b"", b"data: last", b"\n", b"\r", b": comment"])
+_CUTS = st.lists(st.integers(0, 400), max_size=30)
+
+
+def _by_the_book(stream: bytes) -> list[bytes]:
+    """The standard, byte by byte and without a thought for speed; an event left open at the end counts as well."""
+    lines, line, at = [], bytearray(), 0
+    while at < len(stream):
+        if stream[at : at + 2] == b"\r\n":
+            at += 1
+        if stream[at] in b"\r\n":
+            lines.append(bytes(line))
+            line.clear()
+        else:
+            line.append(stream[at])
+        at += 1
+    payloads, data = [], []
+    for text in [*lines, bytes(line), b""]:
+        field, _, value = text.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        if not text and data:
+            payloads.append(b"\n".join(data))
+            data = []
+    return payloads
+
+
+def _pieces(stream: bytes, cuts: list[int]) -> list[bytes]:
+    edges = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    return [stream[a:b] for a, b in itertools.pairwise(edges)]
+
+
+def _read(splitter: Splitter, pieces: list[bytes]) -> list[bytes]:
+    payloads = [payload for piece in pieces for payload in splitter.feed(piece)]
+    return payloads + splitter.finish()
+
+
+@_SETTINGS
+@given(st.one_of(_LF_STREAMS, _STREAMS), _TAILS, _CUTS)
+def test_any_cutting_gives_what_the_standard_says(stream: bytes, tail: bytes, cuts: list[int]) -> None:
+    whole = stream + tail
+    assert _read(EventSplitter(), _pieces(whole, cuts)) == _by_the_book(whole)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_every_byte_alone(end: bytes) -> None:
+    lines = [": hi", "event: message", 'data: {"ä":', "data: 1}", "", "data:[DONE]", "", ""]
+    stream = end.join(line.encode() for line in lines)
+    assert _read(EventSplitter(), [bytes([byte]) for byte in stream]) == ['{"ä":\n1}'.encode(), b"[DONE]"]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_an_event_is_given_out_with_its_last_byte_and_not_with_the_next_event(end: bytes) -> None:
+    splitter = EventSplitter()
+    for payload in (b"one", b"two", b"three"):
+        assert splitter.feed(b"data: " + payload + end + end) == [payload]
+
+
+def test_many_events_in_one_read() -> None:
+    stream = b"".join(b"data: %d\n\n" % i for i in range(84))
+    assert EventSplitter().feed(stream) == [b"%d" % i for i in range(84)]
+
+
+def test_an_event_without_the_empty_line_behind_it_is_not_lost() -> None:
+    splitter = EventSplitter()
+    assert splitter.feed(b"data: a\n\ndata: b") == [b"a"]
+    assert splitter.finish() == [b"b"]
+    assert splitter.finish() == []
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"x" * 1024,
+        b"data: " + b"x" * 1018,
+        b"data: x\n" * 128,
+        b"data:\n" * 170,
+        b"data: x\r\n" * 114,
+        b"data:\r" * 170,
+    ],
+    ids=["no line", "one line", "lines", "empty lines", "CRLF lines", "CR lines"],
+)
+def test_an_event_without_an_end_is_refused_before_it_fills_the_memory(
+    piece: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT", 64 << 10)
+    splitter = EventSplitter()
+    with pytest.raises(TooLong):
+        for _ in range(100):
+            splitter.feed(piece)
+
+
+def test_a_long_stream_of_short_events_is_never_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT", 64)
+    for end in (b"\n", b"\r\n"):
+        splitter = EventSplitter()
+        assert sum(len(splitter.feed((b"data: x" + end) * 3 + end)) for _ in range(100)) == 100
+
+
+@_SETTINGS
+@given(st.lists(st.sampled_from([b'{"a":1}', b"", b" ", '{"ä":"🐝"}'.encode(), b'{"b":2}\r'])), _CUTS, st.booleans())
+def test_lines_of_json_under_any_cutting(lines: list[bytes], cuts: list[int], ended: bool) -> None:
+    stream = b"\n".join(lines) + (b"\n" if ended else b"")
+    assert _read(LineSplitter(), _pieces(stream, cuts)) == [line for line in stream.split(b"\n") if line.strip()]
+
+
+def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT", 64)
+    splitter = LineSplitter()
+    splitter.feed(b"x" * 64)
+    with pytest.raises(TooLong):
+        splitter.feed(b"x")
