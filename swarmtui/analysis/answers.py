@@ -15,41 +15,43 @@ import msgspec
 from swarmtui.model.answer_check import AnswerCheck, Verdict
 
 # Longer answers are looked at up to here: a check is no place to spend seconds in.
-MOST_CHARS = 200_000
-REGEX_S = 0.25
+MAX_CHARS = 200_000
+REGEX_TIMEOUT_S = 0.25
 
 _FENCED = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 _PYTHON = ("", "python", "py", "python3")
 _JSON = ("", "json")
 
 
-class TooSlow(Exception):
+class RegexTimeout(Exception):
     """A regular expression took longer than it may."""
 
 
-def verdict(check: AnswerCheck, content: str, reasoning: str, *, cut: bool = False, failed: bool = False) -> Verdict:
+def check_answer(
+    check: AnswerCheck, content: str, reasoning: str, *, cut: bool = False, failed: bool = False
+) -> Verdict:
     """`cut`: the answer ended at its token limit. An answer that stands in the reasoning is not wrong, only misplaced.
 
     Raises TooSlow where a regular expression does not come to an end.
     """
     if failed:
         return "error"
-    content, reasoning = content[:MOST_CHARS], reasoning[:MOST_CHARS]
-    if content.strip() and holds(check, content):
+    content, reasoning = content[:MAX_CHARS], reasoning[:MAX_CHARS]
+    if content.strip() and check_passes(check, content):
         return "pass"
-    if reasoning.strip() and (holds(check, reasoning) or holds(check, f"{reasoning}\n{content}")):
+    if reasoning.strip() and (check_passes(check, reasoning) or check_passes(check, f"{reasoning}\n{content}")):
         return "pass in reasoning"
     if cut:
         return "truncated"
     return "fail" if content.strip() else "empty content"
 
 
-def holds(check: AnswerCheck, text: str) -> bool:
+def check_passes(check: AnswerCheck, text: str) -> bool:
     return (
         _has_words(check, text)
         and all(_found(pattern, text) for pattern in check.regex)
-        and (not check.python or compiles(text))
-        and (check.schema is None or any(fits(value, check.schema) for value in _json_values(text)))
+        and (not check.python or is_valid_python(text))
+        and (check.schema is None or any(matches_schema(value, check.schema) for value in _json_values(text)))
     )
 
 
@@ -63,7 +65,7 @@ def _has_words(check: AnswerCheck, text: str) -> bool:
 
 
 def _found(pattern: str, text: str) -> bool:
-    with _limited(REGEX_S):
+    with _limited(REGEX_TIMEOUT_S):
         return re.search(pattern, text, re.MULTILINE) is not None
 
 
@@ -72,7 +74,7 @@ def _limited(seconds: float) -> Iterator[None]:
     """The regex engine looks for signals as it goes, so that a timer can end it; only in a process's main thread."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
-        raise TooSlow
+        raise RegexTimeout
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -83,7 +85,7 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def compiles(text: str) -> bool:
+def is_valid_python(text: str) -> bool:
     """Every block of Python in it, or the whole where there are no blocks; it is compiled, and never run."""
     blocks = [code for language, code in _FENCED.findall(text) if language.lower() in _PYTHON]
     if not blocks and "```" in text:
@@ -110,7 +112,7 @@ def _json_values(text: str) -> Iterator[Any]:
             continue
 
 
-def fits(value: Any, schema: dict[str, Any]) -> bool:
+def matches_schema(value: Any, schema: dict[str, Any]) -> bool:
     """The part of JSON Schema that model/verdict.py names; everything else was refused when the workload was read."""
     if "type" in schema and not _is(value, schema["type"]):
         return False
@@ -122,7 +124,7 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
         return _fits_object(value, schema)
     if isinstance(value, list):
         most, least = schema.get("maxItems", len(value)), schema.get("minItems", 0)
-        return least <= len(value) <= most and all(fits(item, schema.get("items", {})) for item in value)
+        return least <= len(value) <= most and all(matches_schema(item, schema.get("items", {})) for item in value)
     if isinstance(value, str):
         return bool(schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)))
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -136,7 +138,7 @@ def _fits_object(value: dict[str, Any], schema: dict[str, Any]) -> bool:
         return False
     if schema.get("additionalProperties") is False and any(name not in known for name in value):
         return False
-    return all(fits(part, known[name]) for name, part in value.items() if name in known)
+    return all(matches_schema(part, known[name]) for name, part in value.items() if name in known)
 
 
 def _is(value: Any, kind: str) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from swarmtui.analysis.levels.stats import spread
 from swarmtui.model import worker_protocol
-from swarmtui.model.client_protocol import Answered, Watched
+from swarmtui.model.client_protocol import FinishedRequest, WatchedStream
 from swarmtui.model.record import Record
 
 # So many of the newest gaps are shown one by one.
@@ -16,12 +16,16 @@ _RECENT_GAPS = 240
 _PREVIEW_CHARS = 2_000
 
 
-def watched(
-    news: worker_protocol.Watched, times: Sequence[int], reasoning: str, text: str, before: tuple[Answered, ...]
-) -> Watched:
+def live_stream(
+    news: worker_protocol.WatchedUpdate,
+    times: Sequence[int],
+    reasoning: str,
+    text: str,
+    before: tuple[FinishedRequest, ...],
+) -> WatchedStream:
     """`news` names the request and its stamps; `times` are those of all its chunks so far."""
     gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
-    return Watched(
+    return WatchedStream(
         agent=news.agent,
         task=news.task,
         turn=news.turn,
@@ -41,25 +45,25 @@ def watched(
     )
 
 
-def watched_record(record: Record, now: int, before: tuple[Answered, ...]) -> Watched:
+def recorded_stream(record: Record, now: int, before: tuple[FinishedRequest, ...]) -> WatchedStream:
     """The same of a request that is over, as far as it had come by `now`; its text as its chunks came."""
     times = [t_ns for t_ns in record.chunk_times_ns() if t_ns <= now]
     reasoning, text = record.reasoning or "", record.text or ""
     written = (len(reasoning) + len(text)) * len(times) // record.chunks if record.chunks else 0
-    news = worker_protocol.Watched(
+    news = worker_protocol.WatchedUpdate(
         record.agent, record.task, record.turn, record.type,
         _past(record.t_sched_ns, now), _past(record.t_sent_ns, now), _past(record.t_headers_ns, now),
         _past(record.t_first_content_ns, now),
     )  # fmt: skip
-    return watched(news, times, reasoning[:written], text[: max(0, written - len(reasoning))], before)
+    return live_stream(news, times, reasoning[:written], text[: max(0, written - len(reasoning))], before)
 
 
 def _past(t_ns: int | None, now: int) -> int | None:
     return t_ns if t_ns is not None and t_ns <= now else None
 
 
-def answered(record: Record) -> Answered:
-    return Answered(
+def finished_request(record: Record) -> FinishedRequest:
+    return FinishedRequest(
         task=record.task,
         turn=record.turn,
         type=record.type,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from swarmtui.analysis.capacity.cliff import find_cliff, next_level
-from swarmtui.analysis.capacity.scaling import scaling, search_answer
-from swarmtui.model.findings import Seats
+from swarmtui.analysis.capacity.scaling import cliff_search_sentence, scaling
+from swarmtui.model.findings import Slots
 from swarmtui.model.session import Level
-from tests.analysis.made_levels import level
+from tests.analysis.level_builders import level
 
 
 def search(
-    seats: int, noise: float = 0.0, highest: int = 1024, told: Seats | None = None, wait: float = 1.0
+    seats: int, noise: float = 0.0, highest: int = 1024, told: Slots | None = None, wait: float = 1.0
 ) -> tuple[list[int], str]:
     """A server whose throughput grows up to its seats; beyond them requests wait in rounds."""
     levels: list[Level] = []
@@ -18,7 +18,7 @@ def search(
         assert len(levels) < 30
         tps = 100.0 * min(c, seats) * (1 + noise * (seats < c < 2 * seats + 1))
         levels.append(level(c, tps=tps, ttft=0.1 + wait * max(0.0, c / seats - 1)))
-    return [found.c for found in levels], search_answer(levels, told)
+    return [found.c for found in levels], cliff_search_sentence(levels, told)
 
 
 def test_c_is_doubled_until_the_edge_and_then_the_gap_is_halved() -> None:
@@ -29,7 +29,7 @@ def test_c_is_doubled_until_the_edge_and_then_the_gap_is_halved() -> None:
 
 def test_with_seats_that_are_known_it_stops_doubling_where_they_end_and_names_them() -> None:
     """Requests hardly wait here, so that TTFT triples far beyond the seats."""
-    two_by_two = Seats(per_replica=2, replicas=2)
+    two_by_two = Slots(per_replica=2, replicas=2)
     tried, said = search(4, wait=0.1, told=two_by_two)
     assert tried == [1, 2, 4, 8, 6, 5]
     assert said == "sweet spot C=4 (2 replicas × 2 seats); no cliff up to C=8: throughput still grows or TTFT holds"
@@ -39,7 +39,7 @@ def test_with_seats_that_are_known_it_stops_doubling_where_they_end_and_names_th
 
 def test_a_small_gain_dearly_bought_is_a_cliff_also_where_the_step_is_small() -> None:
     levels = [level(1, tps=90, ttft=0.5), level(4, tps=225, ttft=0.5), level(5, tps=229.5, ttft=4.5)]
-    said = search_answer(levels, Seats(per_replica=2, replicas=2))
+    said = cliff_search_sentence(levels, Slots(per_replica=2, replicas=2))
     assert said == "sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +2 % tok/s for ×9 TTFT"
 
 
@@ -53,7 +53,7 @@ def test_ttft_that_grows_step_by_step_is_held_against_the_last_level_that_was_wo
 
 def test_a_search_and_a_sweep_over_the_same_levels_name_the_same_cliff() -> None:
     levels = [level(c, tps=100.0 * min(c, 6), ttft=0.1 + max(0, c - 6) / 6) for c in (1, 2, 4, 6, 7, 8, 10, 16)]
-    swept, searched = scaling(levels).sentence, search_answer(levels)
+    swept, searched = scaling(levels).sentence, cliff_search_sentence(levels)
     assert "cliff at C=8: +0 % tok/s for ×4.3 TTFT" in swept
     assert "cliff at C=8: +0 % tok/s for ×4.3 TTFT" in searched
 
@@ -74,6 +74,6 @@ def test_a_level_that_nobody_answered_ends_the_doubling_and_is_named() -> None:
     silent = level(8, n=0)
     levels = [level(1, tps=100, ttft=0.1), level(2, tps=200, ttft=0.1), level(4, tps=400, ttft=0.1), silent]
     assert next_level(levels, 1024) == 6
-    assert search_answer(levels) == "no cliff up to C=4: at C=8 no request was answered"
-    assert search_answer([silent]) == "no cliff: nothing was measured"
+    assert cliff_search_sentence(levels) == "no cliff up to C=4: at C=8 no request was answered"
+    assert cliff_search_sentence([silent]) == "no cliff: nothing was measured"
     assert next_level([level(1, n=0)], 1024) is None

@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from swarmtui.analysis.compare.differences import flag_differences, parse_flags, refusals
+from swarmtui.analysis.compare.differences import comparison_refusals, flag_differences, parse_flags
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.compare.sessions import compare, compare_pair, leaderboard
-from swarmtui.analysis.machine.hardware import cards
+from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Summary
-from swarmtui.model.telemetry import Discovered, Energy, Gpu, Telemetry, TtftSplit
-from tests.analysis.made_levels import level, summary
+from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry, TtftSplit
+from tests.analysis.level_builders import level, summary
 
 BEFORE = [100.0, 101.0, 99.5, 100.5]
 AFTER = [125.0, 126.5, 125.5, 126.0]
@@ -60,8 +60,8 @@ def test_ratios_between_unlike_sessions_are_refused(field: str, value: Any, reas
 def test_token_sources_must_be_the_same_but_usage_is_usage() -> None:
     by_usage, by_chunks = summary([level(1, tps=1)]), summary([level(1, tps=1, token_source="chunks")])
     in_chunks = summary([level(1, tps=1, token_source="usage_chunks")])
-    assert refusals(by_usage, by_chunks) == ("different token sources: usage and chunks",)
-    assert refusals(by_usage, in_chunks) == ()
+    assert comparison_refusals(by_usage, by_chunks) == ("different token sources: usage and chunks",)
+    assert comparison_refusals(by_usage, in_chunks) == ()
 
 
 def test_what_weakens_a_comparison_is_noted() -> None:
@@ -117,7 +117,7 @@ def test_flags_that_are_not_known_differ_in_nothing() -> None:
 
 def test_flags_and_versions_that_were_found_on_the_host_count_like_given_ones() -> None:
     def found(version: str, seqs: str) -> Summary:
-        server = Discovered(url="x", version=version, flags={"--max-num-seqs": seqs}, gpus=("a", "b"))
+        server = DiscoveredServer(url="x", version=version, flags={"--max-num-seqs": seqs}, gpus=("a", "b"))
         return msgspec.structs.replace(summary([level(1, tps=1)]), servers=(server,))
 
     pair = compare_pair(found("0.19", "2"), found("0.20", "4"))
@@ -173,7 +173,7 @@ def test_other_cards_or_another_power_limit_are_named() -> None:
             Gpu(uuid=str(k), index=k, name="NVIDIA H200", memory_total=151 * 10**9, power_limit_w=watts)
             for k in range(count)
         )
-        found = cards([Telemetry(t_ns=0, gpus=gpus)], ())
+        found = gpu_names([Telemetry(t_ns=0, gpus=gpus)], ())
         return msgspec.structs.replace(summary([level(1, tps=50)]), gpus=found)
 
     (difference,) = compare_pair(watched(700.0, 1), watched(600.0, 2)).differences
@@ -187,8 +187,8 @@ def test_only_cards_that_the_server_uses_are_named_where_that_is_known() -> None
         Gpu(uuid="m", index=0, name="M", part_of="a"),
     )
     moments = [Telemetry(t_ns=0, gpus=gpus)]
-    assert cards(moments, ()) == ("A", "B")
-    assert cards(moments, [Discovered(url="x", gpus=("b",))]) == ("B",)
+    assert gpu_names(moments, ()) == ("A", "B")
+    assert gpu_names(moments, [DiscoveredServer(url="x", gpus=("b",))]) == ("B",)
 
 
 def test_any_session_can_be_the_baseline_and_the_stages_keep_their_order() -> None:

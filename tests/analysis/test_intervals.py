@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.intervals import deviation, variation
-from swarmtui.analysis.compare.student import t_cdf, t_quantile
-from swarmtui.analysis.compare.verdicts import verdict
+from swarmtui.analysis.compare.t_distribution import t_cdf, t_quantile
+from swarmtui.analysis.compare.verdicts import coefficient_of_variation, standard_deviation, verdict
 
 
 @pytest.mark.parametrize(
@@ -53,6 +52,6 @@ def test_nominal_95_percent_of_a_change_covers_93_to_97(n_a: int, n_b: int, cv: 
 
 
 def test_spread_is_that_of_the_population() -> None:
-    assert deviation([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]) == pytest.approx(sqrt(32 / 7))
-    assert variation([99.0, 101.0]) == pytest.approx(sqrt(2) / 100)
-    assert variation([3.0]) is None
+    assert standard_deviation([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]) == pytest.approx(sqrt(32 / 7))
+    assert coefficient_of_variation([99.0, 101.0]) == pytest.approx(sqrt(2) / 100)
+    assert coefficient_of_variation([3.0]) is None

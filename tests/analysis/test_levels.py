@@ -7,16 +7,14 @@ from hypothesis import strategies as st
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
-from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stretch
 
 
 def streams(c: int, requests: int, *, number: int, run: int = 1, gap: float = 10.0, start: float = 0.0) -> list[Record]:
     """C streams, `requests` each without a pause between them; first token after 50 ms, then nine, each after `gap`."""
     length = 50 + 9 * gap
     return [
-        request(
-            begin, [begin + 50 + gap * k for k in range(10)], task=1000 * agent + turn, stretch=number, c=c, run=run
-        )
+        request(begin, [begin + 50 + gap * k for k in range(10)], task=1000 * agent + turn, stage=number, c=c, run=run)
         for agent in range(c)
         for turn in range(requests)
         for begin in (start + turn * length,)
@@ -63,7 +61,7 @@ def test_without_c_1_nothing_is_said_of_contention() -> None:
 
 
 def test_warm_up_is_in_no_figure() -> None:
-    warm = [request(0, [500, 900], stretch=0, phase="warmup")]
+    warm = [request(0, [500, 900], stage=0, phase="warmup")]
     starts = [stretch(0, phase="warmup"), stretch(1)]
     levels = level_figures(warm + streams(1, 3, number=1), starts, [end(0), end(1)])
     assert levels == level_figures(streams(1, 3, number=1), starts, [end(0), end(1)])
@@ -101,7 +99,7 @@ def test_all_failed_is_null_and_not_nought() -> None:
     assert (level.n, level.ok, level.errors, level.runs) == (1, 0, 1, 1)
     nulls = (level.out_tps_wall, level.out_tps_steady, level.steady_s, level.prompt_tps, level.total_tps)
     assert nulls == (None,) * 5
-    assert (level.tokens_out, level.tokens_in, level.token_source, level.stamp, level.shared_reads) == (None,) * 5
+    assert (level.tokens_out, level.tokens_in, level.token_source, level.stamp, level.coalesced_chunks) == (None,) * 5
     assert level.contention is None
 
 
@@ -195,12 +193,12 @@ def test_achieved_concurrency_off_by_more_than_five_percent_is_flagged() -> None
 
 def test_what_weakens_the_figures_is_said() -> None:
     records = [
-        request(0, [10, 20, 30], token_source="chunks", stamp="read", shared_reads=1),
+        request(0, [10, 20, 30], token_source="chunks", stamp="read", coalesced_chunks=1),
         request(30, [40, 50, 60], token_source="chunks", stamp="read", degenerate=True),
     ]
     level = one(records)
     assert (level.token_source, level.stamp, level.degenerate) == ("chunks", "read", 1)
-    assert level.shared_reads == pytest.approx(1 / 6)
+    assert level.coalesced_chunks == pytest.approx(1 / 6)
     assert level.flags == (
         "1 of 2 answers are degenerate: empty, repeated, ended at once or miscounted",
         "tokens are counted by chunks (~), the server did not tell",

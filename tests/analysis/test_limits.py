@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.limits.fail_if import parse_limit
+from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.quantities import QUANTITIES
 from swarmtui.analysis.limits.slo import goodput, parse_slo, slo_sentence
-from swarmtui.model.level_key import Place
+from swarmtui.model.level_key import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
-from tests.analysis.made_levels import level
-from tests.analysis.made_records import BOOT_NS, MS, request
+from tests.analysis.level_builders import level
+from tests.analysis.record_builders import BOOT_NS, MS, request
 
 ONE = level(1, tps=90.0, ttft=0.2, tpot=0.01, contention=0.0)
 FOUR = level(4, tps=250.0, ttft=0.8, tpot=0.016, contention=0.4)
@@ -38,37 +38,39 @@ LEVELS = [ONE, FOUR]
     ],
 )
 def test_expressions_mean_what_they_say(text: str, true: bool) -> None:
-    assert parse_limit(text).judge(LEVELS).true is true
+    assert parse_fail_if(text).judge(LEVELS).true is true
 
 
 def test_and_binds_tighter_than_or() -> None:
-    assert parse_limit("errors==0 or errors==0 and errors>0").judge(LEVELS).true is True
-    assert parse_limit("(errors==0 or errors==0) and errors>0").judge(LEVELS).true is False
+    assert parse_fail_if("errors==0 or errors==0 and errors>0").judge(LEVELS).true is True
+    assert parse_fail_if("(errors==0 or errors==0) and errors>0").judge(LEVELS).true is False
 
 
 def test_the_figures_that_decided_are_named() -> None:
-    judged = parse_limit("errors>0 or out_tps_steady@4<300").judge(LEVELS)
+    judged = parse_fail_if("errors>0 or out_tps_steady@4<300").judge(LEVELS)
     assert judged.because == ("out_tps_steady@4<300: out_tps_steady is 250 tok/s at C=4",)
 
 
 def test_what_cannot_be_judged_is_missed_and_says_why() -> None:
     few = [level(1, tps=90.0, ttft=0.2, n=4)]
-    judged = parse_limit("ttft_p50>1s").judge(few)
+    judged = parse_fail_if("ttft_p50>1s").judge(few)
     assert (judged.true, judged.missed) == (None, True)
     assert judged.because == ("ttft_p50>1s: p50 needs 5 answers, C=1 has 4",)
-    assert parse_limit("out_tps_steady@16<1").judge(few).because == ("out_tps_steady@16<1: no level C=16 was measured",)
-    assert parse_limit("pass_rate<90%").judge(few).missed
+    assert parse_fail_if("out_tps_steady@16<1").judge(few).because == (
+        "out_tps_steady@16<1: no level C=16 was measured",
+    )
+    assert parse_fail_if("pass_rate<90%").judge(few).missed
 
 
 def test_levels_that_lack_a_figure_do_not_count_beside_those_that_have_it() -> None:
     """C=1 with four requests has no median; that must not fail every default run."""
-    assert parse_limit("ttft_p50>1s").judge([level(1, ttft=0.2, n=4), FOUR]).true is False
+    assert parse_fail_if("ttft_p50>1s").judge([level(1, ttft=0.2, n=4), FOUR]).true is False
 
 
 def test_a_true_part_of_an_or_needs_no_other() -> None:
-    assert parse_limit("pass_rate<90% or ttft_p50>500ms").judge(LEVELS).true is True
-    assert parse_limit("pass_rate<90% and ttft_p50>10s").judge(LEVELS).true is False
-    assert parse_limit("pass_rate<90% and ttft_p50>500ms").judge(LEVELS).true is None
+    assert parse_fail_if("pass_rate<90% or ttft_p50>500ms").judge(LEVELS).true is True
+    assert parse_fail_if("pass_rate<90% and ttft_p50>10s").judge(LEVELS).true is False
+    assert parse_fail_if("pass_rate<90% and ttft_p50>500ms").judge(LEVELS).true is None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_a_true_part_of_an_or_needs_no_other() -> None:
 )
 def test_mistakes_are_refused_with_their_place(text: str, problem: str, position: int) -> None:
     with pytest.raises(BadInput) as raised:
-        parse_limit(text)
+        parse_fail_if(text)
     message = str(raised.value)
     assert message.startswith(f"--fail-if: {problem}")
     assert message.splitlines()[1:] == [f"  {text}", f"  {' ' * position}^"]
@@ -101,16 +103,16 @@ def test_mistakes_are_refused_with_their_place(text: str, problem: str, position
 
 def test_an_empty_expression_and_endless_brackets_are_refused() -> None:
     with pytest.raises(BadInput, match="is empty"):
-        parse_limit("  ")
+        parse_fail_if("  ")
     with pytest.raises(BadInput, match="too many brackets"):
-        parse_limit("(" * 5000 + "errors>0" + ")" * 5000)
+        parse_fail_if("(" * 5000 + "errors>0" + ")" * 5000)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="ab_<>=@()%. 14smorndtfp/;'\n\t", max_size=30) | st.text(max_size=20))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        parse_limit(text).judge(LEVELS)
+        parse_fail_if(text).judge(LEVELS)
     except BadInput as error:
         assert str(error)
 
@@ -119,8 +121,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @given(st.sampled_from(sorted(QUANTITIES)), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.integers(0, 300))
 def test_every_figure_can_be_asked_for(name: str, sign: str, limit: int) -> None:
     unit = "ms" if QUANTITIES[name].kind == "time" else ""
-    judged = parse_limit(f"{name}{sign}{limit}{unit}").judge(LEVELS)
-    values = [value for one in LEVELS if (value := QUANTITIES[name].of(one)) is not None]
+    judged = parse_fail_if(f"{name}{sign}{limit}{unit}").judge(LEVELS)
+    values = [value for one in LEVELS if (value := QUANTITIES[name].value(one)) is not None]
     scale = 1e-3 if unit else 1.0
     compare = {
         "<": float.__lt__, "<=": float.__le__, ">": float.__gt__, ">=": float.__ge__,
@@ -145,9 +147,9 @@ def test_goodput_counts_requests_that_kept_all_of_it_and_failures_against_it() -
 
 
 def test_an_answer_of_one_token_breaks_no_limit_that_it_cannot_have() -> None:
-    assert parse_slo("tpot=1ms,stall=1ms").kept_by(request(0, [100]))
-    assert not parse_slo("stall=50ms").kept_by(request(0, [100, 110, 200]))
-    assert not parse_slo("e2e=100ms").kept_by(request(0, [50, 101]))
+    assert parse_slo("tpot=1ms,stall=1ms").met_by(request(0, [100]))
+    assert not parse_slo("stall=50ms").met_by(request(0, [100, 110, 200]))
+    assert not parse_slo("e2e=100ms").met_by(request(0, [50, 101]))
 
 
 def test_the_share_wanted_can_be_said() -> None:
@@ -158,7 +160,7 @@ def test_the_share_wanted_can_be_said() -> None:
 def test_the_slo_in_a_sentence() -> None:
     slo = parse_slo("ttft=500ms")
     good, bad = [request(0, [100])] * 8, [request(0, [900])] * 3 + [request(0, [100])] * 5
-    asked: dict[Place, list[Record]] = {(1, None): good, (4, None): good, (8, None): bad}
+    asked: dict[LevelKey, list[Record]] = {(1, None): good, (4, None): good, (8, None): bad}
     found = goodput([level(1), level(4), level(8)], asked, slo)
     assert slo_sentence(found, slo) == "SLO kept up to C=4; at C=8 62.5 % of requests kept it (95 % wanted)"
     assert slo_sentence(found[:2], slo) == "SLO kept up to C=4"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from swarmtui.analysis.machine.ttft_split import by_requests, ends_of, lately, of_level
+from swarmtui.analysis.machine.ttft_split import level_split, recent_split, request_ends, split_by_timings
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import ServerHistogram, ServerState, Telemetry
-from tests.analysis.made_levels import level, spread
-from tests.analysis.made_records import BOOT_NS, MS, request
+from tests.analysis.level_builders import level, spread
+from tests.analysis.record_builders import BOOT_NS, MS, request
 
 SECOND = 1_000
 
@@ -29,14 +29,14 @@ def asked(at_ms: float, ended: Sequence[Record], queue_ms: dict[int, float], pre
 def served(c: int, stretch: int, first_ms: int, count: int, ttft_ms: int, every_ms: int = 250) -> list[Record]:
     """One after the other, each 2 s long from the first token on."""
     starts = [first_ms + every_ms * number for number in range(count)]
-    return [request(at, (at + ttft_ms, at + ttft_ms + 2 * SECOND), c=c, stretch=stretch) for at in starts]
+    return [request(at, (at + ttft_ms, at + ttft_ms + 2 * SECOND), c=c, stage=stretch) for at in starts]
 
 
 def test_a_level_is_told_apart_from_the_one_before_and_behind_it() -> None:
     one, four = served(1, 1, 0, 8, 60), served(4, 2, 5 * SECOND, 8, 560)
     both = one + four
     looks = [asked(at, both, {1: 10.0, 4: 500.0}, 40.0) for at in range(300, 12 * SECOND, SECOND)]
-    first, second = (of_level([own], ends_of(both), looks) for own in (one, four))
+    first, second = (level_split([own], request_ends(both), looks) for own in (one, four))
     assert first is not None and first.queue_s == pytest.approx(0.010) and first.rest_s == pytest.approx(0.010)
     assert second is not None and second.queue_s == pytest.approx(0.500) and second.rest_s == pytest.approx(0.020)
     assert second.ttft_s == pytest.approx(0.560) and not second.estimated
@@ -47,15 +47,15 @@ def test_several_runs_of_a_level_are_told_together() -> None:
     between = served(1, 9, 15 * SECOND, 4, 60)
     every = runs[0] + between + runs[1]
     looks = [asked(at, every, {1: 10.0, 4: 500.0}, 40.0) for at in range(8 * SECOND, 30 * SECOND, SECOND)]
-    found = of_level(runs, ends_of(every), looks)
+    found = level_split(runs, request_ends(every), looks)
     assert found is not None and found.queue_s == pytest.approx(0.5) and found.prefill_s == pytest.approx(0.04)
 
 
 def test_a_level_between_two_looks_is_not_told() -> None:
     short = [request(at, (at + 50, at + 60), c=4) for at in range(100, 500, 50)]
     looks = [asked(at, short, {4: 10.0}, 40.0) for at in (0, 300)]
-    assert of_level([short], ends_of(short), looks) is None
-    assert of_level([short], ends_of(short), []) is None
+    assert level_split([short], request_ends(short), looks) is None
+    assert level_split([short], request_ends(short), []) is None
 
 
 def test_live_it_is_of_the_last_seconds_at_this_c() -> None:
@@ -63,36 +63,36 @@ def test_live_it_is_of_the_last_seconds_at_this_c() -> None:
     finished = sorted(one + eight, key=lambda record: record.t_done_ns or 0)
     looks = [asked(at, finished, {1: 10.0, 8: 1_000.0}, 40.0) for at in range(0, 20 * SECOND, SECOND)]
     now = BOOT_NS + 20 * SECOND * MS
-    found = lately(now, 8, [r for r in finished if (r.t_done_ns or 0) <= now], looks, ())
+    found = recent_split(now, 8, [r for r in finished if (r.t_done_ns or 0) <= now], looks, ())
     assert found is not None and found.queue_s == pytest.approx(1.0) and found.rest_s == pytest.approx(0.02)
-    assert lately(now, 16, finished, looks, ()) is None
+    assert recent_split(now, 16, finished, looks, ()) is None
 
 
 def test_long_answers_are_told_of_when_they_end() -> None:
     slow = [request(0, (1_060, at), c=8) for at in (30_000, 31_000, 32_000)]
     looks = [asked(at, slow, {8: 1_000.0}, 40.0) for at in range(0, 50 * SECOND, SECOND)]
-    found = lately(BOOT_NS + 50 * SECOND * MS, 8, slow, looks, ())
+    found = recent_split(BOOT_NS + 50 * SECOND * MS, 8, slow, looks, ())
     assert found is not None and found.queue_s == pytest.approx(1.0)
-    assert lately(BOOT_NS + 200 * SECOND * MS, 8, slow, looks, ()) is None
+    assert recent_split(BOOT_NS + 200 * SECOND * MS, 8, slow, looks, ()) is None
 
 
 def test_without_the_server_it_is_estimated_from_one_stream_alone() -> None:
     eight = served(8, 2, 0, 8, 1060)
     now = BOOT_NS + 5 * SECOND * MS
     alone = level(1, ttft_s=spread(0.06), tokens_in=160, ok=16)
-    found = lately(now, 8, eight, (), (alone,))
+    found = recent_split(now, 8, eight, (), (alone,))
     assert found is not None and found.estimated and found.queue_s == pytest.approx(1.0)
-    assert lately(now, 8, eight, (), ()) is None
+    assert recent_split(now, 8, eight, (), ()) is None
 
 
 def test_timings_in_the_answers_need_no_metrics() -> None:
     at: dict[str, Any] = {"t_headers_ns": BOOT_NS + 900 * MS, "engine_prefill_s": 0.15}
-    found = by_requests([request(0, (1_060, 2_000), **at)] * 4)
+    found = split_by_timings([request(0, (1_060, 2_000), **at)] * 4)
     assert found is not None and not found.estimated
     assert (found.queue_s, found.prefill_s) == (0.9, 0.15) and found.rest_s == pytest.approx(0.01)
 
 
 def test_headers_that_come_at_once_say_nothing_of_the_queue() -> None:
     at: dict[str, Any] = {"t_headers_ns": BOOT_NS + 2 * MS, "engine_prefill_s": 0.15}
-    found = by_requests([request(0, (1_060, 2_000), **at)] * 4)
+    found = split_by_timings([request(0, (1_060, 2_000), **at)] * 4)
     assert found is not None and found.queue_s is None and found.rest_s == pytest.approx(0.91)

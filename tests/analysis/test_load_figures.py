@@ -9,7 +9,7 @@ from swarmtui.analysis.levels.runs import finished_by_level
 from swarmtui.analysis.levels.serial import Rates
 from swarmtui.analysis.levels.tasks import task_figures
 from swarmtui.model.record import Record
-from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stretch
 
 
 def batch_of_two(**fields: object) -> list[Record]:
@@ -21,8 +21,8 @@ def batch_of_two(**fields: object) -> list[Record]:
 
 def one_by_one(*, cut: bool = False) -> list[Record]:
     return [
-        request(300, [310, 400], task=3, c=2, tokens=50, stretch=2, phase="serial"),
-        request(400, [410, 600], task=4, c=2, tokens=100, stretch=2, phase="serial", cap_hit=cut),
+        request(300, [310, 400], task=3, c=2, tokens=50, stage=2, phase="serial"),
+        request(400, [410, 600], task=4, c=2, tokens=100, stage=2, phase="serial", cap_hit=cut),
     ]
 
 
@@ -38,7 +38,7 @@ def test_a_batch_against_the_same_tasks_one_by_one() -> None:
     assert level.serial is not None
     assert (level.serial.how, level.serial.extrapolated) == ("measured", False)
     assert level.serial.wall_s == pytest.approx(0.3) and level.serial.out_tps == pytest.approx(500.0)
-    assert level.out_tps_wall == pytest.approx(750.0) == level.lead_tps
+    assert level.out_tps_wall == pytest.approx(750.0) == level.headline_tps
     assert level.flags == (), "that a batch does not hold C is no fault of it"
 
 

@@ -8,8 +8,8 @@ from swarmtui.analysis.capacity.open_loop import keeps_up
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.session import Level, Spread
-from tests.analysis.made_levels import level
-from tests.analysis.made_records import BOOT_NS, MS, end, request, stretch
+from tests.analysis.level_builders import level
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stretch
 
 
 def at_rate(rate: float, served: float, *, e2e: float = 0.5, n: int = 100) -> Level:
@@ -21,7 +21,7 @@ def test_the_highest_rate_that_is_kept_up_with_and_the_first_that_is_not() -> No
     levels = [at_rate(4, 4.1), at_rate(8, 7.9), at_rate(12, 9.1, e2e=3.0), at_rate(16, 9.0, e2e=5.0)]
     found = scaling(levels)
     assert found.sentence == "keeps up with 8 requests/s; at 12/s it serves 9.1 a second, and requests pile up"
-    assert (found.sweet_spot, found.cliff, found.seats) == (None, None, None)
+    assert (found.sweet_spot, found.cliff, found.slots) == (None, None, None)
     assert found.refused["sweet spot"] == "in an open loop nobody holds C"
 
 
@@ -35,13 +35,13 @@ def test_requests_a_second_as_they_were_due_and_as_they_were_answered() -> None:
     """Ten a second were due, and five a second were answered, whenever they were sent."""
     records = [request(100 * n + 30, [200 * n + 100], task=n, t_sched_ns=BOOT_NS + 100 * n * MS) for n in range(10)]
     (found,) = level_figures(records, [stretch(1, 512, load="open", rate=10.0)], [end(1)])
-    assert (found.key, found.at, found.name) == ((512, 10.0), 10.0, "10/s")
+    assert (found.key, found.offered_load, found.name) == ((512, 10.0), 10.0, "10/s")
     assert found.arrived_per_s == pytest.approx(10.0) and found.served_per_s == pytest.approx(5.0)
 
 
 def test_levels_of_different_rates_stay_apart() -> None:
-    slow = [request(100 * n, [100 * n + 100], task=n, stretch=1) for n in range(5)]
-    fast = [request(5000 + 10 * n, [5000 + 10 * n + 50], task=10 + n, stretch=2) for n in range(5)]
+    slow = [request(100 * n, [100 * n + 100], task=n, stage=1) for n in range(5)]
+    fast = [request(5000 + 10 * n, [5000 + 10 * n + 50], task=10 + n, stage=2) for n in range(5)]
     starts = [stretch(1, 512, load="open", rate=10.0), stretch(2, 512, load="open", rate=100.0)]
     found = level_figures([*slow, *fast], starts, [end(1), end(2)])
     assert [(one.rate, one.n) for one in found] == [(10.0, 5), (100.0, 5)]

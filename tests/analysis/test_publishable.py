@@ -8,9 +8,9 @@ from swarmtui.analysis.quality.checks import checks, checks_sentence
 from swarmtui.analysis.quality.observed import Observed, observe
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Level
-from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry, Trust
-from tests.analysis.made_levels import level, session
-from tests.analysis.made_records import BOOT_NS, MS, request
+from swarmtui.model.telemetry import DiscoveredServer, Gpu, QualityLine, ServerState, Telemetry
+from tests.analysis.level_builders import level, session
+from tests.analysis.record_builders import BOOT_NS, MS, request
 
 GOOD = Observed(
     throttle=(), clock_spread=0.01, idle_before=True, others=0.0, preemptions=0.0, cache_hits=0.0, engine_ratio=1.01,
@@ -76,9 +76,9 @@ def test_what_nobody_measured_is_unknown_and_does_not_pass(name: str) -> None:
 
 
 def test_what_was_judged_while_it_ran_fills_in_what_is_unknown() -> None:
-    lag = Trust(name="client lag", state="ok", value="p99 0.1 ms", sentence="keeps up")
-    cpu = Trust(name="client CPU", state="doubtful", value="80 % of a core", sentence="may be the limit")
-    cold = Trust(name="cold cache", state="ok", value="not known", sentence="nobody tells")
+    lag = QualityLine(name="client lag", state="ok", value="p99 0.1 ms", sentence="keeps up")
+    cpu = QualityLine(name="client CPU", state="doubtful", value="80 % of a core", sentence="may be the limit")
+    cold = QualityLine(name="cold cache", state="ok", value="not known", sentence="nobody tells")
     lines = checks(session(), [good_level(cached_tokens=None)], Observed(), warmup_requests=1, trust=[lag, cpu, cold])
     states = {line.name: line for line in lines}
     assert (states["client"].state, states["client"].value) == ("not ok", "p99 0.1 ms; 80 % of a core")
@@ -87,7 +87,7 @@ def test_what_was_judged_while_it_ran_fills_in_what_is_unknown() -> None:
 
 
 def test_flags_that_were_found_on_the_host_are_known() -> None:
-    found = [Discovered(url="x", flags={"--max-num-seqs": "4"}), Discovered(url="y", flags={})]
+    found = [DiscoveredServer(url="x", flags={"--max-num-seqs": "4"}), DiscoveredServer(url="y", flags={})]
     lines = checks(session(), [good_level()], GOOD, warmup_requests=1, servers=found)
     assert next(line for line in lines if line.name == "workload and flags").state == "ok"
 

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
-from swarmtui.analysis.capacity.slots import seats_from_flags
-from swarmtui.model.findings import Seats
+from swarmtui.analysis.capacity.slots import slots_from_flags
+from swarmtui.model.findings import Slots
 from swarmtui.model.session import Level
-from tests.analysis.made_levels import level
+from tests.analysis.level_builders import level
 
 
 def swarm(a: float, c: float, levels: list[int], seats: int = 10**6, prefill: float = 0.05) -> list[Level]:
@@ -38,20 +38,20 @@ def test_levels_from_a_known_law_give_it_back(a: float, c: float) -> None:
 
 
 def test_where_seats_bind_they_are_the_sweet_spot_and_more_streams_pay_the_queue_tax() -> None:
-    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 5, 8], seats=4), Seats(per_replica=2, replicas=2))
+    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 5, 8], seats=4), Slots(per_replica=2, replicas=2))
     assert found.sweet_spot == 4
     assert found.cliff is not None
     assert (found.cliff.c_before, found.cliff.c) == (4, 5)
     assert found.cliff.gain == pytest.approx(0.0)
-    assert [tax.c for tax in found.queue_tax] == [5, 8]
-    assert found.queue_tax[1].seconds == pytest.approx(100 * 0.009)
+    assert [tax.c for tax in found.queueing_delay] == [5, 8]
+    assert found.queueing_delay[1].seconds == pytest.approx(100 * 0.009)
     spot = "sweet spot C=4 (2×2) = 2 replicas × 2 seats"
     assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +0 % tok/s for ×5.5 TTFT"
 
 
 def test_the_sentence_of_a_small_gain_dearly_bought() -> None:
     levels = [level(1, tps=90, ttft=0.5), level(4, tps=225, ttft=0.5), level(5, tps=229.5, ttft=4.5)]
-    found = scaling(levels, Seats(per_replica=2, replicas=2))
+    found = scaling(levels, Slots(per_replica=2, replicas=2))
     spot = "sweet spot C=4 (2×2) = 2 replicas × 2 seats"
     assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT"
 
@@ -59,41 +59,41 @@ def test_the_sentence_of_a_small_gain_dearly_bought() -> None:
 def test_seats_beyond_a_cliff_are_no_sweet_spot() -> None:
     """A server on few cores: its seats are there, but two requests at once are already slower than one."""
     levels = [level(1, tps=130, ttft=0.08), level(4, tps=111, ttft=0.25), level(8, tps=146, ttft=0.37)]
-    found = scaling(levels, Seats(per_replica=4))
+    found = scaling(levels, Slots(per_replica=4))
     assert found.sweet_spot == 1
     assert found.sentence.startswith("sweet spot C=1; ") and "cliff at C=4" in found.sentence
 
 
 def test_seats_that_nobody_told_are_inferred_from_a_cliff_with_the_reason() -> None:
     found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8], seats=4))
-    assert found.seats is not None and found.seats.inferred
-    assert found.seats.total == 4
-    assert "TTFT grew" in found.seats.reason and "4 to 7 seats" in found.seats.reason
+    assert found.slots is not None and found.slots.inferred
+    assert found.slots.total == 4
+    assert "TTFT grew" in found.slots.reason and "4 to 7 seats" in found.slots.reason
     assert "4 seats, inferred" in found.sentence
 
 
 def test_without_a_queue_there_are_no_seats_and_no_sweet_spot() -> None:
     found = scaling(swarm(0.01, 0.001, [1, 2, 4]))
-    assert (found.seats, found.sweet_spot, found.cliff) == (None, None, None)
+    assert (found.slots, found.sweet_spot, found.cliff) == (None, None, None)
     assert found.refused["sweet spot"] == "tok/s still grew at C=4, the highest level"
     assert found.refused["knee"] == "3 levels of different load; 5 are needed"
     assert found.sentence == "no sweet spot: tok/s still grew at C=4, the highest level"
 
 
 def test_seats_above_the_highest_level_do_not_bind() -> None:
-    found = scaling(swarm(0.01, 0.001, [1, 2, 4]), Seats(per_replica=64))
+    found = scaling(swarm(0.01, 0.001, [1, 2, 4]), Slots(per_replica=64))
     assert found.sweet_spot is None
 
 
 def test_a_plateau_below_the_seats_is_the_sweet_spot() -> None:
     levels = [level(c, tps=tps, ttft=0.1, tpot=0.01) for c, tps in ((1, 50), (2, 98), (4, 100), (8, 101))]
-    assert scaling(levels, Seats(per_replica=64)).sweet_spot == 2
+    assert scaling(levels, Slots(per_replica=64)).sweet_spot == 2
 
 
 def test_throughput_that_falls_while_seats_are_full_is_said() -> None:
     """S1's 27B: 225.4 at C=4, 167.0 at C=8, with 2 × 2 seats."""
     levels = [level(1, tps=81.8, ttft=1.0), level(4, tps=225.4, ttft=1.44), level(8, tps=167.0, ttft=19.0)]
-    found = scaling(levels, Seats(per_replica=2, replicas=2))
+    found = scaling(levels, Slots(per_replica=2, replicas=2))
     assert len(found.anomalies) == 1
     assert found.anomalies[0].startswith("throughput fell by 26 % from C=4 to C=8 while all 4 seats were full")
     assert found.anomalies[0] in found.sentence
@@ -102,7 +102,7 @@ def test_throughput_that_falls_while_seats_are_full_is_said() -> None:
 def test_saturation_without_a_fall_is_no_anomaly() -> None:
     """S1's MoE: 282.7 and 282.2."""
     levels = [level(4, tps=282.7, ttft=0.705), level(8, tps=282.2, ttft=13.4)]
-    found = scaling(levels, Seats(per_replica=4))
+    found = scaling(levels, Slots(per_replica=4))
     assert found.anomalies == ()
     assert found.cliff is not None and found.cliff.ttft_factor == pytest.approx(19.0, abs=0.01)
 
@@ -144,7 +144,7 @@ def test_nothing_measured_is_refused_and_no_error() -> None:
     ],
 )
 def test_seats_by_flags(flags: str, replicas: int, total: int | None) -> None:
-    found = seats_from_flags(flags, replicas)
+    found = slots_from_flags(flags, replicas)
     assert (found.total if found else None) == total
 
 

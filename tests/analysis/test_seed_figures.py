@@ -7,11 +7,11 @@ import pytest
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.compare.verdicts import verdict
-from swarmtui.analysis.levels.speedup import Batch, wall_speedup
+from swarmtui.analysis.levels.serial import Batch, wall_speedup
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.model.findings import Seats
-from swarmtui.model.session import Rates
-from tests.analysis.made_levels import level, run, summary
+from swarmtui.model.findings import Slots
+from swarmtui.model.session import RateSummary
+from tests.analysis.level_builders import level, run, summary
 
 
 @pytest.mark.parametrize(
@@ -57,20 +57,20 @@ def s1_dense() -> list[tuple[int, float, float, float]]:
 
 def test_s1_dense_has_its_sweet_spot_where_seats_end_and_falls_beyond() -> None:
     levels = [level(c, tps=tps, tpot=ms / 1e3, ttft=ttft) for c, tps, ms, ttft in s1_dense()]
-    found = scaling(levels, Seats(per_replica=2, replicas=2))
+    found = scaling(levels, Slots(per_replica=2, replicas=2))
     assert found.sweet_spot == 4
     assert found.sentence.startswith(
         "sweet spot C=4 (2×2) = 2 replicas × 2 seats; queue forms at C=8; cliff at C=8: −26 % tok/s for ×13 TTFT; "
         "throughput fell by 26 %"
     )
     assert "knee" in found.refused
-    assert found.queue_tax[0].seconds == pytest.approx(17.56)
+    assert found.queueing_delay[0].seconds == pytest.approx(17.56)
 
 
 def test_s1_moe_saturates_at_its_four_seats() -> None:
     rows = [(1, 98.9, 10.04, 0.277), (2, 161.5, 11.85, 0.556), (4, 282.7, 13.47, 0.705), (8, 282.2, 13.56, 13.4)]
     levels = [level(c, tps=tps, tpot=ms / 1e3, ttft=ttft) for c, tps, ms, ttft in rows]
-    found = scaling(levels, Seats(per_replica=4))
+    found = scaling(levels, Slots(per_replica=4))
     assert found.sentence == "sweet spot C=4 (4 seats); queue forms at C=8; cliff at C=8: +0 % tok/s for ×19 TTFT"
     assert found.anomalies == ()
 
@@ -110,5 +110,7 @@ def test_s4_degradation_of_ttft(alone: float, five: float, seed: int) -> None:
 
 def test_s4_gpt_oss_fits_no_line_so_no_ceiling_is_claimed() -> None:
     rows = [(1, 127.0), (2, 49.0), (3, 45.0), (5, 34.0)]
-    levels = [level(c, tps=c * rate, tpot=1 / rate, ttft=0.1, per_stream_tps=Rates(mean=rate)) for c, rate in rows]
-    assert scaling(levels, Seats(per_replica=5)).ceiling_tps is None
+    levels = [
+        level(c, tps=c * rate, tpot=1 / rate, ttft=0.1, per_stream_tps=RateSummary(mean=rate)) for c, rate in rows
+    ]
+    assert scaling(levels, Slots(per_replica=5)).ceiling_tps is None

@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 import pytest
 
-from swarmtui.analysis.machine.server_counters import change, fell_back, mean_between
+from swarmtui.analysis.machine.server_counters import counter_change, counters_reset, histogram_mean
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0)
@@ -21,12 +21,12 @@ def observed(*values: float) -> ServerHistogram:
 
 def test_only_what_is_new_counts() -> None:
     before, after = observed(4.0, 4.0, 4.0), observed(4.0, 4.0, 4.0, 0.2, 0.4)
-    assert mean_between(before, after) == pytest.approx(0.3)
-    assert mean_between(before, before) is None
+    assert histogram_mean(before, after) == pytest.approx(0.3)
+    assert histogram_mean(before, before) is None
 
 
 def test_a_histogram_that_fell_back_has_no_difference() -> None:
-    assert mean_between(observed(1.0, 2.0), observed(1.0)) is None
+    assert histogram_mean(observed(1.0, 2.0), observed(1.0)) is None
 
 
 def state(url: str, tokens: float, finished: float, running: float | None = None) -> ServerState:
@@ -36,7 +36,7 @@ def state(url: str, tokens: float, finished: float, running: float | None = None
 def test_replicas_are_compared_each_with_itself() -> None:
     before = (state("a", 100.0, 1.0), state("b", 9000.0, 50.0))
     after = (state("b", 9010.0, 51.0, running=2.0), state("a", 150.0, 2.0, running=1.0))
-    found = change(before, after)
+    found = counter_change(before, after)
     assert found is not None and not found.restarted
     assert (found.state.output_tokens, found.state.finished, found.state.running) == (60.0, 2.0, 3.0)
     assert found.state.prompt_tokens is None
@@ -44,14 +44,14 @@ def test_replicas_are_compared_each_with_itself() -> None:
 
 def test_a_restart_is_found_and_gives_no_differences() -> None:
     before, after = state("a", 100.0, 5.0), state("a", 20.0, 5.0)
-    assert fell_back(before, after) and not fell_back(after, before)
-    found = change((before,), (after,))
+    assert counters_reset(before, after) and not counters_reset(after, before)
+    found = counter_change((before,), (after,))
     assert found is not None and found.restarted and found.state.output_tokens is None
 
 
 def test_servers_never_seen_together_have_no_change() -> None:
-    assert change((state("a", 1.0, 1.0),), (state("b", 2.0, 2.0),)) is None
-    assert change((), ()) is None
+    assert counter_change((state("a", 1.0, 1.0),), (state("b", 2.0, 2.0),)) is None
+    assert counter_change((), ()) is None
 
 
 def test_histograms_of_replicas_are_added() -> None:
@@ -63,6 +63,6 @@ def test_histograms_of_replicas_are_added() -> None:
         ServerState(engine="vLLM", url="a", ttft=observed(1.0, 0.2)),
         ServerState(engine="vLLM", url="b", ttft=observed(0.3)),
     )
-    found = change(old, new)
+    found = counter_change(old, new)
     assert found is not None and found.state.ttft is not None
     assert found.state.ttft.count == 2.0 and found.state.ttft.sum == pytest.approx(0.5)

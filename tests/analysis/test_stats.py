@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels.stats import Tally, median, percentile, rates, ratio, spread, spread_of
+from swarmtui.analysis.levels.stats import Tally, median, percentile, rates, ratio, spread, tally_spread
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
 
@@ -49,7 +49,7 @@ def test_rates_keep_the_rule_of_five() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 50), max_size=400))
 def test_a_tally_says_what_the_values_say(values: list[int]) -> None:
-    tallied, plain = spread_of(Tally(Counter(values), unit=1e3)), spread([value / 1e3 for value in values])
+    tallied, plain = tally_spread(Tally(Counter(values), unit=1e3)), spread([value / 1e3 for value in values])
     assert tallied.n == plain.n
     for name in ("mean", "min", "p50", "p90", "p95", "p99", "max"):
         assert getattr(tallied, name) == pytest.approx(getattr(plain, name))

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels.steady import in_flight, steady, times_at
+from swarmtui.analysis.levels.steady import in_flight_span, intervals_at, steady
 from swarmtui.model.record import Record
-from tests.analysis.made_records import BOOT_NS, MS, request
+from tests.analysis.record_builders import BOOT_NS, MS, request
 
 
 def brute_force(records: list[Record], c: int, until_ns: int | None) -> tuple[int, float, int]:
     """Nanoseconds, tokens and chunks with c in flight: every piece of time between two events looked at by itself."""
-    spans = [span for span in map(in_flight, records) if span]
+    spans = [span for span in map(in_flight_span, records) if span]
     instants = sorted({time for span in spans for time in span} | ({until_ns} if until_ns is not None else set()))
     length, tokens, chunks = 0, 0.0, 0
     for start, stop in pairwise(instants):
@@ -26,7 +26,7 @@ def brute_force(records: list[Record], c: int, until_ns: int | None) -> tuple[in
         for record in records:
             if not record.ok:
                 continue
-            for time, share in zip(record.chunk_times_ns(), record.token_shares(), strict=True):
+            for time, share in zip(record.chunk_times_ns(), record.tokens_per_chunk(), strict=True):
                 if start < time <= stop:
                     tokens, chunks = tokens + share, chunks + 1
     return length, tokens, chunks
@@ -60,8 +60,8 @@ def test_a_request_that_fell_silent_is_in_flight_until_it_was_given_up() -> None
     """Its last token came after 64 ms, the idle timeout a second later; an answer ends with its last token."""
     silent = request(0, [50, 64], error="idle_timeout", t_done_ns=BOOT_NS + 1000 * MS)
     answered = request(0, [50, 64], t_done_ns=BOOT_NS + 70 * MS)
-    assert in_flight(silent) == (BOOT_NS, BOOT_NS + 1000 * MS)
-    assert in_flight(answered) == (BOOT_NS, BOOT_NS + 64 * MS)
+    assert in_flight_span(silent) == (BOOT_NS, BOOT_NS + 1000 * MS)
+    assert in_flight_span(answered) == (BOOT_NS, BOOT_NS + 64 * MS)
 
 
 @pytest.mark.parametrize("c", [1, 3, 16])
@@ -80,7 +80,7 @@ def test_the_time_between_two_requests_of_an_agent_is_not_steady() -> None:
         request(101, [110, 150, 200]),
         request(0, [10, 100.5, 200]),
     ]
-    assert times_at(2, [span for span in map(in_flight, records) if span]) == [
+    assert intervals_at(2, [span for span in map(in_flight_span, records) if span]) == [
         BOOT_NS,
         BOOT_NS + 100 * MS,
         BOOT_NS + 101 * MS,
@@ -126,8 +126,8 @@ def test_a_failed_request_takes_its_place_but_its_tokens_count_in_no_rate() -> N
 
 
 def test_what_was_never_sent_was_never_in_flight() -> None:
-    assert in_flight(request(0, [], t_sent_ns=None, t_done_ns=BOOT_NS, error="connect")) is None
-    assert in_flight(request(5, [], t_done_ns=BOOT_NS + 9 * MS, error="http_500")) == (
+    assert in_flight_span(request(0, [], t_sent_ns=None, t_done_ns=BOOT_NS, error="connect")) is None
+    assert in_flight_span(request(5, [], t_done_ns=BOOT_NS + 9 * MS, error="http_500")) == (
         BOOT_NS + 5 * MS,
         BOOT_NS + 9 * MS,
     )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.quality.trust import Facts, judge, strangers
-from swarmtui.model.telemetry import Trust
+from swarmtui.model.telemetry import QualityLine
 
 GOOD = Facts(
     lag_p99_ms=0.5,
@@ -34,7 +34,7 @@ GOOD = Facts(
 )
 
 
-def line(name: str, **facts: Any) -> Trust:
+def line(name: str, **facts: Any) -> QualityLine:
     (found,) = [trust for trust in judge(Facts(**facts)) if trust.name == name]
     return found
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.machine.ttft_split import estimate, split
+from swarmtui.analysis.machine.ttft_split import estimate_split, split_by_counters
 from swarmtui.model.telemetry import ServerHistogram, ServerState
 
 
@@ -16,47 +16,51 @@ def seconds(mean: float, n: int = 10) -> ServerHistogram:
 
 def test_a_server_that_keeps_both() -> None:
     told = ServerState(engine="vLLM", queue=seconds(2.0), prefill=seconds(0.4), ttft=seconds(2.45))
-    found = split(2.5, None, 10, told)
+    found = split_by_counters(2.5, None, 10, told)
     assert found is not None and not found.estimated
     assert found.queue_s == pytest.approx(2.0) and found.prefill_s == pytest.approx(0.4)
     assert found.rest_s == pytest.approx(0.1)
 
 
 def test_a_server_that_keeps_its_queue_and_its_first_token() -> None:
-    found = split(2.5, None, 10, ServerState(engine="SGLang", queue=seconds(2.0), ttft=seconds(2.3)))
+    found = split_by_counters(2.5, None, 10, ServerState(engine="SGLang", queue=seconds(2.0), ttft=seconds(2.3)))
     assert found is not None and found.prefill_s == pytest.approx(0.3) and found.rest_s == pytest.approx(0.2)
 
 
 def test_a_server_that_only_counts_seconds_of_prefill() -> None:
-    found = split(1.0, None, 4, ServerState(engine="llama.cpp", prefill_seconds=2.0))
+    found = split_by_counters(1.0, None, 4, ServerState(engine="llama.cpp", prefill_seconds=2.0))
     assert found is not None
     assert (found.queue_s, found.prefill_s, found.rest_s) == (None, 0.5, 0.5)
 
 
 def test_what_the_server_does_not_tell_cannot_be_split() -> None:
-    assert split(1.0, None, 4, ServerState(engine="TGI")) is None
-    assert split(1.0, None, 4, None) is None
-    assert split(None, None, 4, ServerState(engine="vLLM", queue=seconds(1.0))) is None
-    assert split(1.0, None, 4, ServerState(engine="vLLM", queue=ServerHistogram(count=0.0, sum=0.0))) is None
+    assert split_by_counters(1.0, None, 4, ServerState(engine="TGI")) is None
+    assert split_by_counters(1.0, None, 4, None) is None
+    assert split_by_counters(None, None, 4, ServerState(engine="vLLM", queue=seconds(1.0))) is None
+    assert (
+        split_by_counters(1.0, None, 4, ServerState(engine="vLLM", queue=ServerHistogram(count=0.0, sum=0.0))) is None
+    )
 
 
 def test_more_time_than_the_client_saw_was_of_other_requests() -> None:
-    assert split(1.0, None, 4, ServerState(engine="vLLM", queue=seconds(3.0), prefill=seconds(0.5))) is None
+    assert split_by_counters(1.0, None, 4, ServerState(engine="vLLM", queue=seconds(3.0), prefill=seconds(0.5))) is None
 
 
 def test_an_estimate_is_marked_and_needs_prompts_of_one_length() -> None:
-    found = estimate(3.0, 1024.0, 0.5, 1000.0)
+    found = estimate_split(3.0, 1024.0, 0.5, 1000.0)
     assert found is not None and found.estimated
     assert (found.queue_s, found.prefill_s, found.rest_s) == (2.5, 0.5, None)
-    assert estimate(3.0, 2048.0, 0.5, 1024.0) is None
-    assert estimate(3.0, None, 0.5, 1024.0) is None
-    assert estimate(3.0, 1024.0, None, 1024.0) is None
+    assert estimate_split(3.0, 2048.0, 0.5, 1024.0) is None
+    assert estimate_split(3.0, None, 0.5, 1024.0) is None
+    assert estimate_split(3.0, 1024.0, None, 1024.0) is None
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.floats(0.001, 100.0), st.floats(0.0, 100.0), st.floats(0.0, 100.0))
 def test_parts_are_never_negative_and_add_up(ttft: float, queue: float, prefill: float) -> None:
-    found = split(ttft, None, 10, ServerState(engine="vLLM", queue=seconds(queue), prefill=seconds(prefill)))
+    found = split_by_counters(
+        ttft, None, 10, ServerState(engine="vLLM", queue=seconds(queue), prefill=seconds(prefill))
+    )
     if found is None:
         assert queue + prefill > ttft
         return
@@ -66,5 +70,5 @@ def test_parts_are_never_negative_and_add_up(ttft: float, queue: float, prefill:
 
 def test_seconds_of_prefill_are_shared_by_as_many_requests_as_their_prompts_make() -> None:
     """A look that came early or late has counted more or fewer than the client."""
-    found = split(1.0, 100.0, 4, ServerState(engine="llama.cpp", prefill_seconds=2.5, prompt_tokens=500.0))
+    found = split_by_counters(1.0, 100.0, 4, ServerState(engine="llama.cpp", prefill_seconds=2.5, prompt_tokens=500.0))
     assert found is not None and found.prefill_s == pytest.approx(0.5)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.verdicts import detectable, permutation_p, verdict
+from swarmtui.analysis.compare.verdicts import detectable_change, permutation_p, verdict
 
 rates = st.floats(50, 150)
 
@@ -41,7 +41,7 @@ def test_one_run_each_is_said_to_be_one() -> None:
 def test_two_against_two_says_what_four_would_have_found() -> None:
     found = verdict([100.0, 101.0], [104.0, 105.0])
     assert "2 v 2 runs can never decide (p ≥ 0.33)" in found.sentence
-    assert found.detectable == pytest.approx(detectable(0.00703, 4, 4), rel=0.05)
+    assert found.detectable == pytest.approx(detectable_change(0.00703, 4, 4), rel=0.05)
 
 
 def test_lower_is_better_turns_the_word_around() -> None:
@@ -94,7 +94,7 @@ def test_five_percent_at_a_cv_of_one_percent_is_found_four_times_in_five() -> No
 @pytest.mark.parametrize("n", [4, 5, 6])
 def test_what_is_called_detectable_is_detected_four_times_in_five(n: int) -> None:
     chance, cv = Random(n), 0.02
-    change = 1 + detectable(cv, n, n)
+    change = 1 + detectable_change(cv, n, n)
     pairs = [(drawn(chance, 100, n, cv), drawn(chance, 100 * change, n, cv)) for _ in range(200)]
     assert sum(verdict(a, b).word == "faster" for a, b in pairs) / 200 >= 0.77
 

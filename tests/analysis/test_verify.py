@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.answers import TooSlow, compiles, fits, holds, verdict
-from swarmtui.model.answer_check import AnswerCheck, wrong_with_check
+from swarmtui.analysis.answers import RegexTimeout, check_answer, check_passes, is_valid_python, matches_schema
+from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 
 DOCSTRING = AnswerCheck(all=("Args", "Returns"), any=(("sorted", "in order"), ("index",)))
 GOOD = "Args: items, sorted. Returns: the index."
@@ -34,30 +34,30 @@ GOOD = "Args: items, sorted. Returns: the index."
     ],
 )
 def test_verdicts(content: str, reasoning: str, how: dict[str, bool], expected: str) -> None:
-    assert verdict(DOCSTRING, content, reasoning, **how) == expected
+    assert check_answer(DOCSTRING, content, reasoning, **how) == expected
 
 
 def test_case_counts_where_it_is_asked_for() -> None:
-    assert not holds(AnswerCheck(all=("Args",), case=True), "args")
-    assert holds(AnswerCheck(all=("Args",), case=True), "Args")
+    assert not check_passes(AnswerCheck(all=("Args",), case=True), "args")
+    assert check_passes(AnswerCheck(all=("Args",), case=True), "Args")
 
 
 def test_of_each_group_one_is_enough_and_none_is_not() -> None:
     check = AnswerCheck(any=(("ceil", "round up"), ("last page", "remainder")))
-    assert holds(check, "Round up, for the remainder")
-    assert not holds(check, "ceil")
+    assert check_passes(check, "Round up, for the remainder")
+    assert not check_passes(check, "ceil")
 
 
 def test_patterns_look_at_each_line() -> None:
-    assert holds(AnswerCheck(regex=(r"^def test_\w+",)), "Here:\ndef test_one(): pass")
-    assert not holds(AnswerCheck(regex=(r"^def test_\w+", "nowhere")), "def test_one(): pass")
+    assert check_passes(AnswerCheck(regex=(r"^def test_\w+",)), "Here:\ndef test_one(): pass")
+    assert not check_passes(AnswerCheck(regex=(r"^def test_\w+", "nowhere")), "def test_one(): pass")
 
 
 def test_a_pattern_that_never_ends_is_ended() -> None:
     """Without an end to it, this one would take longer than anybody lives."""
-    with pytest.raises(TooSlow):
-        holds(AnswerCheck(regex=(r"(a+)+$",)), "a" * 60 + "b")
-    assert holds(AnswerCheck(regex=("a",)), "a"), "the timer is gone"
+    with pytest.raises(RegexTimeout):
+        check_passes(AnswerCheck(regex=(r"(a+)+$",)), "a" * 60 + "b")
+    assert check_passes(AnswerCheck(regex=("a",)), "a"), "the timer is gone"
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_a_pattern_that_never_ends_is_ended() -> None:
     ],
 )
 def test_code_that_compiles(text: str, expected: bool) -> None:
-    assert compiles(text) is expected
+    assert is_valid_python(text) is expected
 
 
 def test_code_is_never_run(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    assert compiles(f"open({str(mark)!r}, 'w').close()")
+    assert is_valid_python(f"open({str(mark)!r}, 'w').close()")
     assert not mark.exists()
 
 
@@ -104,21 +104,21 @@ def test_code_is_never_run(tmp_path: Path) -> None:
     ],
 )
 def test_json_of_a_shape(value: Any, schema: dict[str, Any], expected: bool) -> None:
-    assert fits(value, schema) is expected
+    assert matches_schema(value, schema) is expected
 
 
 def test_json_stands_alone_or_in_a_block() -> None:
     check = AnswerCheck(schema={"type": "object", "required": ["ok"]})
-    assert holds(check, '{"ok": true}')
-    assert holds(check, 'Here it is:\n```json\n{"ok": true}\n```\n')
-    assert not holds(check, 'Here it is: {"ok": true')
+    assert check_passes(check, '{"ok": true}')
+    assert check_passes(check, 'Here it is:\n```json\n{"ok": true}\n```\n')
+    assert not check_passes(check, 'Here it is: {"ok": true')
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=400), st.text(max_size=200), st.booleans())
 def test_no_text_breaks_a_check(content: str, reasoning: str, cut: bool) -> None:
     check = AnswerCheck(all=("a",), regex=(r"\w+",), python=True, schema={"type": "object"})
-    assert verdict(check, content, reasoning, cut=cut) in (
+    assert check_answer(check, content, reasoning, cut=cut) in (
         "pass",
         "fail",
         "pass in reasoning",
@@ -141,5 +141,5 @@ def test_no_text_breaks_a_check(content: str, reasoning: str, cut: bool) -> None
     ],
 )
 def test_a_check_that_cannot_be_used_is_named(check: AnswerCheck, key: str) -> None:
-    (problem,) = wrong_with_check(check, "file.toml", "check")
+    (problem,) = find_check_problems(check, "file.toml", "check")
     assert (problem.source, problem.key) == ("file.toml", key)

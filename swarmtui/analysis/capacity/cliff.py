@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.model.findings import Cliff, Seats
+from swarmtui.model.findings import Cliff, Slots
 from swarmtui.model.session import Level
 
 # Below this gain more streams bring nothing; at this factor those that wait notice it.
-LEAST_GAIN = 0.05
-TTFT_FACTOR = 3.0
+MIN_GAIN = 0.05
+QUEUED_TTFT_FACTOR = 3.0
 
 
 def find_cliff(levels: Sequence[Level]) -> Cliff | None:
@@ -18,10 +18,10 @@ def find_cliff(levels: Sequence[Level]) -> Cliff | None:
     factor = ttft_factor(good, bad) if good and bad else None
     if good is None or bad is None or factor is None:
         return None
-    return Cliff(c_before=good.c, c=bad.c, gain=gain(good, bad), ttft_factor=factor)
+    return Cliff(c_before=good.c, c=bad.c, gain=throughput_gain(good, bad), ttft_factor=factor)
 
 
-def next_level(levels: Sequence[Level], highest: int, seats: Seats | None = None) -> int | None:
+def next_level(levels: Sequence[Level], highest: int, seats: Slots | None = None) -> int | None:
     """Doubles C until the edge is passed or all seats are taken and more bring nothing, then halves the gap."""
     if not levels:
         return 1
@@ -35,8 +35,8 @@ def next_level(levels: Sequence[Level], highest: int, seats: Seats | None = None
     return middle if below < middle else None
 
 
-def gain(before: Level, after: Level) -> float:
-    a, b = before.lead_tps, after.lead_tps
+def throughput_gain(before: Level, after: Level) -> float:
+    a, b = before.headline_tps, after.headline_tps
     return b / a - 1.0 if a and b else 0.0
 
 
@@ -48,7 +48,7 @@ def ttft_factor(before: Level, after: Level) -> float | None:
     return None
 
 
-def _edges(levels: Sequence[Level], seats: Seats | None = None) -> tuple[Level | None, Level | None]:
+def _edges(levels: Sequence[Level], seats: Slots | None = None) -> tuple[Level | None, Level | None]:
     """The last level that was worth its streams, and the first beyond the edge.
 
     A level that brought nothing becomes no measure for the next: its TTFT has grown already, and one that doubles from
@@ -58,8 +58,8 @@ def _edges(levels: Sequence[Level], seats: Seats | None = None) -> tuple[Level |
     for level in sorted(levels, key=lambda level: level.c):
         if not level.ok:
             return good, level
-        if good is None or gain(good, level) >= LEAST_GAIN:
+        if good is None or throughput_gain(good, level) >= MIN_GAIN:
             good = level
-        elif (ttft_factor(good, level) or 0.0) >= TTFT_FACTOR or (seats is not None and level.c > seats.total):
+        elif (ttft_factor(good, level) or 0.0) >= QUEUED_TTFT_FACTOR or (seats is not None and level.c > seats.total):
             return good, level
     return good, None

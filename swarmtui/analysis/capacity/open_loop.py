@@ -7,27 +7,27 @@ from collections.abc import Sequence
 from swarmtui.model.session import Level
 
 # Below this share of what came, what was served falls behind; the last answers alone explain no more than that.
-KEEPS_UP = 0.9
+MIN_COMPLETED_SHARE = 0.9
 # A run shorter than so many answers one after another ends before a queue shows.
-LEAST_ANSWERS = 10.0
+MIN_DURATION_E2E = 10.0
 
 
 def keeps_up(level: Level) -> bool | None:
     """None where too little was seen of it."""
     if not level.arrived_per_s or not level.served_per_s:
         return None
-    if level.served_per_s < KEEPS_UP * level.arrived_per_s:
+    if level.served_per_s < MIN_COMPLETED_SHARE * level.arrived_per_s:
         return False
     mean = level.e2e_s.mean
-    return None if not mean or level.n / level.arrived_per_s < LEAST_ANSWERS * mean else True
+    return None if not mean or level.n / level.arrived_per_s < MIN_DURATION_E2E * mean else True
 
 
-def open_sentence(levels: Sequence[Level]) -> str:
+def open_loop_sentence(levels: Sequence[Level]) -> str:
     """`keeps up with 8 requests/s; at 12/s it serves 9.1 a second, and requests pile up`"""
-    found = [(level, keeps_up(level)) for level in sorted(levels, key=lambda level: level.at)]
+    found = [(level, keeps_up(level)) for level in sorted(levels, key=lambda level: level.offered_load)]
     behind = next((level for level, kept in found if kept is False), None)
-    held = [level for level, kept in found if kept and (behind is None or level.at < behind.at)]
-    parts = [f"keeps up with {held[-1].at:g} requests/s"] if held else []
+    held = [level for level, kept in found if kept and (behind is None or level.offered_load < behind.offered_load)]
+    parts = [f"keeps up with {held[-1].offered_load:g} requests/s"] if held else []
     if behind is not None:
         parts.append(f"at {behind.name} it serves {behind.served_per_s:.3g} a second, and requests pile up")
     unsure = [level.name for level, kept in found if kept is None]

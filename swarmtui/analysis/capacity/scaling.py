@@ -8,9 +8,9 @@ from math import fsum
 
 import msgspec
 
-from swarmtui.analysis.capacity.cliff import find_cliff, gain
-from swarmtui.analysis.capacity.open_loop import open_sentence
-from swarmtui.model.findings import Cliff, QueueTax, Scaling, Seats
+from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
+from swarmtui.analysis.capacity.open_loop import open_loop_sentence
+from swarmtui.model.findings import Cliff, QueueingDelay, Scaling, Slots
 from swarmtui.model.session import Level
 
 QUEUE_TTFT = 1.5
@@ -22,7 +22,7 @@ MOST_FIT_ERROR = 0.10
 SAME = 0.01
 
 
-def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
+def scaling(levels: Sequence[Level], seats: Slots | None = None) -> Scaling:
     """`seats` as somebody said; without them they are inferred where the curve has a cliff, and the reason is given."""
     known = sorted((level for level in levels if _rate(level)), key=lambda level: level.c)
     if not known:
@@ -30,10 +30,12 @@ def scaling(levels: Sequence[Level], seats: Seats | None = None) -> Scaling:
     if any(level.rate is not None for level in known):
         why = "in an open loop nobody holds C"
         refused = dict.fromkeys(("fit", "ceiling", "knee", "sweet spot"), why)
-        return Scaling(refused=refused, sentence=open_sentence(known))
+        return Scaling(refused=refused, sentence=open_loop_sentence(known))
     cliff = find_cliff(known)
     seats = seats or _inferred(cliff)
-    found = Scaling(seats=seats, cliff=cliff, queue_tax=_queue_tax(known, seats), anomalies=_anomalies(known, seats))
+    found = Scaling(
+        slots=seats, cliff=cliff, queueing_delay=_queue_tax(known, seats), anomalies=_anomalies(known, seats)
+    )
     found = _with_fit(found, known, seats)
     found = _with_sweet_spot(found, known, seats)
     return _said(found)
@@ -44,47 +46,47 @@ def best_level(levels: Sequence[Level]) -> Level | None:
 
     Past the cliff a last percent is bought with waiting: that is not best. In an open loop the rate decides, not we.
     """
-    rated = [level for level in levels if level.lead_tps is not None and level.rate is None]
+    rated = [level for level in levels if level.headline_tps is not None and level.rate is None]
     cliff = find_cliff(rated)
     before = [level for level in rated if cliff is None or level.c < cliff.c]
-    most = max((level.lead_tps or 0.0 for level in before), default=0.0)
-    near = [level for level in before if (level.lead_tps or 0.0) >= (1.0 - SAME) * most]
-    return min(near, key=lambda level: level.at) if len(rated) > 1 else None
+    most = max((level.headline_tps or 0.0 for level in before), default=0.0)
+    near = [level for level in before if (level.headline_tps or 0.0) >= (1.0 - SAME) * most]
+    return min(near, key=lambda level: level.offered_load) if len(rated) > 1 else None
 
 
-def leading_level(levels: Sequence[Level]) -> Level | None:
+def headline_level(levels: Sequence[Level]) -> Level | None:
     """The best; where there is none to choose, as of one level or of an open loop, the one with the most."""
-    rated = [level for level in levels if level.lead_tps is not None]
-    return best_level(levels) or max(rated, key=lambda level: level.lead_tps or 0.0, default=None)
+    rated = [level for level in levels if level.headline_tps is not None]
+    return best_level(levels) or max(rated, key=lambda level: level.headline_tps or 0.0, default=None)
 
 
 def _rate(level: Level) -> float | None:
-    return level.lead_tps
+    return level.headline_tps
 
 
-def _inferred(cliff: Cliff | None) -> Seats | None:
+def _inferred(cliff: Cliff | None) -> Slots | None:
     """Requests wait from somewhere between the two levels on; the lower one is certain to have had seats."""
     if cliff is None:
         return None
     last = cliff.c - 1
     where = f"{cliff.c_before}" if last == cliff.c_before else f"{cliff.c_before} to {last}"
     grew = f"TTFT grew ×{cliff.ttft_factor:.3g} from C={cliff.c_before} to C={cliff.c}"
-    return Seats(per_replica=cliff.c_before, inferred=True, reason=f"{grew}: there are {where} seats")
+    return Slots(per_replica=cliff.c_before, inferred=True, reason=f"{grew}: there are {where} seats")
 
 
-def _queue_tax(levels: Sequence[Level], seats: Seats | None) -> tuple[QueueTax, ...]:
+def _queue_tax(levels: Sequence[Level], seats: Slots | None) -> tuple[QueueingDelay, ...]:
     seated = [level for level in levels if seats and level.c <= seats.total and level.ttft_s.mean]
     if not seats or not seated:
         return ()
     base = seated[-1].ttft_s.mean or 0.0
     return tuple(
-        QueueTax(c=level.c, seconds=level.ttft_s.mean - base, factor=level.ttft_s.mean / base)
+        QueueingDelay(c=level.c, seconds=level.ttft_s.mean - base, factor=level.ttft_s.mean / base)
         for level in levels
         if level.c > seats.total and level.ttft_s.mean is not None
     )
 
 
-def _anomalies(levels: Sequence[Level], seats: Seats | None) -> tuple[str, ...]:
+def _anomalies(levels: Sequence[Level], seats: Slots | None) -> tuple[str, ...]:
     if not seats:
         return ()
     full = [level for level in levels if level.c >= seats.total]
@@ -92,11 +94,11 @@ def _anomalies(levels: Sequence[Level], seats: Seats | None) -> tuple[str, ...]:
         f"throughput fell by {-100 * change:.0f} % from C={before.c} to C={after.c} while all {seats.total} seats were "
         "full: waiting alone costs time to first token, not tok/s"
         for before, after in pairwise(full)
-        if (change := gain(before, after)) < -FELL
+        if (change := throughput_gain(before, after)) < -FELL
     )
 
 
-def _with_fit(found: Scaling, levels: Sequence[Level], seats: Seats | None) -> Scaling:
+def _with_fit(found: Scaling, levels: Sequence[Level], seats: Slots | None) -> Scaling:
     replicas = seats.replicas if seats else 1
     most = seats.total if seats else levels[-1].c
     points = [(max(1.0, level.c / replicas), level.tpot_s.mean) for level in levels if level.c <= most]
@@ -116,7 +118,7 @@ def _with_fit(found: Scaling, levels: Sequence[Level], seats: Seats | None) -> S
     return _with_knee(found, len({b for b, _ in steps}), most, replicas * a / c)
 
 
-def _no_fit(steps: Sequence[tuple[float, float]], most: int, seats: Seats | None) -> str:
+def _no_fit(steps: Sequence[tuple[float, float]], most: int, seats: Slots | None) -> str:
     if len(steps) < LEVELS_FOR_FIT:
         at = f" up to C={most}, where seats end" if seats else ""
         return f"{len(steps)} levels with a time per token{at}; {LEVELS_FOR_FIT} are needed"
@@ -141,7 +143,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return mean_t - c * mean_b, c
 
 
-def _with_sweet_spot(found: Scaling, levels: Sequence[Level], seats: Seats | None) -> Scaling:
+def _with_sweet_spot(found: Scaling, levels: Sequence[Level], seats: Slots | None) -> Scaling:
     """Seats where they bind; else the first level with 95 % of the most before a cliff, if more was tried."""
     cliff = found.cliff
     before = [level for level in levels if cliff is None or level.c < cliff.c]
@@ -167,12 +169,12 @@ def _refuse(found: Scaling, why: str, *what: str) -> Scaling:
 def _said(found: Scaling) -> Scaling:
     """`sweet spot C=4 (2×2) = 2 replicas × 2 seats; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT`"""
     parts = []
-    seats, spot, cliff = found.seats, found.sweet_spot, found.cliff
+    seats, spot, cliff = found.slots, found.sweet_spot, found.cliff
     if spot is not None:
         parts.append(f"sweet spot C={spot}" + (_made_of(seats) if seats and spot == seats.total else ""))
     else:
         parts.append(f"no sweet spot: {found.refused.get('sweet spot') or found.refused.get('scaling', '')}")
-    queued = next((tax.c for tax in found.queue_tax if tax.factor >= QUEUE_TTFT), None)
+    queued = next((tax.c for tax in found.queueing_delay if tax.factor >= QUEUE_TTFT), None)
     if queued is not None:
         parts.append(f"queue forms at C={queued}")
     if cliff is not None:
@@ -180,7 +182,7 @@ def _said(found: Scaling) -> Scaling:
     return msgspec.structs.replace(found, sentence="; ".join([*parts, *found.anomalies]))
 
 
-def _made_of(seats: Seats) -> str:
+def _made_of(seats: Slots) -> str:
     """Several replicas as people write it, and in words."""
     return f" ({seats.replicas}×{seats.per_replica}) = {seats}" if seats.replicas > 1 else f" ({seats})"
 
@@ -190,12 +192,12 @@ def _cliff_words(cliff: Cliff) -> str:
     return f"cliff at C={cliff.c}: {change} % tok/s for ×{cliff.ttft_factor:.2g} TTFT"
 
 
-def search_answer(levels: Sequence[Level], seats: Seats | None = None) -> str:
+def cliff_search_sentence(levels: Sequence[Level], seats: Slots | None = None) -> str:
     """What a search for the cliff came to: `sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +2 % tok/s …`"""
     if not any(level.ok for level in levels):
         return "no cliff: nothing was measured"
     found = scaling(levels, seats)
-    cliff, known = found.cliff, found.seats
+    cliff, known = found.cliff, found.slots
     spot = found.sweet_spot or (cliff.c_before if cliff else None)
     told = f" ({known})" if known and not known.inferred and spot == known.total else ""
     parts = [] if spot is None else [f"sweet spot C={spot}{told}"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from swarmtui.model.findings import Seats
+from swarmtui.model.findings import Slots
 from swarmtui.model.session import Session
-from swarmtui.model.telemetry import Discovered
+from swarmtui.model.telemetry import DiscoveredServer
 
 _NAMES = (
     ("--max-num-seqs", r"--max[-_]num[-_]seqs"),
@@ -18,21 +18,21 @@ _NAMES = (
 )
 
 
-def seats_from_flags(flags: str, replicas: int = 1) -> Seats | None:
+def slots_from_flags(flags: str, replicas: int = 1) -> Slots | None:
     """`replicas` are the endpoints, or engines behind one; None where no flag names a number."""
     for name, pattern in _NAMES:
         found = re.search(rf"(?:^|\s)(?:{pattern})[=\s]+(\d+)(?=\s|$)", flags)
         if found and int(found.group(1)) > 0:
-            return Seats(per_replica=int(found.group(1)), replicas=max(1, replicas), reason=f"the server's {name}")
+            return Slots(per_replica=int(found.group(1)), replicas=max(1, replicas), reason=f"the server's {name}")
     return None
 
 
-def seats_of(session: Session, servers: Sequence[Discovered]) -> Seats | None:
+def server_slots(session: Session, servers: Sequence[DiscoveredServer]) -> Slots | None:
     """As the flags that people gave say, else as the servers themselves were found."""
-    told = seats_from_flags(session.server_flags, len(session.endpoints))
-    known = [server.seats for server in servers]
+    told = slots_from_flags(session.server_flags, len(session.endpoints))
+    known = [server.slots for server in servers]
     if told is not None or not known or known[0] is None or any(seats != known[0] for seats in known):
         return told
     inside = (servers[0].flags or {}).get("replicas", "")
     each = int(inside) if inside.isdigit() and int(inside) and known[0] % int(inside) == 0 else 1
-    return Seats(per_replica=known[0] // each, replicas=len(known) * each, reason="as the server said")
+    return Slots(per_replica=known[0] // each, replicas=len(known) * each, reason="as the server said")

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from swarmtui.analysis.machine.hardware import counted
+from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Session, Summary
@@ -59,11 +59,11 @@ def parse_flags(text: str) -> dict[str, str]:
 
 def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
     """Nothing where the flags of one are not known: that they are all new would be a guess."""
-    before, after = flags_of(a), flags_of(b)
+    before, after = known_flags(a), known_flags(b)
     return () if before is None or after is None else _mapped(before, after, "command")
 
 
-def flags_of(summary: Summary) -> dict[str, str] | None:
+def known_flags(summary: Summary) -> dict[str, str] | None:
     """As people gave them, else as the servers were found to be started."""
     if summary.session.server_flags.strip():
         return parse_flags(summary.session.server_flags)
@@ -113,12 +113,12 @@ def _said_by(summary: Summary) -> dict[str, str]:
     return {
         "server version": each(server.version for server in servers),
         "context": each(server.context for server in servers),
-        "seats in all": each(server.seats for server in servers),
-        "GPUs": counted(summary.gpus) or each(len(server.gpus) for server in servers),
+        "seats in all": each(server.slots for server in servers),
+        "GPUs": count_names(summary.gpus) or each(len(server.gpus) for server in servers),
     }
 
 
-def refusals(a: Summary, b: Summary) -> tuple[str, ...]:
+def comparison_refusals(a: Summary, b: Summary) -> tuple[str, ...]:
     """Why no ratio may be made between two sessions; empty where nothing speaks against it."""
     found = []
     first, second = a.session, b.session

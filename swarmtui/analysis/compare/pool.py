@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.compare.differences import refusals
+from swarmtui.analysis.compare.differences import comparison_refusals
 from swarmtui.analysis.levels.stats import mean, median
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Level, Rates, RunFigures, Spread, Summary
+from swarmtui.model.session import Level, RateSummary, RunFigures, Spread, Summary
 
 POOLED = "pooled sessions"
 
@@ -19,7 +19,7 @@ def pool(summaries: Sequence[Summary]) -> Summary:
     first = summaries[0]
     names = " + ".join(summary.session.id for summary in summaries)
     for other in summaries[1:]:
-        refused = refusals(first, other)
+        refused = comparison_refusals(first, other)
         if refused:
             raise BadInput(f"cannot be taken together: {'; '.join(refused)}", key=names)
     by_key = [{level.key: level for level in summary.levels} for summary in summaries]
@@ -52,7 +52,7 @@ def _level(levels: Sequence[Level]) -> Level:
         complete=all(level.complete for level in levels),
         out_tps_steady=_mean([run.out_tps_steady for run in runs]),
         out_tps_wall=_mean([run.out_tps_wall for run in runs]),
-        per_stream_tps=Rates(mean=_mean([run.per_stream_tps for run in runs])),
+        per_stream_tps=RateSummary(mean=_mean([run.per_stream_tps for run in runs])),
         ttft_s=Spread(n=sum(level.ttft_s.n for level in levels), mean=mean(ttft), p50=median(ttft)),
         by_run=runs,
     )

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import sqrt
 
-from swarmtui.analysis.compare.intervals import variation
-from swarmtui.analysis.compare.student import t_quantile
+from swarmtui.analysis.compare.t_distribution import t_quantile
+from swarmtui.analysis.compare.verdicts import coefficient_of_variation
 from swarmtui.analysis.levels.stats import mean, median
 from swarmtui.model.schema import Stored
-from swarmtui.text import signed
+from swarmtui.numbers import signed_percent
 
 WINDOW_DAYS = 7.0
-LEAST = 5
+MIN_PROBES = 5
 
 
-class Probe(Stored, frozen=True, kw_only=True):
+class ProbeResult(Stored, frozen=True, kw_only=True):
     """One probe. `runs` are the decode rates of its timed runs by the client's clock, in tok/s."""
 
     id: str
@@ -34,13 +34,13 @@ class Probe(Stored, frozen=True, kw_only=True):
         return datetime.fromisoformat(self.created)
 
 
-class History(Stored, frozen=True, kw_only=True):
+class ProbeHistory(Stored, frozen=True, kw_only=True):
     """`rolling` is the median of the window up to each probe. `change` is the latest against the window before it.
 
     `cv_within` is of the runs of one probe, `cv_between` of probes: two numbers, for two kinds of noise.
     """
 
-    probes: tuple[Probe, ...]
+    probes: tuple[ProbeResult, ...]
     rolling: tuple[float, ...]
     window_days: float
     n: int
@@ -55,21 +55,21 @@ class History(Stored, frozen=True, kw_only=True):
     sentence: str
 
 
-def history(probes: Sequence[Probe], window_days: float = WINDOW_DAYS) -> History:
+def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAYS) -> ProbeHistory:
     """Probes without a rate are left out. The limit is where one in twenty would fall if nothing had changed."""
     known = tuple(sorted((probe for probe in probes if probe.tps is not None), key=lambda probe: probe.at))
     if not known:
-        return History(probes=(), rolling=(), window_days=window_days, n=0, sentence="no probe yet")
+        return ProbeHistory(probes=(), rolling=(), window_days=window_days, n=0, sentence="no probe yet")
     rolling = tuple(median(_window(known, probe.at, window_days)) or 0.0 for probe in known)
     latest = known[-1]
     before = _window(known[:-1], latest.at, window_days)
     inside = [*before, latest.tps or 0.0]
-    middle, cv = median(before), variation(before)
+    middle, cv = median(before), coefficient_of_variation(before)
     change = (latest.tps or 0.0) / middle - 1.0 if middle else None
     limit = _limit(before)
     drifted = None if limit is None or change is None else abs(change) > limit
-    within = [found for probe in known if (found := variation(probe.runs)) is not None]
-    return History(
+    within = [found for probe in known if (found := coefficient_of_variation(probe.runs)) is not None]
+    return ProbeHistory(
         probes=known,
         rolling=rolling,
         window_days=window_days,
@@ -86,12 +86,12 @@ def history(probes: Sequence[Probe], window_days: float = WINDOW_DAYS) -> Histor
     )
 
 
-def bands(found: History) -> tuple[tuple[float, float] | None, ...]:
+def probe_bands(found: ProbeHistory) -> tuple[tuple[float, float] | None, ...]:
     """Where each probe had to lie to be inside, by the window before it; None where that has too few."""
     return tuple(_band(found.probes[:place], probe.at, found.window_days) for place, probe in enumerate(found.probes))
 
 
-def _band(before: Sequence[Probe], at: datetime, days: float) -> tuple[float, float] | None:
+def _band(before: Sequence[ProbeResult], at: datetime, days: float) -> tuple[float, float] | None:
     values = _window(before, at, days)
     middle, limit = median(values), _limit(values)
     return None if middle is None or limit is None else (middle * (1 - limit), middle * (1 + limit))
@@ -99,13 +99,13 @@ def _band(before: Sequence[Probe], at: datetime, days: float) -> tuple[float, fl
 
 def _limit(values: Sequence[float]) -> float | None:
     """As a share of the median: where one in twenty would fall outside if nothing had changed."""
-    cv = variation(values)
-    if len(values) < LEAST or cv is None:
+    cv = coefficient_of_variation(values)
+    if len(values) < MIN_PROBES or cv is None:
         return None
     return t_quantile(0.975, len(values) - 1) * cv * sqrt(1 + 1 / len(values))
 
 
-def _window(probes: Sequence[Probe], end: datetime, days: float) -> list[float]:
+def _window(probes: Sequence[ProbeResult], end: datetime, days: float) -> list[float]:
     start = end - timedelta(days=days)
     return [probe.tps for probe in probes if start <= probe.at <= end and probe.tps is not None]
 
@@ -116,8 +116,8 @@ def _sentence(
     """`7-day median 76.9, CV 1.0 %, the latest −4.1 % is outside`"""
     if middle is None or change is None:
         return "one probe: nothing to compare it with yet"
-    latest = f"the latest {signed(change)}"
+    latest = f"the latest {signed_percent(change)}"
     head = f"{days:g}-day median {middle:.4g}"
     if cv is None or drifted is None:
-        return f"{head}, {latest}; {LEAST} earlier probes are needed to judge it, so far {n}"
+        return f"{head}, {latest}; {MIN_PROBES} earlier probes are needed to judge it, so far {n}"
     return f"{head}, CV {100 * cv:.1f} %, {latest} is {'outside' if drifted else 'inside'}"

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from swarmtui.analysis.capacity.scaling import leading_level
+from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.analysis.compare.differences import (
     Difference,
+    comparison_refusals,
     flag_differences,
-    refusals,
     server_differences,
     session_differences,
 )
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.verdicts import Verdict, verdict
-from swarmtui.model.level_key import Placed, place_name
+from swarmtui.model.level_key import PerLevel, level_name
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
-from swarmtui.text import signed
+from swarmtui.numbers import signed_percent
 
 Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
 
@@ -30,7 +30,7 @@ FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
 }
 
 
-class Row(Placed, frozen=True, kw_only=True):
+class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     """One figure of one level in two sessions. `verdict` is null where ratios are refused.
 
     `leads`: it is the throughput that such a load is judged by.
@@ -43,7 +43,7 @@ class Row(Placed, frozen=True, kw_only=True):
     leads: bool = False
 
 
-class Beside(Placed, frozen=True, kw_only=True):
+class MachineRow(PerLevel, frozen=True, kw_only=True):
     """A figure of a level that has no runs of its own, so that nothing is judged: energy, memory, parts of TTFT."""
 
     figure: str
@@ -61,14 +61,14 @@ class Pair(Stored, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     flags: tuple[Difference, ...]
     differences: tuple[Difference, ...]
-    rows: tuple[Row, ...]
-    machine: tuple[Beside, ...]
+    rows: tuple[ComparisonRow, ...]
+    machine: tuple[MachineRow, ...]
     only_a: tuple[float, ...]
     only_b: tuple[float, ...]
     sentence: str
 
 
-class Stage(Stored, frozen=True, kw_only=True):
+class LeaderboardRow(Stored, frozen=True, kw_only=True):
     """A row of the leaderboard: what changed since the row before, and what it came to."""
 
     id: str
@@ -86,13 +86,13 @@ class Stage(Stored, frozen=True, kw_only=True):
     @property
     def best_at(self) -> str:
         """The place of the best level; empty where there is none."""
-        return "" if self.best_c is None else place_name((self.best_c, self.best_rate))
+        return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
 
 
 class Comparison(Stored, frozen=True, kw_only=True):
     sessions: tuple[str, ...]
     pairs: tuple[Pair, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[LeaderboardRow, ...]
 
 
 def compare(summaries: Sequence[Summary], baseline: int = 0) -> Comparison:
@@ -107,7 +107,7 @@ def compare(summaries: Sequence[Summary], baseline: int = 0) -> Comparison:
 
 
 def compare_pair(a: Summary, b: Summary) -> Pair:
-    refused = refusals(a, b)
+    refused = comparison_refusals(a, b)
     if is_pooled(a) != is_pooled(b):
         refused += ("the replicates of one are runs, those of the other are sessions",)
     unit = "sessions" if is_pooled(a) else "runs"
@@ -124,8 +124,8 @@ def compare_pair(a: Summary, b: Summary) -> Pair:
         differences=(*session_differences(a.session, b.session), *server_differences(a, b)),
         rows=rows,
         machine=tuple(beside for key in both for beside in _machine(before[key], after[key])),
-        only_a=tuple(level.at for key, level in before.items() if key not in after),
-        only_b=tuple(level.at for key, level in after.items() if key not in before),
+        only_a=tuple(level.offered_load for key, level in before.items() if key not in after),
+        only_b=tuple(level.offered_load for key, level in after.items() if key not in before),
         sentence=_sentence(rows, refused, [before[key] for key in both], unit),
     )
 
@@ -144,13 +144,13 @@ def _giga(count: int | None) -> float | None:
     return None if count is None else count / 1e9
 
 
-def _machine(a: Level, b: Level) -> list[Beside]:
+def _machine(a: Level, b: Level) -> list[MachineRow]:
     made = []
     for name, unit, of in _MACHINE:
         before, after = of(a), of(b)
         if before is not None or after is not None:
             guessed = _guessed(name, a if before is not None else None, b if after is not None else None)
-            made.append(Beside(c=a.c, rate=a.rate, figure=name + guessed, unit=unit, before=before, after=after))
+            made.append(MachineRow(c=a.c, rate=a.rate, figure=name + guessed, unit=unit, before=before, after=after))
     return made
 
 
@@ -162,7 +162,7 @@ def _guessed(name: str, a: Level | None, b: Level | None) -> str:
     return " est." if len(sides) == 2 else f" est. {sides[0]}" if sides else ""
 
 
-def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:
+def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
     """S1's stages: each row with what changed since the row before it."""
     best: dict[str, float] = {}
     for summary in summaries:
@@ -174,11 +174,11 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:
         rate, at = _best(summary)
         alone = next((level for level in summary.levels if level.c == 1), None)
         stages.append(
-            Stage(
+            LeaderboardRow(
                 id=summary.session.id,
                 label=summary.session.label,
                 model=_model(summary),
-                out_tps_alone=alone.lead_tps if alone else None,
+                out_tps_alone=alone.headline_tps if alone else None,
                 best_out_tps=rate,
                 best_c=at.c if at else None,
                 best_rate=at.rate if at else None,
@@ -191,11 +191,11 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> Row:
+def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> ComparisonRow:
     better = FIGURES[figure][1]
     judged = None if refused else verdict(_replicates(figure, a), _replicates(figure, b), better=better, unit=unit)
-    leads: Figure = "out_tps_steady" if a.leads_steady and b.leads_steady else "out_tps_wall"
-    return Row(
+    leads: Figure = "out_tps_steady" if a.headline_is_steady and b.headline_is_steady else "out_tps_wall"
+    return ComparisonRow(
         c=a.c,
         rate=a.rate,
         figure=figure,
@@ -238,18 +238,18 @@ def _notes(a: Summary, b: Summary) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _sentence(rows: Sequence[Row], refused: Sequence[str], both: Sequence[Level], unit: str) -> str:
+def _sentence(rows: Sequence[ComparisonRow], refused: Sequence[str], both: Sequence[Level], unit: str) -> str:
     """`C=4: +25.6 % output tok/s, faster (4 v 4 runs, p = 0.03)`, of the highest level that both have."""
     if refused:
         return f"no ratio: {'; '.join(refused)}"
     if not both:
         return "no level in common"
-    top = max(both, key=lambda level: level.at)
+    top = max(both, key=lambda level: level.offered_load)
     row = next((row for row in rows if row.leads and (row.c, row.rate) == top.key), None)
     found = row.verdict if row else None
     if row is None or found is None or found.change is None:
         return f"{top.name}: undecided, not measured"
-    change = f"{signed(found.change)} output tok/s"
+    change = f"{signed_percent(found.change)} output tok/s"
     p = "" if found.p is None else f", p = {found.p:.2g}"
     return f"{row.name}: {change}, {found.word} ({found.n_a} v {found.n_b} {unit}{p})"
 
@@ -261,8 +261,8 @@ def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
 
 
 def _best(summary: Summary) -> tuple[float | None, Level | None]:
-    level = leading_level(summary.levels)
-    return (level.lead_tps, level) if level else (None, None)
+    level = headline_level(summary.levels)
+    return (level.headline_tps, level) if level else (None, None)
 
 
 def _model(summary: Summary) -> str:

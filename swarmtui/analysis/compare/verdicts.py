@@ -10,15 +10,14 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.compare.intervals import Interval, deviation
-from swarmtui.analysis.compare.student import t_quantile
+from swarmtui.analysis.compare.t_distribution import t_quantile
 from swarmtui.model.schema import Stored
-from swarmtui.text import signed
+from swarmtui.numbers import signed_percent
 
 ALPHA = 0.05
 EQUIVALENT = 0.02
 POWER = 0.8
-ENOUGH = 4
+MIN_RUNS = 4
 
 _EXACT_AT_MOST = 20_000
 _DRAWS = 10_000
@@ -26,7 +25,7 @@ _NEAR = 1e-12
 # With few values a permutation test finds a little less than the t test from which the power is worked out.
 _SLACK = 1.1
 
-Word = Literal["faster", "slower", "equivalent", "undecided"]
+VerdictWord = Literal["faster", "slower", "equivalent", "undecided"]
 
 
 class Verdict(Stored, frozen=True, kw_only=True):
@@ -35,7 +34,7 @@ class Verdict(Stored, frozen=True, kw_only=True):
     `detectable` is the smallest difference that `detectable_n` runs each would find four times in five.
     """
 
-    word: Word
+    word: VerdictWord
     n_a: int
     n_b: int
     change: float | None = None
@@ -61,12 +60,12 @@ def verdict(
         few = f"n={min(n_a, n_b)}" if n_a == n_b else f"{n_a} v {n_b} {unit}"
         return Verdict(
             word="undecided", n_a=n_a, n_b=n_b, change=change, smallest_p=smallest,
-            sentence=f"undecided: {few}; one has no spread, so nobody knows what {signed(change)} means",
+            sentence=f"undecided: {few}; one has no spread, so nobody knows what {signed_percent(change)} means",
         )  # fmt: skip
     interval, spread = _difference(x, y)
     p = permutation_p(x, y)
     decides = smallest <= ALPHA
-    n = (n_a, n_b) if decides else (ENOUGH, ENOUGH)
+    n = (n_a, n_b) if decides else (MIN_RUNS, MIN_RUNS)
     found = Verdict(
         word=_word(change, interval, p, decides, better),
         n_a=n_a,
@@ -75,7 +74,7 @@ def verdict(
         interval=interval,
         p=p,
         smallest_p=smallest,
-        detectable=detectable(spread, *n),
+        detectable=detectable_change(spread, *n),
         detectable_n=min(n),
         sentence="",
     )
@@ -99,7 +98,7 @@ def permutation_p(x: Sequence[float], y: Sequence[float]) -> float:
     return (hits + 1) / (_DRAWS + 1)
 
 
-def detectable(spread: float, n_a: int, n_b: int) -> float:
+def detectable_change(spread: float, n_a: int, n_b: int) -> float:
     """The change that so many runs of this spread (standard deviation of logs) find with 80 % power."""
     df = n_a + n_b - 2
     ways = comb(n_a + n_b, n_a)
@@ -111,17 +110,19 @@ def detectable(spread: float, n_a: int, n_b: int) -> float:
 def _difference(x: list[float], y: list[float]) -> tuple[Interval, float]:
     """Welch's interval of the change, and the pooled standard deviation."""
     n, m = len(x), len(y)
-    parts = deviation(x) ** 2 / n, deviation(y) ** 2 / m
+    parts = standard_deviation(x) ** 2 / n, standard_deviation(y) ** 2 / m
     error = sqrt(sum(parts))
     squares = parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1)
     df = sum(parts) ** 2 / squares if squares else n + m - 2
     middle = fsum(y) / m - fsum(x) / n
     half = t_quantile(1 - ALPHA / 2, df) * error
-    pooled = sqrt(((n - 1) * deviation(x) ** 2 + (m - 1) * deviation(y) ** 2) / (n + m - 2))
+    pooled = sqrt(((n - 1) * standard_deviation(x) ** 2 + (m - 1) * standard_deviation(y) ** 2) / (n + m - 2))
     return Interval(middle=expm1(middle), low=expm1(middle - half), high=expm1(middle + half)), pooled
 
 
-def _word(change: float, interval: Interval, p: float, decides: bool, better: Literal["higher", "lower"]) -> Word:
+def _word(
+    change: float, interval: Interval, p: float, decides: bool, better: Literal["higher", "lower"]
+) -> VerdictWord:
     """Equivalence goes first: a difference that is certain but within ±2 % is none that anybody needs."""
     if not decides:
         return "undecided"
@@ -136,13 +137,13 @@ def _sentence(found: Verdict, unit: str) -> str:
     runs = f"{found.n_a} v {found.n_b} {unit}"
     if found.change is None or found.p is None or found.interval is None:
         return f"undecided: {runs}"
-    change = signed(found.change)
-    sure = f"95 %: {signed(found.interval.low)} to {signed(found.interval.high)}"
+    change = signed_percent(found.change)
+    sure = f"95 %: {signed_percent(found.interval.low)} to {signed_percent(found.interval.high)}"
     needs = "" if found.detectable is None else _percent(found.detectable)
     if found.smallest_p > ALPHA:
         return (
             f"undecided: {change}, {runs} can never decide (p ≥ {found.smallest_p:.2g}); "
-            f"{ENOUGH} v {ENOUGH} at this spread would find {needs}"
+            f"{MIN_RUNS} v {MIN_RUNS} at this spread would find {needs}"
         )
     if found.word == "undecided":
         return f"undecided: {change} ({sure}; {runs}, p = {found.p:.2g}); {needs} would have been found"
@@ -153,3 +154,21 @@ def _sentence(found: Verdict, unit: str) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+class Interval(Stored, frozen=True, kw_only=True):
+    middle: float
+    low: float
+    high: float
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """The standard deviation of the population from which at least two values were drawn."""
+    middle = fsum(values) / len(values)
+    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float | None:
+    """The coefficient of variation; None below two values."""
+    middle = fsum(values) / len(values) if values else 0.0
+    return standard_deviation(values) / middle if len(values) > 1 and middle else None

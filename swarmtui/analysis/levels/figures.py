@@ -11,19 +11,19 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.levels.flags import flags
-from swarmtui.analysis.levels.runs import Run, runs_by_place
-from swarmtui.analysis.levels.serial import Rates, against_serial
-from swarmtui.analysis.levels.stats import Tally, mean, median, rates, ratio, spread, spread_of
+from swarmtui.analysis.levels.runs import LevelRun, runs_by_level
+from swarmtui.analysis.levels.serial import Rates, compare_with_serial
+from swarmtui.analysis.levels.stats import Tally, mean, median, rates, ratio, spread, tally_spread
 from swarmtui.analysis.levels.steady import Steady, steady
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.record import Record, TokenSource
-from swarmtui.model.session import Level, Replica, RunFigures, Spread, StretchEnd, StretchStart
+from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart
 
 
 def level_figures(
     records: Sequence[Record],
-    stretches: Sequence[StretchStart],
-    ends: Sequence[StretchEnd],
+    stretches: Sequence[StageStart],
+    ends: Sequence[StageEnd],
     rates: Rates | None = None,
 ) -> tuple[Level, ...]:
     """One level for each C, or for each rate of an open loop.
@@ -32,8 +32,8 @@ def level_figures(
     Each stretch is a run, but for two kinds: those that people steered through on the way to another C, and those
     that were spoilt by a pause and run again. `rates` of one user alone stand in for a serial baseline.
     """
-    by_place = runs_by_place(records, stretches, ends)
-    one_by_one = runs_by_place(records, stretches, ends, "serial")
+    by_place = runs_by_level(records, stretches, ends)
+    one_by_one = runs_by_level(records, stretches, ends, "serial")
     levels = [
         _against(_level(place[0], runs), runs, one_by_one.get(place, []), rates)
         for place, runs in sorted(by_place.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
@@ -42,14 +42,14 @@ def level_figures(
     return tuple(_beside(level, alone) for level in levels)
 
 
-def _lateness_s(runs: Sequence[Run]) -> Spread | None:
+def _lateness_s(runs: Sequence[LevelRun]) -> Spread | None:
     """How much later than due requests were sent; `runs_by_place` has put aside when that was."""
     ok = [record for run in runs for record in run.finished if record.ok and run.rate is not None]
     late = [(r.t_headers_ns - r.t_sent_ns) / 1e9 for r in ok if r.t_headers_ns is not None and r.t_sent_ns is not None]
     return spread(late) if late else None
 
 
-def _per_s(runs: Sequence[Run], moment: Callable[[Record], int | None]) -> float | None:
+def _per_s(runs: Sequence[LevelRun], moment: Callable[[Record], int | None]) -> float | None:
     """So many a second from the first to the last: what an open loop asked for, or got."""
     count, span_ns = 0, 0
     for run in runs:
@@ -60,7 +60,7 @@ def _per_s(runs: Sequence[Run], moment: Callable[[Record], int | None]) -> float
     return ratio(count, span_ns / 1e9)
 
 
-def _level(c: int, runs: list[Run]) -> Level:
+def _level(c: int, runs: list[LevelRun]) -> Level:
     held = [_steady(c, run) for run in runs if run.finished]
     by_run = tuple(map(_run_figures, (run for run in runs if run.finished), held))
     finished = [record for run in runs for record in run.finished]
@@ -102,7 +102,7 @@ def _level(c: int, runs: list[Run]) -> Level:
         ttft_s=spread(_known(r.ttft_s for r in ok)),
         ttfo_s=spread(_known(r.ttfo_s for r in ok)),
         tpot_s=spread(_known(r.tpot_s for r in ok)),
-        icl_s=spread_of(Tally(gaps, unit=1e6)),
+        icl_s=tally_spread(Tally(gaps, unit=1e6)),
         e2e_s=spread(_known(r.e2e_s for r in ok)),
         longest_stall_s=_longest_s(gaps, ok),
         straggler=ratio(out_tps_wall, None if per_stream.mean is None or rate is not None else c * per_stream.mean),
@@ -111,7 +111,7 @@ def _level(c: int, runs: list[Run]) -> Level:
         wall_speedup=None,
         token_ratio=None,
         pass_rate=ratio(sum(verdict in PASSES for verdict in verdicts), len(verdicts)),
-        shared_reads=ratio(sum(r.shared_reads for r in ok), sum(r.chunks for r in ok)),
+        coalesced_chunks=ratio(sum(r.coalesced_chunks for r in ok), sum(r.chunks for r in ok)),
         stamp=_stamp(ok),
         flags=(),
         by_run=by_run,
@@ -127,11 +127,11 @@ def _level(c: int, runs: list[Run]) -> Level:
     return msgspec.structs.replace(level, flags=flags(level, uncounted))
 
 
-def _against(level: Level, runs: list[Run], alone: list[Run], rates: Rates | None) -> Level:
+def _against(level: Level, runs: list[LevelRun], alone: list[LevelRun], rates: Rates | None) -> Level:
     """The level with what its batches won against the same tasks one by one."""
     if level.load not in ("barrier", "swarm") or level.c == 1:
         return level
-    found = against_serial(
+    found = compare_with_serial(
         [record for run in runs for record in run.finished],
         level.wall_s,
         [record for run in alone for record in run.finished],
@@ -191,12 +191,12 @@ def _beside(level: Level, alone: Level | None) -> Level:
     )
 
 
-def _steady(c: int, run: Run) -> Steady | None:
+def _steady(c: int, run: LevelRun) -> Steady | None:
     counted = any(record.ok and record.tokens_out is not None for record in run.finished)
     return steady(run.finished, c, run.end_ns) if counted else None
 
 
-def _run_figures(run: Run, held: Steady | None) -> RunFigures:
+def _run_figures(run: LevelRun, held: Steady | None) -> RunFigures:
     """`per_stream_tps` is the mean of the streams, `ttft_s` the median of the requests."""
     ok = [record for record in run.finished if record.ok]
     tokens = _count(r.tokens_out for r in ok)

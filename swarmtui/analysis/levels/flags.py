@@ -35,8 +35,8 @@ def _flags(level: Level, uncounted: int) -> Iterator[str]:
         yield "tokens are counted by chunks (~), the server did not tell"
     if level.token_source == "mixed":
         yield "token counts come from several sources (~)"
-    if level.shared_reads is not None and level.shared_reads > SHARED_READS:
-        yield f"{100 * level.shared_reads:.3g} % of chunks shared a read, and so another chunk's time stamp"
+    if level.coalesced_chunks is not None and level.coalesced_chunks > SHARED_READS:
+        yield f"{100 * level.coalesced_chunks:.3g} % of chunks shared a read, and so another chunk's time stamp"
     if level.lateness_s is not None and (late := level.lateness_s.p99 or level.lateness_s.max or 0.0) > LATE_S:
         yield f"requests were sent up to {1e3 * late:.3g} ms late; latencies count from when they were due"
     if level.stamp == "read":

@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import fsum
 from typing import Protocol
 
-from swarmtui.model.session import Rates, Spread
+from swarmtui.model.session import RateSummary, Spread
 
 SMALLEST_N = {"p50": 5, "p90": 29, "p95": 59, "p99": 299}
 _SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
@@ -54,13 +54,13 @@ def spread(values: Iterable[float]) -> Spread:
     return _spread(ordered, fsum(ordered))
 
 
-def spread_of(tally: Tally) -> Spread:
+def tally_spread(tally: Tally) -> Spread:
     return _spread(tally, tally.total)
 
 
-def rates(values: Iterable[float]) -> Rates:
+def rates(values: Iterable[float]) -> RateSummary:
     all_of_it = spread(values)
-    return Rates(mean=all_of_it.mean, min=all_of_it.min, p50=all_of_it.p50, max=all_of_it.max)
+    return RateSummary(mean=all_of_it.mean, min=all_of_it.min, p50=all_of_it.p50, max=all_of_it.max)
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -18,7 +18,7 @@ class Steady(Stored, frozen=True, kw_only=True):
     tokens: float
 
 
-def in_flight(record: Record) -> Span | None:
+def in_flight_span(record: Record) -> Span | None:
     """From sent to the last token; of one that failed to its end, since a silence before a timeout holds its place.
 
     None for what was never sent.
@@ -38,8 +38,8 @@ def steady(finished: Sequence[Record], c: int, until_ns: int | None = None) -> S
     counting one stream less. After `until_ns` the run was no longer alone on the server.
     The first chunk of a request counts like any other: its tokens were made for it in that time.
     """
-    spans = (in_flight(record) for record in finished)
-    bounds = times_at(c, [span for span in spans if span is not None], until_ns)
+    spans = (in_flight_span(record) for record in finished)
+    bounds = intervals_at(c, [span for span in spans if span is not None], until_ns)
     nanoseconds = sum(bounds[1::2]) - sum(bounds[::2])
     tokens, chunks = _output_within(bounds, (record for record in finished if record.ok))
     if not nanoseconds or chunks < 2 * c:
@@ -47,7 +47,7 @@ def steady(finished: Sequence[Record], c: int, until_ns: int | None = None) -> S
     return Steady(seconds=nanoseconds / 1e9, tokens=tokens)
 
 
-def times_at(c: int, spans: Iterable[Span], until_ns: int | None = None) -> list[int]:
+def intervals_at(c: int, spans: Iterable[Span], until_ns: int | None = None) -> list[int]:
     """Start, end, start, end … of the times in which exactly `c` spans lay over each other."""
     changes: defaultdict[int, int] = defaultdict(int)
     for start, end in spans:
@@ -79,7 +79,7 @@ def _output_within(bounds: Sequence[int], records: Iterable[Record]) -> tuple[fl
             continue
         if record.t_last_ns is not None:
             times[-1] = record.t_last_ns
-        shares = record.token_shares()
+        shares = record.tokens_per_chunk()
         low, high = bisect_left(bounds, times[0]), bisect_left(bounds, times[-1])
         if low == high:
             inside = shares if low % 2 else []

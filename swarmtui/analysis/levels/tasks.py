@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from swarmtui.analysis.levels.stats import mean, spread
-from swarmtui.model.level_key import Place
+from swarmtui.model.level_key import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import TaskFigures
 
@@ -14,7 +14,7 @@ from swarmtui.model.session import TaskFigures
 _MOST_TYPES = 64
 
 
-def task_figures(finished: Mapping[Place, Sequence[Record]]) -> tuple[TaskFigures, ...]:
+def task_figures(finished: Mapping[LevelKey, Sequence[Record]]) -> tuple[TaskFigures, ...]:
     """By level, in the order in which types and turns first came; nothing where no task has a type or a check."""
     found: list[TaskFigures] = []
     for (c, rate), records in sorted(finished.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):

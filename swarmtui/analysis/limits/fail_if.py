@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from swarmtui.analysis.limits.quantities import Quantity, amount, find_quantity, near, why_null
+from swarmtui.analysis.limits.quantities import Quantity, did_you_mean, find_quantity, null_reason, parse_amount
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Level
 
@@ -23,7 +23,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 
 
-class Judged(Stored, frozen=True, kw_only=True):
+class LimitResult(Stored, frozen=True, kw_only=True):
     """`true` is null where nothing could be judged. `because` names the figures that decided."""
 
     true: bool | None
@@ -55,21 +55,21 @@ class _All(NamedTuple):
 _Node = _Compare | _Any | _All
 
 
-class Limit(NamedTuple):
+class FailCondition(NamedTuple):
     """A parsed expression; `text` is as it was written."""
 
     text: str
     node: _Node
 
-    def judge(self, levels: Sequence[Level]) -> Judged:
+    def judge(self, levels: Sequence[Level]) -> LimitResult:
         return _judge(self.node, levels)
 
 
-def parse_limit(text: str, key: str = _KEY) -> Limit:
+def parse_fail_if(text: str, key: str = _KEY) -> FailCondition:
     reader = _Reader(text, key)
     node = reader.any_of(0)
     reader.end()
-    return Limit(text, node)
+    return FailCondition(text, node)
 
 
 class _Token(NamedTuple):
@@ -127,7 +127,7 @@ class _Reader:
         word = self._next("word", "a figure such as ttft_p50 or out_tps_steady")
         quantity = find_quantity(word.text)
         if quantity is None:
-            raise self._wrong(f"no figure is called {word.text}{near(word.text)}", word.start)
+            raise self._wrong(f"no figure is called {word.text}{did_you_mean(word.text)}", word.start)
         at = None
         if self._take("@"):
             level = self._next("number", "a level behind @, such as @4")
@@ -139,7 +139,7 @@ class _Reader:
             raise self._wrong("expected one of > >= < <= == !=", sign.start)
         number = self._next("number", "a number, with its unit where it is a time")
         try:
-            limit = amount(number.text, number.unit, quantity.kind, self._key)
+            limit = parse_amount(number.text, number.unit, quantity.kind, self._key)
         except BadInput as error:
             raise self._wrong(error.problem, number.start) from None
         return _Compare(word.text, quantity, at, sign.text, limit, self._text[word.start : number.end].strip())
@@ -172,45 +172,45 @@ class _Reader:
         return BadInput(f"{problem}\n  {line}\n  {' ' * position}^", key=self._key)
 
 
-def _judge(node: _Node, levels: Sequence[Level]) -> Judged:
+def _judge(node: _Node, levels: Sequence[Level]) -> LimitResult:
     if isinstance(node, _Compare):
         return _compare(node, levels)
     parts = [_judge(part, levels) for part in node.parts]
     decisive = isinstance(node, _Any)
     deciding = [part for part in parts if part.true is decisive]
     if deciding:
-        return Judged(true=decisive, because=tuple(why for part in deciding for why in part.because))
+        return LimitResult(true=decisive, because=tuple(why for part in deciding for why in part.because))
     unknown = [part for part in parts if part.true is None]
     counted = unknown or parts
-    return Judged(
+    return LimitResult(
         true=None if unknown else not decisive, because=tuple(why for part in counted for why in part.because)
     )
 
 
-def _compare(node: _Compare, levels: Sequence[Level]) -> Judged:
+def _compare(node: _Compare, levels: Sequence[Level]) -> LimitResult:
     """Without @ it is true when it is so at any level; a level that lacks the figure counts only when all lack it."""
-    wanted = [level for level in levels if node.at is None or level.at == node.at]
+    wanted = [level for level in levels if node.at is None or level.offered_load == node.at]
     if not wanted:
         varied = "rate" if any(level.rate is not None for level in levels) else "C"
-        return Judged(true=None, because=(f"{node.text}: no level {varied}={node.at} was measured",))
+        return LimitResult(true=None, because=(f"{node.text}: no level {varied}={node.at} was measured",))
     hits, values, missing = [], [], []
     for level in wanted:
-        value = node.quantity.of(level)
+        value = node.quantity.value(level)
         if value is None:
-            missing.append(why_null(node.name, level))
+            missing.append(null_reason(node.name, level))
             continue
-        told = f"{node.text}: {node.name} is {show(value, node.quantity)} at {level.name}"
+        told = f"{node.text}: {node.name} is {format_quantity(value, node.quantity)} at {level.name}"
         values.append(told)
         if _COMPARE[node.sign](value, node.limit):
             hits.append(told)
     if hits:
-        return Judged(true=True, because=tuple(hits))
+        return LimitResult(true=True, because=tuple(hits))
     if not values:
-        return Judged(true=None, because=(f"{node.text}: {'; '.join(missing)}",))
-    return Judged(true=False, because=tuple(values))
+        return LimitResult(true=None, because=(f"{node.text}: {'; '.join(missing)}",))
+    return LimitResult(true=False, because=tuple(values))
 
 
-def show(value: float, quantity: Quantity) -> str:
+def format_quantity(value: float, quantity: Quantity) -> str:
     if quantity.kind == "time":
         return f"{value:.4g} s" if value >= 1 else f"{1e3 * value:.4g} ms"
     if quantity.kind == "share":

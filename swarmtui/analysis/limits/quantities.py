@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Level, Rates, Spread
+from swarmtui.model.session import Level, RateSummary, Spread
 
 Kind = Literal["time", "rate", "share", "number"]
 
@@ -20,7 +20,7 @@ UNITS: dict[str, tuple[Kind, float]] = {
 
 class Quantity(NamedTuple):
     kind: Kind
-    of: Callable[[Level], float | None]
+    value: Callable[[Level], float | None]
 
 
 def _spread(field: str, part: str) -> Quantity:
@@ -34,7 +34,7 @@ def _spread(field: str, part: str) -> Quantity:
 
 def _rates(field: str, part: str) -> Quantity:
     def of(level: Level) -> float | None:
-        rates: Rates = getattr(level, field)
+        rates: RateSummary = getattr(level, field)
         value: float | None = getattr(rates, part)
         return value
 
@@ -56,7 +56,8 @@ QUANTITIES: dict[str, Quantity] = {
     **{f"per_stream_tps_{part}": _rates("per_stream_tps", part) for part in ("mean", "min", "p50", "max")},
     "per_stream_tps": _rates("per_stream_tps", "mean"),
     **{name: _plain("rate", name) for name in ("out_tps_steady", "out_tps_wall", "prompt_tps", "total_tps")},
-    **{name: _plain("share", name) for name in ("contention", "pass_rate", "shared_reads")},
+    **{name: _plain("share", name) for name in ("contention", "pass_rate")},
+    "shared_reads": _plain("share", "coalesced_chunks"),
     **{
         name: _plain("number", name)
         for name in (
@@ -76,7 +77,7 @@ def find_quantity(name: str) -> Quantity | None:
     return QUANTITIES.get(name) or QUANTITIES.get(name.replace("_s_", "_").removesuffix("_s"))
 
 
-def near(name: str) -> str:
+def did_you_mean(name: str) -> str:
     """`, did you mean …?`"""
     lower = name.lower()
     parts = [known for part in ("_p50", "_mean") if (known := f"{lower}{part}") in QUANTITIES]
@@ -84,7 +85,7 @@ def near(name: str) -> str:
     return f", did you mean {' or '.join(close)}?" if close else f"; known are {', '.join(sorted(QUANTITIES))}"
 
 
-def amount(number: str, unit: str, kind: Kind, key: str) -> float:
+def parse_amount(number: str, unit: str, kind: Kind, key: str) -> float:
     """A number with its unit as seconds, share, tokens a second or count; a time must have one."""
     if not unit:
         if kind == "time":
@@ -98,7 +99,7 @@ def amount(number: str, unit: str, kind: Kind, key: str) -> float:
     return float(number) * known[1]
 
 
-def why_null(name: str, level: Level) -> str:
+def null_reason(name: str, level: Level) -> str:
     """Why a level has no such figure, where n is the reason."""
     part = name.rpartition("_")[2]
     least = SMALLEST_N.get(part)

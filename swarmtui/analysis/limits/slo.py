@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.quantities import amount
+from swarmtui.analysis.limits.quantities import parse_amount
 from swarmtui.model.findings import Goodput
-from swarmtui.model.level_key import Place
+from swarmtui.model.level_key import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Level
@@ -34,18 +34,18 @@ FIGURES: dict[str, Callable[[Record], float | None]] = {
 class Slo(Stored, frozen=True, kw_only=True):
     """Seconds by figure, and the share of requests that is to keep all of them."""
 
-    most: dict[str, float]
+    limits_s: dict[str, float]
     share: float = SHARE
 
-    def kept_by(self, record: Record) -> bool:
+    def met_by(self, record: Record) -> bool:
         """A failed request keeps nothing; a figure that an answer cannot have (one token has no tpot) is not broken."""
         if not record.ok:
             return False
-        values = ((FIGURES[name](record), most) for name, most in self.most.items())
+        values = ((FIGURES[name](record), most) for name, most in self.limits_s.items())
         return all(value is None or value <= most for value, most in values)
 
 
-def checked_slo(text: str) -> str:
+def validate_slo(text: str) -> str:
     """The text itself, where it can be read or is empty."""
     if text:
         parse_slo(text)
@@ -64,7 +64,7 @@ def parse_slo(text: str, key: str = _KEY) -> Slo:
             raise BadInput(f"{name!r} is none of {', '.join(FIGURES)}, share", key=key)
         if name in most:
             raise BadInput(f"{name} stands twice", key=key)
-        value = amount(number, unit, "share" if name == "share" else "time", key)
+        value = parse_amount(number, unit, "share" if name == "share" else "time", key)
         if name == "share":
             share = value
         else:
@@ -73,15 +73,15 @@ def parse_slo(text: str, key: str = _KEY) -> Slo:
         raise BadInput("names no time; expected something like ttft=500ms,tpot=50ms", key=key)
     if not 0.0 < share <= 1.0:
         raise BadInput("share is from 1% to 100%", key=key)
-    return Slo(most=most, share=share)
+    return Slo(limits_s=most, share=share)
 
 
-def goodput(levels: Sequence[Level], finished: Mapping[Place, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
+def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
     """`finished` holds the requests of each level that ended by themselves, well or not."""
     found = []
     for level in levels:
         records = finished.get(level.key, ())
-        good = [record for record in records if slo.kept_by(record)]
+        good = [record for record in records if slo.met_by(record)]
         share = ratio(len(good), len(records))
         found.append(
             Goodput(
@@ -101,8 +101,8 @@ def goodput(levels: Sequence[Level], finished: Mapping[Place, Sequence[Record]],
 def slo_sentence(found: Sequence[Goodput], slo: Slo) -> str:
     """`SLO kept up to C=4; at C=8 62 % of requests kept it (95 % wanted)`"""
     missed = next((level for level in found if not level.kept), None)
-    held = [level for level in found if level.kept and (missed is None or level.at < missed.at)]
-    most = max(held, key=lambda level: level.at, default=None)
+    held = [level for level in found if level.kept and (missed is None or level.offered_load < missed.offered_load)]
+    most = max(held, key=lambda level: level.offered_load, default=None)
     if missed is None:
         return f"SLO kept up to {most.name}" if most else "SLO: nothing was measured"
     parts = [f"SLO kept up to {most.name}" if most else "SLO missed"]

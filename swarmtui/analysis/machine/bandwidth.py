@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from swarmtui.model.findings import BandwidthUse, Seats
+from swarmtui.model.findings import BandwidthUse, Slots
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level
 
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 
 
-class Weights(Stored, frozen=True, kw_only=True):
+class ModelBytes(Stored, frozen=True, kw_only=True):
     """`active_bytes` are what one stream reads in a step; `experts` are (used for a token, in all)."""
 
     active_bytes: float
@@ -30,15 +30,15 @@ class Weights(Stored, frozen=True, kw_only=True):
             return self.active_bytes
         share = self.experts[0] / self.experts[1]
         in_experts = (self.model_bytes - self.active_bytes) / (1.0 - share)
-        return self.active_bytes - in_experts * share + in_experts * touched(share, streams)
+        return self.active_bytes - in_experts * share + in_experts * experts_read(share, streams)
 
 
-def touched(share: float, streams: float) -> float:
+def experts_read(share: float, streams: float) -> float:
     """The part of all experts that a step of so many streams reads."""
     return float(1.0 - (1.0 - share) ** streams)
 
 
-def weights_from_tags(tags: Mapping[str, str]) -> Weights | None:
+def model_bytes_from_tags(tags: Mapping[str, str]) -> ModelBytes | None:
     """None where they are not given, or say nothing that makes sense."""
     active, speed, whole = (_bytes(tags.get(name, "")) for name in ("active_bytes", "gpu_bandwidth", "model_bytes"))
     if not active or not speed:
@@ -46,7 +46,7 @@ def weights_from_tags(tags: Mapping[str, str]) -> Weights | None:
     match = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", tags.get("experts", ""))
     used, count = (int(match.group(1)), int(match.group(2))) if match else (0, 0)
     sparse = whole is not None and 0 < used < count and whole > active
-    return Weights(
+    return ModelBytes(
         active_bytes=active,
         gpu_bandwidth=speed,
         model_bytes=whole if sparse else None,
@@ -54,7 +54,7 @@ def weights_from_tags(tags: Mapping[str, str]) -> Weights | None:
     )
 
 
-def bandwidth_use(levels: Sequence[Level], weights: Weights, seats: Seats | None) -> tuple[BandwidthUse, ...]:
+def bandwidth_use(levels: Sequence[Level], weights: ModelBytes, seats: Slots | None) -> tuple[BandwidthUse, ...]:
     """Of one replica; of its step time by the mean time per token, which speculative decoding makes too short."""
     found = []
     for level in levels:

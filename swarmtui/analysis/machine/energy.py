@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.model.telemetry import Energy, Gpu, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
 
 # Clocks that people set are no throttling.
-LOWERED = frozenset(
+THROTTLE_REASONS = frozenset(
     ("power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake", "board limit", "reliability")
 )
 _REACH_NS = 1_500_000_000
@@ -18,7 +18,7 @@ _REACH_NS = 1_500_000_000
 Span = tuple[int, int]
 
 
-def energy(
+def energy_used(
     readings: Sequence[Telemetry], spans: Sequence[Span], tokens_out: float | None, uuids: Collection[str] = ()
 ) -> Energy | None:
     """Of the spans together, on the GPUs named, or on all; None when no reading has a GPU.
@@ -83,10 +83,33 @@ def _memory(gpus: Sequence[Gpu]) -> int | None:
 def _throttled(inside: Sequence[Sequence[Gpu]]) -> tuple[float | None, tuple[str, ...]]:
     """The share of the readings in which a GPU's clocks were lowered, and why."""
     known = [
-        {reason for gpu in gpus if gpu.throttle for reason in gpu.throttle if reason in LOWERED}
+        {reason for gpu in gpus if gpu.throttle for reason in gpu.throttle if reason in THROTTLE_REASONS}
         for gpus in inside
         if any(gpu.throttle is not None for gpu in gpus)
     ]
     if not known:
         return None, ()
     return sum(map(bool, known)) / len(known), tuple(sorted(set().union(*known)))
+
+
+def gpu_names(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> tuple[str, ...]:
+    """Those that the servers are known to use, else all that were seen; parts of a card are not told apart."""
+    seen: dict[str, Gpu] = {gpu.uuid: gpu for moment in telemetry for gpu in moment.gpus if not gpu.part_of}
+    used = {uuid for server in servers for uuid in server.gpus} & set(seen)
+    kept = [gpu for uuid, gpu in seen.items() if not used or uuid in used]
+    return tuple(_told(gpu) for gpu in sorted(kept, key=lambda gpu: gpu.index))
+
+
+def _told(gpu: Gpu) -> str:
+    parts = [gpu.name or "GPU"]
+    if gpu.memory_total is not None:
+        parts.append(f"{gpu.memory_total / 1e9:.0f} GB")
+    if gpu.power_limit_w is not None:
+        parts.append(f"{gpu.power_limit_w:.0f} W")
+    return ", ".join(parts) + (" (SIMULATED)" if gpu.simulated and "SIMULATED" not in gpu.name.upper() else "")
+
+
+def count_names(names: Sequence[str]) -> str:
+    """`2 × NVIDIA H200, 151 GB, 700 W`"""
+    numbers = {name: names.count(name) for name in names}
+    return "; ".join(name if n == 1 else f"{n} × {name}" for name, n in numbers.items())

@@ -17,7 +17,7 @@ COUNTERS = (
 HISTOGRAMS = ("ttft", "itl", "queue", "prefill", "decode", "e2e")
 
 
-class Change(Stored, frozen=True, kw_only=True):
+class CounterChange(Stored, frozen=True, kw_only=True):
     """`state` holds differences where counters and histograms stand, and the gauges of the later look.
 
     `restarted`: a counter fell back, so that the differences say nothing of that server, and are null.
@@ -27,13 +27,13 @@ class Change(Stored, frozen=True, kw_only=True):
     restarted: bool
 
 
-def change(before: Sequence[ServerState], after: Sequence[ServerState]) -> Change | None:
+def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) -> CounterChange | None:
     """All servers as one; each is compared with itself, by its URL. None when none was seen both times."""
     earlier = {state.url: state for state in before}
     pairs = [(earlier[state.url], state) for state in after if state.url in earlier]
     if not pairs:
         return None
-    restarted = any(fell_back(old, new) for old, new in pairs)
+    restarted = any(counters_reset(old, new) for old, new in pairs)
     values: dict[str, Any] = {name: _total([getattr(new, name) for _, new in pairs]) for name in ("running", "waiting")}
     for name in ("kv_use", "accept_length", "accept_rate"):
         values[name] = max((value for _, new in pairs if (value := getattr(new, name)) is not None), default=None)
@@ -41,18 +41,20 @@ def change(before: Sequence[ServerState], after: Sequence[ServerState]) -> Chang
         for name in COUNTERS:
             values[name] = _total([_difference(getattr(old, name), getattr(new, name)) for old, new in pairs])
         for name in HISTOGRAMS:
-            values[name] = _merged([between(getattr(old, name), getattr(new, name)) for old, new in pairs])
-    return Change(state=msgspec.structs.replace(ServerState(engine=pairs[0][1].engine), **values), restarted=restarted)
+            values[name] = _merged([histogram_change(getattr(old, name), getattr(new, name)) for old, new in pairs])
+    return CounterChange(
+        state=msgspec.structs.replace(ServerState(engine=pairs[0][1].engine), **values), restarted=restarted
+    )
 
 
-def together(grown: Sequence[ServerState]) -> ServerState:
+def sum_changes(grown: Sequence[ServerState]) -> ServerState:
     """Differences of several stretches of time as one; gauges are those of the last."""
     values: dict[str, Any] = {name: _total([getattr(state, name) for state in grown]) for name in COUNTERS}
     values |= {name: _merged([getattr(state, name) for state in grown]) for name in HISTOGRAMS}
     return msgspec.structs.replace(grown[-1], **values)
 
 
-def fell_back(before: ServerState, after: ServerState) -> bool:
+def counters_reset(before: ServerState, after: ServerState) -> bool:
     """A counter that falls back means that the server was started anew."""
     counters = ((getattr(before, name), getattr(after, name)) for name in COUNTERS)
     if any(old is not None and new is not None and new < old for old, new in counters):
@@ -61,7 +63,7 @@ def fell_back(before: ServerState, after: ServerState) -> bool:
     return any(old is not None and new is not None and new.count < old.count for old, new in times)
 
 
-def between(before: ServerHistogram | None, after: ServerHistogram | None) -> ServerHistogram | None:
+def histogram_change(before: ServerHistogram | None, after: ServerHistogram | None) -> ServerHistogram | None:
     """What was observed since `before`; all of it where that is null, nothing (null) where the server was restarted."""
     if after is None or before is None or after.count < before.count:
         return after if before is None else None
@@ -70,8 +72,8 @@ def between(before: ServerHistogram | None, after: ServerHistogram | None) -> Se
     return ServerHistogram(count=after.count - before.count, sum=max(0.0, after.sum - before.sum), buckets=buckets)
 
 
-def mean_between(before: ServerHistogram | None, after: ServerHistogram | None) -> float | None:
-    found = between(before, after)
+def histogram_mean(before: ServerHistogram | None, after: ServerHistogram | None) -> float | None:
+    found = histogram_change(before, after)
     return found.sum / found.count if found is not None and found.count else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.machine.server_counters import change, mean_between, together
+from swarmtui.analysis.machine.server_counters import counter_change, histogram_mean, sum_changes
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import ServerState, Telemetry, TtftSplit
@@ -16,19 +16,21 @@ _CLOCKS_APART = 0.05
 SAME_LENGTH = 0.10
 
 # The last seconds; where answers are long, the last few requests of a minute.
-LATELY_NS = 10_000_000_000
-LONGEST_NS = 60_000_000_000
+RECENT_NS = 10_000_000_000
+MAX_AGE_NS = 60_000_000_000
 _FEW = 4
 
 
-def split(ttft_s: float | None, prompt_tokens: float | None, n: int, server: ServerState | None) -> TtftSplit | None:
+def split_by_counters(
+    ttft_s: float | None, prompt_tokens: float | None, n: int, server: ServerState | None
+) -> TtftSplit | None:
     """`ttft_s` and `prompt_tokens` are the client's means of `n` requests, `server` what figures rose by in that time.
 
     None when the server does not tell, or tells of more time than the client saw: then it was of other requests.
     """
     if ttft_s is None or server is None:
         return None
-    queue_s, prefill_s = mean_between(None, server.queue), _prefill_s(server, prompt_tokens, n)
+    queue_s, prefill_s = histogram_mean(None, server.queue), _prefill_s(server, prompt_tokens, n)
     if queue_s is None and prefill_s is None:
         return None
     rest_s = ttft_s - (queue_s or 0.0) - (prefill_s or 0.0)
@@ -37,7 +39,7 @@ def split(ttft_s: float | None, prompt_tokens: float | None, n: int, server: Ser
     return TtftSplit(ttft_s=ttft_s, queue_s=queue_s, prefill_s=prefill_s, rest_s=max(0.0, rest_s))
 
 
-def estimate(
+def estimate_split(
     ttft_s: float | None, prompt_tokens: float | None, alone_s: float | None, alone_prompt_tokens: float | None
 ) -> TtftSplit | None:
     """By the time that one stream alone had to wait: what is more than that is the queue.
@@ -52,7 +54,7 @@ def estimate(
     return TtftSplit(ttft_s=ttft_s, queue_s=ttft_s - prefill_s, prefill_s=prefill_s, estimated=True)
 
 
-def by_requests(records: Sequence[Record]) -> TtftSplit | None:
+def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
     """By what each answer told of itself: the engine's time for its prompt, in the timings at the end of its stream.
 
     Such an engine sends headers when a seat takes the request; where the rest is longer than that took, it does not.
@@ -73,11 +75,11 @@ def by_requests(records: Sequence[Record]) -> TtftSplit | None:
     )
 
 
-def of_level(
+def level_split(
     runs: Sequence[Sequence[Record]], ends: Sequence[tuple[int, int]], looks: Sequence[Telemetry]
 ) -> TtftSplit | None:
     """Of the requests of all its runs; `ends` are those of the session. None where servers tell of less than half."""
-    itself = by_requests([record for own in runs for record in own])
+    itself = split_by_timings([record for own in runs for record in own])
     if itself is not None:
         return itself
     told: list[Record] = []
@@ -89,45 +91,45 @@ def of_level(
             grown.append(found[1])
     if not told or 2 * len(told) < sum(map(len, runs)):
         return None
-    return split(*_means(told), len(told), together(grown))
+    return split_by_counters(*_means(told), len(told), sum_changes(grown))
 
 
-def ends_of(records: Iterable[Record]) -> list[tuple[int, int]]:
+def request_ends(records: Iterable[Record]) -> list[tuple[int, int]]:
     """When requests ended, in the order of time, each with the number of its stretch."""
-    return sorted((_ended(record), record.stretch) for record in records)
+    return sorted((_ended(record), record.stage) for record in records)
 
 
-def lately(
+def recent_split(
     now_ns: int, c: int, finished: Sequence[Record], looks: Sequence[Telemetry], levels: Sequence[Level]
 ) -> TtftSplit | None:
     """Of the requests at this C that ended in the last seconds; `finished` and `looks` are in the order of time."""
     newest = list(takewhile(lambda record: record.phase == "level" and record.c == c, reversed(finished)))
-    late = [record for record in newest if _ended(record) > now_ns - LATELY_NS]
+    late = [record for record in newest if _ended(record) > now_ns - RECENT_NS]
     if len(late) < _FEW:
-        late = [record for record in newest[:_FEW] if _ended(record) > now_ns - LONGEST_NS]
+        late = [record for record in newest[:_FEW] if _ended(record) > now_ns - MAX_AGE_NS]
     if not late:
         return None
-    itself = by_requests(late)
+    itself = split_by_timings(late)
     if itself is not None:
         return itself
     others_ns = _ended(finished[-len(newest) - 1]) if len(finished) > len(newest) else 0
     early_ns = min(_ended(record) for record in late)
-    before = [look.asked_ns for look in looks if look.servers and others_ns <= look.asked_ns < early_ns]
+    before = [look.servers_read_ns for look in looks if look.servers and others_ns <= look.servers_read_ns < early_ns]
     found = _between_looks(newest, looks, max(before, default=others_ns), now_ns)
-    parts = split(*_means(found[0]), len(found[0]), found[1]) if found is not None else None
+    parts = split_by_counters(*_means(found[0]), len(found[0]), found[1]) if found is not None else None
     alone = next((level for level in levels if level.c == 1 and level.ok), None)
     if parts is not None or alone is None:
         return parts
-    return estimate(*_means(late), alone.ttft_s.mean, ratio(alone.tokens_in, alone.ok))
+    return estimate_split(*_means(late), alone.ttft_s.mean, ratio(alone.tokens_in, alone.ok))
 
 
 def _undisturbed(ends: Sequence[tuple[int, int]], own: Sequence[Record]) -> tuple[int, int]:
     """The time around these requests of one stretch in which no request of another one ended."""
-    number, times = own[0].stretch, [_ended(record) for record in own]
+    number, times = own[0].stage, [_ended(record) for record in own]
     middle = bisect_left(ends, ((min(times) + max(times)) // 2, 0))
     before = (ends[place][0] for place in range(middle - 1, -1, -1) if ends[place][1] != number)
     behind = (ends[place][0] for place in range(middle, len(ends)) if ends[place][1] != number)
-    return next(before, 0), next(behind, max(times) + LONGEST_NS)
+    return next(before, 0), next(behind, max(times) + MAX_AGE_NS)
 
 
 def _between_looks(
@@ -137,11 +139,11 @@ def _between_looks(
 
     Servers tell of a request when it has ended: so what they tell is of those requests, and of no others of ours.
     """
-    seen = [look for look in looks if look.servers and since_ns <= look.asked_ns <= until_ns]
-    found = change(seen[0].servers, seen[-1].servers) if len(seen) > 1 else None
+    seen = [look for look in looks if look.servers and since_ns <= look.servers_read_ns <= until_ns]
+    found = counter_change(seen[0].servers, seen[-1].servers) if len(seen) > 1 else None
     if found is None or found.restarted:
         return None
-    first_ns, last_ns = seen[0].asked_ns, seen[-1].asked_ns
+    first_ns, last_ns = seen[0].servers_read_ns, seen[-1].servers_read_ns
     return [record for record in own if first_ns < _ended(record) <= last_ns], found.state
 
 
@@ -163,10 +165,10 @@ def _prefill_s(server: ServerState, prompt_tokens: float | None, n: int) -> floa
 
     So many requests as their prompts make, by the server's own count: a look may come before or behind some of ours.
     """
-    known = mean_between(None, server.prefill)
+    known = histogram_mean(None, server.prefill)
     if known is not None:
         return known
-    first_s, queue_s = mean_between(None, server.ttft), mean_between(None, server.queue)
+    first_s, queue_s = histogram_mean(None, server.ttft), histogram_mean(None, server.queue)
     if first_s is not None and queue_s is not None:
         return max(0.0, first_s - queue_s)
     requests = server.prompt_tokens / prompt_tokens if server.prompt_tokens and prompt_tokens else n

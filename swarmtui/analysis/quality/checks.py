@@ -7,13 +7,14 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.compare.intervals import variation
+from swarmtui.analysis.compare.verdicts import coefficient_of_variation
 from swarmtui.analysis.levels.stats import median
 from swarmtui.analysis.quality.observed import Observed
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Level, Session
-from swarmtui.model.telemetry import Discovered, Trust
-from swarmtui.text import counted, signed
+from swarmtui.model.telemetry import DiscoveredServer, QualityLine
+from swarmtui.numbers import signed_percent
+from swarmtui.text import count_noun
 
 REQUESTS_PER_STREAM = 4
 RUNS = 4
@@ -45,8 +46,8 @@ def checks(
     *,
     warmup_requests: int,
     damaged_lines: int = 0,
-    trust: Sequence[Trust] = (),
-    servers: Sequence[Discovered] = (),
+    trust: Sequence[QualityLine] = (),
+    servers: Sequence[DiscoveredServer] = (),
 ) -> tuple[Check, ...]:
     """In the order in which they are to be read. What was judged while it ran (`trust`) fills in what is unknown."""
     flags_known = bool(servers) and all(server.flags is not None for server in servers)
@@ -71,7 +72,7 @@ def checks(
     return tuple(_told(check, lines) for check in made)
 
 
-def _told(check: Check, lines: Mapping[str, Trust]) -> Check:
+def _told(check: Check, lines: Mapping[str, QualityLine]) -> Check:
     found = [lines[name] for name in _TOLD_BY.get(check.name, ()) if name in lines]
     if check.state != "unknown" or not found or len(found) < len(_TOLD_BY[check.name]):
         return check
@@ -103,7 +104,7 @@ def _check(name: str, ok: bool | None, value: str, limit: str, sentence: str) ->
 
 def _warmup(requests: int) -> Check:
     said = "warm-up was done and discarded" if requests else "the first answers may have paid for warming up"
-    return _check("warm-up", requests > 0, counted(requests, "request", "requests"), "at least 1, discarded", said)
+    return _check("warm-up", requests > 0, count_noun(requests, "request", "requests"), "at least 1, discarded", said)
 
 
 def _cache(session: Session, levels: Sequence[Level], observed: Observed) -> Check:
@@ -168,7 +169,7 @@ def _streams(level: Level) -> float:
 
 def _spread(levels: Sequence[Level]) -> Check:
     limit = f"CV ≤ {_percent(SPREAD)}"
-    rows = [(level.name, variation(level.lead_by_run)) for level in levels]
+    rows = [(level.name, coefficient_of_variation(level.headline_by_run)) for level in levels]
     known = [(spread, name) for name, spread in rows if spread is not None]
     if not known or len(known) < len(rows):
         missing = ", ".join(name for name, spread in rows if spread is None)
@@ -254,7 +255,7 @@ def _engine(observed: Observed) -> Check:
     off = observed.engine_ratio - 1.0
     ok = abs(off) <= ENGINE
     said = "client and engine saw the same decode rate" if ok else "client and engine disagree about the decode rate"
-    return _check("engine agrees", ok, signed(off, 2), limit, said)
+    return _check("engine agrees", ok, signed_percent(off, 2), limit, said)
 
 
 def _derived(damaged: int) -> Check:

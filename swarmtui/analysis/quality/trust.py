@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from swarmtui.analysis.machine.energy import LOWERED
+from swarmtui.analysis.machine.energy import THROTTLE_REASONS
 from swarmtui.model.record import TokenSource
 from swarmtui.model.schema import Stored
-from swarmtui.model.telemetry import Trust
+from swarmtui.model.telemetry import QualityLine
 
 State = Literal["ok", "doubtful", "wrong"]
 
-_HEAT = LOWERED - {"power cap"}
+_HEAT = THROTTLE_REASONS - {"power cap"}
 _BLINK = 0.05  # of the time: a GPU that touches its limit for a moment
 
 
@@ -48,7 +48,7 @@ class Facts(Stored, frozen=True, kw_only=True):
     restarted: bool = False
 
 
-def judge(facts: Facts) -> tuple[Trust, ...]:
+def judge(facts: Facts) -> tuple[QualityLine, ...]:
     return tuple(line for rule in _RULES for line in rule(facts))
 
 
@@ -61,7 +61,7 @@ def strangers(looks: Sequence[tuple[float, float]]) -> float | None:
     return max(0.0, min(server - ours for ours, server in looks)) if looks else None
 
 
-def _lag(facts: Facts) -> Iterator[Trust]:
+def _lag(facts: Facts) -> Iterator[QualityLine]:
     if facts.lag_p99_ms is None or not facts.tpot_s:
         return
     part = facts.lag_p99_ms / 1e3 / facts.tpot_s
@@ -72,7 +72,7 @@ def _lag(facts: Facts) -> Iterator[Trust]:
         if facts.kernel_stamps:
             state = "doubtful"
             sentence = "the client is late at its work, though arrival times are the kernel's and do not move"
-    yield Trust(
+    yield QualityLine(
         name="client lag",
         state=state,
         value=f"p99 {facts.lag_p99_ms:.3g} ms, {_percent(part)} of a token's time",
@@ -80,15 +80,17 @@ def _lag(facts: Facts) -> Iterator[Trust]:
     )
 
 
-def _cpu(facts: Facts) -> Iterator[Trust]:
+def _cpu(facts: Facts) -> Iterator[QualityLine]:
     if facts.worker_cpu is None:
         return
     state = _graded(facts.worker_cpu, 0.70, 0.95)
     sentence = "there is room" if state == "ok" else "the client itself may be the limit; fewer streams, or more cores"
-    yield Trust(name="client CPU", state=state, value=f"{_percent(facts.worker_cpu)} of a core", sentence=sentence)
+    yield QualityLine(
+        name="client CPU", state=state, value=f"{_percent(facts.worker_cpu)} of a core", sentence=sentence
+    )
 
 
-def _concurrency(facts: Facts) -> Iterator[Trust]:
+def _concurrency(facts: Facts) -> Iterator[QualityLine]:
     if facts.c_achieved is None or not facts.c_target:
         return
     state = _graded(abs(facts.c_achieved / facts.c_target - 1.0), 0.05, 0.25)
@@ -96,10 +98,10 @@ def _concurrency(facts: Facts) -> Iterator[Trust]:
     if state != "ok":
         sentence = "not the wanted number of streams was at work: the figures are of another C"
     value = f"{round(facts.c_achieved, 1 if facts.c_achieved < 100 else None):g} of {facts.c_target:g}"
-    yield Trust(name="achieved C", state=state, value=value, sentence=sentence)
+    yield QualityLine(name="achieved C", state=state, value=value, sentence=sentence)
 
 
-def _others(facts: Facts) -> Iterator[Trust]:
+def _others(facts: Facts) -> Iterator[QualityLine]:
     if facts.strangers is None or facts.in_flight is None:
         return
     state = _graded(facts.strangers / max(1.0, facts.in_flight), 0.05, 0.25)
@@ -107,10 +109,10 @@ def _others(facts: Facts) -> Iterator[Trust]:
         state = "ok"
     sentence = "nobody else uses the server" if state == "ok" else "somebody else uses the server, and slows it down"
     value = f"{facts.strangers:g} beside our {facts.in_flight:g}"
-    yield Trust(name="others on the server", state=state, value=value, sentence=sentence)
+    yield QualityLine(name="others on the server", state=state, value=value, sentence=sentence)
 
 
-def _source(facts: Facts) -> Iterator[Trust]:
+def _source(facts: Facts) -> Iterator[QualityLine]:
     if facts.token_source is None:
         return
     sentences: dict[str, str] = {
@@ -120,10 +122,10 @@ def _source(facts: Facts) -> Iterator[Trust]:
     }
     sentence = sentences.get(facts.token_source, "the server counts its tokens itself")
     state: State = "doubtful" if facts.token_source in sentences else "ok"
-    yield Trust(name="token source", state=state, value=facts.token_source.replace("_", " "), sentence=sentence)
+    yield QualityLine(name="token source", state=state, value=facts.token_source.replace("_", " "), sentence=sentence)
 
 
-def _tokens(facts: Facts) -> Iterator[Trust]:
+def _tokens(facts: Facts) -> Iterator[QualityLine]:
     if facts.client_tokens is None or facts.server_tokens is None:
         return
     apart = abs(facts.client_tokens - facts.server_tokens)
@@ -132,10 +134,10 @@ def _tokens(facts: Facts) -> Iterator[Trust]:
     if state != "ok":
         sentence = "client and server count differently: others on the server, or requests that ended early"
     value = f"{facts.client_tokens:,.0f} by us, {facts.server_tokens:,.0f} by the server"
-    yield Trust(name="tokens", state=state, value=value, sentence=sentence)
+    yield QualityLine(name="tokens", state=state, value=value, sentence=sentence)
 
 
-def _rates(facts: Facts) -> Iterator[Trust]:
+def _rates(facts: Facts) -> Iterator[QualityLine]:
     if facts.client_decode_tps is None or not facts.engine_decode_tps:
         return
     state = _graded(abs(facts.client_decode_tps / facts.engine_decode_tps - 1.0), 0.03, 0.10)
@@ -143,39 +145,39 @@ def _rates(facts: Facts) -> Iterator[Trust]:
     if state != "ok":
         sentence = "client and engine disagree on the speed of a stream: something between them holds tokens back"
     value = f"{facts.client_decode_tps:.4g} tok/s by us, {facts.engine_decode_tps:.4g} by the engine"
-    yield Trust(name="decode rate", state=state, value=value, sentence=sentence)
+    yield QualityLine(name="decode rate", state=state, value=value, sentence=sentence)
 
 
-def _cache(facts: Facts) -> Iterator[Trust]:
+def _cache(facts: Facts) -> Iterator[QualityLine]:
     if not facts.cold_promised:
         return
     if facts.cached_share is None:
         sentence = "the server does not say; prompts differ from their first word on"
-        yield Trust(name="cold cache", state="ok", value="not known", sentence=sentence)
+        yield QualityLine(name="cold cache", state="ok", value="not known", sentence=sentence)
         return
     state = _graded(facts.cached_share, 0.02, 0.10)
     sentence = "prompts are new to the server"
     if state != "ok":
         sentence = "the cache knew prompts that were to be new: TTFT is better than it should be"
-    yield Trust(
+    yield QualityLine(
         name="cold cache", state=state, value=f"{_percent(facts.cached_share)} from the cache", sentence=sentence
     )
 
 
-def _preemptions(facts: Facts) -> Iterator[Trust]:
+def _preemptions(facts: Facts) -> Iterator[QualityLine]:
     if facts.preemptions is None:
         return
     state: State = "doubtful" if facts.preemptions > 0 else "ok"
     sentence = "the KV cache had room for all"
     if state != "ok":
         sentence = "the KV cache was full: requests were thrown out and begun again"
-    yield Trust(name="preemptions", state=state, value=f"{facts.preemptions:g}", sentence=sentence)
+    yield QualityLine(name="preemptions", state=state, value=f"{facts.preemptions:g}", sentence=sentence)
 
 
-def _throttling(facts: Facts) -> Iterator[Trust]:
+def _throttling(facts: Facts) -> Iterator[QualityLine]:
     if facts.throttled is None:
         return
-    lowered = [reason for reason in facts.throttle if reason in LOWERED]
+    lowered = [reason for reason in facts.throttle if reason in THROTTLE_REASONS]
     state = _graded(facts.throttled, 0.0, _BLINK)
     if state == "wrong" and not _HEAT.intersection(lowered):
         state = "doubtful"  # at its power limit a GPU is as fast as this machine lets it be
@@ -183,33 +185,33 @@ def _throttling(facts: Facts) -> Iterator[Trust]:
     if state != "ok":
         sentence = "clocks were lowered: another day, or a cooler machine, gives other figures"
     value = " ".join(filter(None, (f"{_percent(facts.throttled)} of the time", ", ".join(lowered))))
-    yield Trust(name="throttling", state=state, value=value, sentence=sentence)
+    yield QualityLine(name="throttling", state=state, value=value, sentence=sentence)
 
 
-def _clock(facts: Facts) -> Iterator[Trust]:
+def _clock(facts: Facts) -> Iterator[QualityLine]:
     if facts.clock_steps is None:
         return
     state: State = "doubtful" if facts.clock_steps else "ok"
     sentence = "the clock ran evenly"
     if state != "ok":
         sentence = "this machine's clock was set meanwhile; arrival times around that moment may be off"
-    yield Trust(name="clock", state=state, value=f"{facts.clock_steps} steps", sentence=sentence)
+    yield QualityLine(name="clock", state=state, value=f"{facts.clock_steps} steps", sentence=sentence)
 
 
-def _shared(facts: Facts) -> Iterator[Trust]:
+def _shared(facts: Facts) -> Iterator[QualityLine]:
     if facts.shared_reads is None:
         return
     state = _graded(facts.shared_reads, 0.01, 0.25)
     sentence = "each chunk has a time of its own"
     if state != "ok":
         sentence = "chunks came several at once: gaps between tokens are blurred, totals are not"
-    yield Trust(name="shared reads", state=state, value=_percent(facts.shared_reads), sentence=sentence)
+    yield QualityLine(name="shared reads", state=state, value=_percent(facts.shared_reads), sentence=sentence)
 
 
-def _restart(facts: Facts) -> Iterator[Trust]:
+def _restart(facts: Facts) -> Iterator[QualityLine]:
     if facts.restarted:
         sentence = "the server was started anew meanwhile: its counters, and perhaps its flags, are others"
-        yield Trust(name="server", state="wrong", value="restarted", sentence=sentence)
+        yield QualityLine(name="server", state="wrong", value="restarted", sentence=sentence)
 
 
 _RULES = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Client, Level, Rates, RunFigures, Session, Spread, Summary
+from swarmtui.model.session import ClientInfo, Level, RateSummary, RunFigures, Session, Spread, Summary
 
 
 def spread(value: float | None, n: int = 16) -> Spread:
@@ -42,10 +42,10 @@ def level(
         "cap_hits": 0, "degenerate": 0, "complete": True, "wall_s": 10.0, "steady_s": 9.0, "c_achieved": float(c),
         "token_source": "usage", "tokens_in": 100 * n, "tokens_out": 100 * n, "cached_tokens": 0,
         "out_tps_wall": tps, "out_tps_steady": tps, "prompt_tps": None, "total_tps": None,
-        "per_stream_tps": Rates(mean=stream), "per_stream_tps_clean": Rates(), "ttft_s": spread(ttft, n),
+        "per_stream_tps": RateSummary(mean=stream), "per_stream_tps_clean": RateSummary(), "ttft_s": spread(ttft, n),
         "ttfo_s": Spread(n=0), "tpot_s": spread(tpot, n), "icl_s": Spread(n=0), "e2e_s": Spread(n=0),
         "longest_stall_s": None, "straggler": None, "contention": None, "rate_speedup": None, "wall_speedup": None,
-        "token_ratio": None, "pass_rate": None, "shared_reads": 0.0, "stamp": "kernel", "flags": (),
+        "token_ratio": None, "pass_rate": None, "coalesced_chunks": 0.0, "stamp": "kernel", "flags": (),
         "by_run": tuple(run(k, out_tps_steady=rate, ok=4 * c) for k, rate in enumerate(runs or [tps or 0.0], start=1)),
     }  # fmt: skip
     return Level(**(made | fields))
@@ -61,7 +61,7 @@ def session(name: str = "20261115-014455-3f9a", **fields: Any) -> Session:
         "workload_digest": "0123456789abcdef",
         "workload_spec": {"kind": "prompts"},
         "plan": Plan(),
-        "client": Client(version="0.1.0", python="3.11.7", host="box", cores=2),
+        "client": ClientInfo(version="0.1.0", python="3.11.7", host="box", cores=2),
     }
     return Session(**(made | fields))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from swarmtui.model.record import Record
-from swarmtui.model.session import StretchEnd, StretchStart
+from swarmtui.model.session import StageEnd, StageStart
 
 BOOT_NS = 7_000_000_000_123
 MS = 1_000_000
@@ -18,7 +18,7 @@ def request(sent: float, chunks: Sequence[float], *, task: int = 0, tokens: int 
     offsets = [(time - times[0]) // 1000 for time in times]
     made: dict[str, Any] = {
         "task": task,
-        "stretch": 1,
+        "stage": 1,
         "c": 1,
         "run": 1,
         "stamp": "kernel",
@@ -37,10 +37,10 @@ def request(sent: float, chunks: Sequence[float], *, task: int = 0, tokens: int 
     return Record(**(made | fields))
 
 
-def stretch(number: int = 1, c: int = 1, run: int = 1, **fields: Any) -> StretchStart:
+def stretch(number: int = 1, c: int = 1, run: int = 1, **fields: Any) -> StageStart:
     made: dict[str, Any] = {"number": number, "t_ns": BOOT_NS, "c": c, "run": run, "phase": "level"}
-    return StretchStart(**(made | fields))
+    return StageStart(**(made | fields))
 
 
-def end(number: int = 1, *, at: float = 1e9, complete: bool = True) -> StretchEnd:
-    return StretchEnd(number=number, t_ns=BOOT_NS + round(at * MS), complete=complete)
+def end(number: int = 1, *, at: float = 1e9, complete: bool = True) -> StageEnd:
+    return StageEnd(number=number, t_ns=BOOT_NS + round(at * MS), complete=complete)
