@@ -15,7 +15,7 @@ _BLANKS = re.compile(r"\s+")
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
-def plain(text: str) -> str:
+def sanitize(text: str) -> str:
     """One line without control characters, escape sequences and what turns the direction of text around."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
@@ -23,24 +23,18 @@ def plain(text: str) -> str:
     return "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE).strip()
 
 
-def signed(share: float, digits: int = 1) -> str:
-    """A change as people write it, with a true minus: `+25.6 %`, `−4.1 %`; from a thousand on without a fraction."""
-    value = abs(100 * share)
-    return f"{'−' if share < 0 else '+'}{value:,.{0 if value >= 1000 else digits}f} %"
-
-
-def counted(number: int, one: str, many: str) -> str:
+def count_noun(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     """Columns that it takes on a terminal."""
     return sum(_char_width(char) for char in text)
 
 
-def fit(text: str, columns: int) -> str:
+def truncate(text: str, columns: int) -> str:
     """Cut to so many columns, with a sign that something is missing."""
-    if width(text) <= columns:
+    if display_width(text) <= columns:
         return text
     kept, used = "", 1
     for char in text:
@@ -52,7 +46,7 @@ def fit(text: str, columns: int) -> str:
 
 
 def pad(text: str, columns: int, *, right: bool) -> str:
-    blanks = " " * (columns - width(text))
+    blanks = " " * (columns - display_width(text))
     return blanks + text if right else text + blanks
 
 
@@ -62,7 +56,7 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def plain_lines(text: str) -> list[str]:
+def sanitize_lines(text: str) -> list[str]:
     """The same for text of several lines: only what ends a line, and blanks, keep their meaning."""
     lines = _SEQUENCES.sub("", text.replace("\r\n", "\n")).expandtabs(4).split("\n")
     return ["".join(char for char in line if unicodedata.category(char) not in _INVISIBLE) for line in lines]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from swarmtui.model.schema import BadInput, Given
+from swarmtui.model.schema import BadInput, InputStruct
 
 Verdict = Literal["pass", "fail", "pass in reasoning", "empty content", "truncated", "error"]
 
@@ -18,7 +18,7 @@ Word = Annotated[str, Meta(min_length=1)]
 Group = Annotated[tuple[Word, ...], Meta(min_length=1)]
 
 
-class AnswerCheck(Given, frozen=True, kw_only=True):
+class AnswerCheck(InputStruct, frozen=True, kw_only=True):
     """Everything that is given must hold.
 
     `all`: each of these words; `any`: of each group at least one; `case`: as they are written. `regex`: each is found
@@ -41,7 +41,7 @@ _SCHEMA_KEYS: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def wrong_with_check(check: AnswerCheck, source: str, key: str) -> Iterator[BadInput]:
+def find_check_problems(check: AnswerCheck, source: str, key: str) -> Iterator[BadInput]:
     """What types cannot say."""
     if not (check.all or check.any or check.regex or check.python or check.schema is not None):
         yield BadInput("asks for nothing; give all, any, regex, python or schema", source=source, key=key)

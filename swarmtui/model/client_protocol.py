@@ -8,73 +8,73 @@ import msgspec
 
 from swarmtui.model.plan import Mode
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
-from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import StreamRow
 
 Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
 
 
-class _Said(msgspec.Struct, frozen=True, tag=True):
+class _ClientMessage(msgspec.Struct, frozen=True, tag=True):
     """Base of all messages; the class name is the tag."""
 
 
-class Subscribe(_Said, frozen=True):
+class Subscribe(_ClientMessage, frozen=True):
     """First message of a face: so many frames a second, with or without a row for each stream."""
 
     hz: float = 4.0
     rows: bool = False
 
 
-class SetConcurrency(_Said, frozen=True):
+class SetConcurrency(_ClientMessage, frozen=True):
     """Ends a sweep's own steering: from now on people steer. `cancel`: do not wait for streams above c."""
 
     c: int
     cancel: bool = False
 
 
-class Pause(_Said, frozen=True):
+class Pause(_ClientMessage, frozen=True):
     pass
 
 
-class Resume(_Said, frozen=True):
+class Resume(_ClientMessage, frozen=True):
     pass
 
 
-class NextLevel(_Said, frozen=True):
+class NextLevel(_ClientMessage, frozen=True):
     pass
 
 
-class Stop(_Said, frozen=True):
+class Stop(_ClientMessage, frozen=True):
     """No new requests; what is in flight may finish for `grace_s`, then it is cancelled; then save.
 
     `at_once`: with no more waiting for anything; figures can be made of the journal later.
     """
 
     grace_s: float = 5.0
-    at_once: bool = False
+    immediate: bool = False
 
 
-class Sweep(_Said, frozen=True):
+class Sweep(_ClientMessage, frozen=True):
     """Run these levels by itself, from now on; what people steered so far stays."""
 
     levels: tuple[int, ...]
     runs: int = 1
 
 
-class FindCliff(_Said, frozen=True):
+class FindCliff(_ClientMessage, frozen=True):
     """Double C until more streams bring nothing, then close in on the edge."""
 
-    highest: int = 1024
+    max_c: int = 1024
 
 
-class Describe(_Said, frozen=True):
+class Describe(_ClientMessage, frozen=True):
     """A new label and note for the session."""
 
     label: str
     note: str
 
 
-class SaveTo(_Said, frozen=True):
+class SaveTo(_ClientMessage, frozen=True):
     """From now on the session is kept under this directory; what it has so far goes along.
 
     Where that cannot be, a warning says so that begins with `REFUSED`.
@@ -86,24 +86,24 @@ class SaveTo(_Said, frozen=True):
 REFUSED = "cannot be saved to "
 
 
-class WatchStream(_Said, frozen=True):
+class WatchStream(_ClientMessage, frozen=True):
     agent: int | None
 
 
-Command = (
+ClientCommand = (
     Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | Sweep | FindCliff | Describe | SaveTo | WatchStream
 )
 
 
-class Hello(_Said, frozen=True):
+class Hello(_ClientMessage, frozen=True):
     """First message to a face: the session, as its journal holds it, and its history so far."""
 
     session: Session
     directory: str
-    history: tuple[Point, ...] = ()
+    history: tuple[HistoryPoint, ...] = ()
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that has come to its end; `preview` is as much of its answer as is kept."""
 
     task: int
@@ -118,7 +118,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     preview: str
 
 
-class Watched(msgspec.Struct, frozen=True, kw_only=True):
+class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
     """The agent that somebody looks at: its newest request, whole, and those before it, newest first.
 
     `gaps_s` are the times between chunks; `recent_gaps_s` are the newest of them, in the order in which they came.
@@ -139,10 +139,10 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     recent_gaps_s: tuple[float, ...] = ()
     reasoning: str = ""
     text: str = ""
-    before: tuple[Answered, ...] = ()
+    before: tuple[FinishedRequest, ...] = ()
 
 
-class Frame(_Said, frozen=True):
+class Frame(_ClientMessage, frozen=True):
     """The present. Rates are over the last second; null is not known.
 
     `points` are the newest of the history, some of them sent before: a face that misses frames misses no point soon.
@@ -172,31 +172,31 @@ class Frame(_Said, frozen=True):
     error_counts: dict[str, int]
     lag_ms: float
     worker_cpu: float
-    shared_reads: int
+    coalesced_chunks: int
     clock_steps: int
     levels: tuple[Level, ...]
     warnings: tuple[str, ...]
     rows: tuple[StreamRow, ...] = ()
-    watched: Watched | None = None
-    points: tuple[Point, ...] = ()
+    watched: WatchedStream | None = None
+    points: tuple[HistoryPoint, ...] = ()
     telemetry: Telemetry | None = None
-    trust: tuple[Trust, ...] = ()
+    quality: tuple[QualityLine, ...] = ()
     ttft_split: TtftSplit | None = None
-    answer: str = ""
-    servers: tuple[Discovered, ...] = ()
+    search_result: str = ""
+    servers: tuple[DiscoveredServer, ...] = ()
     tokens_per_chunk: float = 1.0
     load: Mode = "closed"
     steered: bool = False
     rate: float | None = None
-    late_s: float | None = None
+    send_delay_s: float | None = None
     tasks: tuple[TaskFigures, ...] = ()
-    down_s: float | None = None
+    outage_s: float | None = None
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]
 
 
-class Ended(_Said, frozen=True):
+class Ended(_ClientMessage, frozen=True):
     """The last message: how it went, and where it lies. `directory` is empty when nothing was measured.
 
     unusable: the endpoint; failed: our own disk; interrupted: a process of ours died.
@@ -207,15 +207,15 @@ class Ended(_Said, frozen=True):
     directory: str
 
 
-Message = Hello | Frame | Ended
+SessionMessage = Hello | Frame | Ended
 
-_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-_message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_command_decoder: msgspec.msgpack.Decoder[ClientCommand] = msgspec.msgpack.Decoder(ClientCommand)
+_message_decoder: msgspec.msgpack.Decoder[SessionMessage] = msgspec.msgpack.Decoder(SessionMessage)
 
 
-def decode_command(body: bytes) -> Command:
+def decode_command(body: bytes) -> ClientCommand:
     return _command_decoder.decode(body)
 
 
-def decode_message(body: bytes) -> Message:
+def decode_message(body: bytes) -> SessionMessage:
     return _message_decoder.decode(body)

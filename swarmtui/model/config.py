@@ -9,13 +9,13 @@ import msgspec
 
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.run_request import SIMULATOR
-from swarmtui.model.schema import BadInput, Given, read_toml
+from swarmtui.model.schema import BadInput, InputStruct, parse_toml
 
 _SECRET_HEADERS = re.compile(r"authorization|cookie|token|secret|api-?key|password", re.IGNORECASE)
 _STAYS_OUT = "a key does not belong in a file: name the variable that holds it with api_key_env"
 
 
-class Known(Given, frozen=True, kw_only=True):
+class EndpointConfig(InputStruct, frozen=True, kw_only=True):
     """An endpoint with a name; the key itself stays in the environment. A relative `ca_file` lies beside the config."""
 
     url: str
@@ -29,7 +29,7 @@ class Known(Given, frozen=True, kw_only=True):
     gpu_metrics_urls: tuple[str, ...] = ()
 
 
-class Defaults(Given, frozen=True, kw_only=True):
+class Defaults(InputStruct, frozen=True, kw_only=True):
     """What `run` takes where the command line says nothing; texts as one would type them there."""
 
     endpoint: str | None = None
@@ -60,17 +60,17 @@ class Defaults(Given, frozen=True, kw_only=True):
         return said | ({"endpoints": (endpoint,)} if endpoint else {})
 
 
-class Config(Given, frozen=True, kw_only=True):
+class Config(InputStruct, frozen=True, kw_only=True):
     theme: str = "swarm"
     refresh: float = 4.0
-    endpoints: dict[str, Known] = {}
+    endpoints: dict[str, EndpointConfig] = {}
     defaults: Defaults = Defaults()
     keymap: dict[str, str] = {}
 
 
 def parse_config(text: str, source: str) -> Config:
     try:
-        config = read_toml(text, Config, source)
+        config = parse_toml(text, Config, source)
     except BadInput as problem:
         if re.fullmatch(r"endpoints\..+\.(api_?key|key|token|password)", problem.key):
             raise BadInput(_STAYS_OUT, source=source, key=problem.key, line=problem.line) from None
@@ -82,7 +82,7 @@ def parse_config(text: str, source: str) -> Config:
     return config
 
 
-def _check(known: Known, key: str, source: str) -> None:
+def _check(known: EndpointConfig, key: str, source: str) -> None:
     if not known.url.startswith(SIMULATOR):
         try:
             parse_address(known.url)
@@ -96,12 +96,12 @@ def _check(known: Known, key: str, source: str) -> None:
             raise BadInput(f"{_STAYS_OUT}, or give --header", source=source, key=f"{key}.headers.{header}")
 
 
-def named(text: str, endpoints: dict[str, Known], source: str) -> Known:
+def find_endpoint(text: str, endpoints: dict[str, EndpointConfig], source: str) -> EndpointConfig:
     """An endpoint by its name in the config, or as it was typed: an address, `host:port` or `sim:PRESET`."""
     if text in endpoints:
         return endpoints[text]
     if re.search(r"[./:]", text) or text == "localhost" or not text:
-        return Known(url=text)
+        return EndpointConfig(url=text)
     import difflib  # for a mistake only
 
     close = difflib.get_close_matches(text, endpoints, n=1)
@@ -110,7 +110,7 @@ def named(text: str, endpoints: dict[str, Known], source: str) -> Known:
     raise BadInput(f"no endpoint is called {text!r} in {source}{known}{guess}", key="--endpoint")
 
 
-def together(endpoints: list[Known]) -> Known:
+def merge_endpoints(endpoints: list[EndpointConfig]) -> EndpointConfig:
     """Of replicas that one run asks alike: a key goes to none that it was not given for."""
     first, *others = endpoints
     for other in others:

@@ -61,7 +61,7 @@ class Address(Stored, frozen=True, kw_only=True):
         return f"{self.scheme}://{self.authority}{self.base}"
 
 
-def dialect_of(url: str) -> Dialect:
+def dialect_from_url(url: str) -> Dialect:
     """What is spoken there, by the path that was given; a bare address speaks OpenAI chat."""
     path = url.rstrip("/")
     if path.endswith("/api/chat"):

@@ -1,24 +1,55 @@
-"""What is concluded from the figures of a session, each with its reason: checks, scaling, goodput."""
+"""Conclusions drawn from the figures of a session, each with its reason: checks, scaling, goodput."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
-from swarmtui.model.level_key import Placed
+import msgspec
+
+from swarmtui.model.level_key import PerLevel
 from swarmtui.model.schema import Stored
 
 
+class Finding(Stored, frozen=True, kw_only=True):
+    """A remark: a stable `code` for programs, and its `text` for readers."""
+
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+if TYPE_CHECKING:
+    Findings = tuple[Finding, ...]
+    Refusals = dict[str, Finding]
+else:  # schema 1 stored the texts alone
+    Findings = tuple[Finding | str, ...]
+    Refusals = dict[str, Finding | str]
+
+
+def with_code(found: object) -> Finding:
+    """Return the finding itself, or one without a code for a text stored by schema 1."""
+    return found if isinstance(found, Finding) else Finding(code="", text=str(found))
+
+
+def with_codes(found: Iterable[object]) -> Findings:
+    return tuple(map(with_code, found))
+
+
 class Check(Stored, frozen=True, kw_only=True):
-    """One line of "fit to publish". What nobody measured is unknown, not ok."""
+    """One line of the publication checklist. A condition that was not measured is unknown, and does not pass."""
 
     name: str
     state: Literal["ok", "not ok", "unknown"]
     value: str
     limit: str
     sentence: str
+    code: str = ""
 
 
-class Seats(Stored, frozen=True, kw_only=True):
+class Slots(Stored, frozen=True, kw_only=True):
     """Requests that the server runs at once. `inferred`: nobody said so, it is read off the curve."""
 
     per_replica: int
@@ -45,7 +76,7 @@ class Cliff(Stored, frozen=True, kw_only=True):
     ttft_factor: float
 
 
-class QueueTax(Stored, frozen=True, kw_only=True):
+class QueueingDelay(Stored, frozen=True, kw_only=True):
     """What waiting for a seat costs at `c` streams, beside the level at which all had one."""
 
     c: int
@@ -60,7 +91,7 @@ class Scaling(Stored, frozen=True, kw_only=True):
     `fit_error` is the largest distance of a measured step from the line, as a share of it.
     """
 
-    seats: Seats | None = None
+    slots: Slots | None = msgspec.field(default=None, name="seats")
     step_a_s: float | None = None
     step_c_s: float | None = None
     fit_error: float | None = None
@@ -69,13 +100,17 @@ class Scaling(Stored, frozen=True, kw_only=True):
     knee: float | None = None
     sweet_spot: int | None = None
     cliff: Cliff | None = None
-    queue_tax: tuple[QueueTax, ...] = ()
-    anomalies: tuple[str, ...] = ()
-    refused: dict[str, str] = {}
+    queueing_delay: tuple[QueueingDelay, ...] = msgspec.field(default=(), name="queue_tax")
+    anomalies: Findings = ()
+    refused: Refusals = {}
     sentence: str = ""
 
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "anomalies", with_codes(self.anomalies))
+        msgspec.structs.force_setattr(self, "refused", {name: with_code(why) for name, why in self.refused.items()})
 
-class Goodput(Placed, frozen=True, kw_only=True):
+
+class Goodput(PerLevel, frozen=True, kw_only=True):
     """Requests of a level that kept the SLO; a failed request did not. `per_s` and `out_tps` are of good ones only."""
 
     n: int

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from swarmtui.model.schema import Stored
 
-Place = tuple[int, float | None]
+LevelKey = tuple[int, float | None]
 
 
-def place_at(place: Place) -> float:
+def offered_load(place: LevelKey) -> float:
     """What differs from level to level."""
     c, rate = place
     return c if rate is None else rate
 
 
-def place_name(place: Place) -> str:
+def level_name(place: LevelKey) -> str:
     c, rate = place
     return f"C={c}" if rate is None else f"{rate:g}/s"
 
 
-class Placed(Stored, frozen=True, kw_only=True):
+class PerLevel(Stored, frozen=True, kw_only=True):
     """Something of one level."""
 
     c: int
     rate: float | None = None
 
     @property
-    def at(self) -> float:
+    def offered_load(self) -> float:
         """What differs from level to level: C, or the rate of an open loop."""
-        return place_at((self.c, self.rate))
+        return offered_load((self.c, self.rate))
 
     @property
     def name(self) -> str:
-        return place_name((self.c, self.rate))
+        return level_name((self.c, self.rate))

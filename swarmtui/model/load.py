@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.model.plan import MAX_STREAMS, Arrival, Plan, parse_requests, parse_seconds
-from swarmtui.model.schema import BadInput, Given
+from swarmtui.model.schema import BadInput, InputStruct
 
 Streams = Annotated[int, Meta(ge=1, le=MAX_STREAMS)]
 Levels = Annotated[tuple[Streams, ...], Meta(min_length=1)]
@@ -18,7 +18,7 @@ Above0 = Annotated[float, Meta(gt=0.0)]
 _MOST_WARMUP = 8
 
 
-class _Common(Given, frozen=True, kw_only=True):
+class _LoadBase(InputStruct, frozen=True, kw_only=True):
     """`rotate`: each run begins with another level, so that no level always comes first."""
 
     runs: Annotated[int, Meta(ge=1, le=1000)] = 1
@@ -26,7 +26,7 @@ class _Common(Given, frozen=True, kw_only=True):
     rotate: bool = False
 
 
-class Closed(_Common, frozen=True, kw_only=True, tag_field="mode", tag="closed"):
+class Closed(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="closed"):
     """C agents, each of which sends its next request when the last one ends."""
 
     levels: Levels = (1, 2, 4, 8)
@@ -34,21 +34,21 @@ class Closed(_Common, frozen=True, kw_only=True, tag_field="mode", tag="closed")
     duration: str | None = None
 
 
-class Barrier(_Common, frozen=True, kw_only=True, tag_field="mode", tag="barrier"):
+class Barrier(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="barrier"):
     """C tasks begin together, and the batch ends with the last; `serial`: the same tasks one by one, as a baseline."""
 
     levels: Levels = (1, 2, 3, 4)
     serial: Literal["measured", "none"] = "measured"
 
 
-class SerialRates(Given, frozen=True, kw_only=True):
+class SerialRates(InputStruct, frozen=True, kw_only=True):
     """What one user alone gets, measured elsewhere."""
 
     prompt_tps: Above0
     decode_tps: Above0
 
 
-class Swarm(_Common, frozen=True, kw_only=True, tag_field="mode", tag="swarm"):
+class Swarm(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="swarm"):
     """`agents` tasks at once. Their serial time is extrapolated: from `sample` tasks asked alone, or from rates."""
 
     agents: Streams
@@ -56,7 +56,7 @@ class Swarm(_Common, frozen=True, kw_only=True, tag_field="mode", tag="swarm"):
     serial_rates: SerialRates | None = None
 
 
-class Open(_Common, frozen=True, kw_only=True, tag_field="mode", tag="open"):
+class Open(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="open"):
     """Requests come at `rate` a second whatever the server does, with at most `streams` in flight.
 
     Several rates are as many levels. `burst` is for gamma arrivals: the squared coefficient of variation of the gaps;
@@ -71,7 +71,7 @@ class Open(_Common, frozen=True, kw_only=True, tag_field="mode", tag="open"):
     streams: Streams = 512
 
 
-class Ramp(_Common, frozen=True, kw_only=True, tag_field="mode", tag="ramp"):
+class Ramp(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="ramp"):
     """C grows from `start` to `to` while requests go on: by `step`, or doubled, after each `every`."""
 
     to: Streams
@@ -81,14 +81,14 @@ class Ramp(_Common, frozen=True, kw_only=True, tag_field="mode", tag="ramp"):
     every: str = "10s"
 
 
-class Mixed(_Common, frozen=True, kw_only=True, tag_field="mode", tag="mixed"):
+class Mixed(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="mixed"):
     """A primary conversation with C − 1 side tasks beside it; `loop`: they begin again until the primary has ended."""
 
     levels: Levels = (1, 2, 3, 5)
     loop: bool = False
 
 
-class Dag(_Common, frozen=True, kw_only=True, tag_field="mode", tag="dag"):
+class Dag(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="dag"):
     """Every task of the graph once, each as soon as those that it waits for have answered."""
 
 
@@ -99,10 +99,10 @@ def mode_of(load: Load) -> str:
     return str(load.__struct_config__.tag)
 
 
-def checked(load: Load, source: str) -> None:
+def validate_load(load: Load, source: str) -> None:
     """What types cannot say; each problem names its key."""
     try:
-        planned(load, size=1)
+        make_plan(load, size=1)
     except BadInput as problem:
         raise BadInput(problem.problem, source=source, key=f"load.{problem.key}") from None
     levels = getattr(load, "levels", ())
@@ -110,7 +110,7 @@ def checked(load: Load, source: str) -> None:
         raise BadInput("a level stands twice; runs repeats levels", source=source, key="load.levels")
 
 
-def planned(load: Load, *, size: int, **given: Any) -> Plan:
+def make_plan(load: Load, *, size: int, **given: Any) -> Plan:
     """The plan of a load; `size` is how many tasks a graph has, `given` are fields of a plan that people chose."""
     fields: dict[str, Any] = {"load": mode_of(load), "runs": load.runs, "rotate": load.rotate}
     match load:

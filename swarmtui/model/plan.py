@@ -10,7 +10,7 @@ from swarmtui.model.schema import BadInput, Stored
 MAX_STREAMS = 20_000
 
 # A stretch that people steer becomes a level when it has so many completions for each stream.
-STEERED_ENOUGH = 4
+MIN_STEERED_COMPLETIONS = 4
 
 
 class Timeouts(Stored, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Timeouts(Stored, frozen=True, kw_only=True):
     total: float = 600.0
 
 
-def timeouts_of(total: str, idle: str, prefix: str = "") -> Timeouts:
+def parse_timeouts(total: str, idle: str, prefix: str = "") -> Timeouts:
     """As people write them; who says how long a request may take means its first token, too."""
     usual = Timeouts()
     whole = parse_seconds(total, f"{prefix}timeout")

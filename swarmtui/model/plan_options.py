@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from swarmtui.model.load import Closed, Load, Open, mode_of, planned
+from swarmtui.model.load import Closed, Load, Open, make_plan, mode_of
 from swarmtui.model.plan import Arrival, Mode, Plan, parse_levels, parse_rates, parse_requests, parse_seconds
 from swarmtui.model.schema import BadInput
-from swarmtui.model.workload import Workload, load_of, size_of
+from swarmtui.model.workload import Workload, effective_load, task_count
 
 # Their tasks belong together, and mean nothing one by one.
-IN_ONE_WAY: tuple[Mode, ...] = ("mixed", "dag")
+FIXED_MODES: tuple[Mode, ...] = ("mixed", "dag")
 
 _GAMMA_BURST = 4.0
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None where nothing was said: then the workload's own load decides.
 
     `mode`: as the workload says, steered by people, or a search for the cliff. Names are those of the options of the
@@ -37,7 +37,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     serial_rates: str | None = None
 
 
-PROBE = Asked(levels="1", requests="1", warmup="1")
+PROBE = PlanOptions(levels="1", requests="1", warmup="1")
 """Warm-up, and one timed run of one stream."""
 
 
@@ -46,15 +46,15 @@ def probe_tag(endpoints: tuple[str, ...]) -> dict[str, str]:
     return {"probe": ",".join(endpoints)}
 
 
-def plan_for(workload: Workload, asked: Asked, **given: Any) -> Plan:
+def build_plan(workload: Workload, asked: PlanOptions, **given: Any) -> Plan:
     """`given` are fields of a plan that no workload has an opinion on. BadInput names what was asked amiss."""
     if asked.requests and asked.duration:
         raise BadInput("give one of requests and duration, not both", key="duration")
     levels = parse_levels(asked.levels) if asked.levels is not None else None
     prompt_tps, decode_tps = _serial_rates(asked.serial_rates)
-    return planned(
+    return make_plan(
         _load(asked, workload),
-        size=size_of(workload),
+        size=task_count(workload),
         mode=None if asked.mode == "sweep" else asked.mode,
         levels=levels,
         runs=asked.runs,
@@ -67,16 +67,16 @@ def plan_for(workload: Workload, asked: Asked, **given: Any) -> Plan:
     )
 
 
-def _load(asked: Asked, workload: Workload) -> Load:
+def _load(asked: PlanOptions, workload: Workload) -> Load:
     """A rate or a search stands for a load of its own; what does not go together is refused."""
-    load = load_of(workload)
+    load = effective_load(workload)
     mode = mode_of(load)
     own = asked.mode == "sweep" and asked.rate is None
     if asked.mode == "cliff" and (asked.levels or asked.rate or (asked.runs or 1) > 1):
         raise BadInput("chooses its levels by itself; leave levels, runs and rate out", key="find_cliff")
     if asked.rate is not None and asked.levels:
         raise BadInput("an open loop has a rate and no levels; leave one of the two out", key="rate")
-    if not own and mode in IN_ONE_WAY:
+    if not own and mode in FIXED_MODES:
         raise BadInput(f"workload {workload.name} is {mode}, and can be asked in no other way", key="workload")
     if asked.levels and mode in ("dag", "ramp", "open") and asked.mode == "sweep":
         raise BadInput(f"workload {workload.name} is {mode}, which has no levels to choose", key="levels")
@@ -96,7 +96,7 @@ def _load(asked: Asked, workload: Workload) -> Load:
     return load
 
 
-def _open(asked: Asked, load: Load) -> Open:
+def _open(asked: PlanOptions, load: Load) -> Open:
     """Gaps of gamma arrivals clump unless somebody says how much: with a burst of 1 they would be Poisson's."""
     base = load if isinstance(load, Open) else Open(rate=1.0)
     arrival = asked.arrival or base.arrival

@@ -32,7 +32,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     turn: int = 0
     id: str = ""
     type: str = ""
-    stretch: int = 0
+    stage: int = msgspec.field(default=0, name="stretch")
     c: int = 0
     run: int = 0
     phase: Phase = "level"
@@ -49,7 +49,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     t_done_ns: int | None = None
     stamp: Literal["kernel", "read"] = "read"
     chunks: int = 0
-    shared_reads: int = 0
+    coalesced_chunks: int = msgspec.field(default=0, name="shared_reads")
     chunk_us: tuple[int, ...] = ()
     chunk_tokens: tuple[int, ...] | None = None
     stall_us: int | None = None
@@ -72,7 +72,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     text: str | None = None
     reasoning: str | None = None
 
-    def lean(self) -> Record:
+    def without_chunks(self) -> Record:
         """Without its chunks and its text: enough for whoever remembers many of them."""
         return msgspec.structs.replace(self, chunk_us=(), chunk_tokens=None, text=None, reasoning=None)
 
@@ -125,7 +125,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
         """Between two chunks; None where there were not two."""
         return max(islice(self.chunk_us, 1, None), default=self.stall_us)
 
-    def token_shares(self) -> list[float]:
+    def tokens_per_chunk(self) -> list[float]:
         """Tokens of each chunk: as the server said, else the first chunk's and an equal share for each other."""
         if self.chunk_tokens is not None:
             return [float(n) for n in self.chunk_tokens]

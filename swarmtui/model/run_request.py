@@ -14,7 +14,7 @@ RESTART_S = 120.0
 SIMULATOR = "sim:"
 
 
-def restart_of(text: str, key: str) -> float:
+def parse_restart(text: str, key: str) -> float:
     """`wait`, `stop` or a time: how long a server that went away is waited for."""
     known = {"wait": RESTART_S, "stop": 0.0}
     if text in known:
@@ -25,7 +25,7 @@ def restart_of(text: str, key: str) -> float:
         raise BadInput(f"{text!r} is neither wait nor stop nor a time like 90s", key=key) from None
 
 
-class Order(Stored, frozen=True, kw_only=True):
+class RunRequest(Stored, frozen=True, kw_only=True):
     """`endpoints` are URLs, or `sim:PRESET` for the embedded simulator. Travels in a pipe: it holds secrets.
 
     `restart_s`: how long a server that went away in mid-run is waited for; zero ends the run.
@@ -55,8 +55,8 @@ class Order(Stored, frozen=True, kw_only=True):
     salt: str = ""
 
 
-_decoder = msgspec.msgpack.Decoder(Order)
+_decoder = msgspec.msgpack.Decoder(RunRequest)
 
 
-def decode_order(body: bytes) -> Order:
+def decode_run_request(body: bytes) -> RunRequest:
     return _decoder.decode(body)

@@ -11,11 +11,11 @@ import msgspec
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _ANY = "..."
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of what people write by hand: an unknown key is a mistake of theirs, and is refused."""
 
 
@@ -32,7 +32,7 @@ class BadInput(Exception):
         self.problem, self.source, self.key, self.line = problem, source, key, line
 
 
-def read_toml(text: str, kind: type[T], source: str) -> T:
+def parse_toml(text: str, kind: type[T], source: str) -> T:
     import tomllib
 
     try:
@@ -43,7 +43,7 @@ def read_toml(text: str, kind: type[T], source: str) -> T:
     return convert(data, kind, source, text)
 
 
-def read_json(text: str | bytes, kind: type[T], source: str) -> T:
+def parse_json(text: str | bytes, kind: type[T], source: str) -> T:
     try:
         data = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -61,16 +61,16 @@ def convert(data: Any, kind: type[T], source: str, text: str = "") -> T:
 
 def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, text: str) -> BadInput:
     message, _, path = str(error).partition(" - at `")
-    steps = _with_names(steps_of(path.rstrip("`")), kind, data, str(error))
+    steps = _with_names(parse_path(path.rstrip("`")), kind, data, str(error))
     unknown = re.search(r"unknown field `(.+?)`", message)
     if unknown:
         name = unknown.group(1)
-        message = "unknown key" + like(name, _known_fields(kind, data, steps), ", ")
+        message = "unknown key" + suggest(name, _known_fields(kind, data, steps), ", ")
         steps = [*steps, name]
     else:
         message = _plain(message) + _hint(message, kind, steps)
     key = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps).lstrip(".")
-    return BadInput(message, source=source, key=key, line=line_of(steps, text))
+    return BadInput(message, source=source, key=key, line=find_line(steps, text))
 
 
 _PLAIN_WORDS = {
@@ -102,17 +102,17 @@ def _hint(message: str, kind: Any, steps: list[str | int]) -> str:
     choices = _choices(kind, steps) if wrong else _choices(kind, [*steps, missing.group(1)]) if missing else []
     if not choices:
         return ""
-    return f"; expected one of {', '.join(choices)}" + (like(wrong.group(1), choices, "; ") if wrong else "")
+    return f"; expected one of {', '.join(choices)}" + (suggest(wrong.group(1), choices, "; ") if wrong else "")
 
 
-def like(name: str, known: list[str], before: str) -> str:
+def suggest(name: str, known: list[str], before: str) -> str:
     import difflib  # for a mistake only
 
     close = difflib.get_close_matches(name, known, n=1)
     return f"{before}did you mean {close[0]}?" if close else ""
 
 
-def steps_of(path: str) -> list[str | int]:
+def parse_path(path: str) -> list[str | int]:
     """`$.a.b[2].c` or `.a.b[2].c` in its parts; `[...]` is any key of a table whose keys are free."""
     parts = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", path)
     return [name or (index if index == _ANY else int(index)) for name, index in parts]
@@ -179,7 +179,7 @@ def _nodes(kind: Any, steps: list[str | int]) -> list[Any]:
     return found
 
 
-def line_of(steps: list[str | int], text: str) -> int | None:
+def find_line(steps: list[str | int], text: str) -> int | None:
     """The line of the last key that begins one, counted through arrays of tables; None where that is not certain."""
     names = [step for step in steps if isinstance(step, str)]
     if not text or not names:

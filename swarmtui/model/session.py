@@ -7,17 +7,17 @@ from typing import Any, Literal
 import msgspec
 
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
-from swarmtui.model.level_key import Place, Placed
+from swarmtui.model.findings import BandwidthUse, Check, Findings, Goodput, Scaling, with_codes
+from swarmtui.model.level_key import LevelKey, PerLevel
 from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
-from swarmtui.model.telemetry import Discovered, Energy, Telemetry, Trust, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityFacts, QualityLine, Telemetry, TtftSplit
 
 State = Literal["running", "done", "stopped", "unusable", "failed", "interrupted"]
 
 
-class Client(Stored, frozen=True, kw_only=True):
+class ClientInfo(Stored, frozen=True, kw_only=True):
     """What measured."""
 
     version: str
@@ -42,7 +42,7 @@ class Session(Stored, frozen=True, kw_only=True):
     workload_digest: str
     workload_spec: dict[str, Any]
     plan: Plan
-    client: Client
+    client: ClientInfo
     label: str = ""
     note: str = ""
     tags: dict[str, str] = {}
@@ -60,7 +60,7 @@ class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
     schema: int = SCHEMA_VERSION
 
 
-class StretchStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch"):
+class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch"):
     """From `t_ns` on `c` streams were wanted; `of` is how many requests the stretch is to have, if that is set.
 
     `steered`: people or a ramp chose this C on the way; it is a level only when it lasted long enough.
@@ -78,7 +78,7 @@ class StretchStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="str
     rate: float | None = None
 
 
-class StretchEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch_end"):
+class StageEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch_end"):
     """`complete`: it had all that it was planned to have."""
 
     number: int
@@ -86,7 +86,7 @@ class StretchEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stret
     complete: bool
 
 
-class Request(Stored, frozen=True, kw_only=True, tag_field="kind", tag="request"):
+class RequestEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="request"):
     record: Record
 
 
@@ -116,7 +116,7 @@ class TokenCount(Stored, frozen=True, kw_only=True, tag_field="kind", tag="token
 
     task: int
     turn: int
-    stretch: int
+    stage: int = msgspec.field(name="stretch")
     tokens_out: int
 
 
@@ -124,15 +124,19 @@ class ServerFound(Stored, frozen=True, kw_only=True, tag_field="kind", tag="serv
     """What is known of an endpoint's server: engine, version, flags, seats."""
 
     endpoint: int
-    server: Discovered
+    server: DiscoveredServer
 
 
-class Trusted(Stored, frozen=True, kw_only=True, tag_field="kind", tag="trust"):
-    """What spoke for or against the figures, as judged at the end; the client's own lag and largest CPU share."""
+class QualityEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="trust"):
+    """The measurement quality at the end of a session, and the `facts` that it was judged from.
 
-    lines: tuple[Trust, ...]
+    `lag_p99_s` and `cpu` are those of the facts: schema 1 stored nothing else of them.
+    """
+
+    lines: tuple[QualityLine, ...]
     lag_p99_s: float | None = None
     cpu: float | None = None
+    facts: QualityFacts | None = None
 
 
 class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
@@ -142,7 +146,17 @@ class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
 
 
 Entry = (
-    Head | StretchStart | StretchEnd | Request | Event | Description | Sample | TokenCount | ServerFound | Trusted | End
+    Head
+    | StageStart
+    | StageEnd
+    | RequestEntry
+    | Event
+    | Description
+    | Sample
+    | TokenCount
+    | ServerFound
+    | QualityEntry
+    | End
 )
 
 entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
@@ -162,7 +176,7 @@ class Spread(Stored, frozen=True, kw_only=True):
     max: float | None = None
 
 
-class Rates(Stored, frozen=True, kw_only=True):
+class RateSummary(Stored, frozen=True, kw_only=True):
     mean: float | None = None
     min: float | None = None
     p50: float | None = None
@@ -186,7 +200,7 @@ class RunFigures(Stored, frozen=True, kw_only=True):
     ttft_s: float | None
 
 
-class Serial(Stored, frozen=True, kw_only=True):
+class SerialBaseline(Stored, frozen=True, kw_only=True):
     """The tasks of a level one after another, and what the batch won against that.
 
     `how` says where the time comes from: measured, or extrapolated and from what. `clean_speedup` counts an answer
@@ -232,7 +246,7 @@ class TaskFigures(Stored, frozen=True, kw_only=True):
     verdicts: dict[str, int]
 
 
-class Level(Placed, frozen=True, kw_only=True):
+class Level(PerLevel, frozen=True, kw_only=True):
     """The figures of one C, over all its runs; the contract of `run --json`. Null is not measured.
 
     `n` counts finished requests, `ok` and `errors` divide it; cancelled ones are in neither.
@@ -262,8 +276,8 @@ class Level(Placed, frozen=True, kw_only=True):
     out_tps_steady: float | None
     prompt_tps: float | None
     total_tps: float | None
-    per_stream_tps: Rates
-    per_stream_tps_clean: Rates
+    per_stream_tps: RateSummary
+    per_stream_tps_clean: RateSummary
     ttft_s: Spread
     ttfo_s: Spread
     tpot_s: Spread
@@ -276,9 +290,9 @@ class Level(Placed, frozen=True, kw_only=True):
     wall_speedup: float | None
     token_ratio: float | None
     pass_rate: float | None
-    shared_reads: float | None
+    coalesced_chunks: float | None = msgspec.field(name="shared_reads")
     stamp: Literal["kernel", "read", "mixed"] | None
-    flags: tuple[str, ...]
+    flags: Findings
     by_run: tuple[RunFigures, ...]
     energy: Energy | None = None
     ttft_split: TtftSplit | None = None
@@ -286,28 +300,31 @@ class Level(Placed, frozen=True, kw_only=True):
     lateness_s: Spread | None = None
     arrived_per_s: float | None = None
     served_per_s: float | None = None
-    serial: Serial | None = None
+    serial: SerialBaseline | None = None
     verdicts: dict[str, int] = {}
     replicas: tuple[Replica, ...] = ()
 
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "flags", with_codes(self.flags))
+
     @property
-    def key(self) -> Place:
+    def key(self) -> LevelKey:
         """By which a level is found again among those of its session, or of another one."""
         return self.c, self.rate
 
     @property
-    def lead_tps(self) -> float | None:
+    def headline_tps(self) -> float | None:
         """The throughput to lead with: steady for closed loops, wall for all that ends with a drain by nature."""
         return self._leading(self.out_tps_steady, self.out_tps_wall)
 
     @property
-    def lead_by_run(self) -> tuple[float, ...]:
+    def headline_by_run(self) -> tuple[float, ...]:
         """The same of its runs, as far as they have one."""
         rates = (self._leading(run.out_tps_steady, run.out_tps_wall) for run in self.by_run)
         return tuple(rate for rate in rates if rate)
 
     @property
-    def leads_steady(self) -> bool:
+    def headline_is_steady(self) -> bool:
         return self.load in ("closed", "ramp") and bool(self.out_tps_steady)
 
     def _leading(self, steady: float | None, wall: float | None) -> float | None:
@@ -328,7 +345,7 @@ class Summary(Stored, frozen=True, kw_only=True):
     scaling: Scaling | None = None
     goodput: tuple[Goodput, ...] = ()
     bandwidth: tuple[BandwidthUse, ...] = ()
-    servers: tuple[Discovered, ...] = ()
+    servers: tuple[DiscoveredServer, ...] = ()
     gpus: tuple[str, ...] = ()
-    trust: tuple[Trust, ...] = ()
+    quality: tuple[QualityLine, ...] = msgspec.field(default=(), name="trust")
     tasks: tuple[TaskFigures, ...] = ()

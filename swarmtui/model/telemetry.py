@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from swarmtui.model.schema import Stored
 
 
@@ -114,7 +116,7 @@ class Telemetry(Stored, frozen=True, kw_only=True):
     servers_t_ns: int | None = None
 
     @property
-    def asked_ns(self) -> int:
+    def servers_read_ns(self) -> int:
         """The time of what servers say."""
         return self.t_ns if self.servers_t_ns is None else self.servers_t_ns
 
@@ -149,7 +151,7 @@ class TtftSplit(Stored, frozen=True, kw_only=True):
     estimated: bool = False
 
 
-class Discovered(Stored, frozen=True, kw_only=True):
+class DiscoveredServer(Stored, frozen=True, kw_only=True):
     """A server found on this host. `gpus` are UUIDs; `flags` are how it was started, without what is secret.
 
     Null flags are not known; `problem` says what keeps it from being used or read.
@@ -160,7 +162,7 @@ class Discovered(Stored, frozen=True, kw_only=True):
     version: str = ""
     models: tuple[str, ...] = ()
     context: int | None = None
-    seats: int | None = None
+    slots: int | None = msgspec.field(default=None, name="seats")
     pid: int | None = None
     gpus: tuple[str, ...] = ()
     flags: dict[str, str] | None = None
@@ -168,16 +170,55 @@ class Discovered(Stored, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Trust(Stored, frozen=True, kw_only=True):
-    """One line of the trust panel: the figure, and in one sentence what it means for the measurement."""
+class QualityFacts(Stored, frozen=True, kw_only=True):
+    """What is known about the conditions of a measurement; null is not known.
+
+    `lag_p99_s` is how late the client's event loop was, `tpot_s` the time per token of a stream, `worker_cpu` the share
+    of a core that a worker used. `c` and `c_achieved` are those of the level furthest from its C. `other_clients` counts
+    requests in flight on the server beyond our `in_flight`, `other_requests` those that finished beyond ours.
+    `client_tokens` and `server_tokens` count the output tokens of the same requests. `engine_ratio` is the engine's
+    decode rate over the client's. `cold_expected`: the workload promises prompts that are not in the prefix cache.
+    `throttled` is a share of the time, `clock_spread` (highest − lowest) / highest clock of a busy GPU, and
+    `clock_steps` how often the client's clock was set.
+    """
+
+    lag_p99_s: float | None = None
+    tpot_s: float | None = None
+    kernel_stamps: bool | None = None
+    worker_cpu: float | None = None
+    load: str | None = None
+    c: int | None = None
+    c_achieved: float | None = None
+    in_flight: float | None = None
+    other_clients: float | None = None
+    other_requests: float | None = None
+    idle_before: bool | None = None
+    token_sources: tuple[str, ...] = ()
+    client_tokens: float | None = None
+    server_tokens: float | None = None
+    engine_ratio: float | None = None
+    cold_expected: bool | None = None
+    cached_share: float | None = None
+    preemptions: float | None = None
+    throttled: float | None = None
+    throttle: tuple[str, ...] = ()
+    clock_spread: float | None = None
+    clock_steps: int | None = None
+    coalesced_chunks: float | None = None
+    restarted: bool = False
+
+
+class QualityLine(Stored, frozen=True, kw_only=True):
+    """One line of measurement quality: the value, and in one sentence what it means for the figures."""
 
     name: str
     state: Literal["ok", "doubtful", "wrong"]
     value: str
     sentence: str
+    code: str = ""
 
 
-class Point(Stored, frozen=True, kw_only=True, array_like=True):
+class HistoryPoint(Stored, frozen=True, kw_only=True, array_like=True):
     """One moment of the history that faces draw, four a second."""
 
     t_ns: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
-from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Given, Stored, read_toml
+from swarmtui.model.schema import SCHEMA_VERSION, BadInput, InputStruct, Stored, parse_toml
 
 Value = str | int | float | bool
 Flags = dict[str, Value]
@@ -16,7 +17,7 @@ Objective = Literal["out_tps", "ttft_s", "j_per_token"]
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
-class CellPlan(Given, frozen=True, kw_only=True):
+class TunePlan(InputStruct, frozen=True, kw_only=True):
     """The options of `swarmtui run` that a cell is measured with."""
 
     workload: str = "coding"
@@ -34,14 +35,14 @@ class CellPlan(Given, frozen=True, kw_only=True):
     gpu_metrics_url: str | None = None
 
 
-class Halving(Given, frozen=True, kw_only=True):
+class Halving(InputStruct, frozen=True, kw_only=True):
     """Successive halving: all cells with few requests, then the best `1/factor` with `factor` times as many."""
 
     factor: Annotated[int, Meta(ge=2)] = 3
     rounds: Annotated[int, Meta(ge=1, le=10)] = 3
 
 
-class TuneFile(Given, frozen=True, kw_only=True):
+class TuneFile(InputStruct, frozen=True, kw_only=True):
     """What `swarmtui tune` reads.
 
     `{port}` is a free port, `{--flag}` or `{NAME}` the value of that flag; flags that are not named so are put behind
@@ -60,13 +61,13 @@ class TuneFile(Given, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] = {}
     cells: tuple[Flags, ...] = ()
-    plan: CellPlan = CellPlan()
+    plan: TunePlan = TunePlan()
     halving: Halving | None = None
     objective: Objective = "out_tps"
     seed: int = 0
 
 
-class CellRow(Stored, frozen=True, kw_only=True):
+class TuneResult(Stored, frozen=True, kw_only=True):
     """One cell in one round. Figures are of its highest level `c`, `runs` the tok/s of its runs; null is not measured.
 
     broken: `reason` says why, `log` are the last lines that the server wrote. `simulated`: watts and memory are.
@@ -95,13 +96,13 @@ class TuneState(Stored, frozen=True, kw_only=True):
 
     schema: int = SCHEMA_VERSION
     name: str
-    rows: tuple[CellRow, ...] = ()
+    rows: tuple[TuneResult, ...] = ()
 
 
-CellPhase = Literal["starting", "warming up", "running", "stopping"]
+TunePhase = Literal["starting", "warming up", "running", "stopping"]
 
 
-class Present(Stored, frozen=True, kw_only=True):
+class TuneStatus(Stored, frozen=True, kw_only=True):
     """What a tune does at this moment, for whoever looks on; times are seconds of the wall clock.
 
     `pid` and `born`, when that process began, tell whether anybody still does it. Without `flags` no cell is on.
@@ -113,14 +114,14 @@ class Present(Stored, frozen=True, kw_only=True):
     begun: float
     round: int = 0
     flags: Flags | None = None
-    phase: CellPhase = "starting"
+    phase: TunePhase = "starting"
     since: float = 0.0
     session: str = ""
     log: str = ""
     ended: Literal["", "done", "stopped", "failed"] = ""
 
 
-class Change(Stored, frozen=True, kw_only=True):
+class LoggedChange(Stored, frozen=True, kw_only=True):
     """A row of the tuning log: what was changed between two sessions, what it gave, and whether people kept it."""
 
     number: int
@@ -128,7 +129,7 @@ class Change(Stored, frozen=True, kw_only=True):
     before: str
     after: str
     what: str
-    gave: str
+    effect: str = msgspec.field(name="gave")
     verdict: Literal["faster", "slower", "equivalent", "undecided", "refused"]
     change: float | None = None
     kept: Literal["kept", "reverted", ""] = ""
@@ -137,16 +138,16 @@ class Change(Stored, frozen=True, kw_only=True):
 
 class ChangeLog(Stored, frozen=True, kw_only=True):
     schema: int = SCHEMA_VERSION
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LoggedChange, ...] = ()
 
 
-def is_variable(name: str) -> bool:
+def is_env_variable(name: str) -> bool:
     """Names in capitals are of the environment, all others are flags."""
     return _VARIABLE.fullmatch(name) is not None
 
 
-def read_tune(text: str, source: str) -> TuneFile:
-    tune = read_toml(text, TuneFile, source)
+def parse_tune(text: str, source: str) -> TuneFile:
+    tune = parse_toml(text, TuneFile, source)
     if not tune.grid and not tune.cells:
         raise BadInput("give a [grid] of flags, or [[cells]], or both", source=source, key="grid")
     if "{port}" in tune.url and "{port}" not in tune.command:
@@ -157,10 +158,10 @@ def read_tune(text: str, source: str) -> TuneFile:
     return tune
 
 
-def flags_text(flags: dict[str, Any]) -> str:
+def format_flags(flags: dict[str, Any]) -> str:
     """`--parallel 4 --flash-attn`, as people would write it."""
     parts = [
-        f"{name}={value}" if is_variable(name) else name if value is True else f"{name} {value}"
+        f"{name}={value}" if is_env_variable(name) else name if value is True else f"{name} {value}"
         for name, value in flags.items()
         if value is not False
     ]

@@ -16,7 +16,7 @@ HEADER_BYTES = 4
 MAX_MESSAGE = 256 << 20
 
 
-class _Said(msgspec.Struct, frozen=True, tag=True):
+class _WorkerMessage(msgspec.Struct, frozen=True, tag=True):
     """Base of all messages; the class name is the tag."""
 
 
@@ -32,7 +32,7 @@ class Target(msgspec.Struct, frozen=True):
     insecure: bool = False
 
 
-class Setup(_Said, frozen=True):
+class Setup(_WorkerMessage, frozen=True):
     """First message to a worker. `spool` is where it leaves its records when the conductor is gone.
 
     It is number `worker` of `workers`, and its agents have the numbers worker, worker + workers, …
@@ -46,13 +46,13 @@ class Setup(_Said, frozen=True):
     keep_text: bool = False
 
 
-class Enqueue(_Said, frozen=True):
+class Enqueue(_WorkerMessage, frozen=True):
     """Tasks for agents to take, in this order."""
 
     tasks: tuple[Task, ...]
 
 
-class Stretch(_Said, frozen=True):
+class StartStage(_WorkerMessage, frozen=True):
     """From now on `agents` streams; requests sent from now on belong to this stretch, of `c` streams in all.
 
     Agents above the number finish what they are doing, unless `cancel`. Zero agents is a pause.
@@ -65,41 +65,41 @@ class Stretch(_Said, frozen=True):
     run: int = 0
     phase: Phase = "level"
     cancel: bool = False
-    ahead: int | None = None
+    preconnect: int | None = None
 
 
-class Drop(_Said, frozen=True):
+class Drop(_WorkerMessage, frozen=True):
     """Forget the queued tasks; with `cancel` also end what is in flight."""
 
     cancel: bool = False
 
 
-class Ack(_Said, frozen=True):
+class Ack(_WorkerMessage, frozen=True):
     """Records up to this number are on disk."""
 
     number: int
 
 
-class Watch(_Said, frozen=True):
+class WatchAgent(_WorkerMessage, frozen=True):
     """Send the stamps and the text of this agent's answer with each frame; None: of nobody."""
 
     agent: int | None
 
 
-class SpoolTo(_Said, frozen=True):
+class SpoolTo(_WorkerMessage, frozen=True):
     """The session has moved: what is left to spool goes there."""
 
     path: str
 
 
-class Quit(_Said, frozen=True):
+class Quit(_WorkerMessage, frozen=True):
     pass
 
 
-Command = Setup | Enqueue | Stretch | Drop | Ack | Watch | SpoolTo | Quit
+WorkerCommand = Setup | Enqueue | StartStage | Drop | Ack | WatchAgent | SpoolTo | Quit
 
 
-class Ready(_Said, frozen=True):
+class Ready(_WorkerMessage, frozen=True):
     pid: int
 
 
@@ -116,7 +116,7 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
     ttft_s: float | None
 
 
-class Watched(msgspec.Struct, frozen=True):
+class WatchedUpdate(msgspec.Struct, frozen=True):
     """Of the agent that is watched: the stamps of its request, and what came since the frame before.
 
     `times` are of the new chunks. `task` is -1 where the agent has no request at this moment.
@@ -135,7 +135,7 @@ class Watched(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class WorkerFrame(_Said, frozen=True):
+class WorkerFrame(_WorkerMessage, frozen=True):
     """About ten a second: streams that changed, and the worker's own health.
 
     `chunks` and `shared_reads` are of finished requests. `drops` counts the `Drop` commands obeyed so far.
@@ -150,30 +150,30 @@ class WorkerFrame(_Said, frozen=True):
     rows: tuple[StreamRow, ...]
     lag_ms: float
     cpu_ns: int
-    shared_reads: int
+    coalesced_chunks: int
     clock_steps: int
     drops: int
-    watched: Watched | None = None
+    watched: WatchedUpdate | None = None
 
 
-class Finished(_Said, frozen=True):
+class Finished(_WorkerMessage, frozen=True):
     """A finished request; kept by the worker until it is acknowledged."""
 
     number: int
     record: Record
 
 
-class Failed(_Said, frozen=True):
+class Failed(_WorkerMessage, frozen=True):
     """The worker cannot go on: what happened, in one sentence."""
 
     problem: str
 
 
-Report = Ready | WorkerFrame | Finished | Failed
+WorkerReport = Ready | WorkerFrame | Finished | Failed
 
 _encoder = msgspec.msgpack.Encoder()
-_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-_report_decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
+_command_decoder: msgspec.msgpack.Decoder[WorkerCommand] = msgspec.msgpack.Decoder(WorkerCommand)
+_report_decoder: msgspec.msgpack.Decoder[WorkerReport] = msgspec.msgpack.Decoder(WorkerReport)
 
 
 def pack(message: msgspec.Struct) -> bytes:
@@ -181,11 +181,11 @@ def pack(message: msgspec.Struct) -> bytes:
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
-def decode_command(body: bytes) -> Command:
+def decode_command(body: bytes) -> WorkerCommand:
     return _command_decoder.decode(body)
 
 
-def decode_report(body: bytes) -> Report:
+def decode_report(body: bytes) -> WorkerReport:
     return _report_decoder.decode(body)
 
 

@@ -8,32 +8,32 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from swarmtui.model import load as loads
-from swarmtui.model.answer_check import AnswerCheck, wrong_with_check
+from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 from swarmtui.model.load import Load
-from swarmtui.model.schema import BadInput, Given, Stored, read_toml
+from swarmtui.model.schema import BadInput, InputStruct, Stored, parse_toml
 
 # More tokens, turns or agents than this are a slip of the pen, and would fill the memory.
 Positive = Annotated[int, Meta(ge=1, le=10_000_000)]
 Share = Annotated[float, Meta(gt=0.0, le=1.0)]
 
 
-class Fixed(Given, frozen=True, kw_only=True, tag_field="dist", tag="fixed"):
+class Fixed(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="fixed"):
     value: Positive
 
 
-class Uniform(Given, frozen=True, kw_only=True, tag_field="dist", tag="uniform"):
+class Uniform(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="uniform"):
     low: Positive
     high: Positive
 
 
-class Normal(Given, frozen=True, kw_only=True, tag_field="dist", tag="normal"):
+class Normal(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="normal"):
     mean: Positive
     sd: Annotated[float, Meta(ge=0.0)]
     low: Positive = 1
     high: Positive | None = None
 
 
-class Lognormal(Given, frozen=True, kw_only=True, tag_field="dist", tag="lognormal"):
+class Lognormal(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="lognormal"):
     """`median` tokens; `cv` is the standard deviation over the mean."""
 
     median: Positive
@@ -42,13 +42,13 @@ class Lognormal(Given, frozen=True, kw_only=True, tag_field="dist", tag="lognorm
     high: Positive | None = None
 
 
-class Cycle(Given, frozen=True, kw_only=True, tag_field="dist", tag="cycle"):
+class Cycle(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="cycle"):
     """The values in turn, request by request."""
 
     values: Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 
-class ByLevel(Given, frozen=True, kw_only=True, tag_field="dist", tag="by_level"):
+class ByLevel(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="by_level"):
     """Relative lengths of the C tasks of a level, as shares of `tokens`: C=2 takes the row named "2"."""
 
     tokens: Positive
@@ -58,14 +58,14 @@ class ByLevel(Given, frozen=True, kw_only=True, tag_field="dist", tag="by_level"
 Length = Positive | Fixed | Uniform | Normal | Lognormal | Cycle | ByLevel
 
 
-class Prompt(Given, frozen=True, kw_only=True):
+class Prompt(InputStruct, frozen=True, kw_only=True):
     text: Annotated[str, Meta(min_length=1)]
     type: str = ""
     max_tokens: Positive | None = None
     check: AnswerCheck | None = None
 
 
-class Dialogue(Given, frozen=True, kw_only=True):
+class Dialogue(InputStruct, frozen=True, kw_only=True):
     """`check` is of the last answer, `max_tokens` of each."""
 
     turns: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -74,7 +74,7 @@ class Dialogue(Given, frozen=True, kw_only=True):
     check: AnswerCheck | None = None
 
 
-class Node(Given, frozen=True, kw_only=True):
+class Node(InputStruct, frozen=True, kw_only=True):
     """A task of a graph, `copies` of it. `{id}` in the text stands for the answer of a task that it waits for."""
 
     id: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
@@ -85,7 +85,7 @@ class Node(Given, frozen=True, kw_only=True):
     check: AnswerCheck | None = None
 
 
-class _Common(Given, frozen=True, kw_only=True):
+class _WorkloadBase(InputStruct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(min_length=1)]
     description: str = ""
     system: str = ""
@@ -97,7 +97,7 @@ class _Common(Given, frozen=True, kw_only=True):
     load: Load | None = None
 
 
-class Prompts(_Common, frozen=True, kw_only=True, tag_field="kind", tag="prompts"):
+class Prompts(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="prompts"):
     """Written prompts, inline or in a text file, separated by lines of three dashes."""
 
     prompts: tuple[Prompt, ...] = ()
@@ -105,33 +105,33 @@ class Prompts(_Common, frozen=True, kw_only=True, tag_field="kind", tag="prompts
     warmup_prompts: tuple[Prompt, ...] = ()
 
 
-class RandomText(_Common, frozen=True, kw_only=True, tag_field="kind", tag="random"):
+class RandomText(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="random"):
     """Words without sense: so many tokens in, so many out."""
 
     input_tokens: Length
     output_tokens: Length
 
 
-class JsonLines(_Common, frozen=True, kw_only=True, tag_field="kind", tag="jsonl"):
+class JsonLines(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="jsonl"):
     """One JSON object a line, with `prompt` or `messages`, and perhaps `max_tokens` and `type`."""
 
     file: str
 
 
-class ShareGpt(_Common, frozen=True, kw_only=True, tag_field="kind", tag="sharegpt"):
+class ShareGpt(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="sharegpt"):
     """A ShareGPT file: `turns` human turns of each conversation, the model's own answers between them."""
 
     file: str
     turns: Positive = 1
 
 
-class Conversation(_Common, frozen=True, kw_only=True, tag_field="kind", tag="conversation"):
+class Conversation(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="conversation"):
     """Several turns, the model's own answers fed back."""
 
     conversations: Annotated[tuple[Dialogue, ...], Meta(min_length=1)]
 
 
-class SharedPrefix(_Common, frozen=True, kw_only=True, tag_field="kind", tag="shared_prefix"):
+class SharedPrefix(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="shared_prefix"):
     """One long system prompt common to all, and a random question behind it."""
 
     prefix_tokens: Positive
@@ -139,14 +139,14 @@ class SharedPrefix(_Common, frozen=True, kw_only=True, tag_field="kind", tag="sh
     output_tokens: Length
 
 
-class Beside(_Common, frozen=True, kw_only=True, tag_field="kind", tag="mixed"):
+class MixedWorkload(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="mixed"):
     """A primary conversation, and the side tasks that may run beside it."""
 
     primary: Dialogue
     side: Annotated[tuple[Prompt, ...], Meta(min_length=1)]
 
 
-class Graph(_Common, frozen=True, kw_only=True, tag_field="kind", tag="dag"):
+class Graph(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="dag"):
     """Tasks that wait for each other's answers."""
 
     tasks: Annotated[tuple[Node, ...], Meta(min_length=1)]
@@ -156,7 +156,7 @@ class Graph(_Common, frozen=True, kw_only=True, tag_field="kind", tag="dag"):
         return sum(node.copies for node in self.tasks)
 
 
-Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | Beside | Graph
+Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | MixedWorkload | Graph
 
 
 class Message(Stored, frozen=True, kw_only=True):
@@ -186,40 +186,40 @@ class Task(Stored, frozen=True, kw_only=True):
     with_text: bool = False
 
 
-def load_of(workload: Workload) -> Load:
+def effective_load(workload: Workload) -> Load:
     """The workload's own, else what its kind asks for."""
     if workload.load is not None:
         return workload.load
-    if isinstance(workload, Beside):
+    if isinstance(workload, MixedWorkload):
         return loads.Mixed(levels=tuple(range(1, len(workload.side) + 2)))
     return loads.Dag() if isinstance(workload, Graph) else loads.Closed()
 
 
-def size_of(workload: Workload) -> int:
+def task_count(workload: Workload) -> int:
     return workload.size if isinstance(workload, Graph) else 1
 
 
-def read_workload(text: str, source: str) -> Workload:
-    workload: Workload = read_toml(text, Workload, source)  # type: ignore[arg-type]
-    for problem in wrong_with(workload, source):
+def parse_workload(text: str, source: str) -> Workload:
+    workload: Workload = parse_toml(text, Workload, source)  # type: ignore[arg-type]
+    for problem in find_problems(workload, source):
         raise problem
     return workload
 
 
-def wrong_with(workload: Workload, source: str) -> Iterator[BadInput]:
+def find_problems(workload: Workload, source: str) -> Iterator[BadInput]:
     """What types cannot say."""
     if isinstance(workload, Prompts) and bool(workload.prompts) == bool(workload.file):
         yield BadInput("give either [[prompts]] or file, one of the two", source=source, key="prompts")
     for key in ("input_tokens", "output_tokens"):
         yield from _wrong_length(getattr(workload, key, None), source, key)
-    for key, check in checks_in(workload):
-        yield from wrong_with_check(check, source, key)
+    for key, check in iter_checks(workload):
+        yield from find_check_problems(check, source, key)
     yield from _wrong_load(workload, source)
     if isinstance(workload, Graph):
         yield from _wrong_graph(workload, source)
 
 
-def checks_in(workload: Workload) -> Iterator[tuple[str, AnswerCheck]]:
+def iter_checks(workload: Workload) -> Iterator[tuple[str, AnswerCheck]]:
     """Every check, with the key under which it stands."""
     tables: list[tuple[str, Any]] = [("", workload), ("primary", getattr(workload, "primary", None))]
     for name in ("prompts", "conversations", "side", "tasks"):
@@ -242,9 +242,9 @@ def _wrong_length(length: Length | None, source: str, key: str) -> Iterator[BadI
 
 
 def _wrong_load(workload: Workload, source: str) -> Iterator[BadInput]:
-    load = load_of(workload)
+    load = effective_load(workload)
     try:
-        loads.checked(load, source)
+        loads.validate_load(load, source)
     except BadInput as problem:
         yield problem
     kind, mode = str(workload.__struct_config__.tag), loads.mode_of(load)
@@ -252,7 +252,7 @@ def _wrong_load(workload: Workload, source: str) -> Iterator[BadInput]:
         if (kind == special) != (mode == special):
             yield BadInput(f"kind {kind} cannot be asked that way", source=source, key=f"load.mode {mode}")
             return
-    if isinstance(workload, Beside) and isinstance(load, loads.Mixed) and not load.loop:
+    if isinstance(workload, MixedWorkload) and isinstance(load, loads.Mixed) and not load.loop:
         most = len(workload.side) + 1
         if max(load.levels) > most:
             said = f"level {max(load.levels)} needs more side tasks than there are ({len(workload.side)})"

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.model.answer_check import AnswerCheck, wrong_with_check
-from swarmtui.model.schema import BadInput, Stored, read_json
+from swarmtui.model.answer_check import AnswerCheck, find_check_problems
+from swarmtui.model.schema import BadInput, Stored, parse_json
 from swarmtui.model.workload import (
-    Beside,
     Conversation,
     Dialogue,
     Graph,
     JsonLines,
     Message,
+    MixedWorkload,
     Positive,
     Prompt,
     Prompts,
     ShareGpt,
 )
-from swarmtui.prompts.library import Found, data_path, read_text
+from swarmtui.prompts.library import WorkloadFile, data_path, read_text
 
-WrittenKind = Prompts | JsonLines | ShareGpt | Conversation | Beside | Graph
+WrittenWorkload = Prompts | JsonLines | ShareGpt | Conversation | MixedWorkload | Graph
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class PromptItem(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked, before nonce, system message and caps."""
 
     messages: tuple[Message, ...]
@@ -36,7 +36,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     check: AnswerCheck | None = None
 
 
-class _Line(Stored, frozen=True, kw_only=True):
+class _JsonLine(Stored, frozen=True, kw_only=True):
     prompt: str = ""
     messages: tuple[Message, ...] = ()
     type: str = ""
@@ -44,18 +44,18 @@ class _Line(Stored, frozen=True, kw_only=True):
     check: AnswerCheck | None = None
 
 
-class _Said(Stored, frozen=True, kw_only=True):
+class _ShareGptTurn(Stored, frozen=True, kw_only=True):
     speaker: str = msgspec.field(name="from")
     value: str
 
 
-class _Talk(Stored, frozen=True, kw_only=True):
-    conversations: tuple[_Said, ...]
+class _ShareGptConversation(Stored, frozen=True, kw_only=True):
+    conversations: tuple[_ShareGptTurn, ...]
 
 
-def read_items(found: Found, workload: WrittenKind) -> tuple[tuple[Item, ...], tuple[BadInput, ...]]:
+def read_items(found: WorkloadFile, workload: WrittenWorkload) -> tuple[tuple[PromptItem, ...], tuple[BadInput, ...]]:
     """All that can be used, and all that is wrong."""
-    items: list[Item] = []
+    items: list[PromptItem] = []
     problems: list[BadInput] = []
     try:
         _collect(found, workload, items, problems)
@@ -66,86 +66,92 @@ def read_items(found: Found, workload: WrittenKind) -> tuple[tuple[Item, ...], t
     return tuple(items), tuple(problems)
 
 
-def load_items(found: Found, workload: WrittenKind) -> tuple[Item, ...]:
+def load_items(found: WorkloadFile, workload: WrittenWorkload) -> tuple[PromptItem, ...]:
     items, problems = read_items(found, workload)
     if problems:
         raise problems[0]
     return items
 
 
-def of_prompt(prompt: Prompt) -> Item:
-    return Item(messages=(user(prompt.text),), type=prompt.type, max_tokens=prompt.max_tokens, check=prompt.check)
-
-
-def user(text: str) -> Message:
-    return Message(role="user", content=text.strip())
-
-
-def _collect(found: Found, workload: WrittenKind, items: list[Item], problems: list[BadInput]) -> None:
-    path = data_path(found)
-    if isinstance(workload, Conversation):
-        items.extend(of_dialogue(talk) for talk in workload.conversations)
-    elif isinstance(workload, Beside):
-        items.append(msgspec.structs.replace(of_dialogue(workload.primary), type=workload.primary.type or "primary"))
-        items.extend(of_prompt(prompt) for prompt in workload.side)
-    elif isinstance(workload, Graph):
-        for node in workload.tasks:
-            item = Item(messages=(user(node.text),), type=node.id, max_tokens=node.max_tokens, check=node.check)
-            items.extend([item] * node.copies)
-    elif path is None:
-        items.extend(of_prompt(prompt) for prompt in getattr(workload, "prompts", ()))
-    elif isinstance(workload, JsonLines):
-        _collect_lines(path, items, problems)
-    elif isinstance(workload, ShareGpt):
-        _collect_talks(path, workload.turns, items)
-    else:
-        parts = re.split(r"^---[ \t]*\r?$", read_text(path), flags=re.MULTILINE)
-        items.extend(Item(messages=(user(part),)) for part in parts if part.strip())
-
-
-def of_dialogue(talk: Dialogue) -> Item:
-    first, *later = talk.turns
-    return Item(
-        messages=(user(first),),
-        followups=tuple(turn.strip() for turn in later),
-        type=talk.type,
-        max_tokens=talk.max_tokens,
-        check=talk.check,
+def item_from_prompt(prompt: Prompt) -> PromptItem:
+    return PromptItem(
+        messages=(user_message(prompt.text),), type=prompt.type, max_tokens=prompt.max_tokens, check=prompt.check
     )
 
 
-def _collect_lines(path: Path, items: list[Item], problems: list[BadInput]) -> None:
+def user_message(text: str) -> Message:
+    return Message(role="user", content=text.strip())
+
+
+def _collect(found: WorkloadFile, workload: WrittenWorkload, items: list[PromptItem], problems: list[BadInput]) -> None:
+    path = data_path(found)
+    if isinstance(workload, Conversation):
+        items.extend(item_from_dialogue(talk) for talk in workload.conversations)
+    elif isinstance(workload, MixedWorkload):
+        items.append(
+            msgspec.structs.replace(item_from_dialogue(workload.primary), type=workload.primary.type or "primary")
+        )
+        items.extend(item_from_prompt(prompt) for prompt in workload.side)
+    elif isinstance(workload, Graph):
+        for node in workload.tasks:
+            item = PromptItem(
+                messages=(user_message(node.text),), type=node.id, max_tokens=node.max_tokens, check=node.check
+            )
+            items.extend([item] * node.copies)
+    elif path is None:
+        items.extend(item_from_prompt(prompt) for prompt in getattr(workload, "prompts", ()))
+    elif isinstance(workload, JsonLines):
+        _collect_lines(path, items, problems)
+    elif isinstance(workload, ShareGpt):
+        _collect_conversations(path, workload.turns, items)
+    else:
+        parts = re.split(r"^---[ \t]*\r?$", read_text(path), flags=re.MULTILINE)
+        items.extend(PromptItem(messages=(user_message(part),)) for part in parts if part.strip())
+
+
+def item_from_dialogue(dialogue: Dialogue) -> PromptItem:
+    first, *later = dialogue.turns
+    return PromptItem(
+        messages=(user_message(first),),
+        followups=tuple(turn.strip() for turn in later),
+        type=dialogue.type,
+        max_tokens=dialogue.max_tokens,
+        check=dialogue.check,
+    )
+
+
+def _collect_lines(path: Path, items: list[PromptItem], problems: list[BadInput]) -> None:
     for number, text in enumerate(read_text(path).split("\n"), 1):
         if not text.strip():
             continue
         try:
-            line = read_json(text, _Line, str(path))
-            items.append(_of_line(line))
+            line = parse_json(text, _JsonLine, str(path))
+            items.append(_item_from_line(line))
             problems.extend(
                 BadInput(problem.problem, source=str(path), key=problem.key, line=number)
-                for problem in (wrong_with_check(line.check, "", "check") if line.check is not None else ())
+                for problem in (find_check_problems(line.check, "", "check") if line.check is not None else ())
             )
         except BadInput as problem:
             problems.append(BadInput(problem.problem, source=str(path), key=problem.key, line=number))
 
 
-def _of_line(line: _Line) -> Item:
+def _item_from_line(line: _JsonLine) -> PromptItem:
     if bool(line.prompt.strip()) == bool(line.messages):
         raise BadInput("expected either prompt or messages, with something in it")
-    messages = list(line.messages) if line.messages else [user(line.prompt)]
+    messages = list(line.messages) if line.messages else [user_message(line.prompt)]
     while messages and messages[-1].role == "assistant":  # the recorded answer: giving one is the model's work
         messages.pop()
     if not messages or messages[-1].role != "user":
         raise BadInput("no user message to answer", key="messages")
-    return Item(messages=tuple(messages), type=line.type, max_tokens=line.max_tokens, check=line.check)
+    return PromptItem(messages=tuple(messages), type=line.type, max_tokens=line.max_tokens, check=line.check)
 
 
-def _collect_talks(path: Path, turns: int, items: list[Item]) -> None:
+def _collect_conversations(path: Path, turns: int, items: list[PromptItem]) -> None:
     text = read_text(path)
     try:
-        talks = msgspec.json.decode(text, type=tuple[_Talk, ...])
+        talks = msgspec.json.decode(text, type=tuple[_ShareGptConversation, ...])
     except msgspec.ValidationError:
-        talks = read_json(text, tuple[_Talk, ...], str(path))
+        talks = parse_json(text, tuple[_ShareGptConversation, ...], str(path))
     except msgspec.DecodeError as error:
         at = re.search(r"byte (\d+)", str(error))
         before = text.encode()[: int(at.group(1))] if at else text.encode()
@@ -153,4 +159,4 @@ def _collect_talks(path: Path, turns: int, items: list[Item]) -> None:
     for talk in talks:
         asked = [said.value for said in talk.conversations if said.speaker in ("human", "user") and said.value.strip()]
         if asked:
-            items.append(of_dialogue(Dialogue(turns=tuple(asked[:turns]))))
+            items.append(item_from_dialogue(Dialogue(turns=tuple(asked[:turns]))))

@@ -8,22 +8,21 @@ from typing import Any, Protocol
 import msgspec
 
 from swarmtui.model.workload import (
-    Beside,
     ByLevel,
     Graph,
     Length,
     Message,
+    MixedWorkload,
     Prompts,
     RandomText,
     SharedPrefix,
     Task,
     Workload,
 )
-from swarmtui.prompts.calibrate import Calibration, words_for
-from swarmtui.prompts.files import Item, WrittenKind, load_items, of_prompt, user
-from swarmtui.prompts.filler_text import senseless
-from swarmtui.prompts.library import Found
-from swarmtui.prompts.sampling import WARMUP_FROM, length, nonce, spread, stream
+from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt, load_items, user_message
+from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_tokens
+from swarmtui.prompts.library import WorkloadFile
+from swarmtui.prompts.sampling import WARMUP_NONCE_START, draw_length, nonce, random_stream, shuffle_balanced
 
 WARMUP_CAP = 256
 
@@ -41,19 +40,19 @@ _NEUTRAL = (
 )
 
 
-class _Content(Protocol):
-    def measured(self, index: int, c: int, position: int) -> Item: ...
+class _ItemSource(Protocol):
+    def measured(self, index: int, c: int, position: int) -> PromptItem: ...
 
-    def warmup(self, index: int) -> Item: ...
+    def warmup(self, index: int) -> PromptItem: ...
 
 
-class Source:
+class TaskGenerator:
     """The tasks of one session. The same arguments give the same task, in any order of asking."""
 
     def __init__(
         self,
         workload: Workload,
-        content: _Content,
+        content: _ItemSource,
         *,
         seed: int,
         salt: str,
@@ -88,9 +87,9 @@ class Source:
     def warmup(self, index: int) -> Task:
         """Never what is measured, and of a length that is enough to wake everything up."""
         item = self._content.warmup(index)
-        return self._task(index, item, WARMUP_FROM + index, min(self._cap(item) or WARMUP_CAP, WARMUP_CAP))
+        return self._task(index, item, WARMUP_NONCE_START + index, min(self._cap(item) or WARMUP_CAP, WARMUP_CAP))
 
-    def _task(self, index: int, item: Item, number: int, cap: int | None) -> Task:
+    def _task(self, index: int, item: PromptItem, number: int, cap: int | None) -> Task:
         cold = self._cold and not item.followups  # later turns find their own history in the cache
         return Task(
             id=index,
@@ -105,7 +104,7 @@ class Source:
             check=item.check or self._workload.check,
         )
 
-    def _cap(self, item: Item) -> int | None:
+    def _cap(self, item: PromptItem) -> int | None:
         if self._max_tokens is not None:
             return self._max_tokens
         most = self._workload.max_tokens
@@ -113,7 +112,7 @@ class Source:
             return most
         return min(item.max_tokens, most) if self._exact and most is not None else item.max_tokens
 
-    def _messages(self, item: Item, number: int) -> tuple[Message, ...]:
+    def _messages(self, item: PromptItem, number: int) -> tuple[Message, ...]:
         messages = item.messages
         if self._workload.system and messages[0].role != "system":
             messages = (Message(role="system", content=self._workload.system), *messages)
@@ -124,42 +123,42 @@ class Source:
         return (*messages[:at], marked, *messages[at + 1 :])
 
 
-class _Written:
+class _WrittenItems:
     """Written prompts, each once before any comes again, in another order each time."""
 
-    def __init__(self, items: tuple[Item, ...], warmups: tuple[Item, ...], seed: int) -> None:
+    def __init__(self, items: tuple[PromptItem, ...], warmups: tuple[PromptItem, ...], seed: int) -> None:
         self._items, self._warmups, self._seed = items, warmups, seed
         self._types = [item.type for item in items]
         self._cycle, self._order = -1, [0]
 
-    def measured(self, index: int, c: int, position: int) -> Item:
+    def measured(self, index: int, c: int, position: int) -> PromptItem:
         cycle, place = divmod(index, len(self._items))
         if cycle != self._cycle:
-            self._order = spread(self._types, stream(self._seed, "order", cycle))
+            self._order = shuffle_balanced(self._types, random_stream(self._seed, "order", cycle))
             self._cycle = cycle
         return self._items[self._order[place]]
 
-    def warmup(self, index: int) -> Item:
+    def warmup(self, index: int) -> PromptItem:
         return self._warmups[index % len(self._warmups)]
 
 
-class _InPlace:
+class _PositionedItems:
     """Each place of a batch has its own task: the primary one and those beside it, or the tasks of a graph."""
 
-    def __init__(self, items: tuple[Item, ...], again_from: int, warmups: tuple[Item, ...]) -> None:
+    def __init__(self, items: tuple[PromptItem, ...], again_from: int, warmups: tuple[PromptItem, ...]) -> None:
         self._items, self._again_from, self._warmups = items, again_from, warmups
 
-    def measured(self, index: int, c: int, position: int) -> Item:
+    def measured(self, index: int, c: int, position: int) -> PromptItem:
         if position < len(self._items):
             return self._items[position]
         again = self._items[self._again_from :]
         return again[(position - self._again_from) % len(again)]
 
-    def warmup(self, index: int) -> Item:
+    def warmup(self, index: int) -> PromptItem:
         return self._warmups[index % len(self._warmups)]
 
 
-class _Generated:
+class _GeneratedItems:
     """Words without sense, in the lengths asked for."""
 
     def __init__(self, workload: RandomText | SharedPrefix, seed: int, calibration: Calibration) -> None:
@@ -167,27 +166,29 @@ class _Generated:
         self._before: tuple[Message, ...] = ()
         if isinstance(workload, SharedPrefix):
             words = max(1, round(workload.prefix_tokens / calibration.tokens_per_word))
-            prefix = senseless(words, stream(seed, "prefix"))
+            prefix = make_filler(words, random_stream(seed, "prefix"))
             text = f"{workload.system}\n\n{prefix}" if workload.system else prefix
             self._before = (Message(role="system", content=text),)
 
-    def measured(self, index: int, c: int, position: int) -> Item:
+    def measured(self, index: int, c: int, position: int) -> PromptItem:
         return self._item("task", index, c, position)
 
-    def warmup(self, index: int) -> Item:
+    def warmup(self, index: int) -> PromptItem:
         return self._item("warmup", index, 1, 0)
 
-    def _item(self, use: str, index: int, c: int, position: int) -> Item:
+    def _item(self, use: str, index: int, c: int, position: int) -> PromptItem:
         def tokens(wanted: Length, name: str) -> int:
-            return length(wanted, stream(self._seed, use, name, index), index, c, position)
+            return draw_length(wanted, random_stream(self._seed, use, name, index), index, c, position)
 
-        words = words_for(tokens(self._workload.input_tokens, "input"), self._calibration)
-        text = senseless(words, stream(self._seed, use, "text", index))
-        return Item(messages=(*self._before, user(text)), max_tokens=tokens(self._workload.output_tokens, "output"))
+        words = words_for_tokens(tokens(self._workload.input_tokens, "input"), self._calibration)
+        text = make_filler(words, random_stream(self._seed, use, "text", index))
+        return PromptItem(
+            messages=(*self._before, user_message(text)), max_tokens=tokens(self._workload.output_tokens, "output")
+        )
 
 
-def open_source(
-    found: Found,
+def open_generator(
+    found: WorkloadFile,
     *,
     seed: int,
     calibration: Calibration | None,
@@ -195,7 +196,7 @@ def open_source(
     temperature: float | None = None,
     salt: str = "",
     cold_extra: Mapping[str, Any] | None = None,
-) -> Source:
+) -> TaskGenerator:
     """Reads what there is to read; `max_tokens` and `temperature` go before the workload's own.
 
     `cold_extra` are fields that a server wants in requests that promise a cold cache.
@@ -208,15 +209,15 @@ def open_source(
     if max_tokens is not None and isinstance(exact, ByLevel):  # cut at one length, the shares would all be equal
         shorter = msgspec.structs.replace(exact, tokens=max_tokens)
         workload, max_tokens = msgspec.structs.replace(workload, output_tokens=shorter), None
-    content: _Content
+    content: _ItemSource
     if isinstance(workload, RandomText | SharedPrefix):
-        content = _Generated(workload, seed, calibration or _GUESS)
-    elif isinstance(workload, Beside | Graph):
+        content = _GeneratedItems(workload, seed, calibration or _GUESS)
+    elif isinstance(workload, MixedWorkload | Graph):
         items = load_items(found, workload)
-        content = _InPlace(items, 1 if isinstance(workload, Beside) else 0, _warmups(workload))
+        content = _PositionedItems(items, 1 if isinstance(workload, MixedWorkload) else 0, _warmups(workload))
     else:
-        content = _Written(load_items(found, workload), _warmups(workload), seed)
-    return Source(
+        content = _WrittenItems(load_items(found, workload), _warmups(workload), seed)
+    return TaskGenerator(
         workload,
         content,
         seed=seed,
@@ -227,7 +228,7 @@ def open_source(
     )
 
 
-def with_answers(task: Task, answers: Mapping[str, str]) -> Task:
+def fill_answers(task: Task, answers: Mapping[str, str]) -> Task:
     """`{id}` in what is asked becomes the answer of that task."""
     *before, last = task.messages
     text = last.content
@@ -236,7 +237,7 @@ def with_answers(task: Task, answers: Mapping[str, str]) -> Task:
     return msgspec.structs.replace(task, messages=(*before, Message(role=last.role, content=text)))
 
 
-def _warmups(workload: WrittenKind) -> tuple[Item, ...]:
+def _warmups(workload: WrittenWorkload) -> tuple[PromptItem, ...]:
     if isinstance(workload, Prompts) and workload.warmup_prompts:
-        return tuple(of_prompt(prompt) for prompt in workload.warmup_prompts)
-    return tuple(Item(messages=(user(text),)) for text in _NEUTRAL)
+        return tuple(item_from_prompt(prompt) for prompt in workload.warmup_prompts)
+    return tuple(PromptItem(messages=(user_message(text),)) for text in _NEUTRAL)

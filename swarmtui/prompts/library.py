@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, line_of
-from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Workload, read_workload
+from swarmtui.model.schema import BadInput, find_line
+from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Workload, parse_workload
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadFile(msgspec.Struct, frozen=True, kw_only=True):
     """A workload with the file it stands in: `source` names it in messages, data files are relative to `base`."""
 
     workload: Workload
@@ -24,7 +24,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def find(name_or_path: str) -> Found:
+def find_workload(name_or_path: str) -> WorkloadFile:
     if name_or_path in (names := _names()):
         return _read(_folder() / f"{name_or_path}.toml")
     path = Path(name_or_path).expanduser()
@@ -38,11 +38,11 @@ def find(name_or_path: str) -> Found:
     raise BadInput(f"no workload {name_or_path!r}{hint} shipped: {', '.join(names)}")
 
 
-def shipped() -> tuple[Found, ...]:
+def shipped_workloads() -> tuple[WorkloadFile, ...]:
     return tuple(_read(_folder() / f"{name}.toml") for name in _names())
 
 
-def digest(found: Found) -> str:
+def workload_digest(found: WorkloadFile) -> str:
     """Equal for sessions that were asked the same: over what the file says, without comments, and over its data."""
     said = tomllib.loads(found.text)
     said.pop("description", None)
@@ -52,18 +52,18 @@ def digest(found: Found) -> str:
             with path.open("rb") as file:
                 digested.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
-            raise unreadable(path, error) from None
+            raise unreadable_error(path, error) from None
     return digested.hexdigest()[:16]
 
 
-def data_path(found: Found) -> Path | None:
+def data_path(found: WorkloadFile) -> Path | None:
     """The data file that the workload refers to."""
     workload = found.workload
     if not isinstance(workload, Prompts | JsonLines | ShareGpt) or not workload.file:
         return None
     path = found.base / Path(workload.file).expanduser()
     if not path.exists():
-        line = line_of(["file"], found.text)
+        line = find_line(["file"], found.text)
         raise BadInput(f"no such file: {path}", source=found.source, key="file", line=line)
     return path
 
@@ -73,7 +73,7 @@ def read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -81,15 +81,15 @@ def read_text(path: Path) -> str:
         raise BadInput("not UTF-8 text", source=str(path), line=line) from None
 
 
-def unreadable(path: Path, error: OSError) -> BadInput:
+def unreadable_error(path: Path, error: OSError) -> BadInput:
     if isinstance(error, FileNotFoundError):
         return BadInput("no such file", source=str(path))
     return BadInput(f"cannot be read: {error.strerror}", source=str(path))
 
 
-def _read(path: Path) -> Found:
+def _read(path: Path) -> WorkloadFile:
     text = read_text(path)
-    return Found(workload=read_workload(text, str(path)), source=str(path), base=path.parent, text=text)
+    return WorkloadFile(workload=parse_workload(text, str(path)), source=str(path), base=path.parent, text=text)
 
 
 def _names() -> list[str]:

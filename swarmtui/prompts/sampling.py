@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from random import Random
 from typing import TypeVar
 
+from swarmtui.model.plan import Arrival
 from swarmtui.model.workload import ByLevel, Cycle, Fixed, Length, Lognormal, Normal, Uniform
 
 T = TypeVar("T")
@@ -19,11 +20,11 @@ T = TypeVar("T")
 _PAIRS = tuple(f"{digit}{letter}" for digit in "0123456789" for letter in "abcdefghijklmnopqrstuvwxyz")
 _NONCES = len(_PAIRS) ** 4
 _STEP = 2_654_435_761  # a prime that does not divide _NONCES, so that no two numbers below that give the same nonce
-WARMUP_FROM = _NONCES // 2
-PROBE_FROM = _NONCES - 1000
+WARMUP_NONCE_START = _NONCES // 2
+PROBE_NONCE_START = _NONCES - 1000
 
 
-def stream(*parts: object) -> Random:
+def random_stream(*parts: object) -> Random:
     """A source of chance of its own for each use, so that one draw more in one place changes nothing in another."""
     return Random("/".join(map(str, parts)))
 
@@ -48,7 +49,7 @@ def shuffled(items: Sequence[T], rng: Random) -> list[T]:
     return mixed
 
 
-def spread(types: Sequence[str], rng: Random) -> list[int]:
+def shuffle_balanced(types: Sequence[str], rng: Random) -> list[int]:
     """A shuffle with every type spread evenly over it, so that a short run gets the same mixture as a long one."""
     totals, seen = Counter(types), Counter[str]()
     keys = []
@@ -59,27 +60,29 @@ def spread(types: Sequence[str], rng: Random) -> list[int]:
     return [index for _, index in sorted(keys)]
 
 
-def length(wanted: Length, rng: Random, index: int, c: int, position: int) -> int:
-    match wanted:
+def draw_length(distribution: Length, rng: Random, index: int, c: int, position: int) -> int:
+    match distribution:
         case Fixed():
-            return wanted.value
+            return distribution.value
         case Uniform():
-            return wanted.low + int(rng.random() * (wanted.high - wanted.low + 1))
+            return distribution.low + int(rng.random() * (distribution.high - distribution.low + 1))
         case Normal():
-            return _within(wanted.mean + wanted.sd * normal(rng), wanted.low, wanted.high)
+            return _within(distribution.mean + distribution.sd * draw_normal(rng), distribution.low, distribution.high)
         case Lognormal():
-            sigma = math.sqrt(math.log1p(wanted.cv**2))
-            return _within(wanted.median * math.exp(sigma * normal(rng)), wanted.low, wanted.high)
+            sigma = math.sqrt(math.log1p(distribution.cv**2))
+            return _within(
+                distribution.median * math.exp(sigma * draw_normal(rng)), distribution.low, distribution.high
+            )
         case Cycle():
-            return wanted.values[index % len(wanted.values)]
+            return distribution.values[index % len(distribution.values)]
         case ByLevel():
-            shares = wanted.shares.get(str(c))  # a level without a row has tasks of full length
-            return max(1, round(wanted.tokens * shares[position % c])) if shares else wanted.tokens
+            shares = distribution.shares.get(str(c))  # a level without a row has tasks of full length
+            return max(1, round(distribution.tokens * shares[position % c])) if shares else distribution.tokens
         case _:
-            return wanted
+            return distribution
 
 
-def normal(rng: Random) -> float:
+def draw_normal(rng: Random) -> float:
     """Box and Muller."""
     radius = math.sqrt(-2.0 * math.log(1.0 - rng.random()))
     return radius * math.cos(math.tau * rng.random())
@@ -88,3 +91,35 @@ def normal(rng: Random) -> float:
 def _within(value: float, low: int, high: int | None) -> int:
     whole = max(low, round(value))
     return whole if high is None else min(whole, high)
+
+
+def arrival_times(rate: float, arrival: Arrival, burst: float, *parts: object) -> Iterator[float]:
+    """Seconds from the beginning, without an end; `burst` is the squared coefficient of variation of gamma gaps."""
+    rng = random_stream("arrivals", *parts)
+    at = 0.0
+    while True:
+        at += _gap(arrival, burst, rng) / rate
+        yield at
+
+
+def _gap(arrival: Arrival, burst: float, rng: Random) -> float:
+    """One on average."""
+    if arrival == "constant":
+        return 1.0
+    if arrival == "poisson":
+        return -math.log(1.0 - rng.random())
+    return _gamma(1.0 / burst, rng) * burst
+
+
+def _gamma(shape: float, rng: Random) -> float:
+    """Marsaglia and Tsang; below 1 by the next higher shape."""
+    if shape < 1.0:
+        higher = _gamma(shape + 1.0, rng)
+        return higher * math.pow(1.0 - rng.random(), 1.0 / shape)
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = draw_normal(rng)
+        v = (1.0 + c * x) ** 3
+        if v > 0.0 and math.log(1.0 - rng.random()) < 0.5 * x * x + d - d * v + d * math.log(v):
+            return d * v

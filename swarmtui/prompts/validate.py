@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, convert, line_of, read_toml, steps_of
+from swarmtui.model.schema import BadInput, convert, find_line, parse_path, parse_toml
 from swarmtui.model.workload import (
     ByLevel,
     Cycle,
@@ -23,22 +23,22 @@ from swarmtui.model.workload import (
     SharedPrefix,
     Uniform,
     Workload,
-    wrong_with,
+    find_problems,
 )
-from swarmtui.prompts.files import Item, load_items, read_items
-from swarmtui.prompts.generator import open_source
-from swarmtui.prompts.library import Found, read_text
-from swarmtui.text import counted
+from swarmtui.prompts.files import PromptItem, load_items, read_items
+from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.library import WorkloadFile, read_text
+from swarmtui.text import count_noun
 
 # One of these goes where something wrong stood, so that what is wrong beside and below it can be seen.
-_STAND_INS: tuple[Any, ...] = (
+_PLACEHOLDERS: tuple[Any, ...] = (
     "x", 1, 1.5, True, ["x"], [1], {}, {"text": "x"}, {"turns": ["x"]}, {"id": "x", "text": "x"},
     [{"text": "x"}], [{"turns": ["x"]}], [{"id": "x", "text": "x"}], {"prompt_tps": 1, "decode_tps": 1},
 )  # fmt: skip
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 
 
-class Description(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A workload in one line and a sample. `prompts` is null where they are made as they are needed."""
 
     name: str
@@ -53,23 +53,23 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     sample: str
 
 
-def problems(path: str | Path) -> list[BadInput]:
+def validate_workload(path: str | Path) -> list[BadInput]:
     """Everything wrong with a workload file and the data file it names; empty when it can be used."""
     path = Path(path).expanduser()
     source = str(path)
     try:
         text = read_text(path)
-        workload: Workload = read_toml(text, Workload, source)  # type: ignore[arg-type]
+        workload: Workload = parse_toml(text, Workload, source)  # type: ignore[arg-type]
     except BadInput as first:
-        return [first] if _hopeless(first) else _all_of(text, source, first)
-    found = [_located(problem, text) for problem in wrong_with(workload, source)]
+        return [first] if _unrecoverable(first) else _collect_problems(text, source, first)
+    found = [_with_line(problem, text) for problem in find_problems(workload, source)]
     if isinstance(workload, RandomText | SharedPrefix) or any(problem.key == "prompts" for problem in found):
         return found
-    items = read_items(Found(workload=workload, source=source, base=path.parent, text=text), workload)
+    items = read_items(WorkloadFile(workload=workload, source=source, base=path.parent, text=text), workload)
     return [*found, *items[1]]
 
 
-def describe(found: Found) -> Description:
+def describe_workload(found: WorkloadFile) -> WorkloadDescription:
     """Raises BadInput where the data file cannot be used."""
     workload = found.workload
     common: dict[str, Any] = {
@@ -80,78 +80,78 @@ def describe(found: Found) -> Description:
     }
     if isinstance(workload, RandomText | SharedPrefix):
         prefix = f"{workload.prefix_tokens} shared + " if isinstance(workload, SharedPrefix) else ""
-        return Description(
+        return WorkloadDescription(
             **common,
             prompts=None,
             types={},
-            input=f"{prefix}{_words(workload.input_tokens)} tokens",
-            output=f"{_words(workload.output_tokens)} tokens",
+            input=f"{prefix}{_format_length(workload.input_tokens)} tokens",
+            output=f"{_format_length(workload.output_tokens)} tokens",
             cache="shared prefix" if prefix else workload.cache,
-            sample=open_source(found, seed=0, calibration=None).task(0, 1, 0).messages[-1].content,
+            sample=open_generator(found, seed=0, calibration=None).task(0, 1, 0).messages[-1].content,
         )
     items = load_items(found, workload)
-    return Description(
+    return WorkloadDescription(
         **common,
         prompts=len(items),
         types=dict(Counter(item.type for item in items if item.type)),
-        input=_sizes(items),
+        input=_format_sizes(items),
         output="as long as the answer" if workload.max_tokens is None else f"at most {workload.max_tokens} tokens",
         cache=workload.cache,
         sample=items[0].messages[-1].content,
     )
 
 
-def _hopeless(problem: BadInput) -> bool:
+def _unrecoverable(problem: BadInput) -> bool:
     """Not TOML, no file, or nobody knows which keys it may have."""
     missing = re.match(r"the key (\w+) is missing", problem.problem)
     return problem.key == "kind" or (problem.key == "" and (missing is None or missing.group(1) == "kind"))
 
 
-def _all_of(text: str, source: str, first: BadInput) -> list[BadInput]:
+def _collect_problems(text: str, source: str, first: BadInput) -> list[BadInput]:
     """Each mistake is mended in a copy until the rest can be read; then what types cannot say is looked at."""
     data = tomllib.loads(text)
     found: list[BadInput] = []
     problem: BadInput | None = first
-    while problem is not None and len(found) < _MOST_PROBLEMS:
+    while problem is not None and len(found) < _MAX_PROBLEMS:
         found.append(problem)
         try:
-            problem = _mended(data, problem, source, text)
+            problem = _repair(data, problem, source, text)
         except (KeyError, IndexError, TypeError):  # a key with a dot in its name cannot be found again by its path
             return found
         if problem is not None and str(problem) in map(str, found):
             return found
     if problem is None:
         touched = [known.key for known in found]
-        semantic = wrong_with(_workload(data, source, text), source)
-        found += [_located(p, text) for p in semantic if not any(_overlap(p.key, key) for key in touched)]
+        semantic = find_problems(_convert_workload(data, source, text), source)
+        found += [_with_line(p, text) for p in semantic if not any(_overlap(p.key, key) for key in touched)]
     return sorted(found, key=lambda problem: (problem.line or 0, str(problem)))
 
 
-def _mended(data: dict[str, Any], problem: BadInput, source: str, text: str) -> BadInput | None:
+def _repair(data: dict[str, Any], problem: BadInput, source: str, text: str) -> BadInput | None:
     """Puts something good where the problem is; what is wrong next, or None."""
-    steps = steps_of(f".{problem.key}")
+    steps = parse_path(f".{problem.key}")
     missing = re.match(r"the key (.+?) is missing", problem.problem)
     if missing:
         steps.append(missing.group(1))
     if problem.problem.startswith("unknown key"):
         del _table(data, steps)[steps[-1]]
-        return _next(data, source, text)
-    return _replaced(data, steps, source, text)
+        return _next_problem(data, source, text)
+    return _replace_value(data, steps, source, text)
 
 
-def _replaced(data: dict[str, Any], steps: list[str | int], source: str, text: str) -> BadInput | None:
+def _replace_value(data: dict[str, Any], steps: list[str | int], source: str, text: str) -> BadInput | None:
     """Where nothing fits, and it cannot be left out, the table around it gives way."""
     table, last = _table(data, steps), steps[-1]
-    for stand_in in _STAND_INS:
+    for stand_in in _PLACEHOLDERS:
         table[last] = copy.deepcopy(stand_in)
-        further = _next(data, source, text)
+        further = _next_problem(data, source, text)
         if further is None or not _overlap(further.key, _key(steps)):
             return further
     del table[last]
-    further = _next(data, source, text)
+    further = _next_problem(data, source, text)
     if further is None or len(steps) == 1 or not further.problem.startswith(f"the key {last} is missing"):
         return further
-    return _replaced(data, steps[:-1], source, text)
+    return _replace_value(data, steps[:-1], source, text)
 
 
 def _table(data: Any, steps: list[str | int]) -> Any:
@@ -164,9 +164,9 @@ def _key(steps: list[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
 
 
-def _next(data: dict[str, Any], source: str, text: str) -> BadInput | None:
+def _next_problem(data: dict[str, Any], source: str, text: str) -> BadInput | None:
     try:
-        _workload(data, source, text)
+        _convert_workload(data, source, text)
     except BadInput as problem:
         return problem
     return None
@@ -177,17 +177,17 @@ def _overlap(a: str, b: str) -> bool:
     return any(whole == part or part.startswith((f"{whole}.", f"{whole}[")) for whole, part in ((a, b), (b, a)))
 
 
-def _located(problem: BadInput, text: str) -> BadInput:
-    line = line_of(steps_of(f".{problem.key.partition(' ')[0]}"), text)
+def _with_line(problem: BadInput, text: str) -> BadInput:
+    line = find_line(parse_path(f".{problem.key.partition(' ')[0]}"), text)
     return BadInput(problem.problem, source=problem.source, key=problem.key, line=line)
 
 
-def _workload(data: dict[str, Any], source: str, text: str) -> Workload:
+def _convert_workload(data: dict[str, Any], source: str, text: str) -> Workload:
     workload: Workload = convert(data, Workload, source, text)  # type: ignore[arg-type]
     return workload
 
 
-def _words(wanted: Length) -> str:
+def _format_length(wanted: Length) -> str:
     match wanted:
         case Fixed():
             return str(wanted.value)
@@ -205,9 +205,9 @@ def _words(wanted: Length) -> str:
             return str(wanted)
 
 
-def _sizes(items: tuple[Item, ...]) -> str:
+def _format_sizes(items: tuple[PromptItem, ...]) -> str:
     counts = [len(" ".join(message.content for message in item.messages).split()) for item in items]
     low, high = min(counts), max(counts)
-    size = counted(low, "word", "words") if low == high else f"{low} to {high} words"
+    size = count_noun(low, "word", "words") if low == high else f"{low} to {high} words"
     turns = max(len(item.followups) for item in items) + 1
     return size if turns == 1 else f"{size}, up to {turns} turns"

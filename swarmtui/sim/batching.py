@@ -22,7 +22,7 @@ class Job:
 
     __slots__ = (
         "admitted", "arrived", "blocks", "cached", "first_token", "gone", "last_token", "number", "output_tokens",
-        "preemptions", "produced", "prompt_tokens", "replica", "todo",
+        "preemptions", "produced", "prompt_tokens", "replica", "prefill_left",
     )  # fmt: skip
 
     def __init__(self, number: int, prompt_tokens: int, output_tokens: int, blocks: tuple[int, ...] = ()) -> None:
@@ -31,7 +31,7 @@ class Job:
         self.output_tokens = output_tokens
         self.blocks = blocks
         self.replica = 0
-        self.todo = prompt_tokens
+        self.prefill_left = prompt_tokens
         self.cached = 0
         self.produced = 0
         self.preemptions = 0
@@ -82,7 +82,7 @@ def step_seconds(step: StepTime) -> Callable[[int], float]:
     return between
 
 
-class Replica:
+class EngineReplica:
     """One engine: its queue, its seats, and the step that it is in."""
 
     def __init__(self, number: int, preset: Preset, rng: random.Random) -> None:
@@ -90,14 +90,14 @@ class Replica:
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
         self.step: Step | None = None
-        self.held = 0
+        self.kv_tokens_used = 0
         self.preemptions = 0
         self.prefix_queries = 0
         self.prefix_hits = 0
         self._preset = preset
         self._rng = rng
         self._free_at = 0.0
-        self._t = [step_seconds(preset.step_ms)(b) for b in range(preset.seats + 1)]
+        self._t = [step_seconds(preset.step_ms)(b) for b in range(preset.slots + 1)]
         self._run_factor = 1.0
         self._drafted = preset.speculative.tokens
         self._cache = PrefixCache((preset.kv_tokens or CACHE_TOKENS) // preset.block_size)
@@ -113,13 +113,13 @@ class Replica:
             self._run_factor = self._spread(self._preset.noise.run_cv)
         self._admit(start)
         self._make_room()
-        decoding = [job for job in self.running if not job.todo]
+        decoding = [job for job in self.running if not job.prefill_left]
         left = self._preset.budget - len(decoding) * (1 + self._drafted)
         prefilling: list[tuple[Job, int]] = []
         if len(decoding) < len(self.running):
             for job in self.running:
-                if job.todo and left > 0:
-                    chunk = min(job.todo, left)
+                if job.prefill_left and left > 0:
+                    chunk = min(job.prefill_left, left)
                     left -= chunk
                     prefilling.append((job, chunk))
         step = Step(self.number, start, decoding, prefilling)
@@ -145,19 +145,19 @@ class Replica:
                 continue
             count = 1 if not self._drafted else self._accept(step, job)
             job.produced += count
-            self.held += count
+            self.kv_tokens_used += count
             job.last_token = end
             ended = ended or job.produced >= job.output_tokens
             tokens.append((job, count))
         for job, chunk in step.prefilling:
             if job.gone:
                 continue
-            job.todo -= chunk
-            if job.todo:
+            job.prefill_left -= chunk
+            if job.prefill_left:
                 continue
             self._cache.add(job.blocks)
             job.produced += 1
-            self.held += 1
+            self.kv_tokens_used += 1
             job.last_token = end
             if job.first_token is None:
                 job.first_token = end
@@ -167,7 +167,7 @@ class Replica:
         if ended:
             for job in self.running:
                 if job.done:
-                    self.held -= job.prompt_tokens + job.produced
+                    self.kv_tokens_used -= job.prompt_tokens + job.produced
             self.running = [job for job in self.running if not job.done]
         return step
 
@@ -176,20 +176,24 @@ class Replica:
         job.gone = True
         if job in self.running:
             self.running.remove(job)
-            self.held -= job.prompt_tokens + job.produced
+            self.kv_tokens_used -= job.prompt_tokens + job.produced
         elif job in self.waiting:
             self.waiting.remove(job)
 
     def _admit(self, now: float) -> None:
         room = self._preset.kv_tokens
-        while self.waiting and len(self.running) < self._preset.seats:
+        while self.waiting and len(self.running) < self._preset.slots:
             job = self.waiting[0]
             growth = (len(self.running) + 1) * (1 + self._drafted)
-            if room is not None and self.running and self.held + job.prompt_tokens + job.produced + growth > room:
+            if (
+                room is not None
+                and self.running
+                and self.kv_tokens_used + job.prompt_tokens + job.produced + growth > room
+            ):
                 break
             self.waiting.popleft()
             self.running.append(job)
-            self.held += job.prompt_tokens + job.produced
+            self.kv_tokens_used += job.prompt_tokens + job.produced
             if self._preset.prefix_cache:
                 self._look_up(job)
             if job.admitted is None:
@@ -199,7 +203,7 @@ class Replica:
         """What the cache knows costs no prefill; at least one token is always computed."""
         size = self._preset.block_size
         known = min(self._cache.match(job.blocks) * size, (job.prompt_tokens - 1) // size * size)
-        job.todo -= known
+        job.prefill_left -= known
         self.prefix_queries += job.prompt_tokens
         self.prefix_hits += known
         if job.admitted is None:
@@ -211,10 +215,10 @@ class Replica:
         if room is None:
             return
         growth = 1 + self._drafted
-        while len(self.running) > 1 and self.held + len(self.running) * growth > room:
+        while len(self.running) > 1 and self.kv_tokens_used + len(self.running) * growth > room:
             job = self.running.pop()
-            self.held -= job.prompt_tokens + job.produced
-            job.todo = job.prompt_tokens + job.produced
+            self.kv_tokens_used -= job.prompt_tokens + job.produced
+            job.prefill_left = job.prompt_tokens + job.produced
             job.preemptions += 1
             self.preemptions += 1
             self.waiting.appendleft(job)
@@ -235,12 +239,14 @@ class Replica:
         return self._rng.lognormvariate(-sigma * sigma / 2, sigma)
 
 
-class Engine:
+class BatchingEngine:
     """All replicas behind one address; requests go to the one with the fewest."""
 
     def __init__(self, preset: Preset, seed: int = 0) -> None:
         rng = random.Random(seed)
-        self.replicas = tuple(Replica(number, preset, random.Random(rng.random())) for number in range(preset.replicas))
+        self.replicas = tuple(
+            EngineReplica(number, preset, random.Random(rng.random())) for number in range(preset.replicas)
+        )
 
     def submit(self, job: Job, at: float) -> None:
         """A request arrives. Advance to `at` first, so that no step begins later than it should have."""
@@ -272,6 +278,6 @@ class Engine:
                 replica.begin(any(other.load for other in self.replicas if other is not replica))
 
 
-def _end(replica: Replica) -> float:
+def _end(replica: EngineReplica) -> float:
     assert replica.step is not None
     return replica.step.end

@@ -12,7 +12,7 @@ _FAULTS: tuple[Fault, ...] = ("http_500", "http_503", "reset", "cut", "error_eve
 _GOLDEN = 0.6180339887498949
 
 
-def fault_of(number: int, failures: Failures, seed: int) -> Fault | None:
+def fault_for(number: int, failures: Failures, seed: int) -> Fault | None:
     """Multiples of the golden ratio lie evenly between 0 and 1: of n requests in a row about share × n fail."""
     place = ((number + 1) * _GOLDEN + seed * 0.7548776662466927) % 1.0
     for fault in _FAULTS:

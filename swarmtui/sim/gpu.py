@@ -37,9 +37,9 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 class Cards:
     """The cards of one replica; all do the same, as in tensor parallelism."""
 
-    def __init__(self, card: Card, seats: int, at: float) -> None:
+    def __init__(self, card: Card, slots: int, at: float) -> None:
         self._card = card
-        self._seats = seats
+        self._slots = slots
         self._at = at
         self._energy_j = 0.0
         self._power_w = card.idle_w
@@ -72,7 +72,7 @@ class Cards:
         if seconds <= 0:
             return
         card = self._card
-        share = _FLOOR + (1 - _FLOOR) * min(batch / self._seats, 1.0) if batch else 0.0
+        share = _FLOOR + (1 - _FLOOR) * min(batch / self._slots, 1.0) if batch else 0.0
         watts = card.idle_w + (card.max_w - card.idle_w) * share
         self._energy_j += watts * seconds
         keep = math.exp(-seconds / _LAG_S)

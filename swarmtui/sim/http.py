@@ -18,7 +18,7 @@ JSON = "application/json"
 LAST_CHUNK = b"0\r\n\r\n"
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     headers: dict[str, str]
@@ -37,15 +37,17 @@ def head(status: int, content_type: str, *, length: int | None, keep_alive: bool
     ).encode()
 
 
-class Connection(asyncio.Protocol):
+class SimConnection(asyncio.Protocol):
     """One client. `handle` gets each request when the one before it is answered; `gone` hears that the client left."""
 
-    def __init__(self, handle: Callable[[Connection, Request], None], gone: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, handle: Callable[[SimConnection, HttpRequest], None], gone: Callable[[SimConnection], None]
+    ) -> None:
         self._handle = handle
         self._gone = gone
         self._parser = httptools.HttpRequestParser(self)
-        self._waiting: deque[Request] = deque()
-        self._current: Request | None = None
+        self._waiting: deque[HttpRequest] = deque()
+        self._current: HttpRequest | None = None
         self._url = b""
         self._headers: dict[str, str] = {}
         self._body = bytearray()
@@ -85,7 +87,7 @@ class Connection(asyncio.Protocol):
             self._refuse(413)
 
     def on_message_complete(self) -> None:
-        request = Request(
+        request = HttpRequest(
             method=self._parser.get_method().decode("latin-1"),
             path=self._url.partition(b"?")[0].decode("latin-1"),
             headers=self._headers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from swarmtui.sim.batching import Job, Replica, Step
+from swarmtui.sim.batching import EngineReplica, Job, Step
 from swarmtui.sim.exposition import Histogram, Labels, Sample, family
 from swarmtui.sim.presets import Preset
 
@@ -71,11 +71,11 @@ class Meters:
 
 def kv_room(preset: Preset) -> int:
     """Tokens that the KV cache of one replica holds; where it is never full, what its seats could need at most."""
-    return preset.kv_tokens or preset.seats * preset.max_model_len
+    return preset.kv_tokens or preset.slots * preset.max_model_len
 
 
-def render(preset: Preset, replicas: Sequence[Replica], meters: Sequence[Meters]) -> Iterable[str]:
-    engines: list[tuple[Labels, Replica, Meters]] = [
+def render(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[Meters]) -> Iterable[str]:
+    engines: list[tuple[Labels, EngineReplica, Meters]] = [
         ({"engine": str(replica.number), "model_name": preset.model}, replica, meter)
         for replica, meter in zip(replicas, meters, strict=True)
     ]
@@ -104,7 +104,7 @@ def render(preset: Preset, replicas: Sequence[Replica], meters: Sequence[Meters]
     yield from family("vllm:num_requests_waiting_by_reason", "gauge", "Waiting requests by reason.", waiting)
     yield from numbers(
         "gauge", "kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.",
-        [min(r.held / room, 1.0) for r in replicas],
+        [min(r.kv_tokens_used / room, 1.0) for r in replicas],
     )  # fmt: skip
     counters: tuple[tuple[str, str, list[float]], ...] = (
         ("prompt_tokens", "Number of prefill tokens processed.", [m.prompt_tokens for m in meters]),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from swarmtui.model.schema import BadInput, Given, convert, like, read_toml
+from swarmtui.model.schema import BadInput, InputStruct, convert, parse_toml, suggest
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -21,7 +21,7 @@ Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:/@+-]+$")]
 Above0 = Annotated[float, Meta(gt=0.0)]
 
 
-class StepTime(Given, frozen=True, kw_only=True):
+class StepTime(InputStruct, frozen=True, kw_only=True):
     """t(b) in milliseconds: a + c·b, or straight lines through the points of `at`."""
 
     a: Least0 = 0.0
@@ -29,7 +29,7 @@ class StepTime(Given, frozen=True, kw_only=True):
     at: dict[str, Above0] = msgspec.field(default_factory=dict)
 
 
-class Output(Given, frozen=True, kw_only=True):
+class Output(InputStruct, frozen=True, kw_only=True):
     """How long an answer is when nothing cuts it: lognormal; `cv` is the standard deviation over the mean.
 
     `echo`: it says the words of the prompt again, so that checks of answers have something to find.
@@ -40,14 +40,14 @@ class Output(Given, frozen=True, kw_only=True):
     echo: bool = False
 
 
-class Speculative(Given, frozen=True, kw_only=True):
+class Speculative(InputStruct, frozen=True, kw_only=True):
     """Drafted tokens a step; the first that is not accepted ends the draft."""
 
     tokens: Annotated[int, Meta(ge=0)] = 0
     acceptance: Share = 0.7
 
 
-class Reasoning(Given, frozen=True, kw_only=True):
+class Reasoning(InputStruct, frozen=True, kw_only=True):
     """Tokens before the content: a share of the answer, or a number."""
 
     share: Share = 0.0
@@ -55,7 +55,7 @@ class Reasoning(Given, frozen=True, kw_only=True):
     field: Literal["reasoning", "reasoning_content"] = "reasoning"
 
 
-class Failures(Given, frozen=True, kw_only=True):
+class Failures(InputStruct, frozen=True, kw_only=True):
     """Shares of all requests that fail, by how; a stall lasts `stall_s` of the engine's time."""
 
     http_500: Share = 0.0
@@ -67,14 +67,14 @@ class Failures(Given, frozen=True, kw_only=True):
     stall_s: Least0 = 30.0
 
 
-class Noise(Given, frozen=True, kw_only=True):
+class Noise(InputStruct, frozen=True, kw_only=True):
     """Spread of the step time: of each step, and of each stretch of work that begins after an idle moment."""
 
     step_cv: Least0 = 0.0
     run_cv: Least0 = 0.0
 
 
-class Card(Given, frozen=True, kw_only=True):
+class Card(InputStruct, frozen=True, kw_only=True):
     """The cards of one replica."""
 
     name: str = "GPU"
@@ -85,7 +85,7 @@ class Card(Given, frozen=True, kw_only=True):
     max_w: Above0 = 350.0
 
 
-class Preset(Given, frozen=True, kw_only=True):
+class Preset(InputStruct, frozen=True, kw_only=True):
     """A simulated machine; presets.toml says what each key means."""
 
     name: str
@@ -94,7 +94,7 @@ class Preset(Given, frozen=True, kw_only=True):
     prefill_tps: Above0
     description: str = ""
     source: str = ""
-    seats: Count = 4
+    slots: Count = msgspec.field(default=4, name="seats")
     replicas: Count = 1
     budget: Count = 2048
     waiting_factor: Above0 = 1.0
@@ -112,11 +112,11 @@ class Preset(Given, frozen=True, kw_only=True):
     gpu: Card = Card()
 
 
-class PresetFile(Given, frozen=True, kw_only=True):
+class PresetFile(InputStruct, frozen=True, kw_only=True):
     preset: tuple[Preset, ...]
 
 
-class Settings(Given, frozen=True, kw_only=True):
+class Settings(InputStruct, frozen=True, kw_only=True):
     """How a simulator runs, whatever it simulates."""
 
     speed: Above0 = 1.0
@@ -127,9 +127,9 @@ class Settings(Given, frozen=True, kw_only=True):
 def list_presets() -> tuple[Preset, ...]:
     source = "presets.toml"
     text = Path(__file__).with_name(source).read_text(encoding="utf-8")
-    presets = read_toml(text, PresetFile, source).preset
+    presets = parse_toml(text, PresetFile, source).preset
     for preset in presets:
-        check(preset, source)
+        validate_preset(preset, source)
     return presets
 
 
@@ -156,13 +156,13 @@ def parse_spec(text: str) -> tuple[Preset, Settings]:
     for key, value in pairs:
         if key in Settings.__struct_fields__:
             settings = override(settings, [(key, value)], source=f"sim:{name}")
-        elif "." in key or key in Preset.__struct_fields__:
+        elif "." in key or key in Preset.__struct_encode_fields__:
             overrides.append((key, value))
         else:
-            known = (*Settings.__struct_fields__, *Preset.__struct_fields__)
-            raise BadInput(f"unknown key{like(key, list(known), ', ')}", source=f"sim:{name}", key=key)
+            known = (*Settings.__struct_fields__, *Preset.__struct_encode_fields__)
+            raise BadInput(f"unknown key{suggest(key, list(known), ', ')}", source=f"sim:{name}", key=key)
     preset = override(find_preset(name), overrides, source=f"sim:{name}")
-    check(preset, f"sim:{name}")
+    validate_preset(preset, f"sim:{name}")
     return preset, settings
 
 
@@ -188,7 +188,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def check(preset: Preset, source: str) -> None:
+def validate_preset(preset: Preset, source: str) -> None:
     """What types cannot say."""
 
     def refuse(key: str, problem: str) -> None:
@@ -201,7 +201,7 @@ def check(preset: Preset, source: str) -> None:
         refuse("step_ms.at", "the points are numbers of requests: 1, 2, 4 …")
     if preset.kv_tokens is not None and preset.kv_tokens < preset.max_model_len:
         refuse("kv_tokens", "must hold at least one request of max_model_len")
-    if preset.budget <= preset.seats * preset.speculative.tokens + preset.seats:
+    if preset.budget <= preset.slots * preset.speculative.tokens + preset.slots:
         refuse("budget", "must be above seats × (1 + speculative.tokens), or no prompt is ever read")
     shares = (failures.http_500, failures.http_503, failures.reset, failures.cut, failures.error_event, failures.stall)
     if sum(shares) > 1.0:

@@ -10,13 +10,13 @@ import msgspec
 
 from swarmtui.sim.batching import Job
 from swarmtui.sim.faults import Fault
-from swarmtui.sim.http import Connection
-from swarmtui.sim.requests import Ask
+from swarmtui.sim.http import SimConnection
+from swarmtui.sim.requests import ParsedRequest
 
 FAILED = {"message": "EngineCore encountered an issue (simulated).", "type": "InternalServerError", "param": None}
 
 
-class Manner(msgspec.Struct, frozen=True, kw_only=True):
+class ReplySettings(msgspec.Struct, frozen=True, kw_only=True):
     """What all answers of one simulator have in common."""
 
     model: str
@@ -29,43 +29,45 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
 class Reply(ABC):
     """An answer on its way. `struck` is set when its fault comes; `held` while a stall keeps it silent."""
 
-    def __init__(self, connection: Connection, job: Job, ask: Ask, fault: Fault | None, manner: Manner) -> None:
+    def __init__(
+        self, connection: SimConnection, job: Job, ask: ParsedRequest, fault: Fault | None, manner: ReplySettings
+    ) -> None:
         self.connection = connection
         self.job = job
-        self.ask = ask
+        self.request = ask
         self.fault = fault
-        self.manner = manner
+        self.settings = manner
         self.created = int(time.time())
         self.sent = 0
-        self.struck = False
-        self.held = False
+        self.faulted = False
+        self.stalled = False
         # In the middle of the answer; an answer of one token fails before it.
         self._limit = ask.output_tokens if fault is None else ask.output_tokens // 2
 
     def produce(self, count: int) -> None:
         """So many tokens more; what was there before the fault still goes out."""
-        if self.sent + count > self._limit and not self.held:
+        if self.sent + count > self._limit and not self.stalled:
             self.flush()
-            self.struck = True
+            self.faulted = True
             if self.fault != "stall":
                 return
-            self.held = True
+            self.stalled = True
         start, self.sent = self.sent, self.sent + count
         self._add(start, count)
 
     def resume(self) -> None:
         """The stall has passed, and will not come again."""
-        self.held = False
-        self._limit = self.ask.output_tokens
+        self.stalled = False
+        self._limit = self.request.output_tokens
 
     def usage(self, produced: int) -> dict[str, Any]:
         prompt = self.job.prompt_tokens
         usage: dict[str, Any] = {"prompt_tokens": prompt, "total_tokens": prompt + produced}
         usage["completion_tokens"] = produced
-        if self.manner.reports_cache:
+        if self.settings.reports_cache:
             usage["prompt_tokens_details"] = {"cached_tokens": self.job.cached}
-        if self.ask.reasoning_tokens:
-            usage["completion_tokens_details"] = {"reasoning_tokens": min(produced, self.ask.reasoning_tokens)}
+        if self.request.reasoning_tokens:
+            usage["completion_tokens_details"] = {"reasoning_tokens": min(produced, self.request.reasoning_tokens)}
         return usage
 
     @abstractmethod
@@ -102,10 +104,10 @@ class WholeReply(Reply):
         return
 
     def complete(self) -> None:
-        words, thought, total = self.ask.words, self.ask.reasoning_tokens, self.ask.output_tokens
+        words, thought, total = self.request.words, self.request.reasoning_tokens, self.request.output_tokens
         reasoning = words.text(0, thought).decode() if thought else None
         content = words.text(thought, total - thought).decode()
-        if self.ask.dialect == "ollama":
+        if self.request.dialect == "ollama":
             message = {"role": "assistant", "content": content, **({"thinking": reasoning} if reasoning else {})}
             body = {"message": message, **ollama_end(self)}
         else:
@@ -113,43 +115,45 @@ class WholeReply(Reply):
         self.connection.respond(200, msgspec.json.encode(body))
 
     def fail(self) -> None:
-        error: Any = FAILED["message"] if self.ask.dialect == "ollama" else {**FAILED, "code": 500}
+        error: Any = FAILED["message"] if self.request.dialect == "ollama" else {**FAILED, "code": 500}
         self.connection.respond(500, msgspec.json.encode({"error": error}))
 
     def _openai(self, content: str, reasoning: str | None) -> dict[str, Any]:
-        chat = self.ask.dialect == "chat"
+        chat = self.request.dialect == "chat"
         choice: dict[str, Any] = {"index": 0}
         if chat:
-            choice["message"] = {"role": "assistant", "content": content, self.manner.reasoning_field: reasoning}
+            choice["message"] = {"role": "assistant", "content": content, self.settings.reasoning_field: reasoning}
         else:
             choice["text"] = (reasoning or "") + content
-        choice |= {"logprobs": None, "finish_reason": self.ask.finish_reason, "stop_reason": None}
+        choice |= {"logprobs": None, "finish_reason": self.request.finish_reason, "stop_reason": None}
         return {
             "id": openai_id(self),
             "object": "chat.completion" if chat else "text_completion",
             "created": self.created,
-            "model": self.manner.model,
+            "model": self.settings.model,
             "choices": [choice],
-            "usage": self.usage(self.ask.output_tokens),
+            "usage": self.usage(self.request.output_tokens),
         }
 
 
 def openai_id(reply: Reply) -> str:
-    return f"{'chatcmpl' if reply.ask.dialect == 'chat' else 'cmpl'}-{reply.manner.boot:08x}{reply.job.number:08x}"
+    return (
+        f"{'chatcmpl' if reply.request.dialect == 'chat' else 'cmpl'}-{reply.settings.boot:08x}{reply.job.number:08x}"
+    )
 
 
 def ollama_end(reply: Reply) -> dict[str, Any]:
     """What Ollama adds when it is done: counts, and durations in nanoseconds of the client's clock."""
-    job, count = reply.job, reply.ask.output_tokens
+    job, count = reply.job, reply.request.output_tokens
     assert job.admitted is not None and job.first_token is not None and job.last_token is not None
     # The first token comes at the end of the prompt's last step, so its own time is taken to be the others' mean.
     decoding = (job.last_token - job.first_token) * count / (count - 1) if count > 1 else 0.0
-    scale = 1e9 / reply.manner.speed
+    scale = 1e9 / reply.settings.speed
     return {
-        "model": reply.manner.model,
+        "model": reply.settings.model,
         "created_at": iso(int(time.time())),
         "done": True,
-        "done_reason": reply.ask.finish_reason,
+        "done_reason": reply.request.finish_reason,
         "total_duration": round((job.last_token - job.arrived) * scale),
         "load_duration": 0,
         "prompt_eval_count": job.prompt_tokens,

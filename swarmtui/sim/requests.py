@@ -17,7 +17,7 @@ Dialect = Literal["chat", "completions", "ollama"]
 Cap = Annotated[int, Meta(ge=1)]
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with an error, in the words of the server that is imitated."""
 
     def __init__(self, status: int, message: str, *, kind: str = "BadRequestError", param: str | None = None) -> None:
@@ -30,7 +30,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     content: str | list[Part] | None = None
 
@@ -57,7 +57,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatBody(Completion, frozen=True, kw_only=True):
-    messages: Annotated[list[Message], Meta(min_length=1)]
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     max_completion_tokens: Cap | None = None
 
 
@@ -71,7 +71,7 @@ class OllamaOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class OllamaBody(msgspec.Struct, frozen=True, kw_only=True):
     model: str
-    messages: list[Message]
+    messages: list[ChatMessage]
     stream: bool | None = None
     options: OllamaOptions | None = None
 
@@ -79,11 +79,11 @@ class OllamaBody(msgspec.Struct, frozen=True, kw_only=True):
 class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     prompt: str | None = None
-    messages: list[Message] | None = None
+    messages: list[ChatMessage] | None = None
     add_generation_prompt: bool = True
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One answer that is wanted: how it is to be sent, and how long it will be."""
 
     dialect: Dialect
@@ -91,20 +91,20 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     include_usage: bool
     continuous_usage: bool
     prompt: list[str]
-    words: tokens.Words
+    words: tokens.AnswerText
     output_tokens: int
     reasoning_tokens: int
     finish_reason: Literal["stop", "length"]
 
 
-def read_chat(body: bytes, preset: Preset, seed: int) -> Ask:
+def parse_chat(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
     asked = _decode(body, ChatBody)
     _check_model(asked.model, preset)
     prompt = tokens.chat_pieces(message.pair() for message in asked.messages)
     return _openai("chat", asked, prompt, asked.max_completion_tokens or asked.max_tokens, preset, seed)
 
 
-def read_completions(body: bytes, preset: Preset, seed: int) -> Ask:
+def parse_completions(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
     asked = _decode(body, CompletionsBody)
     _check_model(asked.model, preset)
     if isinstance(asked.prompt, str):
@@ -114,21 +114,21 @@ def read_completions(body: bytes, preset: Preset, seed: int) -> Ask:
     elif len(asked.prompt) == 1:
         prompt = tokens.pieces(str(asked.prompt[0]))
     else:
-        raise Refused(400, "The simulator takes one prompt at a time.", param="prompt")
+        raise RequestRefused(400, "The simulator takes one prompt at a time.", param="prompt")
     if not prompt:
-        raise Refused(400, "The prompt is empty.", param="prompt")
+        raise RequestRefused(400, "The prompt is empty.", param="prompt")
     return _openai("completions", asked, prompt, asked.max_tokens, preset, seed)
 
 
-def read_ollama(body: bytes, preset: Preset, seed: int) -> Ask:
+def parse_ollama(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
     asked = _decode(body, OllamaBody)
     if asked.model != preset.model:
-        raise Refused(404, f"model '{asked.model}' not found")
+        raise RequestRefused(404, f"model '{asked.model}' not found")
     prompt = tokens.chat_pieces(message.pair() for message in asked.messages)
     cap = asked.options.num_predict if asked.options else None
     room = max(preset.max_model_len - len(prompt), 1)
     cap = room if cap is None or cap < 1 else min(cap, room)
-    return _ask("ollama", asked.stream is not False, prompt, cap, preset, seed)
+    return _parsed("ollama", asked.stream is not False, prompt, cap, preset, seed)
 
 
 def tokenize(body: bytes, preset: Preset) -> bytes:
@@ -139,29 +139,31 @@ def tokenize(body: bytes, preset: Preset) -> bytes:
     elif asked.prompt is not None:
         prompt = tokens.pieces(asked.prompt)
     else:
-        raise Refused(400, "Give a prompt or messages.", param="prompt")
+        raise RequestRefused(400, "Give a prompt or messages.", param="prompt")
     answer = {"count": len(prompt), "max_model_len": preset.max_model_len, "tokens": tokens.token_ids(prompt)}
     return msgspec.json.encode({**answer, "token_strs": None})
 
 
-def _openai(dialect: Dialect, asked: Completion, prompt: list[str], cap: int | None, preset: Preset, seed: int) -> Ask:
+def _openai(
+    dialect: Dialect, asked: Completion, prompt: list[str], cap: int | None, preset: Preset, seed: int
+) -> ParsedRequest:
     room = preset.max_model_len - len(prompt)
     if room < 1:
-        raise Refused(
+        raise RequestRefused(
             400,
             f"This model's maximum context length is {preset.max_model_len} tokens. However, your prompt contains "
             f"{len(prompt)} input tokens. Please reduce the length of the input prompt.",
             param="input_tokens",
         )
     if cap is not None and cap > room:
-        raise Refused(
+        raise RequestRefused(
             400,
             f"max_tokens={cap} cannot be greater than {room}, what max_model_len={preset.max_model_len} leaves beside "
             f"{len(prompt)} input tokens. Please request fewer output tokens.",
             param="max_tokens",
         )
     options = asked.stream_options or StreamOptions()
-    ask = _ask(dialect, bool(asked.stream), prompt, cap or room, preset, seed, exact=asked.ignore_eos)
+    ask = _parsed(dialect, bool(asked.stream), prompt, cap or room, preset, seed, exact=asked.ignore_eos)
     return msgspec.structs.replace(
         ask,
         include_usage=bool(options.include_usage),
@@ -169,13 +171,13 @@ def _openai(dialect: Dialect, asked: Completion, prompt: list[str], cap: int | N
     )
 
 
-def _ask(
+def _parsed(
     dialect: Dialect, stream: bool, prompt: list[str], cap: int, preset: Preset, seed: int, *, exact: bool = False
-) -> Ask:
-    words = tokens.Words(prompt, preset.output, seed)
+) -> ParsedRequest:
+    words = tokens.AnswerText(prompt, preset.output, seed)
     length = cap if exact else min(words.natural_length, cap)
     reasoning = preset.reasoning
-    return Ask(
+    return ParsedRequest(
         dialect=dialect,
         stream=stream,
         include_usage=False,
@@ -191,7 +193,7 @@ def _ask(
 def _check_model(name: str | None, preset: Preset) -> None:
     if name and name != preset.model:
         message = f"The model `{name}` does not exist. Valid aliases: {preset.model}."
-        raise Refused(404, message, kind="NotFoundError", param="model")
+        raise RequestRefused(404, message, kind="NotFoundError", param="model")
 
 
 def _decode(body: bytes, kind: type[T]) -> T:
@@ -200,7 +202,7 @@ def _decode(body: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         where = re.search(r"`\$\.?(.*)`", str(error))
         param = f"body.{where.group(1)}" if where else "body"
-        raise Refused(400, f"1 validation error:\n  {error}", kind="Bad Request", param=param) from None
+        raise RequestRefused(400, f"1 validation error:\n  {error}", kind="Bad Request", param=param) from None
     except msgspec.DecodeError as error:
         message = f"1 validation error:\n  JSON decode error: {error}"
-        raise Refused(400, message, kind="Bad Request", param="body") from None
+        raise RequestRefused(400, message, kind="Bad Request", param="body") from None

@@ -19,26 +19,26 @@ import msgspec
 
 from swarmtui.model.schema import BadInput
 from swarmtui.sim import exposition, gpu, metrics
-from swarmtui.sim.batching import Engine, Job
-from swarmtui.sim.faults import fault_of
-from swarmtui.sim.http import Connection, Request
+from swarmtui.sim.batching import BatchingEngine, Job
+from swarmtui.sim.faults import fault_for
+from swarmtui.sim.http import HttpRequest, SimConnection
 from swarmtui.sim.prefixes import block_hashes
 from swarmtui.sim.presets import Preset
-from swarmtui.sim.replies import FAILED, Manner, Reply, WholeReply
-from swarmtui.sim.requests import Ask, Refused, read_chat, read_completions, read_ollama, tokenize
+from swarmtui.sim.replies import FAILED, Reply, ReplySettings, WholeReply
+from swarmtui.sim.requests import ParsedRequest, RequestRefused, parse_chat, parse_completions, parse_ollama, tokenize
 from swarmtui.sim.streams import OllamaStream, OpenAiStream
 
 HOST = "127.0.0.1"
 VERSION = "sim-1"
 _BACKLOG = 4096
 _READERS = {
-    "/v1/chat/completions": read_chat,
-    "/v1/completions": read_completions,
-    "/api/chat": read_ollama,
+    "/v1/chat/completions": parse_chat,
+    "/v1/completions": parse_completions,
+    "/api/chat": parse_ollama,
 }
 
 
-class Simulator:
+class SimulatorServer:
     """One simulated endpoint. Must be made inside a running event loop."""
 
     def __init__(self, preset: Preset, *, speed: float = 1.0, seed: int = 0) -> None:
@@ -47,10 +47,10 @@ class Simulator:
         self._seed = seed
         self._loop = asyncio.get_running_loop()
         self._t0 = self._loop.time()
-        self._engine = Engine(preset, seed)
+        self._engine = BatchingEngine(preset, seed)
         self._meters = [metrics.Meters(speed) for _ in self._engine.replicas]
-        self._cards = [gpu.Cards(preset.gpu, preset.seats, self._t0) for _ in self._engine.replicas]
-        self._manner = Manner(
+        self._cards = [gpu.Cards(preset.gpu, preset.slots, self._t0) for _ in self._engine.replicas]
+        self._manner = ReplySettings(
             model=preset.model,
             boot=int(time.time()),
             speed=speed,
@@ -58,13 +58,13 @@ class Simulator:
             reports_cache=preset.prefix_cache,
         )
         self._replies: dict[int, Reply] = {}
-        self._by_connection: dict[Connection, Reply] = {}
-        self._connections: set[Connection] = set()
+        self._by_connection: dict[SimConnection, Reply] = {}
+        self._connections: set[SimConnection] = set()
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def connect(self) -> Connection:
-        connection = Connection(self._handle, self._gone)
+    def connect(self) -> SimConnection:
+        connection = SimConnection(self._handle, self._gone)
         self._connections.add(connection)
         return connection
 
@@ -74,7 +74,7 @@ class Simulator:
         for connection in tuple(self._connections):
             connection.transport.abort()
 
-    def _gone(self, connection: Connection) -> None:
+    def _gone(self, connection: SimConnection) -> None:
         self._connections.discard(connection)
         reply = self._by_connection.get(connection)
         if reply:
@@ -87,10 +87,10 @@ class Simulator:
         """What a comparison of two simulators must know; the usual speed goes without saying."""
         made = self._preset
         speed = {} if self._speed == 1 else {"speed": f"{self._speed:g}"}
-        told = {"version": VERSION, "preset": made.name, "seats": made.seats, "replicas": made.replicas}
+        told = {"version": VERSION, "preset": made.name, "seats": made.slots, "replicas": made.replicas}
         return msgspec.json.encode(told | speed)
 
-    def _handle(self, connection: Connection, request: Request) -> None:
+    def _handle(self, connection: SimConnection, request: HttpRequest) -> None:
         made = self._preset
         gets: dict[str, Callable[[], bytes]] = {
             "/v1/models": self._models,
@@ -114,15 +114,15 @@ class Simulator:
         else:
             connection.respond(404, b'{"detail":"Not Found"}')
 
-    def _post(self, connection: Connection, request: Request) -> None:
+    def _post(self, connection: SimConnection, request: HttpRequest) -> None:
         try:
             if request.path == "/tokenize":
                 connection.respond(200, tokenize(request.body, self._preset))
                 return
             ask = _READERS[request.path](request.body, self._preset, self._seed)
             if ask.stream and not request.http_1_1:
-                raise Refused(400, "A stream needs HTTP/1.1.")
-        except Refused as refusal:
+                raise RequestRefused(400, "A stream needs HTTP/1.1.")
+        except RequestRefused as refusal:
             if request.path == "/api/chat":
                 error: object = refusal.message
             else:
@@ -133,11 +133,11 @@ class Simulator:
         else:
             self._take(connection, ask)
 
-    def _take(self, connection: Connection, ask: Ask) -> None:
+    def _take(self, connection: SimConnection, ask: ParsedRequest) -> None:
         """A good request: into the engine with it, unless it is one of those that are to fail at once."""
         number = self._count
         self._count += 1
-        fault = fault_of(number, self._preset.failures, self._seed)
+        fault = fault_for(number, self._preset.failures, self._seed)
         if fault == "http_500" or fault == "http_503":
             code = int(fault.removeprefix("http_"))
             connection.respond(code, msgspec.json.encode({"error": {**FAILED, "code": code}}))
@@ -169,17 +169,17 @@ class Simulator:
         return now
 
     def _deliver(self, reply: Reply) -> None:
-        if reply.struck:
+        if reply.faulted:
             self._strike(reply)
-        elif not reply.held:
+        elif not reply.stalled:
             reply.flush()
             if reply.job.done:
-                self._forget(reply, reply.ask.finish_reason)
+                self._forget(reply, reply.request.finish_reason)
                 reply.complete()
 
     def _strike(self, reply: Reply) -> None:
         if reply.fault == "stall":
-            reply.struck = False
+            reply.faulted = False
             self._loop.call_later(self._preset.failures.stall_s / self._speed, self._resume, reply)
             return
         self._drop(reply, "error")
@@ -240,7 +240,7 @@ class Simulator:
         self._schedule()
         now, room = self._loop.time(), metrics.kv_room(self._preset)
         readings = [
-            cards.read(now, replica.step.batch if replica.step else 0, replica.held / room)
+            cards.read(now, replica.step.batch if replica.step else 0, replica.kv_tokens_used / room)
             for cards, replica in zip(self._cards, self._engine.replicas, strict=True)
         ]
         return exposition.page(gpu.render(self._preset.gpu, readings))
@@ -267,7 +267,7 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    simulator = Simulator(preset, speed=speed, seed=seed)
+    simulator = SimulatorServer(preset, speed=speed, seed=seed)
     try:
         server = await loop.create_server(simulator.connect, HOST, port, backlog=_BACKLOG)
     except OSError as error:

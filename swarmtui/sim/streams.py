@@ -8,9 +8,9 @@ import msgspec
 
 from swarmtui.sim.batching import Job
 from swarmtui.sim.faults import Fault
-from swarmtui.sim.http import LAST_CHUNK, Connection
-from swarmtui.sim.replies import FAILED, Manner, Reply, iso, ollama_end, openai_id
-from swarmtui.sim.requests import Ask
+from swarmtui.sim.http import LAST_CHUNK, SimConnection
+from swarmtui.sim.replies import FAILED, Reply, ReplySettings, iso, ollama_end, openai_id
+from swarmtui.sim.requests import ParsedRequest
 
 
 class Stream(Reply):
@@ -18,7 +18,9 @@ class Stream(Reply):
 
     content_type: str
 
-    def __init__(self, connection: Connection, job: Job, ask: Ask, fault: Fault | None, manner: Manner) -> None:
+    def __init__(
+        self, connection: SimConnection, job: Job, ask: ParsedRequest, fault: Fault | None, manner: ReplySettings
+    ) -> None:
         super().__init__(connection, job, ask, fault, manner)
         self._pending: list[bytes] = []
 
@@ -28,7 +30,7 @@ class Stream(Reply):
     def _add(self, start: int, count: int) -> None:
         if not start:
             self._open()
-        thinking = self.ask.reasoning_tokens - start
+        thinking = self.request.reasoning_tokens - start
         if thinking <= 0:
             self._emit(self._delta(start, count, thought=False))
         elif thinking >= count:
@@ -77,7 +79,9 @@ class OpenAiStream(Stream):
 
     content_type = "text/event-stream; charset=utf-8"
 
-    def __init__(self, connection: Connection, job: Job, ask: Ask, fault: Fault | None, manner: Manner) -> None:
+    def __init__(
+        self, connection: SimConnection, job: Job, ask: ParsedRequest, fault: Fault | None, manner: ReplySettings
+    ) -> None:
         super().__init__(connection, job, ask, fault, manner)
         kind = "chat.completion.chunk" if ask.dialect == "chat" else "text_completion"
         same = f'"id":"{openai_id(self)}","object":"{kind}","created":{self.created},"model":"{manner.model}"'
@@ -93,23 +97,23 @@ class OpenAiStream(Stream):
         self._last = after + b'"%b","stop_reason":null}]' % ask.finish_reason.encode()
 
     def _open(self) -> None:
-        if self.ask.dialect == "chat":
+        if self.request.dialect == "chat":
             role = b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
             self._emit(self._head + role + self._tail(0))
 
     def _delta(self, start: int, count: int, *, thought: bool) -> bytes:
         produced = start + count
         head = self._thought if thought else self._content
-        end = self._last if produced >= self.ask.output_tokens else self._more
-        return head + self.ask.words.text(start, count) + end + self._tail(produced)
+        end = self._last if produced >= self.request.output_tokens else self._more
+        return head + self.request.words.text(start, count) + end + self._tail(produced)
 
     def _tail(self, produced: int) -> bytes:
-        if not self.ask.continuous_usage:
+        if not self.request.continuous_usage:
             return b"}\n\n"
         return b',"usage":%b}\n\n' % msgspec.json.encode(self.usage(produced))
 
     def _close(self) -> None:
-        if self.ask.include_usage:
+        if self.request.include_usage:
             self._emit(self._head + b'],"usage":%b}\n\n' % msgspec.json.encode(self.usage(self.sent)))
         self._emit(b"data: [DONE]\n\n")
 
@@ -122,7 +126,9 @@ class OllamaStream(Stream):
 
     content_type = "application/x-ndjson"
 
-    def __init__(self, connection: Connection, job: Job, ask: Ask, fault: Fault | None, manner: Manner) -> None:
+    def __init__(
+        self, connection: SimConnection, job: Job, ask: ParsedRequest, fault: Fault | None, manner: ReplySettings
+    ) -> None:
         super().__init__(connection, job, ask, fault, manner)
         same = f'{{"model":"{manner.model}","created_at":"{iso(self.created)}","message":{{"role":"assistant",'
         self._content = f'{same}"content":"'.encode()
@@ -130,7 +136,7 @@ class OllamaStream(Stream):
 
     def _delta(self, start: int, count: int, *, thought: bool) -> bytes:
         head = self._thought if thought else self._content
-        return head + self.ask.words.text(start, count) + b'"},"done":false}\n'
+        return head + self.request.words.text(start, count) + b'"},"done":false}\n'
 
     def _close(self) -> None:
         last = {"message": {"role": "assistant", "content": ""}, **ollama_end(self)}

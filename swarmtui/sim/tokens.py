@@ -45,7 +45,7 @@ def token_ids(prompt: Sequence[str]) -> list[int]:
     return [zlib.crc32(piece.encode()) % 150_000 for piece in prompt]
 
 
-class Words:
+class AnswerText:
     """What the model says to a prompt: the same words, and as many, each time it is asked with the same seed."""
 
     __slots__ = ("_start", "_stride", "_vocabulary", "natural_length")
@@ -58,7 +58,7 @@ class Words:
         self._stride = rng.choice((1, 1, 1, 2, 5, 7))
         self._vocabulary = VOCABULARY
         if output.echo:
-            self._vocabulary, self._start, self._stride = _sayable(prompt), 0, 1
+            self._vocabulary, self._start, self._stride = _echo_pieces(prompt), 0, 1
 
     def text(self, start: int, count: int) -> bytes:
         """The tokens from `start` on: ASCII without anything that JSON would escape."""
@@ -70,7 +70,7 @@ class Words:
         return b"".join(vocabulary[i % size] for i in range(first, first + count * stride, stride))
 
 
-def _sayable(prompt: Sequence[str]) -> tuple[bytes, ...]:
+def _echo_pieces(prompt: Sequence[str]) -> tuple[bytes, ...]:
     """The pieces of the last thing asked, without marks, and without what JSON would escape."""
     asked = max(
         (at + 2 for at, piece in enumerate(prompt) if piece == "<|start|>" and prompt[at + 1] == "user"), default=0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.model.config import Known, named, parse_config, together
+from swarmtui.model.config import EndpointConfig, find_endpoint, merge_endpoints, parse_config
 from swarmtui.model.schema import BadInput
 
 BOX = """
@@ -58,17 +58,17 @@ def test_a_url_that_is_none_and_a_default_that_is_none() -> None:
 
 
 def test_a_name_an_address_and_a_name_that_nobody_has() -> None:
-    known = {"box": Known(url="http://10.0.0.1:8000", model="m")}
-    assert named("box", known, "c.toml").model == "m"
+    known = {"box": EndpointConfig(url="http://10.0.0.1:8000", model="m")}
+    assert find_endpoint("box", known, "c.toml").model == "m"
     for text in ("127.0.0.1:8000", "http://box", "sim:moe-tp1", "localhost", "[::1]:8000"):
-        assert named(text, known, "c.toml") == Known(url=text)
+        assert find_endpoint(text, known, "c.toml") == EndpointConfig(url=text)
     with pytest.raises(BadInput, match=r"no endpoint is called 'bxo' in c\.toml \(there are box\); did you mean box\?"):
-        named("bxo", known, "c.toml")
+        find_endpoint("bxo", known, "c.toml")
 
 
 def test_a_key_goes_to_no_endpoint_that_it_was_not_given_for() -> None:
-    mine = Known(url="http://a:1", api_key_env="MINE", metrics_urls=("http://a:2",))
+    mine = EndpointConfig(url="http://a:1", api_key_env="MINE", metrics_urls=("http://a:2",))
     with pytest.raises(BadInput, match="http://a:1 and http://b:1 differ in api_key_env"):
-        together([mine, Known(url="http://b:1")])
-    other = Known(url="http://b:1", api_key_env="MINE", metrics_urls=("http://b:2",))
-    assert together([mine, other]).metrics_urls == ("http://a:2", "http://b:2")
+        merge_endpoints([mine, EndpointConfig(url="http://b:1")])
+    other = EndpointConfig(url="http://b:1", api_key_env="MINE", metrics_urls=("http://b:2",))
+    assert merge_endpoints([mine, other]).metrics_urls == ("http://a:2", "http://b:2")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.model.load import planned
+from swarmtui.model.load import make_plan
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.schema import BadInput
-from swarmtui.model.workload import load_of, read_workload, size_of
+from swarmtui.model.workload import effective_load, parse_workload, task_count
 
 RANDOM = 'kind = "random"\nname = "r"\ninput_tokens = 5\noutput_tokens = 5\n'
 MIXED = 'kind = "mixed"\nname = "m"\nprimary = { turns = ["a"] }\nside = [{ text = "b" }, { text = "c" }]\n'
@@ -15,13 +15,13 @@ DAG = 'kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x" }, { id = "b", 
 
 
 def plan_of(text: str, **given: object) -> Plan:
-    workload = read_workload(text, "file.toml")
-    return planned(load_of(workload), size=size_of(workload), **given)
+    workload = parse_workload(text, "file.toml")
+    return make_plan(effective_load(workload), size=task_count(workload), **given)
 
 
 def refused(text: str) -> BadInput:
     with pytest.raises(BadInput) as caught:
-        read_workload(text, "file.toml")
+        parse_workload(text, "file.toml")
     assert caught.value.source == "file.toml"
     return caught.value
 

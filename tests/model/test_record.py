@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.loadgen.response import Answer
+from swarmtui.loadgen.response import Response
 from swarmtui.model.record import Record
 
 RECORD = Record(
@@ -62,10 +62,10 @@ def test_what_did_not_happen_is_null() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 1 << 60), st.lists(st.integers(0, 10**10), max_size=200))
 def test_chunk_times_come_back_within_a_microsecond_however_many(first: int, gaps: list[int]) -> None:
-    answer, t = Answer(), first
+    answer, t = Response(), first
     for gap in gaps:
         t += gap
-        answer.output(t, "x", None, "")
+        answer.add_output(t, "x", None, "")
     record = Record(task=1, t_first_ns=answer.times[0] if answer.times else None, chunk_us=answer.chunk_us())
     assert len(record.chunk_times_ns()) == len(gaps)
     for kept, exact in zip(record.chunk_times_ns(), answer.times, strict=True):
@@ -85,7 +85,7 @@ def test_chunk_times_come_back_within_a_microsecond_however_many(first: int, gap
     ],
 )
 def test_tokens_of_each_chunk_add_up(record: Record, shares: list[float]) -> None:
-    assert record.token_shares() == shares
+    assert record.tokens_per_chunk() == shares
 
 
 def test_a_record_survives_the_journal() -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.model.schema import BadInput, Given, Stored, read_json, read_toml
-from swarmtui.model.workload import Conversation, Prompts, RandomText, read_workload
+from swarmtui.model.schema import BadInput, InputStruct, Stored, parse_json, parse_toml
+from swarmtui.model.workload import Conversation, Prompts, RandomText, parse_workload
 
 
-class Part(Given, frozen=True, kw_only=True):
+class Part(InputStruct, frozen=True, kw_only=True):
     max_tokens: int = 0
     name: str = ""
     on: bool = False
 
 
-class Whole(Given, frozen=True, kw_only=True):
+class Whole(InputStruct, frozen=True, kw_only=True):
     title: str
     part: Part = Part()
     parts: tuple[Part, ...] = ()
@@ -45,13 +45,13 @@ class Kept(Stored, frozen=True, kw_only=True):
 )
 def test_a_wrong_key_or_value(text: str, message: str) -> None:
     with pytest.raises(BadInput) as caught:
-        read_toml(text, Whole, "f.toml")
+        parse_toml(text, Whole, "f.toml")
     assert str(caught.value) == message
 
 
 def test_the_parts_of_an_error_can_be_asked_for() -> None:
     with pytest.raises(BadInput) as caught:
-        read_toml('title = "a"\n[part]\nmax_token = 1\n', Whole, "f.toml")
+        parse_toml('title = "a"\n[part]\nmax_token = 1\n', Whole, "f.toml")
     error = caught.value
     assert (error.source, error.line, error.key) == ("f.toml", 3, "part.max_token")
     assert error.problem == "unknown key, did you mean max_tokens?"
@@ -59,28 +59,28 @@ def test_the_parts_of_an_error_can_be_asked_for() -> None:
 
 def test_what_is_no_toml_is_told_with_its_line() -> None:
     with pytest.raises(BadInput, match=r"^f\.toml:2: not valid TOML: ") as caught:
-        read_toml('title = "a"\nname = \n', Whole, "f.toml")
+        parse_toml('title = "a"\nname = \n', Whole, "f.toml")
     assert caught.value.line == 2
 
 
 def test_what_is_no_json() -> None:
     with pytest.raises(BadInput, match=r"^f\.json: not valid JSON: "):
-        read_json('{"title": ', Kept, "f.json")
+        parse_json('{"title": ', Kept, "f.json")
 
 
 def test_json_is_checked_as_toml_is() -> None:
     with pytest.raises(BadInput, match=r"^f\.json: titel: unknown key, did you mean title\?$"):
-        read_json('{"title": "a", "titel": "b"}', Whole, "f.json")
+        parse_json('{"title": "a", "titel": "b"}', Whole, "f.json")
 
 
 def test_what_a_newer_version_wrote_can_be_read() -> None:
-    assert read_json('{"title": "a", "later": 1}', Kept, "f.json") == Kept(title="a")
+    assert parse_json('{"title": "a", "later": 1}', Kept, "f.json") == Kept(title="a")
 
 
 def test_a_workload_with_a_typo() -> None:
     text = 'name = "w"\nkind = "random"\ninput_tokens = 8\noutput_tokens = 8\nmax_token = 5\n'
     with pytest.raises(BadInput) as caught:
-        read_workload(text, "w.toml")
+        parse_workload(text, "w.toml")
     assert str(caught.value) == "w.toml:5: max_token: unknown key, did you mean max_tokens?"
 
 
@@ -117,7 +117,7 @@ KINDS = "conversation, dag, jsonl, mixed, prompts, random, shared_prefix, shareg
 )
 def test_a_word_that_is_none_of_those_possible_says_which_are_and_the_nearest(text: str, message: str) -> None:
     with pytest.raises(BadInput) as caught:
-        read_workload('name = "w"\n' + text, "w.toml")
+        parse_workload('name = "w"\n' + text, "w.toml")
     assert str(caught.value) == message
 
 
@@ -145,18 +145,18 @@ def test_a_word_that_is_none_of_those_possible_says_which_are_and_the_nearest(te
 )
 def test_workloads_that_make_no_sense(text: str, key: str) -> None:
     with pytest.raises(BadInput) as caught:
-        read_workload('name = "w"\n' + text, "w.toml")
+        parse_workload('name = "w"\n' + text, "w.toml")
     assert caught.value.key == key
     assert caught.value.source == "w.toml"
 
 
 def test_workloads_by_kind() -> None:
-    random = read_workload('name = "r"\nkind = "random"\ninput_tokens = 8\noutput_tokens = 9\n', "w")
+    random = parse_workload('name = "r"\nkind = "random"\ninput_tokens = 8\noutput_tokens = 9\n', "w")
     assert isinstance(random, RandomText)
     assert (random.input_tokens, random.output_tokens, random.cache) == (8, 9, "cold")
-    prompts = read_workload('name = "p"\nkind = "prompts"\n[[prompts]]\ntext = "hi"\n', "w")
+    prompts = parse_workload('name = "p"\nkind = "prompts"\n[[prompts]]\ntext = "hi"\n', "w")
     assert isinstance(prompts, Prompts)
     assert prompts.prompts[0].text == "hi"
-    talk = read_workload('name = "c"\nkind = "conversation"\n[[conversations]]\nturns = ["a", "b"]\n', "w")
+    talk = parse_workload('name = "c"\nkind = "conversation"\n[[conversations]]\nturns = ["a", "b"]\n', "w")
     assert isinstance(talk, Conversation)
     assert talk.conversations[0].turns == ("a", "b")

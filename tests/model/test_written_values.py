@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.model.endpoint import Address, Dialect, Secrets, dialect_of, parse_address
+from swarmtui.model.endpoint import Address, Dialect, Secrets, dialect_from_url, parse_address
 from swarmtui.model.plan import MAX_STREAMS, Requests, parse_levels, parse_requests, parse_seconds
 from swarmtui.model.schema import BadInput
 
@@ -124,7 +124,7 @@ def test_addresses_that_are_none(url: str, says: str) -> None:
     ],
 )
 def test_dialects_by_path(url: str, dialect: Dialect) -> None:
-    assert dialect_of(url) == dialect
+    assert dialect_from_url(url) == dialect
 
 
 def test_secrets_are_not_shown() -> None:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.prompts.library import Found, find
+from swarmtui.prompts.library import WorkloadFile, find_workload
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Callable[[str], Found]:
+def written(tmp_path: Path) -> Callable[[str], WorkloadFile]:
     """A workload file with this text, found by its path."""
 
-    def write(text: str) -> Found:
+    def write(text: str) -> WorkloadFile:
         path = tmp_path / "own.toml"
         path.write_text(text, encoding="utf-8")
-        return find(str(path))
+        return find_workload(str(path))
 
     return write

@@ -9,13 +9,13 @@ from itertools import islice, pairwise
 import pytest
 
 from swarmtui.model.plan import Arrival
-from swarmtui.prompts.arrivals import arrivals
+from swarmtui.prompts.sampling import arrival_times
 
 COUNT = 4000
 
 
 def gaps(arrival: Arrival, burst: float = 1.0, rate: float = 20.0, seed: int = 1) -> list[float]:
-    times = [0.0, *islice(arrivals(rate, arrival, burst, seed), COUNT)]
+    times = [0.0, *islice(arrival_times(rate, arrival, burst, seed), COUNT)]
     return [after - before for before, after in pairwise(times)]
 
 
@@ -46,4 +46,4 @@ def test_gamma_gaps_have_the_mean_and_the_spread_asked_for(burst: float) -> None
 
 def test_the_same_seed_gives_the_same_times_and_another_gives_others() -> None:
     assert gaps("gamma", 2.0, seed=7) == gaps("gamma", 2.0, seed=7) != gaps("gamma", 2.0, seed=8)
-    assert next(arrivals(1.0, "poisson", 1.0, 7)) == pytest.approx(2.9399482127342327, abs=1e-12)
+    assert next(arrival_times(1.0, "poisson", 1.0, 7)) == pytest.approx(2.9399482127342327, abs=1e-12)

@@ -9,10 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.model.schema import BadInput
-from swarmtui.model.workload import Message, RandomText, SharedPrefix, read_workload
-from swarmtui.prompts.calibrate import Calibration, fit, needs_calibration, probe_texts, words_for
-from swarmtui.prompts.generator import open_source
-from swarmtui.prompts.library import Found, shipped
+from swarmtui.model.workload import Message, RandomText, SharedPrefix, parse_workload
+from swarmtui.prompts.filler_text import (
+    Calibration,
+    calibration_texts,
+    fit_calibration,
+    needs_calibration,
+    words_for_tokens,
+)
+from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.library import WorkloadFile, shipped_workloads
 
 Tokenizer = Callable[[str], int]
 
@@ -47,14 +53,14 @@ def prompt_tokens(messages: tuple[Message, ...], tokenizer: Tokenizer, template:
 
 def calibrated(tokenizer: Tokenizer, template: int, system: str = "") -> Calibration:
     before = (Message(role="system", content=system),) if system else ()
-    probes = probe_texts(5)
+    probes = calibration_texts(5)
     counts = [prompt_tokens((*before, Message(role="user", content=t)), tokenizer, template) for t in probes]
-    return fit(probes, counts, "usage")
+    return fit_calibration(probes, counts, "usage")
 
 
-def random_text(tokens: int, system: str) -> Found:
+def random_text(tokens: int, system: str) -> WorkloadFile:
     text = f'kind = "random"\nname = "r"\ninput_tokens = {tokens}\noutput_tokens = 8\nsystem = "{system}"'
-    return Found(workload=read_workload(text, "made"), source="made", base=Path(), text=text)
+    return WorkloadFile(workload=parse_workload(text, "made"), source="made", base=Path(), text=text)
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
@@ -63,7 +69,7 @@ def random_text(tokens: int, system: str) -> Found:
 def test_prompts_have_the_length_asked_for_within_two_percent(
     tokenizer: Tokenizer, tokens: int, seed: int, system: str
 ) -> None:
-    source = open_source(random_text(tokens, system), seed=seed, calibration=calibrated(tokenizer, 11, system))
+    source = open_generator(random_text(tokens, system), seed=seed, calibration=calibrated(tokenizer, 11, system))
     for index in range(3):
         counted = prompt_tokens(source.task(index, 1, index).messages, tokenizer, 11)
         assert counted == pytest.approx(tokens, rel=0.02)
@@ -77,15 +83,15 @@ def test_overhead_and_cost_are_found() -> None:
 
 
 def test_probes_are_few_and_differ_from_session_to_session() -> None:
-    texts = probe_texts(1, "a")
+    texts = calibration_texts(1, "a")
     assert len(texts) == 2
     assert texts[0][:11] != texts[1][:11]
-    assert texts[0] != probe_texts(1, "b")[0]
-    assert texts == probe_texts(1, "a")
+    assert texts[0] != calibration_texts(1, "b")[0]
+    assert texts == calibration_texts(1, "a")
 
 
 def test_a_prompt_shorter_than_the_template_has_one_word() -> None:
-    assert words_for(5, Calibration(overhead=11.0, tokens_per_word=1.3, by="usage")) == 1
+    assert words_for_tokens(5, Calibration(overhead=11.0, tokens_per_word=1.3, by="usage")) == 1
 
 
 @pytest.mark.parametrize(
@@ -95,15 +101,17 @@ def test_a_prompt_shorter_than_the_template_has_one_word() -> None:
 )
 def test_counts_that_make_no_sense_are_refused(counts: tuple[int, int]) -> None:
     with pytest.raises(BadInput, match="make no sense"):
-        fit(probe_texts(0), counts, "tokenize")
+        fit_calibration(calibration_texts(0), counts, "tokenize")
 
 
 def test_too_few_counts_are_refused() -> None:
     with pytest.raises(BadInput, match="1 prompt token counts for 2 probes"):
-        fit(probe_texts(0), (140,), "tokenize")
+        fit_calibration(calibration_texts(0), (140,), "tokenize")
 
 
 def test_only_made_up_prompts_need_calibration() -> None:
-    made_up = {found.workload.name for found in shipped() if isinstance(found.workload, RandomText | SharedPrefix)}
-    assert {found.workload.name for found in shipped() if needs_calibration(found.workload)} == made_up
+    made_up = {
+        found.workload.name for found in shipped_workloads() if isinstance(found.workload, RandomText | SharedPrefix)
+    }
+    assert {found.workload.name for found in shipped_workloads() if needs_calibration(found.workload)} == made_up
     assert {"long-prefill", "random-1k-1k"} <= made_up

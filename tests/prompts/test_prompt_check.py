@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from swarmtui.model.schema import BadInput
-from swarmtui.prompts.library import Found, find, shipped
-from swarmtui.prompts.validate import describe, problems
+from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_workloads
+from swarmtui.prompts.validate import describe_workload, validate_workload
 
 
 def said(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "own.toml"
     path.write_text(text, encoding="utf-8")
-    return [str(problem).removeprefix(str(path)) for problem in problems(path)]
+    return [str(problem).removeprefix(str(path)) for problem in validate_workload(path)]
 
 
-@pytest.mark.parametrize("found", shipped(), ids=lambda found: str(found.workload.name))
-def test_shipped_workloads_have_no_problems(found: Found) -> None:
-    assert problems(found.source) == []
+@pytest.mark.parametrize("found", shipped_workloads(), ids=lambda found: str(found.workload.name))
+def test_shipped_workloads_have_no_problems(found: WorkloadFile) -> None:
+    assert validate_workload(found.source) == []
 
 
 def test_all_problems_come_in_one_go(tmp_path: Path) -> None:
@@ -129,19 +129,21 @@ def test_all_bad_lines_of_a_data_file_come_in_one_go(tmp_path: Path) -> None:
 
 
 def test_a_missing_workload_file_is_a_problem(tmp_path: Path) -> None:
-    assert [str(problem) for problem in problems(tmp_path / "none.toml")] == [f"{tmp_path / 'none.toml'}: no such file"]
+    assert [str(problem) for problem in validate_workload(tmp_path / "none.toml")] == [
+        f"{tmp_path / 'none.toml'}: no such file"
+    ]
 
 
-def test_descriptions_say_what_would_be_asked(written: Callable[[str], Found]) -> None:
-    coding = describe(find("coding"))
+def test_descriptions_say_what_would_be_asked(written: Callable[[str], WorkloadFile]) -> None:
+    coding = describe_workload(find_workload("coding"))
     assert (coding.kind, coding.prompts, coding.cap, coding.cache) == ("prompts", 64, None, "cold")
     assert coding.types == {"implement": 16, "test": 16, "review": 16, "document": 16}
     assert coding.sample.startswith("Implement a thread-safe LRU cache")
     assert coding.output == "as long as the answer"
-    made = describe(find("random-1k-1k"))
+    made = describe_workload(find_workload("random-1k-1k"))
     assert (made.kind, made.prompts, made.types) == ("random", None, {})
     assert (made.input, made.output) == ("1024 tokens", "1024 tokens")
-    shared = describe(
+    shared = describe_workload(
         written("""
 kind = "shared_prefix"
 name = "s"
@@ -154,9 +156,9 @@ output_tokens = { dist = "lognormal", median = 200, cv = 0.5 }
     assert shared.input == "2000 shared + 50 to 90 tokens"
     assert shared.output == "lognormal, median 200, CV 0.5 tokens"
     assert (shared.cap, shared.cache) == (300, "shared prefix")
-    assert describe(find("conversation")).input.endswith("up to 5 turns")
+    assert describe_workload(find_workload("conversation")).input.endswith("up to 5 turns")
 
 
-def test_a_description_of_something_broken_says_why(written: Callable[[str], Found]) -> None:
+def test_a_description_of_something_broken_says_why(written: Callable[[str], WorkloadFile]) -> None:
     with pytest.raises(BadInput, match="no such file"):
-        describe(written('kind = "jsonl"\nname = "j"\nfile = "gone.jsonl"\n'))
+        describe_workload(written('kind = "jsonl"\nname = "j"\nfile = "gone.jsonl"\n'))

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.model.schema import BadInput
-from swarmtui.model.workload import Task, read_workload
+from swarmtui.model.workload import Task, parse_workload
 from swarmtui.prompts.files import read_items
-from swarmtui.prompts.generator import open_source
-from swarmtui.prompts.library import Found
+from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.library import WorkloadFile
 
-Write = Callable[[str], Found]
+Write = Callable[[str], WorkloadFile]
 
 JSONL = 'kind = "jsonl"\nname = "j"\nfile = "data.jsonl"\ncache = "warm"\n'
 SHAREGPT = 'kind = "sharegpt"\nname = "s"\nfile = "data.json"\ncache = "warm"\nturns = 2\n'
 
 
-def tasks(found: Found, count: int) -> list[Task]:
-    source = open_source(found, seed=0, calibration=None)
+def tasks(found: WorkloadFile, count: int) -> list[Task]:
+    source = open_generator(found, seed=0, calibration=None)
     return sorted((source.task(i, 1, i) for i in range(count)), key=lambda task: task.messages[-1].content)
 
 
@@ -62,7 +62,7 @@ def test_a_bad_line_is_named_by_file_and_number(written: Write, tmp_path: Path, 
     path = tmp_path / "data.jsonl"
     path.write_text(f'{{"prompt": "good"}}\n\n{line}\n', encoding="utf-8")
     with pytest.raises(BadInput) as caught:
-        open_source(written(JSONL), seed=0, calibration=None)
+        open_generator(written(JSONL), seed=0, calibration=None)
     assert str(caught.value).startswith(f"{path}:3: ")
     assert says in str(caught.value)
 
@@ -71,7 +71,7 @@ def test_bytes_that_are_no_text_are_named_by_line(written: Write, tmp_path: Path
     path = tmp_path / "data.jsonl"
     path.write_bytes(b'{"prompt": "good"}\n{"prompt": "\xe9"}\n')
     with pytest.raises(BadInput) as caught:
-        open_source(written(JSONL), seed=0, calibration=None)
+        open_generator(written(JSONL), seed=0, calibration=None)
     assert str(caught.value) == f"{path}:2: not UTF-8 text"
 
 
@@ -80,11 +80,11 @@ def test_missing_and_empty_files_are_named(written: Write, tmp_path: Path, toml:
     name = toml.split('file = "')[1].split('"')[0]
     found = written(toml)
     with pytest.raises(BadInput) as caught:
-        open_source(found, seed=0, calibration=None)
+        open_generator(found, seed=0, calibration=None)
     assert str(caught.value) == f"{found.source}:3: file: no such file: {tmp_path / name}"
     (tmp_path / name).write_text("[]" if name == "data.json" else "\n", encoding="utf-8")
     with pytest.raises(BadInput) as caught:
-        open_source(found, seed=0, calibration=None)
+        open_generator(found, seed=0, calibration=None)
     assert str(caught.value) == f"{tmp_path / name}: no prompts in it"
 
 
@@ -120,7 +120,7 @@ def test_a_damaged_sharegpt_file_is_named_with_the_place(written: Write, tmp_pat
     path = tmp_path / "data.json"
     path.write_text(data, encoding="utf-8")
     with pytest.raises(BadInput) as caught:
-        open_source(written(SHAREGPT), seed=0, calibration=None)
+        open_generator(written(SHAREGPT), seed=0, calibration=None)
     assert str(caught.value).startswith(f"{path}{says}")
 
 
@@ -130,10 +130,10 @@ def test_whatever_the_file_holds_it_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: str | bytes, kind: str
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    workload = read_workload(kind.replace("data.", "fuzz."), "made")
+    workload = parse_workload(kind.replace("data.", "fuzz."), "made")
     assert workload.__struct_config__.tag in ("jsonl", "sharegpt")
     name = "fuzz.jsonl" if kind is JSONL else "fuzz.json"
     data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
     (folder / name).write_bytes(data)
-    items, problems = read_items(Found(workload=workload, source="made", base=folder, text=kind), workload)  # type: ignore[arg-type]
+    items, problems = read_items(WorkloadFile(workload=workload, source="made", base=folder, text=kind), workload)  # type: ignore[arg-type]
     assert items or problems

@@ -12,25 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.loadgen.dialects import body
-from swarmtui.model.workload import Task, read_workload
-from swarmtui.prompts.calibrate import Calibration
-from swarmtui.prompts.generator import open_source
-from swarmtui.prompts.library import Found, find, shipped
+from swarmtui.model.workload import Task, parse_workload
+from swarmtui.prompts.filler_text import Calibration
+from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_workloads
 from swarmtui.prompts.sampling import nonce
 
 EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
 
 
-def made(text: str) -> Found:
-    return Found(workload=read_workload(text, "made"), source="made", base=Path(), text=text)
+def made(text: str) -> WorkloadFile:
+    return WorkloadFile(workload=parse_workload(text, "made"), source="made", base=Path(), text=text)
 
 
-def random_text(more: str) -> Found:
+def random_text(more: str) -> WorkloadFile:
     return made(f'kind = "random"\nname = "r"\n{more}')
 
 
-def outputs(found: Found, count: int) -> list[int]:
-    source = open_source(found, seed=3, calibration=EXACT)
+def outputs(found: WorkloadFile, count: int) -> list[int]:
+    source = open_generator(found, seed=3, calibration=EXACT)
     return [source.task(index, 1, index).max_tokens or 0 for index in range(count)]
 
 
@@ -65,7 +65,7 @@ conversations = [{ turns = ["a", "b"] }, { turns = ["c", "d", "e"] }, { turns = 
 @pytest.mark.parametrize(("digest", "text"), PINNED.items())
 def test_the_same_requests_every_time_and_everywhere(digest: str, text: str) -> None:
     calibration = Calibration(overhead=13.0, tokens_per_word=1.1, by="usage")
-    source = open_source(made(text), seed=7, calibration=calibration, salt="a session")
+    source = open_generator(made(text), seed=7, calibration=calibration, salt="a session")
     tasks = [source.warmup(0), *(source.task(index, 2, index % 8) for index in range(20))]
     sent = b"\n".join(
         body("chat", "a model", task, task.messages, frozenset()) + "/".join(task.followups).encode() for task in tasks
@@ -76,20 +76,22 @@ def test_the_same_requests_every_time_and_everywhere(digest: str, text: str) -> 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(), st.lists(st.integers(0, 500), min_size=2, max_size=8))
 def test_a_task_does_not_depend_on_what_was_asked_before(seed: int, indexes: list[int]) -> None:
-    one, other = (open_source(find("chat"), seed=seed, calibration=None) for _ in range(2))
+    one, other = (open_generator(find_workload("chat"), seed=seed, calibration=None) for _ in range(2))
     assert [one.task(i, 4, i) for i in indexes] == [other.task(i, 4, i) for i in reversed(indexes)][::-1]
 
 
-@pytest.mark.parametrize("found", shipped(), ids=lambda found: str(found.workload.name))
-def test_no_two_tasks_of_a_session_begin_alike(found: Found) -> None:
-    source = open_source(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
+@pytest.mark.parametrize("found", shipped_workloads(), ids=lambda found: str(found.workload.name))
+def test_no_two_tasks_of_a_session_begin_alike(found: WorkloadFile) -> None:
+    source = open_generator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
     tasks = [source.task(index, 8, index) for index in range(400)] + [source.warmup(index) for index in range(50)]
     assert len({task.messages[0].content[:16] for task in tasks}) == len(tasks)
     assert all(task.messages[0].content[0] == "[" for task in tasks)
 
 
 def test_a_salt_changes_the_nonces_and_nothing_else() -> None:
-    plain, salted = (open_source(find("coding"), seed=1, calibration=None, salt=salt) for salt in ("", "session-2"))
+    plain, salted = (
+        open_generator(find_workload("coding"), seed=1, calibration=None, salt=salt) for salt in ("", "session-2")
+    )
     for index in range(100):
         one, other = plain.task(index, 1, index), salted.task(index, 1, index)
         assert one.messages[0].content[:11] != other.messages[0].content[:11]
@@ -98,7 +100,7 @@ def test_a_salt_changes_the_nonces_and_nothing_else() -> None:
 
 
 def test_another_seed_is_another_order() -> None:
-    one, other = (open_source(find("coding"), seed=seed, calibration=None) for seed in (1, 2))
+    one, other = (open_generator(find_workload("coding"), seed=seed, calibration=None) for seed in (1, 2))
     assert [one.task(i, 1, i).messages[-1] for i in range(64)] != [other.task(i, 1, i).messages[-1] for i in range(64)]
 
 
@@ -107,7 +109,7 @@ def texts(tasks: list[Task]) -> list[str]:
 
 
 def test_all_prompts_come_once_before_any_comes_again_and_then_in_another_order() -> None:
-    source = open_source(find("coding"), seed=0, calibration=None)
+    source = open_generator(find_workload("coding"), seed=0, calibration=None)
     cycles = [texts([source.task(64 * cycle + i, 4, i) for i in range(64)]) for cycle in range(3)]
     assert all(len(set(cycle)) == 64 for cycle in cycles)
     assert set(cycles[0]) == set(cycles[1]) == set(cycles[2])
@@ -115,7 +117,7 @@ def test_all_prompts_come_once_before_any_comes_again_and_then_in_another_order(
 
 
 def test_levels_of_a_sweep_get_different_prompts_and_the_same_mixture() -> None:
-    source = open_source(find("coding"), seed=0, calibration=None)
+    source = open_generator(find_workload("coding"), seed=0, calibration=None)
     first = [source.task(index, 1, index) for index in range(4)]
     second = [source.task(4 + index, 2, index) for index in range(8)]
     assert not set(texts(first)) & set(texts(second))
@@ -124,15 +126,15 @@ def test_levels_of_a_sweep_get_different_prompts_and_the_same_mixture() -> None:
 
 
 def test_warmups_are_never_measured() -> None:
-    for found in shipped():
-        source = open_source(found, seed=0, calibration=EXACT)
+    for found in shipped_workloads():
+        source = open_generator(found, seed=0, calibration=EXACT)
         warm = set(texts([source.warmup(index) for index in range(20)]))
         assert not warm & set(texts([source.task(index, 1, index) for index in range(100)]))
         assert all((source.warmup(index).max_tokens or 999) <= 256 for index in range(20))
 
 
 def test_warmups_are_the_workloads_own_where_it_has_some() -> None:
-    source = open_source(
+    source = open_generator(
         made('kind = "prompts"\nname = "p"\nwarmup_prompts = [{ text = "wake up" }]\nprompts = [{ text = "work" }]'),
         seed=0,
         calibration=None,
@@ -149,7 +151,7 @@ temperature = 0.7
 extra = { top_p = 0.9 }
 prompts = [{ text = "a", max_tokens = 50 }, { text = "b" }]
 """
-    own = open_source(made(text), seed=0, calibration=None)
+    own = open_generator(made(text), seed=0, calibration=None)
     assert {(t.messages[0].content[-1], t.max_tokens) for t in (own.task(0, 1, 0), own.task(1, 1, 1))} == {
         ("a", 50),
         ("b", 100),
@@ -157,34 +159,34 @@ prompts = [{ text = "a", max_tokens = 50 }, { text = "b" }]
     assert own.task(0, 1, 0).temperature == 0.7
     assert own.task(0, 1, 0).extra == {"top_p": 0.9}
     assert not own.task(0, 1, 0).exact
-    told = open_source(made(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
+    told = open_generator(made(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
     assert {(t.max_tokens, t.temperature) for t in (told.task(0, 1, 0), told.task(1, 1, 1))} == {(7, 0.0)}
 
 
 def test_no_cap_unless_somebody_sets_one() -> None:
-    assert open_source(find("coding"), seed=0, calibration=None).task(0, 1, 0).max_tokens is None
+    assert open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).max_tokens is None
 
 
 def test_random_output_is_exact_and_says_so_to_the_server() -> None:
     found = random_text("input_tokens = 20\noutput_tokens = 33\nextra = { min_p = 0.1 }")
-    task = open_source(found, seed=0, calibration=EXACT).task(0, 1, 0)
+    task = open_generator(found, seed=0, calibration=EXACT).task(0, 1, 0)
     assert (task.max_tokens, task.exact, task.extra) == (33, True, {"ignore_eos": True, "min_p": 0.1})
     found = random_text("input_tokens = 20\noutput_tokens = 33\nextra = { ignore_eos = false }")
-    assert open_source(found, seed=0, calibration=EXACT).task(0, 1, 0).extra == {"ignore_eos": False}
-    assert open_source(found, seed=0, calibration=EXACT, max_tokens=5).task(0, 1, 0).max_tokens == 5
+    assert open_generator(found, seed=0, calibration=EXACT).task(0, 1, 0).extra == {"ignore_eos": False}
+    assert open_generator(found, seed=0, calibration=EXACT, max_tokens=5).task(0, 1, 0).max_tokens == 5
 
 
 def test_a_warm_workload_has_no_nonce_and_promises_no_cold() -> None:
-    source = open_source(
+    source = open_generator(
         made('kind = "prompts"\nname = "p"\ncache = "warm"\nprompts = [{ text = "same" }]'), seed=0, calibration=None
     )
     assert source.task(0, 1, 0).messages[0].content == "same"
     assert not source.task(0, 1, 0).cold
-    assert open_source(find("coding"), seed=0, calibration=None).task(0, 1, 0).cold
+    assert open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).cold
 
 
 def test_the_nonce_starts_the_system_message_where_there_is_one() -> None:
-    task = open_source(find("coding"), seed=0, calibration=None).task(0, 1, 0)
+    task = open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0)
     assert [message.role for message in task.messages] == ["system", "user"]
     assert task.messages[0].content[11:].startswith("You are a careful")
     assert not task.messages[1].content.startswith("[")
@@ -199,7 +201,7 @@ prefix_tokens = 500
 input_tokens = 40
 output_tokens = 20
 """)
-    source = open_source(found, seed=0, calibration=Calibration(overhead=10.0, tokens_per_word=1.25, by="usage"))
+    source = open_generator(found, seed=0, calibration=Calibration(overhead=10.0, tokens_per_word=1.25, by="usage"))
     tasks = [source.task(index, 4, index) for index in range(50)] + [source.warmup(0)]
     assert len({task.messages[0].content for task in tasks}) == 1
     assert tasks[0].messages[0].content.startswith("Be brief.\n\n")
@@ -210,7 +212,7 @@ output_tokens = 20
 
 
 def test_a_conversation_is_its_first_turn_and_what_follows() -> None:
-    source = open_source(find("conversation"), seed=0, calibration=None)
+    source = open_generator(find_workload("conversation"), seed=0, calibration=None)
     task = source.task(0, 1, 0)
     assert [message.role for message in task.messages] == ["system", "user"]
     assert 2 <= len(task.followups) <= 4
@@ -225,12 +227,12 @@ dist = "by_level"
 tokens = 1000
 shares = { 2 = [1, 0.36], 3 = [1, 0.3, 0.25] }
 """)
-    source = open_source(found, seed=0, calibration=EXACT)
+    source = open_generator(found, seed=0, calibration=EXACT)
     assert [source.task(index, 2, index).max_tokens for index in range(4)] == [1000, 360, 1000, 360]
     assert [source.task(index, 3, index - 7).max_tokens for index in range(7, 11)] == [1000, 300, 250, 1000]
     assert [source.task(index, 1, index).max_tokens for index in range(2)] == [1000, 1000]
     assert source.task(0, 5, 4).max_tokens == 1000
-    shorter = open_source(found, seed=0, calibration=EXACT, max_tokens=100)
+    shorter = open_generator(found, seed=0, calibration=EXACT, max_tokens=100)
     assert [shorter.task(index, 3, index).max_tokens for index in range(3)] == [100, 30, 25]
 
 
@@ -271,13 +273,15 @@ def test_cycle_goes_in_turn_and_uniform_reaches_both_ends() -> None:
 
 
 def test_without_calibration_lengths_are_a_fair_guess() -> None:
-    task = open_source(find("random-1k-1k"), seed=0, calibration=None).task(0, 1, 0)
+    task = open_generator(find_workload("random-1k-1k"), seed=0, calibration=None).task(0, 1, 0)
     assert 900 <= len(task.messages[0].content.split()) <= 1024
 
 
-def test_a_shuffle_of_a_file_does_not_depend_on_the_folder(written: Callable[[str], Found], tmp_path: Path) -> None:
+def test_a_shuffle_of_a_file_does_not_depend_on_the_folder(
+    written: Callable[[str], WorkloadFile], tmp_path: Path
+) -> None:
     (tmp_path / "p.txt").write_text("---\nfirst\nprompt\n---\n\nsecond\n---\nthird\n", encoding="utf-8")
-    source = open_source(written('kind = "prompts"\nname = "f"\nfile = "p.txt"'), seed=0, calibration=None)
+    source = open_generator(written('kind = "prompts"\nname = "f"\nfile = "p.txt"'), seed=0, calibration=None)
     assert sorted(text[11:] for text in texts([source.task(i, 1, i) for i in range(3)])) == [
         "first\nprompt",
         "second",

@@ -3,11 +3,11 @@ from __future__ import annotations
 from collections import Counter
 
 from swarmtui.model.workload import Conversation, Prompts, RandomText
-from swarmtui.prompts.library import find
+from swarmtui.prompts.library import find_workload
 
 
 def test_coding_has_enough_distinct_jobs_of_four_types() -> None:
-    workload = find("coding").workload
+    workload = find_workload("coding").workload
     assert isinstance(workload, Prompts)
     types = Counter(prompt.type for prompt in workload.prompts)
     assert set(types) == {"implement", "test", "review", "document"}
@@ -18,21 +18,21 @@ def test_coding_has_enough_distinct_jobs_of_four_types() -> None:
 
 
 def test_chat_has_varied_questions() -> None:
-    workload = find("chat").workload
+    workload = find_workload("chat").workload
     assert isinstance(workload, Prompts)
     assert len({prompt.text for prompt in workload.prompts}) == len(workload.prompts) >= 24
     assert len({prompt.type for prompt in workload.prompts}) >= 3
 
 
 def test_conversations_have_three_to_five_turns() -> None:
-    workload = find("conversation").workload
+    workload = find_workload("conversation").workload
     assert isinstance(workload, Conversation)
     assert len(workload.conversations) >= 8
     assert all(3 <= len(talk.turns) <= 5 for talk in workload.conversations)
 
 
 def test_made_up_prompts_have_the_lengths_of_their_names() -> None:
-    even, long = find("random-1k-1k").workload, find("long-prefill").workload
+    even, long = find_workload("random-1k-1k").workload, find_workload("long-prefill").workload
     assert isinstance(even, RandomText)
     assert isinstance(long, RandomText)
     assert (even.input_tokens, even.output_tokens) == (1024, 1024)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.cli.render.loads import loads_text
+from swarmtui.cli.render.machine import loads_text
 from swarmtui.cli.render.table import findings_text
 from swarmtui.model.plan import parse_requests
 from swarmtui.model.session import Summary

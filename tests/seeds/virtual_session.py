@@ -13,23 +13,29 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.analysis.answers import verdict
+from swarmtui.analysis.answers import check_answer
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.load import planned
+from swarmtui.model.load import make_plan
 from swarmtui.model.record import Phase, Record
-from swarmtui.model.session import Client, End, Head, Session, StretchEnd, StretchStart, Summary
-from swarmtui.model.telemetry import Discovered
-from swarmtui.model.workload import Message, Task, load_of, size_of
-from swarmtui.prompts.calibrate import Calibration, fit, probe_texts
-from swarmtui.prompts.generator import open_source
-from swarmtui.prompts.library import digest, find
-from swarmtui.session_process.layout import Layout
-from swarmtui.session_process.load_modes import Again, Asker, Feed, Fresh, Warmups
+from swarmtui.model.session import ClientInfo, End, Head, Session, StageEnd, StageStart, Summary
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.model.workload import Message, Task, effective_load, task_count
+from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration
+from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.library import find_workload, workload_digest
+from swarmtui.session_process.load_modes import (
+    LoadLayout,
+    NewTasks,
+    RepeatedTasks,
+    TaskFactory,
+    TaskSource,
+    WarmupTasks,
+)
 from swarmtui.sessions.journal import Journal
 from swarmtui.sessions.store import Loaded, summarise
-from swarmtui.sim.batching import Engine, Job
+from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset, parse_spec
-from swarmtui.sim.requests import Ask, read_chat
+from swarmtui.sim.requests import ParsedRequest, parse_chat
 from swarmtui.sim.tokens import chat_pieces
 
 _THINK_S = 0.001
@@ -38,27 +44,27 @@ _THINK_S = 0.001
 def play(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Summary:
     """`swarmtui run --endpoint sim:… --workload …`; `given` are fields of the plan, as the command line gives them."""
     preset, _ = parse_spec(simulator)
-    found = find(workload)
-    plan = planned(load_of(found.workload), size=size_of(found.workload), seed=seed, **given)
-    source = open_source(found, seed=seed, calibration=_calibrated(seed), max_tokens=plan.max_tokens)
-    asker = Asker(source)
-    layout, client = Layout(plan, asker), _Client(preset)
-    client.carry_out(max(plan.levels), 0, "warmup", Warmups(asker, plan.warmup))
-    for (c, rate), run in layout.order(plan.levels, plan.runs):
-        feed = layout.feed((c, rate), run)
+    found = find_workload(workload)
+    plan = make_plan(effective_load(found.workload), size=task_count(found.workload), seed=seed, **given)
+    source = open_generator(found, seed=seed, calibration=_calibrated(seed), max_tokens=plan.max_tokens)
+    asker = TaskFactory(source)
+    layout, client = LoadLayout(plan, asker), _Client(preset)
+    client.carry_out(max(plan.levels), 0, "warmup", WarmupTasks(asker, plan.warmup))
+    for (c, rate), run in layout.run_order(plan.levels, plan.runs):
+        feed = layout.task_source((c, rate), run)
         client.carry_out(c, run, "level", feed, load=plan.load)
-        if isinstance(feed, Fresh) and (alone := layout.alone(c, feed.contents)):
-            client.carry_out(c, run, "serial", Again(asker, c, alone), load=plan.load, streams=1)
+        if isinstance(feed, NewTasks) and (alone := layout.serial_contents(c, feed.contents)):
+            client.carry_out(c, run, "serial", RepeatedTasks(asker, c, alone), load=plan.load, streams=1)
     session = Session(
         id="virtual",
         created="2026-11-15T01:44:55Z",
         t0_ns=0,
         endpoints=(Endpoint(url="http://127.0.0.1:1", model=preset.model),),
         workload=found.workload.name,
-        workload_digest=digest(found),
+        workload_digest=workload_digest(found),
         workload_spec={},
         plan=plan,
-        client=Client(version="0", python="3.11", host="box", cores=2),
+        client=ClientInfo(version="0", python="3.11", host="box", cores=2),
         simulated=True,
     )
     journal = Journal(
@@ -79,7 +85,7 @@ class _Flight(msgspec.Struct, kw_only=True):
     turn: int
     agent: int
     messages: tuple[Message, ...]
-    ask: Ask
+    ask: ParsedRequest
     job: Job
     sent: float
     times: list[float] = msgspec.field(default_factory=list)
@@ -95,19 +101,19 @@ class _Flight(msgspec.Struct, kw_only=True):
 
 class _Client:
     def __init__(self, preset: Preset) -> None:
-        self._preset, self._engine = preset, Engine(preset)
+        self._preset, self._engine = preset, BatchingEngine(preset)
         self._jobs = 0
         self.now = 0.0
-        self.starts: list[StretchStart] = []
-        self.ends: list[StretchEnd] = []
+        self.starts: list[StageStart] = []
+        self.ends: list[StageEnd] = []
         self.records: list[Record] = []
 
     def carry_out(
-        self, c: int, run: int, phase: Phase, feed: Feed, *, load: Any = "closed", streams: int | None = None
+        self, c: int, run: int, phase: Phase, feed: TaskSource, *, load: Any = "closed", streams: int | None = None
     ) -> None:
         number = len(self.starts) + 1
         self.starts.append(
-            StretchStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=feed.of, load=load)
+            StageStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=feed.of, load=load)
         )
         flights: dict[int, _Flight] = {}
         free = deque((self.now, agent) for agent in range(streams or c))
@@ -143,13 +149,13 @@ class _Client:
                     free.extend((step.end + _THINK_S, agent) for agent in (flight.agent, *idle))
                     idle.clear()
         self.now += _THINK_S
-        self.ends.append(StretchEnd(number=number, t_ns=_ns(self.now), complete=True))
+        self.ends.append(StageEnd(number=number, t_ns=_ns(self.now), complete=True))
 
     def _send(self, task: Task, turn: int, agent: int, messages: tuple[Message, ...], at: float) -> _Flight:
         body: dict[str, Any] = {"messages": messages, **task.extra}
         if task.max_tokens is not None:
             body["max_tokens"] = task.max_tokens
-        ask = read_chat(msgspec.json.encode(body), self._preset, 0)
+        ask = parse_chat(msgspec.json.encode(body), self._preset, 0)
         job = Job(self._jobs, len(ask.prompt), ask.output_tokens)
         self._jobs += 1
         self._engine.submit(job, at)
@@ -161,12 +167,12 @@ class _Client:
         cut = ask.finish_reason == "length"
         judged = None
         if last and task.check is not None and phase != "warmup":
-            judged = verdict(task.check, flight.content, flight.reasoning, cut=cut, failed=False)
+            judged = check_answer(task.check, flight.content, flight.reasoning, cut=cut, failed=False)
         return Record(
             task=task.id,
             turn=flight.turn,
             type=task.type,
-            stretch=stretch,
+            stage=stretch,
             c=c,
             run=run,
             phase=phase,
@@ -196,13 +202,13 @@ def _history(flight: _Flight) -> tuple[Message, ...]:
 
 
 def _calibrated(seed: int) -> Calibration:
-    texts = probe_texts(seed)
-    return fit(texts, [len(chat_pieces([("user", text)])) for text in texts], "tokenize")
+    texts = calibration_texts(seed)
+    return fit_calibration(texts, [len(chat_pieces([("user", text)])) for text in texts], "tokenize")
 
 
-def _discovered(preset: Preset) -> Discovered:
-    flags = {"seats": str(preset.seats), "replicas": str(preset.replicas)}
-    return Discovered(url="http://127.0.0.1:1", seats=preset.seats * preset.replicas, flags=flags)
+def _discovered(preset: Preset) -> DiscoveredServer:
+    flags = {"seats": str(preset.slots), "replicas": str(preset.replicas)}
+    return DiscoveredServer(url="http://127.0.0.1:1", slots=preset.slots * preset.replicas, flags=flags)
 
 
 def _ns(seconds: float) -> int:

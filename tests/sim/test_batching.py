@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.sim.batching import Engine, Job, Step, step_seconds
+from swarmtui.sim.batching import BatchingEngine, Job, Step, step_seconds
 from swarmtui.sim.prefixes import block_hashes
 from swarmtui.sim.presets import Noise, Preset, Speculative, StepTime, find_preset
 from tests.sim.virtual_load import closed_loop, decode_tps, first_token, last_token
 
-PLAIN = Preset(name="plain", model="m", step_ms=StepTime(a=10, c=1), prefill_tps=1000, seats=2, budget=100)
+PLAIN = Preset(name="plain", model="m", step_ms=StepTime(a=10, c=1), prefill_tps=1000, slots=2, budget=100)
 
 
-def run_out(engine: Engine) -> list[Step]:
+def run_out(engine: BatchingEngine) -> list[Step]:
     return list(engine.advance(math.inf))
 
 
@@ -32,7 +32,7 @@ def test_table_is_interpolated_and_extended() -> None:
 
 
 def test_first_token_comes_with_the_end_of_a_chunked_prompt() -> None:
-    engine = Engine(PLAIN)
+    engine = BatchingEngine(PLAIN)
     job = Job(0, 250, 3)
     engine.submit(job, 5.0)
     steps = run_out(engine)
@@ -43,7 +43,7 @@ def test_first_token_comes_with_the_end_of_a_chunked_prompt() -> None:
 
 
 def test_decoding_goes_on_while_a_prompt_is_read() -> None:
-    engine = Engine(PLAIN)
+    engine = BatchingEngine(PLAIN)
     early, late = Job(0, 10, 50), Job(1, 400, 5)
     engine.submit(early, 0.0)
     before = list(engine.advance(0.1))
@@ -62,7 +62,7 @@ def test_requests_wait_for_a_seat_in_their_order() -> None:
 
 
 def test_each_request_goes_to_the_replica_with_the_fewest() -> None:
-    engine = Engine(msgspec.structs.replace(PLAIN, replicas=3))
+    engine = BatchingEngine(msgspec.structs.replace(PLAIN, replicas=3))
     jobs = [Job(number, 10, 50) for number in range(4)]
     for job in jobs:
         engine.submit(job, 0.0)
@@ -75,7 +75,7 @@ def test_each_request_goes_to_the_replica_with_the_fewest() -> None:
 
 def test_factors_for_a_queue_and_for_company() -> None:
     preset = msgspec.structs.replace(PLAIN, replicas=2, seats=1, waiting_factor=1.5, together_factor=1.1)
-    alone, beside = Engine(preset), Engine(preset)
+    alone, beside = BatchingEngine(preset), BatchingEngine(preset)
     alone.submit(Job(0, 10, 2), 0.0)
     for number in range(3):
         beside.submit(Job(number, 10, 2), 0.0)
@@ -86,13 +86,13 @@ def test_factors_for_a_queue_and_for_company() -> None:
     assert second == pytest.approx(step * 1.1 * 1.5)
 
 
-def started(engine: Engine) -> Engine:
+def started(engine: BatchingEngine) -> BatchingEngine:
     engine.next_end()
     return engine
 
 
 def test_a_client_that_leaves_frees_its_seat() -> None:
-    engine = Engine(msgspec.structs.replace(PLAIN, seats=1))
+    engine = BatchingEngine(msgspec.structs.replace(PLAIN, seats=1))
     first, second = Job(0, 10, 1000), Job(1, 10, 2)
     engine.submit(first, 0.0)
     engine.submit(second, 0.0)
@@ -102,12 +102,12 @@ def test_a_client_that_leaves_frees_its_seat() -> None:
     run_out(engine)
     assert second.done and last_token(second) < 0.2
     assert 0 < first.produced == produced
-    assert engine.replicas[0].held == 0
+    assert engine.replicas[0].kv_tokens_used == 0
 
 
 def test_speculative_decoding_gives_several_tokens_a_step() -> None:
     preset = msgspec.structs.replace(PLAIN, speculative=Speculative(tokens=3, acceptance=0.5))
-    engine = Engine(preset, seed=1)
+    engine = BatchingEngine(preset, seed=1)
     job = Job(0, 10, 2000)
     engine.submit(job, 0.0)
     steps = run_out(engine)
@@ -131,7 +131,7 @@ def test_noise_is_drawn_from_the_seed() -> None:
 
 def test_cached_beginnings_cost_no_prefill() -> None:
     preset = msgspec.structs.replace(PLAIN, prefix_cache=True, block_size=4)
-    engine = Engine(preset)
+    engine = BatchingEngine(preset)
     shared = [f"w{i}" for i in range(40)]
     jobs = [
         Job(number, len(prompt), 1, block_hashes(prompt, 4))
@@ -148,7 +148,7 @@ def test_cached_beginnings_cost_no_prefill() -> None:
 
 
 def test_a_prompt_that_is_known_whole_still_computes_its_last_block() -> None:
-    engine = Engine(msgspec.structs.replace(PLAIN, prefix_cache=True, block_size=4))
+    engine = BatchingEngine(msgspec.structs.replace(PLAIN, prefix_cache=True, block_size=4))
     prompt = [str(i) for i in range(8)]
     for at in range(2):
         job = Job(at, 8, 1, block_hashes(prompt, 4))
@@ -159,7 +159,7 @@ def test_a_prompt_that_is_known_whole_still_computes_its_last_block() -> None:
 
 def test_a_full_kv_cache_preempts_the_youngest_and_loses_nothing() -> None:
     preset = msgspec.structs.replace(PLAIN, kv_tokens=100, max_model_len=100)
-    engine = Engine(preset)
+    engine = BatchingEngine(preset)
     jobs = [Job(number, 20, 60) for number in range(2)]
     for job in jobs:
         engine.submit(job, 0.0)
@@ -214,7 +214,7 @@ def test_what_holds_for_any_load(
         PLAIN, seats=seats, replicas=replicas, budget=budget, kv_tokens=kv_tokens, max_model_len=400,
         speculative=Speculative(tokens=drafted, acceptance=0.6), noise=Noise(step_cv=step_cv),
     )  # fmt: skip
-    engine = Engine(preset, seed=3)
+    engine = BatchingEngine(preset, seed=3)
     steps: list[Step] = []
     jobs: list[Job] = []
     leaving: Job | None = None
@@ -249,4 +249,4 @@ def test_what_holds_for_any_load(
         served = [job for job in jobs if job.replica == replica.number and job.admitted is not None]
         if not replica.preemptions:
             assert [job.admitted for job in served] == sorted(job.admitted or 0.0 for job in served)
-        assert (replica.held, replica.running, len(replica.waiting)) == (0, [], 0)
+        assert (replica.kv_tokens_used, replica.running, len(replica.waiting)) == (0, [], 0)

@@ -33,10 +33,10 @@ def test_spec_with_knobs() -> None:
         "moe-tp1?speed=10&seed=7&seats=8&failures.http_500=0.1&prefix_cache=true&api_key=secret&step_ms.a=2.5"
     )
     assert (settings.speed, settings.seed) == (10.0, 7)
-    assert (preset.seats, preset.prefix_cache, preset.api_key) == (8, True, "secret")
+    assert (preset.slots, preset.prefix_cache, preset.api_key) == (8, True, "secret")
     assert (preset.failures.http_500, preset.failures.reset) == (0.1, 0.0)
     assert (preset.step_ms.a, preset.step_ms.c) == (2.5, 1.46)
-    assert find_preset("moe-tp1").seats == 4
+    assert find_preset("moe-tp1").slots == 4
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from itertools import islice
 
 import msgspec
 
-from swarmtui.sim.batching import Engine, Job
+from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset
 
 
@@ -48,7 +48,7 @@ def closed_loop(preset: Preset, c: int, lengths: Sequence[int], *, prompt: int, 
 
     The next request comes a millisecond after the end of the last, when the engine is already in its next step.
     """
-    engine = Engine(preset, seed)
+    engine = BatchingEngine(preset, seed)
     jobs = [Job(number, prompt, length) for number, length in enumerate(lengths)]
     queue = iter(jobs)
     coming = deque((0.0, job) for job in islice(queue, c))
