@@ -75,13 +75,19 @@ def summary_toml(summary: Summary) -> bytes:
 
 
 def _request(record: Record, session: Session) -> dict[str, Any]:
-    fields = {name: getattr(record, name) for name in record.__struct_fields__ if name not in _KEPT_IN_JOURNAL}
+    fields = _encoded_fields(record, _KEPT_IN_JOURNAL)
     known = 0 <= record.endpoint < len(session.endpoints)
     return fields | {"endpoint": session.endpoints[record.endpoint].url if known else None}
 
 
 def _main_figures(level: Level) -> dict[str, Any]:
-    return {name: getattr(level, name) for name in level.__struct_fields__ if name not in _LEFT_OUT_OF_TOML}
+    return _encoded_fields(level, _LEFT_OUT_OF_TOML)
+
+
+def _encoded_fields(struct: msgspec.Struct, left_out: tuple[str, ...]) -> dict[str, Any]:
+    """Map the names that fields have in files to their values."""
+    names = zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True)
+    return {stored: getattr(struct, name) for stored, name in names if stored not in left_out}
 
 
 def _for_people(value: Any) -> Any:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.capacity.scaling import leading_level
-from swarmtui.model.level_key import place_name
+from swarmtui.analysis.capacity.scaling import headline_level
+from swarmtui.model.level_key import level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import End, Head, Session, State, Summary
+from swarmtui.sessions.files import is_id
 from swarmtui.sessions.journal import JOURNAL, SPOOLS, decode_line, is_locked
-from swarmtui.sessions.paths import is_id
 
 INDEX = "index.json"
 _INDEX_VERSION = 2
@@ -50,7 +52,7 @@ class Listed(Stored, frozen=True, kw_only=True):
     @property
     def best_at(self) -> str:
         """The place of the best level; empty where there is none."""
-        return "" if self.best_c is None else place_name((self.best_c, self.best_rate))
+        return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
 
 
 class _Index(Stored, frozen=True, kw_only=True):
@@ -81,12 +83,12 @@ def list_sessions(root: Path) -> list[Listed]:
 
 
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
-    best = leading_level(summary.levels)
+    best = headline_level(summary.levels)
     row = msgspec.structs.replace(
         _head_row(summary.session),
         state=summary.state,
-        levels=tuple(level.at for level in summary.levels),
-        best_out_tps=best.lead_tps if best else None,
+        levels=tuple(level.offered_load for level in summary.levels),
+        best_out_tps=best.headline_tps if best else None,
         best_c=best.c if best else None,
         best_rate=best.rate if best else None,
         chunks_counted=best is not None and best.token_source in ("chunks", "mixed"),
@@ -201,3 +203,27 @@ def _head_row(session: Session) -> Listed:
         simulated=session.simulated,
         tags=session.tags,
     )
+
+
+By = Literal["newest", "best", "model", "workload"]
+
+
+def ordered(rows: Sequence[Listed], by: By, words: str) -> list[Listed]:
+    """Those that hold all the words; rows come newest first."""
+    wanted = words.lower().split()
+    kept = [row for row in rows if all(word in _searched(row) for word in wanted)]
+    match by:
+        case "best":
+            kept.sort(key=lambda row: -(row.best_out_tps or 0.0))
+        case "model":
+            kept.sort(key=lambda row: (row.model, -(row.best_out_tps or 0.0)))
+        case "workload":
+            kept.sort(key=lambda row: (row.workload, -(row.best_out_tps or 0.0)))
+        case "newest":
+            pass
+    return kept
+
+
+def _searched(row: Listed) -> str:
+    tags = " ".join(f"{name}={value}" for name, value in row.tags.items())
+    return " ".join([row.id, row.label, row.model, row.workload, row.endpoint, row.state or "", tags]).lower()

@@ -17,18 +17,18 @@ from swarmtui.model.session import (
     Entry,
     Event,
     Head,
-    Request,
+    QualityEntry,
+    RequestEntry,
     Sample,
     ServerFound,
     Session,
-    StretchEnd,
-    StretchStart,
+    StageEnd,
+    StageStart,
     TokenCount,
-    Trusted,
     entry_decoder,
     entry_encoder,
 )
-from swarmtui.model.telemetry import Discovered, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, Telemetry
 
 JOURNAL = "journal.jsonl"
 SPOOLS = "spool-*.jsonl"
@@ -45,13 +45,13 @@ class Journal(Stored, frozen=True, kw_only=True):
     """A journal as read, with what workers had left in spool files beside it."""
 
     head: Head
-    stretches: tuple[StretchStart, ...] = ()
-    ends: tuple[StretchEnd, ...] = ()
+    stretches: tuple[StageStart, ...] = ()
+    ends: tuple[StageEnd, ...] = ()
     records: tuple[Record, ...] = ()
     events: tuple[Event, ...] = ()
     telemetry: tuple[Telemetry, ...] = ()
-    servers: tuple[Discovered, ...] = ()
-    trusted: Trusted | None = None
+    servers: tuple[DiscoveredServer, ...] = ()
+    trusted: QualityEntry | None = None
     end: End | None = None
     damaged_lines: int = 0
 
@@ -70,7 +70,7 @@ def read_journal(directory: Path) -> Journal:
     if head.schema > SCHEMA_VERSION:
         raise BadInput(f"was written by a newer swarmtui (schema {head.schema})", source=str(path))
     for more, more_damaged in spooled:
-        found += (entry for entry in more if isinstance(entry, Request))
+        found += (entry for entry in more if isinstance(entry, RequestEntry))
         damaged += more_damaged
     session = head.session
     possible = [entry for entry in found if _can_be(entry, session)]
@@ -81,16 +81,16 @@ def read_journal(directory: Path) -> Journal:
             head = msgspec.structs.replace(head, session=session)
     return Journal(
         head=head,
-        stretches=tuple(entry for entry in possible if isinstance(entry, StretchStart)),
-        ends=tuple(entry for entry in possible if isinstance(entry, StretchEnd)),
+        stretches=tuple(entry for entry in possible if isinstance(entry, StageStart)),
+        ends=tuple(entry for entry in possible if isinstance(entry, StageEnd)),
         records=_counted(
-            once([entry.record for entry in possible if isinstance(entry, Request)]),
+            once([entry.record for entry in possible if isinstance(entry, RequestEntry)]),
             [entry for entry in possible if isinstance(entry, TokenCount)],
         ),
         events=tuple(entry for entry in possible if isinstance(entry, Event)),
         telemetry=tuple(entry.telemetry for entry in possible if isinstance(entry, Sample)),
         servers=tuple(entry.server for entry in possible if isinstance(entry, ServerFound)),
-        trusted=next((entry for entry in reversed(possible) if isinstance(entry, Trusted)), None),
+        trusted=next((entry for entry in reversed(possible) if isinstance(entry, QualityEntry)), None),
         end=next((entry for entry in reversed(possible) if isinstance(entry, End)), None),
         damaged_lines=damaged,
     )
@@ -180,7 +180,7 @@ def _can_be(entry: Entry, session: Session) -> bool:
     """Whether its times lie in the session, and its numbers fit into a memory: a journal may come from anywhere."""
     t0 = session.t0_ns
     match entry:
-        case Request(record=record):
+        case RequestEntry(record=record):
             times = (
                 record.t_sched_ns, record.t_sent_ns, record.t_headers_ns, record.t_event_ns, record.t_first_ns,
                 record.t_first_reasoning_ns, record.t_first_content_ns, record.t_last_ns, record.t_done_ns,
@@ -194,9 +194,9 @@ def _can_be(entry: Entry, session: Session) -> bool:
             )
         case Sample(telemetry=telemetry):
             return abs(telemetry.t_ns - t0) <= _LONGEST_NS
-        case StretchStart(c=c, phase="level", load="closed") if c < 1:
+        case StageStart(c=c, phase="level", load="closed") if c < 1:
             return False
-        case StretchStart() | StretchEnd() | Event() | End():
+        case StageStart() | StageEnd() | Event() | End():
             return abs(entry.t_ns - t0) <= _LONGEST_NS
     return True
 
@@ -224,8 +224,8 @@ def entries(path: Path) -> tuple[list[Entry], int]:
             if line == b"\n":
                 continue
             entry = decode_line(line)
-            if isinstance(entry, Request):
-                entry = Request(record=thrift.record(entry.record))
+            if isinstance(entry, RequestEntry):
+                entry = RequestEntry(record=thrift.record(entry.record))
             if entry is None:
                 damaged += 1
             else:
@@ -255,18 +255,18 @@ class Thrift:
 
 def once(records: list[Record]) -> tuple[Record, ...]:
     """A record that a worker spooled may already be in the journal: the first of equals stays."""
-    kept = {(record.stretch, record.task, record.turn): record for record in reversed(records)}
+    kept = {(record.stage, record.task, record.turn): record for record in reversed(records)}
     return tuple(reversed(kept.values()))
 
 
 def _counted(records: tuple[Record, ...], counts: list[TokenCount]) -> tuple[Record, ...]:
     """Answers that were counted afterwards: all but the first chunk's share came behind it."""
-    known = {(count.stretch, count.task, count.turn): count.tokens_out for count in counts}
+    known = {(count.stage, count.task, count.turn): count.tokens_out for count in counts}
     if not known:
         return records
     return tuple(
         record
-        if (tokens := known.get((record.stretch, record.task, record.turn))) is None
+        if (tokens := known.get((record.stage, record.task, record.turn))) is None
         else msgspec.structs.replace(
             record,
             tokens_out=tokens,

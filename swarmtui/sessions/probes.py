@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.compare.probe_history import Probe
+from swarmtui.analysis.compare.probe_history import ProbeResult
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level
@@ -29,9 +29,9 @@ class _Detail(Stored, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(_Detail)
 
 
-def probes_by_target(root: Path) -> dict[str, list[Probe]]:
+def probes_by_target(root: Path) -> dict[str, list[ProbeResult]]:
     """What cannot be read, or has not ended, is passed over: a history never fails for one of its sessions."""
-    found: dict[str, list[Probe]] = {}
+    found: dict[str, list[ProbeResult]] = {}
     for row in list_sessions(root):
         if TAG in row.tags and row.problem is None:
             probe = _probe(row)
@@ -40,7 +40,7 @@ def probes_by_target(root: Path) -> dict[str, list[Probe]]:
     return found
 
 
-def _probe(row: Listed) -> Probe | None:
+def _probe(row: Listed) -> ProbeResult | None:
     try:
         detail = _decoder.decode((Path(row.directory) / "detail.json").read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -49,7 +49,7 @@ def _probe(row: Listed) -> Probe | None:
     if level is None:
         return None
     engine = [r.engine_decode_tps for r in detail.requests if r.phase == "level" and r.engine_decode_tps is not None]
-    return Probe(
+    return ProbeResult(
         id=row.id,
         created=row.created,
         runs=tuple(run.per_stream_tps for run in level.by_run if run.per_stream_tps is not None),

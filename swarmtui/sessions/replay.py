@@ -10,12 +10,12 @@ from pathlib import Path
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.analysis.machine.ttft_split import LONGEST_NS, lately
-from swarmtui.analysis.stream_detail import answered, watched_record
-from swarmtui.model.client_protocol import Frame, Hello, Status, Watched
+from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
+from swarmtui.analysis.stream_detail import finished_request, recorded_stream
+from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Level, StretchEnd, StretchStart
-from swarmtui.model.telemetry import Point, Telemetry
+from swarmtui.model.session import Level, StageEnd, StageStart
+from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.sessions.store import Loaded, load
 
@@ -69,7 +69,7 @@ class Replay:
         self._first_ns = [t_ns for t_ns, _, _ in self._firsts]
         tokens: defaultdict[int, float] = defaultdict(float)
         for record in records:
-            for t_ns, share in zip(record.chunk_times_ns(), record.token_shares(), strict=False):
+            for t_ns, share in zip(record.chunk_times_ns(), record.tokens_per_chunk(), strict=False):
                 tokens[(t_ns - self._t0) // _POINT_NS] += share
         last = max(tokens, default=0)
         self._produced = list(accumulate((tokens.get(place, 0.0) for place in range(last + 1)), initial=0.0))
@@ -84,7 +84,7 @@ class Replay:
     def _moment(self, at_s: float) -> int:
         return self._last_ns if at_s >= self.length_s else self._t0 + int(at_s * 1e9)
 
-    def points_until(self, at_s: float) -> list[Point]:
+    def points_until(self, at_s: float) -> list[HistoryPoint]:
         return self._points[: int(at_s * 1e9 // self._step) + 1]
 
     def frame_at(self, at_s: float) -> Frame:
@@ -93,7 +93,7 @@ class Replay:
         point = self._point(now, stretch)
         finished = self._finished[: bisect_right(self._finished_ns, now)]
         failed = Counter(r.error for r in finished if r.error not in (None, CANCELLED))
-        here = [r for r in finished if stretch is not None and r.stretch == stretch.number]
+        here = [r for r in finished if stretch is not None and r.stage == stretch.number]
         writing = point.in_flight - point.waiting
         return Frame(
             t_ns=now,
@@ -117,29 +117,31 @@ class Replay:
             error_counts={str(name): count for name, count in failed.items()},
             lag_ms=0.0,
             worker_cpu=0.0,
-            shared_reads=sum(r.shared_reads for r in finished),
+            coalesced_chunks=sum(r.coalesced_chunks for r in finished),
             clock_steps=0,
             levels=self._levels_at(now),
             warnings=(),
             rows=tuple(self._row(agent, now) for agent in sorted(self._by_agent)),
             telemetry=self._telemetry_at(now),
-            trust=self._trust if now >= self._last_ns else (),
-            ttft_split=lately(now, point.c, finished[-_NEWEST_WAITS:], self._looks_until(now), self._levels_at(now)),
-            answer=next((answer for t_ns, answer in reversed(self._answers) if t_ns <= now), ""),
+            quality=self._trust if now >= self._last_ns else (),
+            ttft_split=recent_split(
+                now, point.c, finished[-_NEWEST_WAITS:], self._looks_until(now), self._levels_at(now)
+            ),
+            search_result=next((answer for t_ns, answer in reversed(self._answers) if t_ns <= now), ""),
             tokens_per_chunk=self._tokens_per_chunk(finished),
         )
 
-    def watched_at(self, agent: int, at_s: float) -> Watched:
+    def watched_at(self, agent: int, at_s: float) -> WatchedStream:
         """The newest request of an agent, as far as it had come by then; no text where answers were not kept."""
         now = self._moment(at_s)
         place = bisect_right(self._sent_by_agent.get(agent, []), now)
         done = [r for r in self._by_agent[agent][max(0, place - _ANSWERS - 1) : place] if _left(r) <= now]
-        before = tuple(answered(record) for record in reversed(done[-_ANSWERS:]))
+        before = tuple(finished_request(record) for record in reversed(done[-_ANSWERS:]))
         if not place:
-            return Watched(agent=agent, before=before)
-        return watched_record(self._by_agent[agent][place - 1], now, before)
+            return WatchedStream(agent=agent, before=before)
+        return recorded_stream(self._by_agent[agent][place - 1], now, before)
 
-    def _status(self, now: int, stretch: StretchStart | None) -> Status:
+    def _status(self, now: int, stretch: StageStart | None) -> Status:
         if now >= self._last_ns:
             return "ended"
         paused = [event.name for event in self._pauses if event.t_ns <= now]
@@ -149,7 +151,7 @@ class Replay:
             return "starting"
         return "warming up" if stretch.phase == "warmup" else "running"
 
-    def _stretch_at(self, now: int) -> StretchStart | None:
+    def _stretch_at(self, now: int) -> StageStart | None:
         place = bisect_right(self._starts, now, key=lambda start: start.t_ns)
         return self._starts[place - 1] if place else None
 
@@ -159,17 +161,17 @@ class Replay:
 
     def _looks_until(self, now: int) -> list[Telemetry]:
         """Those of the last minute."""
-        first, last = (bisect_right(self._telemetry, t, key=lambda seen: seen.t_ns) for t in (now - LONGEST_NS, now))
-        return sorted(self._telemetry[first:last], key=lambda seen: seen.asked_ns)
+        first, last = (bisect_right(self._telemetry, t, key=lambda seen: seen.t_ns) for t in (now - MAX_AGE_NS, now))
+        return sorted(self._telemetry[first:last], key=lambda seen: seen.servers_read_ns)
 
     def _levels_at(self, now: int) -> tuple[Level, ...]:
         """Made anew only when another stretch has ended, as the conductor does."""
         ended = bisect_right(self._ends, now, key=lambda end: end.t_ns)
         if self._levels[0] != ended:
-            ends: list[StretchEnd] = self._ends[:ended]
+            ends: list[StageEnd] = self._ends[:ended]
             over = {end.number for end in ends}
             starts = [start for start in self._starts if start.number in over]
-            records = [r for r in self._records if r.stretch in over and r.phase != "warmup"]
+            records = [r for r in self._records if r.stage in over and r.phase != "warmup"]
             self._levels = (ended, level_figures(records, starts, ends, serial_rates(self._session.plan)))
         return self._levels[1]
 
@@ -206,20 +208,20 @@ class Replay:
 
     # the history
 
-    def _all_points(self) -> list[Point]:
+    def _all_points(self) -> list[HistoryPoint]:
         span = self._last_ns - self._t0
         self._step = max(_POINT_NS, span // _MOST_POINTS)
         moments = range(self._t0, self._last_ns + 1, self._step)
         return [self._point(now, self._stretch_at(now)) for now in moments]
 
-    def _point(self, now: int, stretch: StretchStart | None) -> Point:
+    def _point(self, now: int, stretch: StageStart | None) -> HistoryPoint:
         sent = bisect_right(self._sent_ns, now)
         left = bisect_right(self._finished_ns, now)
         answered = bisect_right(self._answered_ns, now)
         telemetry = self._telemetry_at(now)
         servers = telemetry.servers if telemetry else ()
         gpus = telemetry.gpus if telemetry else ()
-        return Point(
+        return HistoryPoint(
             t_ns=now,
             c=stretch.c if stretch else 0,
             in_flight=sent - left,

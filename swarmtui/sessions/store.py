@@ -9,30 +9,31 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.analysis.capacity.slots import seats_of
+from swarmtui.analysis.capacity.slots import server_slots
+from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import finished_by_level
 from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.analysis.levels.tasks import task_figures
 from swarmtui.analysis.limits.slo import goodput, parse_slo
-from swarmtui.analysis.machine.bandwidth import bandwidth_use, weights_from_tags
-from swarmtui.analysis.machine.by_level import with_machine
-from swarmtui.analysis.machine.hardware import cards
-from swarmtui.analysis.quality.checks import checks
-from swarmtui.analysis.quality.observed import observe
+from swarmtui.analysis.machine.bandwidth import bandwidth_use, model_bytes_from_tags
+from swarmtui.analysis.machine.by_level import add_machine_figures
+from swarmtui.analysis.machine.energy import gpu_names
+from swarmtui.analysis.quality.checklist import publication_checklist
+from swarmtui.analysis.quality.facts import session_facts
+from swarmtui.analysis.quality.judge import add_stored_lines, judge
 from swarmtui.model.findings import Goodput
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import Event, Level, State, Summary
 from swarmtui.sessions.documents import detail_json, summary_json, summary_toml
-from swarmtui.sessions.files import write_parts, write_whole
+from swarmtui.sessions.files import sessions_root, write_parts, write_whole
+from swarmtui.sessions.importers import read_foreign
 from swarmtui.sessions.index import INDEX, Listed, index_json, is_indexed, list_sessions, session_names
 from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
-from swarmtui.sessions.paths import sessions_root
-from swarmtui.text import counted
+from swarmtui.text import count_noun
 
 __all__ = [
     "Listed",
@@ -51,7 +52,6 @@ __all__ = [
 
 LAST = "last"
 _NAMED_AT_MOST = 5
-_GONE = "the server went away or was started anew in it"
 
 
 class Loaded(Stored, frozen=True, kw_only=True):
@@ -73,12 +73,14 @@ def summarise(loaded: Loaded) -> Summary:
     if state == "interrupted" and not message:
         message = "it was cut off: what had finished by then is here"
     session = journal.head.session
-    trust = journal.trusted.lines if journal.trusted else ()
     figures = level_figures(journal.records, journal.stretches, journal.ends, serial_rates(session.plan))
-    figures = with_machine(figures, journal.stretches, journal.ends, journal.telemetry, journal.records)
-    levels = _marked(figures, journal)
-    weights = weights_from_tags(session.tags)
-    seats = seats_of(session, journal.servers)
+    figures = add_machine_figures(figures, journal.stretches, journal.ends, journal.telemetry, journal.records)
+    levels = flag_outages(figures, journal.stretches, journal.events)
+    quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.trusted))
+    if journal.trusted is not None:
+        quality = add_stored_lines(quality, journal.trusted.lines)
+    weights = model_bytes_from_tags(session.tags)
+    seats = server_slots(session, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
         schema=SCHEMA_VERSION,
@@ -88,37 +90,21 @@ def summarise(loaded: Loaded) -> Summary:
         levels=levels,
         warmup_requests=warmup_requests,
         events=(*journal.events, *_damage(journal)),
-        checks=checks(
+        checks=publication_checklist(
             session,
             levels,
-            observe(
-                journal.records,
-                journal.telemetry,
-                lag_p99_s=journal.trusted.lag_p99_s if journal.trusted else None,
-                cpu=journal.trusted.cpu if journal.trusted else None,
-            ),
+            quality,
             warmup_requests=warmup_requests,
             damaged_lines=journal.damaged_lines,
-            trust=trust,
             servers=journal.servers,
         ),
         scaling=scaling(levels, seats),
         goodput=_goodput(journal, levels),
         bandwidth=bandwidth_use(levels, weights, seats) if weights else (),
         servers=journal.servers,
-        gpus=cards(journal.telemetry, journal.servers),
-        trust=trust,
+        gpus=gpu_names(journal.telemetry, journal.servers),
+        quality=quality,
         tasks=task_figures(finished_by_level(journal.records, journal.stretches, journal.ends)),
-    )
-
-
-def _marked(levels: tuple[Level, ...], journal: Journal) -> tuple[Level, ...]:
-    """A level in which the server went away says so, also where it was begun again."""
-    gone = [event.t_ns for event in journal.events if event.name in ("server_gone", "server_restarted")]
-    begun = sorted((start.t_ns, (start.c, start.rate)) for start in journal.stretches)
-    hit = {[place for t_ns, place in begun if t_ns <= when][-1] for when in gone if begun and begun[0][0] <= when}
-    return tuple(
-        msgspec.structs.replace(level, flags=(*level.flags, _GONE)) if level.key in hit else level for level in levels
     )
 
 
@@ -216,7 +202,7 @@ def _damage(journal: Journal) -> tuple[Event, ...]:
 def _newest(root: Path, back: int) -> str:
     names = [name for name in session_names(root) if (root / name / JOURNAL).exists()]
     if back >= len(names):
-        few = f"last~{back} is not there: {counted(len(names), 'session', 'sessions')} in all"
+        few = f"last~{back} is not there: {count_noun(len(names), 'session', 'sessions')} in all"
         raise BadInput(few if names else "no session here yet", source=str(root))
     return names[back]
 
@@ -233,3 +219,15 @@ def _named(root: Path, which: str) -> str:
         some = ", ".join(fitting[:_NAMED_AT_MOST]) + (" …" if len(fitting) > _NAMED_AT_MOST else "")
         raise BadInput(f"fits {len(fitting)} sessions: {some}", key=which)
     return fitting[0]
+
+
+def read_summary(root: Path, which: str) -> Summary:
+    """A name that ends in .json is a file; all else is looked up among the sessions; A+B+C takes them together."""
+    names = [which] if Path(which).is_file() else which.split("+")
+    found = [_one(root, name) for name in names]
+    return found[0] if len(found) == 1 else pool(found)
+
+
+def _one(root: Path, which: str) -> Summary:
+    path = Path(which)
+    return read_foreign(path) if path.suffix == ".json" else summarise(load(root, which))

@@ -10,9 +10,9 @@ from math import ceil, pi
 from typing import Any, Literal
 
 from swarmtui.model.schema import BadInput
-from swarmtui.sessions.export.chart import Chart, Marks
 from swarmtui.sessions.export.curves import Source, charts, title_of
-from swarmtui.text import plain
+from swarmtui.sessions.export.structs import Chart, Marks
+from swarmtui.text import sanitize
 
 _COLOURS = ("#1f6fb2", "#c8610a", "#5b6670", "#0a8f84", "#8a5bb5", "#a23b5c")
 _MARKS = ("o", "s", "^", "D", "v", "x")
@@ -55,7 +55,7 @@ def _draw(wanted: Sequence[Chart], form: Literal["png", "svg"], headline: str) -
     out = io.BytesIO()
     with matplotlib.rc_context(settings):
         figure = figures.Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
-        figure.suptitle("\n".join(plain(line) for line in headline.split("\n")), fontsize=12)
+        figure.suptitle("\n".join(sanitize(line) for line in headline.split("\n")), fontsize=12)
         for place, chart in enumerate(wanted, start=1):
             polar = "polar" if chart.kind == "radar" else None
             _panel(figure.add_subplot(rows, columns, place, projection=polar), chart)
@@ -65,14 +65,14 @@ def _draw(wanted: Sequence[Chart], form: Literal["png", "svg"], headline: str) -
 
 
 def _panel(axes: Any, chart: Chart) -> None:
-    axes.set_title(plain(chart.title), fontsize=11)
+    axes.set_title(sanitize(chart.title), fontsize=11)
     if chart.kind == "radar":
         _radar(axes, chart)
     elif chart.kind == "bars":
         series = chart.series[0]
         bars = axes.bar([x for x, _ in series.points], [y for _, y in series.points], color=_COLOURS[0], width=0.6)
         axes.bar_label(bars, fmt="%.3g")
-        axes.set_xticks(range(len(chart.labels)), [plain(label) for label in chart.labels], rotation=15)
+        axes.set_xticks(range(len(chart.labels)), [sanitize(label) for label in chart.labels], rotation=15)
     else:
         _lines(axes, chart)
     if chart.kind != "radar":
@@ -91,7 +91,7 @@ def _lines(axes: Any, chart: Chart) -> None:
         xs = [float(levels.index(x)) if by_level else x for x, _ in series.points]
         ys = [y for _, y in series.points]
         mark = _MARKS[k % 6] if by_level else None
-        axes.plot(xs, ys, color=_COLOURS[k % 6], linestyle=_STYLES[k % 6], marker=mark, label=plain(series.name))
+        axes.plot(xs, ys, color=_COLOURS[k % 6], linestyle=_STYLES[k % 6], marker=mark, label=sanitize(series.name))
     values = [y for series in chart.series for _, y in series.points]
     if min(values) > 0 and max(values) / min(values) > _LOG_FROM:
         axes.set_yscale("log")
@@ -119,7 +119,7 @@ def _radar(axes: Any, chart: Chart) -> None:
         shares = [share for _, share in series.points]
         axes.plot(
             [*angles, angles[0]], [*shares, shares[0]],
-            color=_COLOURS[k % 6], linestyle=_STYLES[k % 6], marker=_MARKS[k % 6], label=plain(series.name),
+            color=_COLOURS[k % 6], linestyle=_STYLES[k % 6], marker=_MARKS[k % 6], label=sanitize(series.name),
         )  # fmt: skip
     axes.set_theta_offset(pi / 2)
     axes.set_xticks(angles, chart.labels)

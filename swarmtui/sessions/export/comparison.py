@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.compare.sessions import FIGURES, Beside, Figure, Pair, Row
-from swarmtui.sessions.export.figures import NOTHING, amount
-from swarmtui.sessions.export.table import Table
-from swarmtui.text import signed
+from swarmtui.analysis.compare.sessions import FIGURES, ComparisonRow, Figure, MachineRow, Pair
+from swarmtui.numbers import MISSING, signed_percent, significant
+from swarmtui.sessions.export.structs import Table
 
 HOW = "A and B: over all requests of a level. change and 95 %: B over A, by the means of their runs."
 
@@ -29,25 +28,30 @@ def comparison_tables(pair: Pair) -> tuple[Table, ...]:
     return tuple(table for table in (judged, machine) if table.rows)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ComparisonRow) -> tuple[str, ...]:
     found = row.verdict
     interval = found.interval if found else None
     return (
-        f"{row.at:g}",
+        f"{row.offered_load:g}",
         FIGURES[row.figure][0],
         _amount(row.figure, row.before),
         _amount(row.figure, row.after),
-        NOTHING if found is None or found.change is None else signed(found.change),
-        NOTHING if interval is None else f"{signed(interval.low)} … {signed(interval.high)}",
+        MISSING if found is None or found.change is None else signed_percent(found.change),
+        MISSING if interval is None else f"{signed_percent(interval.low)} … {signed_percent(interval.high)}",
         "refused" if found is None else found.word,
     )
 
 
-def _beside(beside: Beside) -> tuple[str, ...]:
-    return f"{beside.at:g}", f"{beside.figure}, {beside.unit}", amount(beside.before), amount(beside.after)
+def _beside(beside: MachineRow) -> tuple[str, ...]:
+    return (
+        f"{beside.offered_load:g}",
+        f"{beside.figure}, {beside.unit}",
+        significant(beside.before),
+        significant(beside.after),
+    )
 
 
 def _amount(figure: Figure, value: float | None) -> str:
     if figure != "ttft_s" or value is None:
-        return amount(value)
-    return f"{amount(1e3 * value, 3)} ms" if value < 10 else f"{amount(value, 3)} s"
+        return significant(value)
+    return f"{significant(1e3 * value, 3)} ms" if value < 10 else f"{significant(value, 3)} s"

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from swarmtui.analysis.levels.stats import mean, ratio
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, StretchStart, Summary
+from swarmtui.model.session import Level, StageStart, Summary
 from swarmtui.model.telemetry import Telemetry
-from swarmtui.sessions.export.chart import Chart, Series
+from swarmtui.sessions.export.structs import Chart, Series
 from swarmtui.sessions.export.timeline import gpu_charts
 
 _LONG_S = 10.0
@@ -23,7 +23,7 @@ class Source(NamedTuple):
     summary: Summary
     records: Sequence[Record] = ()
     telemetry: Sequence[Telemetry] = ()
-    stretches: Sequence[StretchStart] = ()
+    stretches: Sequence[StageStart] = ()
 
 
 def title_of(sources: Sequence[Source]) -> str:
@@ -62,14 +62,14 @@ def _varied(sources: Sequence[Source]) -> str:
 
 def _curve(source: Source, name: str, of: Callable[[Level], float | None], many: bool) -> Series:
     levels = source.summary.levels
-    points = tuple((float(level.at), value) for level in levels if (value := of(level)) is not None)
+    points = tuple((float(level.offered_load), value) for level in levels if (value := of(level)) is not None)
     return Series(f"{source.name}: {name}" if many and name else name or source.name, points)
 
 
 def _throughput(sources: Sequence[Source]) -> Chart:
     many = len(sources) > 1
     if many:
-        series = [_curve(source, "", lambda level: level.lead_tps, many) for source in sources]
+        series = [_curve(source, "", lambda level: level.headline_tps, many) for source in sources]
     else:
         series = [_curve(sources[0], "steady", lambda level: level.out_tps_steady, many)]
         series.append(_curve(sources[0], "wall", lambda level: level.out_tps_wall, many))
@@ -147,7 +147,7 @@ def _side_tasks(source: Source) -> Chart:
 
 _AXES: tuple[tuple[str, Callable[[Summary], float | None]], ...] = (
     ("tok/s alone", lambda s: _at_first(s, lambda level: level.per_stream_tps.mean)),
-    ("most tok/s", lambda s: max((level.lead_tps or 0.0 for level in s.levels), default=0.0) or None),
+    ("most tok/s", lambda s: max((level.headline_tps or 0.0 for level in s.levels), default=0.0) or None),
     ("TTFT alone", lambda s: ratio(1.0, _at_first(s, lambda level: level.ttft_s.mean))),
     ("TTFT loaded", lambda s: ratio(1.0, s.levels[-1].ttft_s.mean) if s.levels else None),
     ("stream kept", lambda s: _kept_at(s.levels)),

@@ -5,13 +5,11 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from swarmtui.sessions.export.chart import Chart
 from swarmtui.sessions.export.curves import Source, charts
-from swarmtui.sessions.export.report import Report
-from swarmtui.sessions.export.several import report_of
+from swarmtui.sessions.export.report import Report, report_of
+from swarmtui.sessions.export.structs import Chart, Table
 from swarmtui.sessions.export.svg import legend, svg
-from swarmtui.sessions.export.table import Table
-from swarmtui.text import plain
+from swarmtui.text import sanitize
 
 _SIGNS = {"ok": ("ok", "✓ ok"), "not ok": ("bad", "✗ not ok"), "unknown": ("unknown", "? unknown")}
 
@@ -121,4 +119,4 @@ def _notes(found: Report) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(plain(text))
+    return html.escape(sanitize(text))

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 
 from swarmtui.sessions.export.curves import Source
-from swarmtui.sessions.export.report import Report
-from swarmtui.sessions.export.several import report_of
-from swarmtui.sessions.export.table import Table
-from swarmtui.text import plain, width
+from swarmtui.sessions.export.report import Report, report_of
+from swarmtui.sessions.export.structs import Table
+from swarmtui.text import display_width, sanitize
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")
 _SIGNS = {"ok": "✓ ok", "not ok": "✗ not ok", "unknown": "? unknown"}
@@ -35,17 +34,17 @@ def render(found: Report) -> str:
 
 def escape(text: str) -> str:
     """One line in which nothing is markup; a ~ before a number means what it says."""
-    return re.sub(r"\\~(?=\d)", "~", _SPECIAL.sub(r"\\\1", plain(text)))
+    return re.sub(r"\\~(?=\d)", "~", _SPECIAL.sub(r"\\\1", sanitize(text)))
 
 
 def _lines(table: Table) -> list[str]:
     cells = [tuple(escape(_SIGNS.get(cell, cell)) for cell in row) for row in (table.columns, *table.rows)]
-    widths = [max(3, *(width(cell) for cell in column)) for column in zip(*cells, strict=True)]
+    widths = [max(3, *(display_width(cell) for cell in column)) for column in zip(*cells, strict=True)]
     rule = "|".join(f"{'-' * (w + 1)}{':' if right else '-'}" for w, right in zip(widths, table.right, strict=True))
     rows = [
         "| "
         + " | ".join(
-            (" " * (w - width(cell)) + cell) if right else cell + " " * (w - width(cell))
+            (" " * (w - display_width(cell)) + cell) if right else cell + " " * (w - display_width(cell))
             for cell, w, right in zip(row, widths, table.right, strict=True)
         )
         + " |"

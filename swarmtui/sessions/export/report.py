@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.machine.hardware import counted
+from swarmtui.analysis.compare.sessions import compare_pair
+from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checks import checks_sentence
 from swarmtui.model.session import Level, Spread, Summary
-from swarmtui.model.telemetry import Discovered
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.numbers import MISSING, factor, milliseconds, percent, seconds, significant
+from swarmtui.sessions.export.comparison import comparison_tables
 from swarmtui.sessions.export.curves import Source, title_of
-from swarmtui.sessions.export.figures import NOTHING, amount, milliseconds, percent, seconds, times
-from swarmtui.sessions.export.loads import load_tables
-from swarmtui.sessions.export.table import Table
+from swarmtui.sessions.export.load_tables import load_tables
+from swarmtui.sessions.export.structs import Table
 
 FORMULAS = (
     "ttft = first output − sent; tok/s of a stream = (n − tokens of the first chunk) / (t_last − t_first); "
@@ -61,7 +63,7 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         *(("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine)))) for e in session.endpoints),
         *(("Server", told) for told in dict.fromkeys(map(server_text, summary.servers))),
         ("Server flags", session.server_flags),
-        ("GPUs", counted(summary.gpus)),
+        ("GPUs", count_names(summary.gpus)),
         ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
         ("Plan", f"{plan.mode} over {levels}; {plan.runs} × {each} a level; warm-up {summary.warmup_requests}"),
         ("Token cap", "" if plan.max_tokens is None else str(plan.max_tokens)),
@@ -75,10 +77,10 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in facts if value)
 
 
-def server_text(server: Discovered) -> str:
+def server_text(server: DiscoveredServer) -> str:
     """As it was found: engine, version, seats, and how it was started."""
     flags = " ".join(f"{name} {value}".strip() for name, value in (server.flags or {}).items())
-    seats = "" if server.seats is None else f"{server.seats} seats"
+    seats = "" if server.slots is None else f"{server.slots} seats"
     return " · ".join(filter(None, (f"{server.engine} {server.version}".strip(), seats, flags)))
 
 
@@ -102,7 +104,7 @@ Cell = Callable[[Level], str]
 
 
 def _rate(level: Level, value: float | None) -> str:
-    text = amount(value)
+    text = significant(value)
     return f"~{text}" if value is not None and level.token_source in ("chunks", "mixed") else text
 
 
@@ -110,26 +112,26 @@ def _middle(spread: Spread, unit: Callable[[float | None], str]) -> str:
     if spread.p50 is not None:
         return unit(spread.p50)
     if spread.min is None or spread.max is None:
-        return NOTHING
+        return MISSING
     low, high = unit(spread.min), unit(spread.max)
     return low if low == high else f"{low}–{high}"
 
 
 _THROUGHPUT: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.at:g}"),
+    ("C", lambda level: f"{level.offered_load:g}"),
     ("runs", lambda level: str(level.runs)),
     ("n", lambda level: str(level.n)),
     ("errors", lambda level: str(level.errors)),
     ("cap hits", lambda level: str(level.cap_hits)),
     ("steady", lambda level: _rate(level, level.out_tps_steady)),
     ("wall", lambda level: _rate(level, level.out_tps_wall)),
-    ("prompt", lambda level: amount(level.prompt_tps)),
+    ("prompt", lambda level: significant(level.prompt_tps)),
     ("total", lambda level: _rate(level, level.total_tps)),
     ("a stream", lambda level: _rate(level, level.per_stream_tps.mean)),
-    ("real C", lambda level: amount(level.c_achieved, 3)),
+    ("real C", lambda level: significant(level.c_achieved, 3)),
 )
 _LATENCY: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.at:g}"),
+    ("C", lambda level: f"{level.offered_load:g}"),
     ("TTFT", lambda level: _middle(level.ttft_s, seconds)),
     ("TTFT p90", lambda level: seconds(level.ttft_s.p90)),
     ("TTFT p99", lambda level: seconds(level.ttft_s.p99)),
@@ -140,17 +142,17 @@ _LATENCY: tuple[tuple[str, Cell], ...] = (
     ("longest stall", lambda level: seconds(level.longest_stall_s)),
 )
 _CONTENTION: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.at:g}"),
+    ("C", lambda level: f"{level.offered_load:g}"),
     ("a stream, tok/s", lambda level: _rate(level, level.per_stream_tps.mean)),
     ("lost", lambda level: percent(level.contention)),
-    ("gain", lambda level: times(level.rate_speedup)),
-    ("wall speed-up", lambda level: times(level.wall_speedup)),
-    ("token ratio", lambda level: amount(level.token_ratio, 3)),
-    ("straggler", lambda level: amount(level.straggler, 3)),
+    ("gain", lambda level: factor(level.rate_speedup)),
+    ("wall speed-up", lambda level: factor(level.wall_speedup)),
+    ("token ratio", lambda level: significant(level.token_ratio, 3)),
+    ("straggler", lambda level: significant(level.straggler, 3)),
     ("passed", lambda level: percent(level.pass_rate)),
 )
 _CLEAN: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.at:g}"),
+    ("C", lambda level: f"{level.offered_load:g}"),
     ("cut", lambda level: f"{level.cap_hits} of {level.ok}"),
     ("a stream, raw", lambda level: _rate(level, level.per_stream_tps.mean)),
     ("a stream, clean", lambda level: _rate(level, level.per_stream_tps_clean.mean)),
@@ -158,12 +160,12 @@ _CLEAN: tuple[tuple[str, Cell], ...] = (
 
 
 _MACHINE: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.at:g}"),
-    ("GPU power, W", lambda level: amount(level.energy.mean_w) if level.energy else NOTHING),
-    ("J a token", lambda level: amount(level.energy.j_per_token, 3) if level.energy else NOTHING),
-    ("tokens a J", lambda level: amount(level.energy.tokens_per_j, 3) if level.energy else NOTHING),
-    ("GPU memory, GB", lambda level: _giga(level.energy.peak_memory) if level.energy else NOTHING),
-    ("throttled", lambda level: percent(level.energy.throttled) if level.energy else NOTHING),
+    ("C", lambda level: f"{level.offered_load:g}"),
+    ("GPU power, W", lambda level: significant(level.energy.mean_w) if level.energy else MISSING),
+    ("J a token", lambda level: significant(level.energy.j_per_token, 3) if level.energy else MISSING),
+    ("tokens a J", lambda level: significant(level.energy.tokens_per_j, 3) if level.energy else MISSING),
+    ("GPU memory, GB", lambda level: _giga(level.energy.peak_memory) if level.energy else MISSING),
+    ("throttled", lambda level: percent(level.energy.throttled) if level.energy else MISSING),
     ("TTFT: queue", lambda level: _part(level, "queue_s")),
     ("TTFT: prefill", lambda level: _part(level, "prefill_s")),
     ("TTFT: rest", lambda level: _part(level, "rest_s")),
@@ -177,7 +179,7 @@ def _part(level: Level, name: Literal["queue_s", "prefill_s", "rest_s"]) -> str:
 
 
 def _giga(count: int | None) -> str:
-    return amount(None if count is None else count / 1e9, 3)
+    return significant(None if count is None else count / 1e9, 3)
 
 
 def _machine_note(levels: Sequence[Level]) -> str:
@@ -198,7 +200,7 @@ def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell],
     rows = [tuple(cell(level) for _, cell in columns) for level in levels]
     if any(level.rate is not None for level in levels):
         columns = (("rate", columns[0][1]), *columns[1:])
-    kept = [place for place in range(len(columns)) if any(row[place] != NOTHING for row in rows)]
+    kept = [place for place in range(len(columns)) if any(row[place] != MISSING for row in rows)]
     return Table(
         title,
         tuple(columns[place][0] for place in kept),
@@ -209,7 +211,7 @@ def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell],
 
 
 def _bandwidth(summary: Summary) -> Table:
-    rows = tuple((str(u.c), amount(u.step_bytes / 1e9, 3), percent(u.share)) for u in summary.bandwidth)
+    rows = tuple((str(u.c), significant(u.step_bytes / 1e9, 3), percent(u.share)) for u in summary.bandwidth)
     note = "from the bytes that the tags name, and the mean time per token"
     if any(used.share > 1.0 for used in summary.bandwidth):
         note += "; above 100 % cannot be: the bytes are wrong, or a step makes several tokens (speculative decoding)"
@@ -219,11 +221,11 @@ def _bandwidth(summary: Summary) -> Table:
 def goodput_table(summary: Summary) -> Table:
     rows = tuple(
         (
-            f"{found.at:g}",
+            f"{found.offered_load:g}",
             f"{found.good} of {found.n}",
             percent(found.share),
-            amount(found.per_s),
-            amount(found.out_tps),
+            significant(found.per_s),
+            significant(found.out_tps),
         )
         for found in summary.goodput
     )
@@ -237,18 +239,25 @@ def _scaling(summary: Summary) -> Table:
     if found is None:
         return Table("Scaling", (), (), ())
     refused = found.refused
-    step = NOTHING
+    step = MISSING
     if found.step_a_s is not None and found.step_c_s is not None:
-        step = f"{amount(1e3 * found.step_a_s)} + {amount(1e3 * found.step_c_s)}·b ms"
-    seats = found.seats
+        step = f"{significant(1e3 * found.step_a_s)} + {significant(1e3 * found.step_c_s)}·b ms"
+    seats = found.slots
     rows = (
         ("decode step", step, refused.get("fit", f"off by at most {percent(found.fit_error)}")),
-        ("seats", str(seats.total) if seats else NOTHING, seats.reason if seats else "nobody said, no queue was seen"),
-        ("σ", amount(found.sigma, 3), refused.get("ceiling", "share of a step that grows with each stream")),
-        ("ceiling", amount(found.ceiling_tps), refused.get("ceiling", "tok/s with any number of seats; extrapolated")),
-        ("knee", amount(found.knee, 3), refused.get("knee", "C at half of the ceiling")),
-        ("sweet spot", str(found.sweet_spot or NOTHING), refused.get("sweet spot", "")),
-        *((f"queue tax at C={x.c}", f"+{seconds(x.seconds)}", f"TTFT {times(x.factor)}") for x in found.queue_tax),
+        ("seats", str(seats.total) if seats else MISSING, seats.reason if seats else "nobody said, no queue was seen"),
+        ("σ", significant(found.sigma, 3), refused.get("ceiling", "share of a step that grows with each stream")),
+        (
+            "ceiling",
+            significant(found.ceiling_tps),
+            refused.get("ceiling", "tok/s with any number of seats; extrapolated"),
+        ),
+        ("knee", significant(found.knee, 3), refused.get("knee", "C at half of the ceiling")),
+        ("sweet spot", str(found.sweet_spot or MISSING), refused.get("sweet spot", "")),
+        *(
+            (f"queue tax at C={x.c}", f"+{seconds(x.seconds)}", f"TTFT {factor(x.factor)}")
+            for x in found.queueing_delay
+        ),
     )
     return Table("Scaling", ("what", "value", "why"), rows, (False, True, False))
 
@@ -262,7 +271,7 @@ def _notes(summary: Summary) -> tuple[str, ...]:
     said: dict[str, list[str]] = {}
     for level in summary.levels:
         for flag in level.flags:
-            said.setdefault(flag, []).append(f"{level.at:g}")
+            said.setdefault(flag, []).append(f"{level.offered_load:g}")
     varied = "rate" if any(level.rate is not None for level in summary.levels) else "C"
     flags = [f"{varied}={', '.join(at)}: {flag}" for flag, at in said.items()]
     t0 = summary.session.t0_ns
@@ -271,3 +280,32 @@ def _notes(summary: Summary) -> tuple[str, ...]:
         for event in summary.events
     ]
     return (*flags, *events, FORMULAS)
+
+
+def report_of(sources: Sequence[Source]) -> Report:
+    whole = [(source.name, report(source.summary)) for source in sources]
+    if len(whole) == 1:
+        return whole[0][1]
+    first, *others = sources
+    pairs = [(other.name, compare_pair(first.summary, other.summary)) for other in others]
+    beside = [
+        table._replace(title=f"{table.title}: A is {first.name}, B is {name}")
+        for name, pair in pairs
+        for table in comparison_tables(pair)
+    ]
+    each = [
+        table._replace(title=f"{name}: {table.title}")
+        for name, one in whole
+        for table in (Table("Session", ("", ""), one.facts, (False, False)), *one.tables)
+    ]
+    notes = [f"{name}: {note}" for name, one in whole for note in (*one.lead, *one.notes) if note != FORMULAS]
+    return Report(
+        title=title_of(sources),
+        lead=tuple(f"{name} against {first.name}: {pair.sentence}" for name, pair in pairs),
+        facts=tuple(
+            (name, "; ".join(map(str, (*pair.flags, *pair.differences))) or "no difference known")
+            for name, pair in pairs
+        ),
+        tables=(*beside, *each),
+        notes=(*notes, FORMULAS),
+    )

@@ -6,9 +6,9 @@ import html
 from collections.abc import Sequence
 from math import ceil, cos, floor, log10, pi, sin
 
-from swarmtui.sessions.export.chart import Chart, Series
-from swarmtui.sessions.export.figures import amount
-from swarmtui.text import fit, plain
+from swarmtui.numbers import significant
+from swarmtui.sessions.export.structs import Chart, Series
+from swarmtui.text import sanitize, truncate
 
 _WIDTH, _HEIGHT = 560, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 14, 44
@@ -87,7 +87,9 @@ def _lines(chart: Chart) -> str:
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         parts.append(f'<path d="{path}" class="line s{k % 6}" stroke-dasharray="{_DASHES[k % 6]}"/>')
         if chart.kind == "levels":
-            parts += [_mark(x, y, k, f"{_text(series.name)} {amount(v)}") for (x, y), (_, v) in _zip(points, series)]
+            parts += [
+                _mark(x, y, k, f"{_text(series.name)} {significant(v)}") for (x, y), (_, v) in _zip(points, series)
+            ]
     if chart.kind == "levels":
         parts += _values(chart.series[0], places, up)
     return "".join(parts)
@@ -111,7 +113,7 @@ def _zip(points: list[tuple[float, float]], series: Series) -> list[tuple[tuple[
 def _values(series: Series, places: dict[float, float], up: _Scale) -> list[str]:
     """The first curve's numbers, above its points."""
     return [
-        f'<text x="{places[x]:.1f}" y="{up(y) - 9:.1f}" class="value" text-anchor="middle">{amount(y, 3)}</text>'
+        f'<text x="{places[x]:.1f}" y="{up(y) - 9:.1f}" class="value" text-anchor="middle">{significant(y, 3)}</text>'
         for x, y in series.points
     ]
 
@@ -136,14 +138,14 @@ def _bars(chart: Chart) -> str:
     series = chart.series[0]
     up = _Scale([0.0, *(y for _, y in series.points)], _HEIGHT - _BOTTOM, _TOP, may_log=False)
     step = (_WIDTH - _LEFT - _RIGHT) / len(chart.labels)
-    marks = [(_LEFT + step * (k + 0.5), fit(name, max(6, int(step / 6.5)))) for k, name in enumerate(chart.labels)]
+    marks = [(_LEFT + step * (k + 0.5), truncate(name, max(6, int(step / 6.5)))) for k, name in enumerate(chart.labels)]
     parts = [_axes(chart, up, marks)]
     for x, y in series.points:
         left, top, middle = _LEFT + step * (x + 0.2), up(y), _LEFT + step * (x + 0.5)
         parts.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{step * 0.6:.1f}" height="{_HEIGHT - _BOTTOM - top:.1f}" '
-            f'class="bar s0"><title>{_text(chart.labels[int(x)])} {amount(y)}</title></rect>'
-            f'<text x="{middle:.1f}" y="{top - 5:.1f}" class="value" text-anchor="middle">{amount(y, 3)}</text>'
+            f'class="bar s0"><title>{_text(chart.labels[int(x)])} {significant(y)}</title></rect>'
+            f'<text x="{middle:.1f}" y="{top - 5:.1f}" class="value" text-anchor="middle">{significant(y, 3)}</text>'
         )
     return "".join(parts)
 
@@ -181,4 +183,4 @@ def _mark(x: float, y: float, k: int, title: str = "") -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(plain(text))
+    return html.escape(sanitize(text))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil, fsum
 
-from swarmtui.model.session import StretchStart
+from swarmtui.model.session import StageStart
 from swarmtui.model.telemetry import Gpu, Telemetry
-from swarmtui.sessions.export.chart import Chart, Marks, Points, Series
+from swarmtui.sessions.export.structs import Chart, Marks, Points, Series
 
 _MOST_POINTS = 600
 
@@ -19,7 +19,7 @@ _READINGS: tuple[tuple[str, str, str, Callable[[Gpu], float | None], str], ...] 
 )
 
 
-def gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stretches: Sequence[StretchStart]) -> tuple[Chart, ...]:
+def gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stretches: Sequence[StageStart]) -> tuple[Chart, ...]:
     """One for each reading that there is; parts of a card are in the figures of the whole."""
     simulated = any(gpu.simulated for moment in telemetry for gpu in moment.gpus)
     marks = _marks(t0_ns, stretches)
@@ -37,7 +37,7 @@ def gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stretches: Sequence[S
     return tuple(made)
 
 
-def _marks(t0_ns: int, stretches: Sequence[StretchStart]) -> Marks:
+def _marks(t0_ns: int, stretches: Sequence[StageStart]) -> Marks:
     marks: list[tuple[float, str]] = []
     for stretch in sorted(stretches, key=lambda stretch: stretch.t_ns):
         load = f"C={stretch.c}" if stretch.rate is None else f"{stretch.rate:g}/s"

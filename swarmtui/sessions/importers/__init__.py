@@ -13,7 +13,7 @@ from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.sessions.importers.aiperf import metrics_of, read_aiperf
 from swarmtui.sessions.importers.guidellm import is_guidellm, read_guidellm
-from swarmtui.sessions.importers.shape import summary_of
+from swarmtui.sessions.importers.shape import build_summary
 from swarmtui.sessions.importers.vllm import is_vllm, read_vllm
 
 _LARGEST = 512 << 20
@@ -23,14 +23,14 @@ def read_foreign(path: Path) -> Summary:
     """One summary for each file."""
     results = _results(path)
     if results and all(map(is_vllm, results)):
-        return summary_of(read_vllm(results), path)
+        return build_summary(read_vllm(results), path)
     if len(results) == 1:
         (data,) = results
         if is_guidellm(data):
-            return summary_of(read_guidellm(data), path)
+            return build_summary(read_guidellm(data), path)
         metrics = metrics_of(data)
         if metrics is not None:
-            return summary_of(read_aiperf(data, metrics), path)
+            return build_summary(read_aiperf(data, metrics), path)
     raise BadInput("is no result of vllm bench serve, GuideLLM or AIPerf", source=str(path))
 
 

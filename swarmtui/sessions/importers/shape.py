@@ -12,7 +12,7 @@ from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput
-from swarmtui.model.session import Client, Event, Level, Rates, RunFigures, Session, Spread, Summary
+from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, RunFigures, Session, Spread, Summary
 
 PARTS = ("min", "p50", "p90", "p95", "p99", "max")
 
@@ -51,7 +51,7 @@ class Found(NamedTuple):
     notes: list[str]
 
 
-def summary_of(found: Found, path: Path) -> Summary:
+def build_summary(found: Found, path: Path) -> Summary:
     """Its workload is known only by its lengths: two files with the same lengths may be compared, no others."""
     if not found.measured:
         raise BadInput(f"a result of {found.tool} in which nothing was measured", source=str(path))
@@ -65,7 +65,7 @@ def summary_of(found: Found, path: Path) -> Summary:
         workload_digest=_digest(found.tool, levels),
         workload_spec={},
         plan=Plan(levels=tuple(level.c for level in levels), requests=Requests(count=levels[0].n, per_stream=False)),
-        client=Client(version=found.tool, python="", host="", cores=0),
+        client=ClientInfo(version=found.tool, python="", host="", cores=0),
         tags={"imported": found.tool},
     )
     said = [f"imported from {found.tool}: wall rates only, no steady ones; stream rates are 1 / tpot"]
@@ -116,10 +116,10 @@ def _level(runs: Sequence[Measured]) -> Level:
         c_achieved=None if e2e.mean is None else ratio(e2e.mean * ok, wall_s), token_source=None,
         tokens_in=tokens_in, tokens_out=tokens_out, cached_tokens=None,
         out_tps_wall=ratio(tokens_out, wall_s) or runs[0].out_tps, out_tps_steady=None,
-        prompt_tps=ratio(tokens_in, wall_s), total_tps=ratio(all_tokens, wall_s), per_stream_tps=Rates(mean=stream),
-        per_stream_tps_clean=Rates(), ttft_s=ttft, ttfo_s=ttfo, tpot_s=tpot, icl_s=icl, e2e_s=e2e,
+        prompt_tps=ratio(tokens_in, wall_s), total_tps=ratio(all_tokens, wall_s), per_stream_tps=RateSummary(mean=stream),
+        per_stream_tps_clean=RateSummary(), ttft_s=ttft, ttfo_s=ttfo, tpot_s=tpot, icl_s=icl, e2e_s=e2e,
         longest_stall_s=icl.max, straggler=None, contention=None, rate_speedup=None, wall_speedup=None,
-        token_ratio=None, pass_rate=None, shared_reads=None, stamp=None, flags=(), by_run=by_run,
+        token_ratio=None, pass_rate=None, coalesced_chunks=None, stamp=None, flags=(), by_run=by_run,
         load="closed" if rate is None else "open", rate=rate,
     )  # fmt: skip
 

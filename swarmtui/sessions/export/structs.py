@@ -28,3 +28,13 @@ class Chart(NamedTuple):
     labels: tuple[str, ...] = ()
     note: str = ""
     marks: Marks = ()
+
+
+class Table(NamedTuple):
+    """`right` says of each column whether it holds numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[bool, ...]
+    note: str = ""

@@ -8,9 +8,8 @@ from math import fsum
 
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.session import Level, Spread, Summary, TaskFigures
-from swarmtui.sessions.export.figures import NOTHING, amount, milliseconds, percent, seconds, times
-from swarmtui.sessions.export.table import Table
-from swarmtui.text import signed
+from swarmtui.numbers import MISSING, factor, milliseconds, percent, seconds, signed_percent, significant
+from swarmtui.sessions.export.structs import Table
 
 PRIMARY_TURN = 0
 
@@ -43,11 +42,11 @@ def _serial(levels: Sequence[Level]) -> Table:
                 str(level.c),
                 f"{seconds(found.wall_s)}{' (extrapolated)' if found.extrapolated else ''}",
                 seconds(level.wall_s),
-                f"{times(found.speedup)}{' (extrapolated)' if found.extrapolated else ''}",
-                times(found.clean_speedup),
-                amount(level.token_ratio, 3),
-                amount(found.out_tps),
-                amount(level.out_tps_wall),
+                f"{factor(found.speedup)}{' (extrapolated)' if found.extrapolated else ''}",
+                factor(found.clean_speedup),
+                significant(level.token_ratio, 3),
+                significant(found.out_tps),
+                significant(level.out_tps_wall),
                 percent(level.contention),
             )
         )
@@ -63,9 +62,9 @@ def _three_rates(levels: Sequence[Level]) -> Table:
         (
             str(level.c),
             seconds(level.wall_s),
-            amount(level.prompt_tps),
-            amount(level.out_tps_wall),
-            amount(level.total_tps),
+            significant(level.prompt_tps),
+            significant(level.out_tps_wall),
+            significant(level.total_tps),
             seconds(level.ttft_s.mean),
             seconds(level.ttft_s.max),
         )
@@ -81,13 +80,13 @@ def _arrivals(summary: Summary) -> Table:
     plan = summary.session.plan
     rows = [
         (
-            NOTHING if level.rate is None else f"{level.rate:g}",
+            MISSING if level.rate is None else f"{level.rate:g}",
             plan.arrival,
             str(level.n),
             str(level.errors),
-            amount(level.arrived_per_s, 3),
-            amount(level.served_per_s, 3),
-            amount(level.c_achieved, 3),
+            significant(level.arrived_per_s, 3),
+            significant(level.served_per_s, 3),
+            significant(level.c_achieved, 3),
             _late(level.lateness_s),
             _middle(level.ttft_s),
             seconds(level.ttft_s.p99 if level.ttft_s.p99 is not None else level.ttft_s.max),
@@ -117,7 +116,7 @@ def _arrivals(summary: Summary) -> Table:
 
 
 def _late(late: Spread | None) -> str:
-    return NOTHING if late is None else milliseconds(late.p99 if late.p99 is not None else late.max)
+    return MISSING if late is None else milliseconds(late.p99 if late.p99 is not None else late.max)
 
 
 def _middle(spread: Spread) -> str:
@@ -137,14 +136,14 @@ def _primary(tasks: Sequence[TaskFigures], levels: Sequence[Level]) -> Table:
             continue
         ttft = first.ttft_s.p50 if first.ttft_s.p50 is not None else first.ttft_s.mean
         alone = ttft if alone is None else alone
-        change = NOTHING if not alone or ttft is None else signed(ttft / alone - 1, 0)
+        change = MISSING if not alone or ttft is None else signed_percent(ttft / alone - 1, 0)
         spent = [task.e2e_s for task in own.values()]
         whole = fsum(part for part in spent if part is not None) if None not in spent else None
         rows.append(
             (
                 str(level.c),
-                amount(first.per_stream_tps, 3),
-                amount(level.out_tps_wall, 3),
+                significant(first.per_stream_tps, 3),
+                significant(level.out_tps_wall, 3),
                 seconds(ttft),
                 change,
                 *(seconds(own[turn].e2e_s if turn in own else None) for turn in (PRIMARY_TURN, *turns)),
@@ -162,9 +161,9 @@ def _by_type(tasks: Sequence[TaskFigures]) -> Table:
             task.type,
             f"{task.ok} of {task.n}",
             _middle(task.ttft_s),
-            amount(task.per_stream_tps),
+            significant(task.per_stream_tps),
             seconds(task.e2e_s),
-            amount(task.tokens_out, 3),
+            significant(task.tokens_out, 3),
         )
         for task in tasks
     )
@@ -198,7 +197,7 @@ def _at(task: TaskFigures) -> float:
 
 def _verdicts(counts: Counter[str]) -> str:
     if not counts:
-        return NOTHING
+        return MISSING
     right = sum(counts[name] for name in PASSES)
     told = [f"{count} {name}" for name, count in sorted(counts.items()) if name != "pass" and count]
     return f"{right}/{sum(counts.values())}" + (f" ({', '.join(told)})" if told else "")
@@ -208,12 +207,12 @@ def _replicas(summary: Summary) -> Table:
     known = summary.session.endpoints
     rows = [
         (
-            f"{level.at:g}",
+            f"{level.offered_load:g}",
             known[part.endpoint].url if 0 <= part.endpoint < len(known) else str(part.endpoint),
             str(part.n),
             str(part.errors),
-            amount(part.out_tps_wall),
-            amount(part.per_stream_tps),
+            significant(part.out_tps_wall),
+            significant(part.per_stream_tps),
             _middle(part.ttft_s),
         )
         for level in summary.levels

@@ -1,0 +1,88 @@
+"""Format numbers for display: a value that was not measured is a dash, never 0.
+
+Live views use `rate` and `percent`, which have a steady width; tables and reports show more digits with `significant`.
+"""
+
+from __future__ import annotations
+
+MISSING = "–"
+_MINUS = "−"
+_GIB = 1 << 30
+
+
+def significant(value: float | None, digits: int = 4) -> str:
+    """Round to so many significant digits, with no exponent: 0.01234, 1.234, 1234, 123456."""
+    if value is None:
+        return MISSING
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits}g}")
+    decimals = digits - 1 - int(f"{rounded:e}".partition("e")[2])
+    return f"{value:.0f}" if decimals <= 0 else f"{rounded:.{decimals}f}"
+
+
+def short(value: float | None, digits: int = 3) -> str:
+    """Like `significant`, without trailing zeros: 0.5, 12.3, 250."""
+    text = significant(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def rate(value: float | None) -> str:
+    """At least three digits: 8.42, 84.2, 842, 8,420."""
+    if value is None:
+        return MISSING
+    if value == 0 or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def count(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """Three digits, in milliseconds below one second: 48.3 ms, 180 ms, 1.23 s."""
+    if value is None:
+        return MISSING
+    return f"{significant(value, 3)} s" if abs(value) >= 1 else milliseconds(value)
+
+
+def milliseconds(value: float | None) -> str:
+    """Format seconds as milliseconds, whatever their size; two digits below 1 ms."""
+    if value is None:
+        return MISSING
+    return f"{significant(1e3 * value, 3 if abs(value) >= 1e-3 else 2)} ms"
+
+
+def clock(value: float | None) -> str:
+    """Format seconds as 1:05 or 1:01:05."""
+    if value is None:
+        return MISSING
+    total = round(value)
+    hours, minutes = total // 3600, total // 60 % 60
+    return f"{hours}:{minutes:02d}:{total % 60:02d}" if hours else f"{minutes}:{total % 60:02d}"
+
+
+def percent(share: float | None, decimals: int = 0) -> str:
+    return MISSING if share is None else f"{100 * share:.{decimals}f} %".replace("-", _MINUS)
+
+
+def short_percent(share: float | None, digits: int = 3) -> str:
+    return MISSING if share is None else f"{short(100 * share, digits)} %".replace("-", _MINUS)
+
+
+def signed_percent(change: float | None, decimals: int = 1) -> str:
+    """Format a change with its sign: +25.6 %, −4.1 %; no decimals from 1,000 % on."""
+    if change is None:
+        return MISSING
+    value = abs(100 * change)
+    return f"{_MINUS if change < 0 else '+'}{value:,.{0 if value >= 1000 else decimals}f} %"
+
+
+def factor(value: float | None) -> str:
+    return MISSING if value is None else f"{significant(value, 3)}×"
+
+
+def gib(size: float | None, decimals: int = 1) -> str:
+    """Format bytes as GiB, without the unit."""
+    return MISSING if size is None else f"{size / _GIB:.{decimals}f}"
