@@ -1,4 +1,4 @@
-"""One clock: monotonic nanoseconds. The kernel stamps what it receives in wall-clock time; this translates."""
+"""Convert the kernel's wall-clock receive timestamps to monotonic nanoseconds."""
 
 from __future__ import annotations
 
@@ -6,62 +6,62 @@ import socket
 import struct
 import time
 
-# Not named in Python's socket module; the value of SO_TIMESTAMPNS_OLD on all 64-bit Linux architectures but sparc.
+# Missing from the socket module; the value of SO_TIMESTAMPNS_OLD on all 64-bit Linux architectures except sparc.
 _SO_TIMESTAMPNS = 35
 
 ANCILLARY_BYTES = socket.CMSG_SPACE(16)
-read_timespec = struct.Struct("=qq").unpack
+unpack_timespec = struct.Struct("=qq").unpack
 
-# A smaller change of the offset is the clock being slewed; a larger one is somebody setting it.
+# A smaller change of the offset is slewing; a larger one means that the clock was set.
 _STEP_NS = 1_000_000
 
-# It is measured ten times a second, and what is read came a moment ago: a stamp from outside is looked at twice.
+# The offset is measured ten times per second, and data is read soon after arrival: a stamp further away is rechecked.
 _NEAR_NS = 150_000_000
 
-# For so long after a step, stamps of both clocks may still be read.
-_UNSETTLED_NS = 1_000_000_000
+# Stamps from before a step may still be read for this long.
+_SETTLE_NS = 1_000_000_000
 
 monotonic_ns = time.perf_counter_ns
 
 
 class KernelClock:
-    """Holds the distance between wall-clock and monotonic time, measured again and again.
+    """Keeps the offset between wall-clock and monotonic time up to date.
 
-    A kernel stamp less `offset` is monotonic; between `low` and `high` it needs no second look.
-    `newest` is the last stamp that was read, in monotonic time.
+    A kernel stamp minus `offset` is monotonic; between `low` and `high` it needs no recheck. `last_stamp` is the last
+    stamp read, in monotonic time. `steps` counts how often the wall clock was set.
     """
 
     def __init__(self) -> None:
         self.steps = 0
-        self.newest = 0
-        self._stepped = 0
+        self.last_stamp = 0
+        self._last_step = 0
         self.offset = self._measure()
-        self._settle()
+        self._set_bounds()
 
-    def measure_again(self) -> None:
+    def resync(self) -> None:
         offset = self._measure()
         stepped = abs(offset - self.offset) > _STEP_NS
         self.offset = offset
-        self._settle()
+        self._set_bounds()
         if stepped:
             self.steps += 1
-            self._stepped = self._now
+            self._last_step = self._now
 
-    def second_look(self, t: int) -> int:
-        """A stamp from before or after its time: the clock was set since we measured it, or the reader slept."""
-        before = self.offset
-        self.measure_again()
-        t += before - self.offset
-        unsettled = self.steps and self._now - self._stepped < _UNSETTLED_NS
+    def recheck(self, t: int) -> int:
+        """Correct a stamp outside the expected range: the clock was set, or the process was suspended."""
+        previous = self.offset
+        self.resync()
+        t += previous - self.offset
+        unsettled = self.steps and self._now - self._last_step < _SETTLE_NS
         return self._now if t > self._now or (unsettled and t < self.low) else t
 
-    def _settle(self) -> None:
+    def _set_bounds(self) -> None:
         self._now = monotonic_ns()
         self.low, self.high = self._now - _NEAR_NS, self._now + _NEAR_NS
 
     @staticmethod
     def _measure() -> int:
-        """The tightest of a few brackets: a read that was interrupted in the middle has a wide one."""
+        """Use the tightest of five brackets: an interrupted one is wide."""
         best, offset = 1 << 62, 0
         for _ in range(5):
             before = monotonic_ns()
@@ -72,8 +72,8 @@ class KernelClock:
         return offset
 
 
-def ask_for_stamps(sock: socket.socket) -> bool:
-    """Whether the kernel will stamp what this socket receives."""
+def enable_kernel_stamps(sock: socket.socket) -> bool:
+    """Ask the kernel to stamp what this socket receives; return whether it will."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     except OSError:

@@ -1,4 +1,4 @@
-"""One connection to an endpoint: connect, TLS, send, and reads that carry the kernel's stamp."""
+"""Connect to an endpoint, with or without TLS; send, and receive with the kernel's timestamps."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import socket
 import ssl
 from typing import Any, Protocol
 
-from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, ask_for_stamps, monotonic_ns, read_timespec
-from swarmtui.loadgen.event_loop import READ, WRITE, Loop
+from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_stamps, monotonic_ns, unpack_timespec
+from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.model.tls_errors import tls_problem
 
-# One read takes at most this much; a saturated stream fills it, a paced one has one event in it. It is so small that a
-# server which floods us keeps no other stream waiting for long.
+# The most that one read returns: small enough that one saturated stream does not delay the others.
 _buffer = bytearray(32 << 10)
 _view = memoryview(_buffer)
 _buffers = [_buffer]
 
 
-class User(Protocol):
-    """Who uses a connection. `t` is set before each `received`: when the kernel got what is read."""
+class ConnectionUser(Protocol):
+    """Callbacks of a connection. `t`, set before each `data_received`, is when the kernel received the data."""
 
     t: int
-    kernel: bool
+    kernel_stamped: bool
 
-    def connected(self) -> None: ...
-    def received(self, data: memoryview | bytes) -> None: ...
-    def lost(self, error: str, detail: str) -> None: ...
+    def connection_made(self) -> None: ...
+    def data_received(self, data: memoryview | bytes) -> None: ...
+    def connection_lost(self, error: str, detail: str) -> None: ...
 
 
 def error_name(error: OSError) -> str:
-    """The stable short name under which a socket error is counted."""
+    """Return the stable name under which a socket error is counted."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return "tls_verify"
     if isinstance(error, ssl.SSLError):
@@ -53,7 +52,7 @@ class Connection:
     )  # fmt: skip
 
     def __init__(
-        self, loop: Loop, clock: KernelClock, addresses: list[Any], hostname: str, tls: ssl.SSLContext | None
+        self, loop: EventLoop, clock: KernelClock, addresses: list[Any], hostname: str, tls: ssl.SSLContext | None
     ) -> None:
         self._loop, self._clock = loop, clock
         self._addresses, self._address, self._hostname = addresses, 0, hostname
@@ -63,15 +62,15 @@ class Connection:
         self._sock: socket.socket | None = None
         self.fd = -1
         self.open = False
-        self.user: User | None = None
+        self.user: ConnectionUser | None = None
 
     def connect(self) -> None:
-        """Begins to connect; the user hears `connected` or `lost`, perhaps at once."""
+        """Start connecting; `connection_made` or `connection_lost` follows, possibly before this returns."""
         family, kind, protocol, _, address = self._addresses[self._address]
         try:
             self._sock = sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            ask_for_stamps(sock)
+            enable_kernel_stamps(sock)
             self.fd = sock.fileno()
             outcome = sock.connect_ex(address)
         except OSError as error:
@@ -80,22 +79,22 @@ class Connection:
         if outcome not in (0, errno.EINPROGRESS):
             self._next_address(OSError(outcome, os.strerror(outcome)))
             return
-        self._loop.watch(self.fd, WRITE, self._on_connect)
+        self._loop.add_fd(self.fd, WRITE, self._on_connect)
 
     def _on_connect(self, events: int) -> None:
         assert self._sock is not None
         outcome = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        self._loop.forget(self.fd)
+        self._loop.remove_fd(self.fd)
         if outcome:
             self._next_address(OSError(outcome, os.strerror(outcome)))
             return
         if self._tls_context is None:
-            self._ready(self._on_plain)
+            self._established(self._on_plain_read)
             return
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._tls_context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._hostname)
-        self._loop.watch(self.fd, READ, self._on_handshake)
-        self._shake()
+        self._loop.add_fd(self.fd, READ, self._on_handshake)
+        self._continue_handshake()
 
     def _next_address(self, error: OSError) -> None:
         if self._address + 1 < len(self._addresses):
@@ -105,19 +104,19 @@ class Connection:
         else:
             self._fail(error)
 
-    def _ready(self, handler: Any) -> None:
-        self._loop.watch(self.fd, READ, handler)
+    def _established(self, handler: Any) -> None:
+        self._loop.add_fd(self.fd, READ, handler)
         self.open = True
         if self.user is not None:
-            self.user.connected()
+            self.user.connection_made()
 
     def send(self, data: bytes) -> None:
         if self._tls is not None:
             self._tls.write(data)
             data = self._outgoing.read()
-        self._push(data)
+        self._write(data)
 
-    def _push(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         assert self._sock is not None
         if self._pending:
             self._pending += data
@@ -131,15 +130,15 @@ class Connection:
             return
         if sent < len(data):
             self._pending = data[sent:]
-            self._loop.change(self.fd, READ | WRITE)
+            self._loop.modify_fd(self.fd, READ | WRITE)
 
     def _flush(self) -> None:
         data, self._pending = self._pending, b""
-        self._loop.change(self.fd, READ)
-        self._push(data)
+        self._loop.modify_fd(self.fd, READ)
+        self._write(data)
 
     def _receive(self) -> int:
-        """Reads once into the shared buffer and stamps it; −1 when there is nothing, or the connection is gone."""
+        """Read once into the shared buffer and set the user's `t`; return -1 without data or on failure."""
         try:
             size, ancillary, _, _ = self._sock.recvmsg_into(_buffers, ANCILLARY_BYTES)  # type: ignore[union-attr]
         except BlockingIOError:
@@ -150,34 +149,34 @@ class Connection:
         user = self.user
         if user is not None:
             if ancillary:
-                # The stamp is all that these sockets ask the kernel to tell.
-                seconds, nanoseconds = read_timespec(ancillary[0][2])
+                # The timestamp is the only ancillary data that was requested.
+                seconds, nanoseconds = unpack_timespec(ancillary[0][2])
                 clock = self._clock
                 t = seconds * 1_000_000_000 + nanoseconds - clock.offset
-                clock.newest = user.t = t if clock.low < t < clock.high else clock.second_look(t)
-            elif size:  # the end of a stream has no stamp, and needs none
-                user.t, user.kernel = monotonic_ns(), False
+                clock.last_stamp = user.t = t if clock.low < t < clock.high else clock.recheck(t)
+            elif size:  # end of stream carries no stamp
+                user.t, user.kernel_stamped = monotonic_ns(), False
         return size
 
-    def _on_plain(self, events: int) -> None:
-        # Read before write: a server that refuses a long request says why before it closes.
+    def _on_plain_read(self, events: int) -> None:
+        # Read before writing: a server that rejects a long request sends the reason before it closes.
         size = self._receive()
         if size > 0:
             if self.user is not None:
-                self.user.received(_view[:size])
+                self.user.data_received(_view[:size])
             else:
-                self._unasked()
+                self._on_unexpected_data()
         elif size == 0:
-            self._ended()
+            self._on_eof()
         if self._pending and events & WRITE:
             self._flush()
 
-    def _on_tls(self, events: int) -> None:
+    def _on_tls_read(self, events: int) -> None:
         size = self._receive()
         if size > 0:
             self._decrypt(size)
         elif size == 0:
-            self._ended()
+            self._on_eof()
         if self._pending and events & WRITE:
             self._flush()
 
@@ -194,53 +193,53 @@ class Connection:
             self._fail(error)
             return
         if self._outgoing.pending:
-            self._push(self._outgoing.read())
+            self._write(self._outgoing.read())
         if pieces:
             if self.user is not None:
-                self.user.received(b"".join(pieces))
+                self.user.data_received(b"".join(pieces))
             else:
-                self._unasked()
+                self._on_unexpected_data()
 
     def _on_handshake(self, events: int) -> None:
         size = self._receive()
         if size > 0:
             self._incoming.write(_view[:size])
-            self._shake()
+            self._continue_handshake()
         elif size == 0:
-            self._ended()
+            self._on_eof()
         if self._pending and events & WRITE:
             self._flush()
 
-    def _shake(self) -> None:
+    def _continue_handshake(self) -> None:
         assert self._tls is not None
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            self._push(self._outgoing.read())
+            self._write(self._outgoing.read())
             return
         except ssl.SSLError as error:
             self._fail(error)
             return
-        self._push(self._outgoing.read())
+        self._write(self._outgoing.read())
         if self.fd >= 0:
-            self._loop.forget(self.fd)
-            self._ready(self._on_tls)
+            self._loop.remove_fd(self.fd)
+            self._established(self._on_tls_read)
 
-    def _unasked(self) -> None:
-        """Bytes that nobody waits for: whatever this is, it is no connection to go on with."""
+    def _on_unexpected_data(self) -> None:
+        """Close an idle connection that received data: it cannot be reused."""
         self.close()
 
-    def _ended(self) -> None:
+    def _on_eof(self) -> None:
         user, self.user = self.user, None
         self.close()
         if user is not None:
-            user.lost("closed_early", "the server closed the connection")
+            user.connection_lost("closed_early", "the server closed the connection")
 
     def _fail(self, error: OSError) -> None:
         user, self.user = self.user, None
         self.close()
         if user is not None:
-            user.lost(error_name(error), tls_problem(error) or str(error))
+            user.connection_lost(error_name(error), tls_problem(error) or str(error))
 
     def close(self) -> None:
         self.open = False
@@ -250,7 +249,7 @@ class Connection:
     def _close_socket(self) -> None:
         self._pending = b""
         if self.fd >= 0:
-            self._loop.forget(self.fd)
+            self._loop.remove_fd(self.fd)
             self.fd = -1
         if self._sock is not None:
             self._sock.close()

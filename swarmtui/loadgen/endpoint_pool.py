@@ -1,4 +1,4 @@
-"""The way to one endpoint: its addresses, its request head, its idle connections, what it has refused so far."""
+"""Keep the connections to one endpoint, with its addresses, its request head and the fields that it rejects."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ from typing import Any
 
 from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.connection import Connection
-from swarmtui.loadgen.event_loop import Loop
+from swarmtui.loadgen.dialects import load_dialect
+from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.model.endpoint import PATHS, parse_address
 from swarmtui.model.worker_protocol import Target
 
-# A shorter header value is no secret, and may stand in any sentence.
-_SECRET_LENGTH = 6
+# Shorter header values are not secrets: redacting them would mangle ordinary text.
+_MIN_SECRET_LENGTH = 6
 
 
-class Route:
-    def __init__(self, loop: Loop, clock: KernelClock, index: int, target: Target) -> None:
+class EndpointPool:
+    def __init__(self, loop: EventLoop, clock: KernelClock, index: int, target: Target) -> None:
         self.loop, self._clock = loop, clock
         self.index, self.target = index, target
+        self.dialect = load_dialect(target.dialect)
         self.in_flight = 0
-        self.chosen = 0
-        self.refused: set[str] = set()
+        self.assigned = 0
+        self.rejected_fields: set[str] = set()
         self._idle: list[Connection] = []
-        given = (target.api_key or "", *target.headers.values())
-        self._secrets = [secret for secret in given if len(secret) >= _SECRET_LENGTH]
+        values = (target.api_key or "", *target.headers.values())
+        self._secrets = [value for value in values if len(value) >= _MIN_SECRET_LENGTH]
         address = parse_address(target.url)
         self._hostname = address.host
         self._addresses: list[Any] = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        self._tls = _context(target) if address.scheme == "https" else None
+        self._tls = _tls_context(target) if address.scheme == "https" else None
         headers = {
             "Host": address.authority,
             "User-Agent": "swarmtui",
-            "Accept": "application/x-ndjson" if target.dialect == "ollama" else "text/event-stream",
+            "Accept": self.dialect.accept,
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
         }
         if target.api_key:
             headers["Authorization"] = f"Bearer {target.api_key}"
-        replaced = {name.lower() for name in target.headers}
-        headers = {name: value for name, value in headers.items() if name.lower() not in replaced} | target.headers
+        overridden = {name.lower() for name in target.headers}
+        headers = {name: value for name, value in headers.items() if name.lower() not in overridden} | target.headers
         lines = [f"POST {address.base}{PATHS[target.dialect]} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1", "replace")
@@ -49,25 +51,25 @@ class Route:
     def request(self, body: bytes) -> bytes:
         return b"%s%d\r\n\r\n%s" % (self._head, len(body), body)
 
-    def discreet(self, text: str) -> str:
-        """A server may say the key back in its complaint: it gets into no file that way."""
+    def redact(self, text: str) -> str:
+        """Replace API keys and header values that a server repeats in its output or errors."""
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text
 
-    def tellable(self, pieces: list[str], begin: int) -> tuple[str, int]:
-        """What may be shown of an answer that still comes, and up to where: of a key not even a part."""
+    def redact_streamed(self, pieces: list[str], begin: int) -> tuple[str, int]:
+        """Redact text that is still streaming, except a possible start of a secret; return it and where to resume."""
         text, end = "".join(pieces[begin:]), len(pieces)
-        while end > begin and self._begins_secret(text):
+        while end > begin and self._ends_with_part_of_secret(text):
             end -= 1
             text = "".join(pieces[begin:end])
-        return self.discreet(text), end
+        return self.redact(text), end
 
-    def _begins_secret(self, text: str) -> bool:
+    def _ends_with_part_of_secret(self, text: str) -> bool:
         return any(text.endswith(secret[:length]) for secret in self._secrets for length in range(1, len(secret)))
 
     def idle_connection(self) -> Connection | None:
-        """One that is still open, the most recently used first."""
+        """Return the most recently used connection that is still open."""
         while self._idle:
             connection = self._idle.pop()
             if connection.open:
@@ -77,16 +79,16 @@ class Route:
     def new_connection(self) -> Connection:
         return Connection(self.loop, self._clock, self._addresses, self._hostname, self._tls)
 
-    def open_ahead(self, ready: Callable[[], None]) -> None:
-        """A connection for a request to come; `ready` is called when it is open, or cannot be."""
-        _Opener(self, ready).start()
+    def preconnect(self, ready: Callable[[], None]) -> None:
+        """Open a connection for a later request; `ready` is called when it is open or has failed."""
+        _Preconnection(self, ready).start()
 
-    def give_back(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         connection.user = None
         self._idle.append(connection)
 
 
-def _context(target: Target) -> ssl.SSLContext:
+def _tls_context(target: Target) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=target.ca_file)
     if target.insecure:
         context.check_hostname = False
@@ -95,27 +97,27 @@ def _context(target: Target) -> ssl.SSLContext:
     return context
 
 
-class _Opener:
-    """Opens one connection ahead of its first request."""
+class _Preconnection:
+    """Opens one connection before its first request."""
 
-    __slots__ = ("_connection", "_ready", "_route", "kernel", "t")
+    __slots__ = ("_connection", "_pool", "_ready", "kernel_stamped", "t")
 
-    def __init__(self, route: Route, ready: Callable[[], None]) -> None:
-        self._route, self._ready = route, ready
-        self.t, self.kernel = 0, True
-        self._connection = route.new_connection()
+    def __init__(self, pool: EndpointPool, ready: Callable[[], None]) -> None:
+        self._pool, self._ready = pool, ready
+        self.t, self.kernel_stamped = 0, True
+        self._connection = pool.new_connection()
         self._connection.user = self
 
     def start(self) -> None:
         self._connection.connect()
 
-    def connected(self) -> None:
-        self._route.give_back(self._connection)
+    def connection_made(self) -> None:
+        self._pool.release(self._connection)
         self._ready()
 
-    def received(self, data: memoryview | bytes) -> None:
+    def data_received(self, data: memoryview | bytes) -> None:
         self._connection.close()
 
-    def lost(self, error: str, detail: str) -> None:
-        # The agent that takes over meets the same error, and that one is recorded.
+    def connection_lost(self, error: str, detail: str) -> None:
+        # The next request meets the same error, and records it.
         self._ready()

@@ -1,4 +1,4 @@
-"""The worker's event loop: epoll, a heap of timers, and nothing between a readable socket and its handler."""
+"""Run the worker's event loop: epoll, a heap of timers, and handlers that are called directly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 from swarmtui.loadgen.clock import monotonic_ns
 
-# So long may the work that can wait take before sockets are read again.
+# Deferred callbacks run for at most this long before sockets are polled again.
 _SLICE_NS = 500_000
 
 _MS_NS = 1_000_000
@@ -22,16 +22,16 @@ Handler = Callable[[int], None]
 Callback = Callable[[], None]
 
 
-class Loop:
-    """`nap_s`: how long to sleep before sockets are looked at again.
+class EventLoop:
+    """Calls handlers for ready sockets, timers that are due, and deferred callbacks.
 
-    Where the kernel stamps arrivals, nothing is lost by looking later, and one wake-up then serves many streams.
-    `after_reads` is called when all sockets that were readable at one look have been read.
+    `poll_delay_s` is a sleep before each poll. Arrivals are stamped by the kernel, so polling later loses no accuracy,
+    and one wake-up then serves many streams. `after_reads` is called after the handlers of each poll.
     """
 
     def __init__(self) -> None:
-        self.nap_s = 0.0
-        self.after_reads: Callback = _nothing
+        self.poll_delay_s = 0.0
+        self.after_reads: Callback = _noop
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
         self._timers: list[tuple[int, int, Callback]] = []
@@ -39,23 +39,23 @@ class Loop:
         self._after: deque[Callback] = deque()
         self._running = False
 
-    def watch(self, fd: int, events: int, handler: Handler) -> None:
+    def add_fd(self, fd: int, events: int, handler: Handler) -> None:
         self._handlers[fd] = handler
         self._epoll.register(fd, events)
 
-    def change(self, fd: int, events: int) -> None:
+    def modify_fd(self, fd: int, events: int) -> None:
         self._epoll.modify(fd, events)
 
-    def forget(self, fd: int) -> None:
+    def remove_fd(self, fd: int) -> None:
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
-    def at(self, t_ns: int, callback: Callback) -> None:
+    def call_at(self, t_ns: int, callback: Callback) -> None:
         self._timer_count += 1
         heappush(self._timers, (t_ns, self._timer_count, callback))
 
-    def soon(self, callback: Callback) -> None:
-        """After the sockets that are readable now, in slices: work that can wait does not keep tokens waiting."""
+    def call_soon(self, callback: Callback) -> None:
+        """Call after the sockets that are ready now, in time slices, so that reading is not delayed."""
         self._after.append(callback)
 
     def stop(self) -> None:
@@ -65,12 +65,12 @@ class Loop:
         self._running = True
         poll, handlers, timers, sleep = self._epoll.poll, self._handlers, self._timers, time.sleep
         while self._running:
-            if self.nap_s and not self._after:
-                sleep(self.nap_s)
+            if self.poll_delay_s and not self._after:
+                sleep(self.poll_delay_s)
             if self._after:
                 wait = 0.0
             elif timers:
-                wait = self._until_timer(timers[0][0])
+                wait = self._wait_for_timer(timers[0][0])
             else:
                 wait = -1.0
             ready = poll(wait)
@@ -91,8 +91,8 @@ class Loop:
                     if monotonic_ns() > until:
                         break
 
-    def _until_timer(self, t_ns: int) -> float:
-        """epoll waits in whole milliseconds, rounded up: the last part of one is waited for here."""
+    def _wait_for_timer(self, t_ns: int) -> float:
+        """Return the timeout for epoll, which rounds up to milliseconds; the last fraction is waited for here."""
         left_ns = t_ns - monotonic_ns()
         if left_ns >= _MS_NS:
             return left_ns // _MS_NS / 1e3
@@ -101,5 +101,5 @@ class Loop:
         return 0.0
 
 
-def _nothing() -> None:
+def _noop() -> None:
     pass

@@ -1,4 +1,4 @@
-"""One request and its streamed answer over one connection: HTTP framing around the events of a dialect."""
+"""Send one request and read its streamed response: HTTP framing around the events of a dialect."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from typing import Any
 
 import httptools
 
-from swarmtui.loadgen import dialects
 from swarmtui.loadgen.clock import monotonic_ns
 from swarmtui.loadgen.connection import Connection
-from swarmtui.loadgen.endpoint_pool import Route
-from swarmtui.loadgen.response import MAX_CHARS, MAX_CHUNKS, Answer
+from swarmtui.loadgen.dialects.base import error_text
+from swarmtui.loadgen.endpoint_pool import EndpointPool
+from swarmtui.loadgen.response import MAX_CHARS, MAX_CHUNKS, Response
 from swarmtui.loadgen.sse import TooLong
 
 MAX_ERROR_BODY = 64 << 10
 MAX_HEADERS = 256
 
-# So many bytes may come that are no part of a body: a header line without an end would fill the memory.
-MAX_BARE = 256 << 10
+# The most bytes outside the body: an endless header line would exhaust memory.
+MAX_UNFRAMED = 256 << 10
 
-# A piece of a body shorter than this is no event of any server we know.
-_CRUMB = 32
+# Shorter pieces of a body are not whole events, and are collected until the read is complete.
+_MIN_EVENT = 32
 
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/stream+json")
 
-_TOO_LONG = "an event, a header block or an answer without an end in sight"
+_TOO_LONG = "an event, the headers or the response exceed the size limit"
 
 
-class Exchange:
-    """Lives from the connection to the end of the answer, then has `done` called once, soon.
+class HttpExchange:
+    """One request from connecting to the end of its response; `done` is then called once, deferred.
 
-    The parser calls the methods named `on_…`. Chunks reach `Answer` with `t`, the stamp of the read they came in.
+    The parser calls the methods named `on_…`. Chunks reach `Response` with `t`, the stamp of the read they came in.
     """
 
     __slots__ = (
-        "_bare", "_body", "_connection", "_done", "_encoding", "_fed", "_feed", "_finish", "_header_count",
-        "_is_stream", "_kept", "_parser", "_pieces", "_read", "_request", "_route", "_type", "answer", "bytes_seen",
-        "kernel", "reused", "status", "t", "t_done", "t_headers", "t_sent",
+        "_body", "_body_read", "_connection", "_done", "_encoding", "_feed", "_finish", "_header_count", "_is_stream",
+        "_parser", "_pieces", "_pool", "_read", "_request", "_reusable", "_type", "_unframed", "bytes_seen",
+        "kernel_stamped", "response", "reused", "status", "t", "t_done", "t_headers", "t_sent",
     )  # fmt: skip
 
-    def __init__(self, route: Route, request: bytes, done: Callable[[], None]) -> None:
-        self._route, self._request, self._done = route, request, done
+    def __init__(self, pool: EndpointPool, request: bytes, done: Callable[[], None]) -> None:
+        self._pool, self._request, self._done = pool, request, done
         self._connection: Connection | None = None
-        self._kept: Connection | None = None
-        splitter = dialects.splitter(route.target.dialect)
+        self._reusable: Connection | None = None
+        splitter = pool.dialect.splitter()
         self._feed, self._finish = splitter.feed, splitter.finish
-        self._read = dialects.reader(route.target.dialect)
-        self.answer = Answer()
+        self._read = pool.dialect.read
+        self.response = Response()
         self.status = 0
         self.t = 0
-        self.kernel = True
+        self.kernel_stamped = True
         self.t_sent: int | None = None
         self.t_headers: int | None = None
         self.t_done: int | None = None
@@ -59,28 +59,28 @@ class Exchange:
         self._is_stream = False
         self._type = self._encoding = ""
         self._header_count = 0
-        self._bare = 0
+        self._unframed = 0
         self._pieces: list[bytes] = []
         self._body = b""
 
-    def start(self, fresh: bool = False) -> None:
-        """`fresh`: on a connection of its own, since the idle ones cannot be trusted."""
-        connection = None if fresh else self._route.idle_connection()
+    def start(self, new_connection: bool = False) -> None:
+        """Send on an idle connection if there is one, unless `new_connection`."""
+        connection = None if new_connection else self._pool.idle_connection()
         if connection is not None:
             self.reused = True
-            self._use(connection)
+            self._attach(connection)
             self._send(connection)
         else:
-            connection = self._route.new_connection()
-            self._use(connection)
+            connection = self._pool.new_connection()
+            self._attach(connection)
             connection.connect()
 
-    def _use(self, connection: Connection) -> None:
+    def _attach(self, connection: Connection) -> None:
         self._connection = connection
         connection.user = self
         self._parser: Any = httptools.HttpResponseParser(self)
 
-    def connected(self) -> None:
+    def connection_made(self) -> None:
         if self._connection is not None:
             self._send(self._connection)
 
@@ -89,35 +89,35 @@ class Exchange:
         self.t_sent = monotonic_ns()
         connection.send(request)
 
-    def received(self, data: memoryview | bytes) -> None:
+    def data_received(self, data: memoryview | bytes) -> None:
         self.bytes_seen = True
         try:
-            self._fed = False
+            self._body_read = False
             self._parser.feed_data(data)
             if self._pieces:
                 self._read_pieces()
-            elif not self._fed and self.t_done is None:
-                self._count_bare(len(data))
+            elif not self._body_read and self.t_done is None:
+                self._count_unframed(len(data))
         except TooLong:
             self._end("too_long", _TOO_LONG)
         except httptools.HttpParserCallbackError as error:
-            # The parser wraps what our own callbacks raise; only one of them is meant to get through.
+            # The parser wraps exceptions of our callbacks.
             if isinstance(error.__context__, TooLong):
                 self._end("too_long", _TOO_LONG)
             else:
                 raise
         except httptools.HttpParserError as error:
             self._end("bad_http", str(error))
-        if self.answer.error is not None:
-            self._end(self.answer.error, self.answer.error_detail)
-        if self._kept is not None:
-            kept, self._kept = self._kept, None
-            self._route.give_back(kept)
+        if self.response.error is not None:
+            self._end(self.response.error, self.response.error_detail)
+        if self._reusable is not None:
+            kept, self._reusable = self._reusable, None
+            self._pool.release(kept)
 
     def on_message_begin(self) -> None:
-        """Behind the answer comes another one that nobody asked for: no connection to go on with."""
-        if self._kept is not None:
-            kept, self._kept = self._kept, None
+        """Close the connection if a second response follows in the same read: it cannot be reused."""
+        if self._reusable is not None:
+            kept, self._reusable = self._reusable, None
             kept.close()
 
     def on_status(self, status: bytes) -> None:
@@ -141,34 +141,34 @@ class Exchange:
         self._is_stream = self.status == 200 and not self._encoding and self._type in _STREAM_TYPES
 
     def on_body(self, data: bytes) -> None:
-        """Whole events, as nearly always, are read at once; crumbs are gathered until the read is over."""
+        """Parse whole events immediately; collect smaller pieces until the read is complete."""
         if self.t_done is not None:
             return
-        if not self._is_stream or self._pieces or len(data) < _CRUMB:
+        if not self._is_stream or self._pieces or len(data) < _MIN_EVENT:
             self._pieces.append(data)
             return
-        self._fed = True
-        self._take(data)
+        self._body_read = True
+        self._read_events(data)
 
-    def _take(self, data: bytes) -> None:
-        answer, t, read = self.answer, self.t, self._read
+    def _read_events(self, data: bytes) -> None:
+        response, t, read = self.response, self.t, self._read
         for payload in self._feed(data):
-            read(answer, payload, t)
-        if answer.chars > MAX_CHARS or len(answer.times) > MAX_CHUNKS:
+            read(response, payload, t)
+        if response.chars > MAX_CHARS or len(response.times) > MAX_CHUNKS:
             raise TooLong
 
     def _read_pieces(self) -> None:
-        """All that one read brought, at once: a body cut into single bytes costs no more than a whole one."""
+        """Parse the pieces of one read together: a body sent byte by byte costs no more than a whole one."""
         pieces, self._pieces = self._pieces, []
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if not self._is_stream:
             self._body += data[: MAX_ERROR_BODY - len(self._body)]
             return
-        self._take(data)
+        self._read_events(data)
 
-    def _count_bare(self, size: int) -> None:
-        self._bare += size
-        if self._bare > MAX_BARE:
+    def _count_unframed(self, size: int) -> None:
+        self._unframed += size
+        if self._unframed > MAX_UNFRAMED:
             raise TooLong
 
     def on_message_complete(self) -> None:
@@ -177,34 +177,34 @@ class Exchange:
                 self._read_pieces()
             self._complete(keep=self._parser.should_keep_alive())
 
-    def lost(self, error: str, detail: str) -> None:
-        """The connection is gone. With nothing but its end to mark the body's end, that may be as it should be."""
+    def connection_lost(self, error: str, detail: str) -> None:
+        """Finish the response: without a length, the end of the connection marks the end of the body."""
         self._connection = None
         if self.t_done is not None:
             return
-        if self.status >= 200 and (error == "closed_early" or self.answer.finished):
+        if self.status >= 200 and (error == "closed_early" or self.response.finished):
             self._complete(keep=False)
         else:
             self._end(error, detail)
 
     def _complete(self, keep: bool) -> None:
-        answer = self.answer
+        response = self.response
         if self._is_stream:
             for payload in self._finish():
-                self._read(answer, payload, self.t)
-            if not answer.finished and answer.finish_reason is None:
-                answer.fail("closed_early", "the stream ended without a finish reason and without [DONE]")
+                self._read(response, payload, self.t)
+            if not response.finished and response.finish_reason is None:
+                response.fail("closed_early", "the stream ended without a finish reason and without [DONE]")
         elif self.status != 200:
-            answer.fail(f"http_{self.status}", dialects.error_text(self._body))
+            response.fail(f"http_{self.status}", error_text(self._body))
         else:
-            answer.fail(
-                "not_a_stream", f"{self._encoding}{self._type or 'no content type'}: {dialects.error_text(self._body)}"
+            response.fail(
+                "not_a_stream", f"{self._encoding}{self._type or 'no content type'}: {error_text(self._body)}"
             )
-        self._end(answer.error, answer.error_detail, keep=keep)
+        self._end(response.error, response.error_detail, keep=keep)
 
-    def silent(self, error: str, detail: str) -> None:
-        """A time limit has passed. A stream that said its last word and only does not end is complete."""
-        if self._is_stream and self.answer.finished:
+    def time_out(self, error: str, detail: str) -> None:
+        """End with an error, unless the stream has sent its last event and only fails to close."""
+        if self._is_stream and self.response.finished:
             self._end(None, "")
         else:
             self._end(error, detail)
@@ -217,13 +217,13 @@ class Exchange:
             return
         self.t_done = self.t if self.bytes_seen and error is None else monotonic_ns()
         if error is not None:
-            self.answer.fail(error, detail)
-        # The parser holds us and we hold it: no collector runs in a worker that could part the two.
+            self.response.fail(error, detail)
+        # Break the reference cycle with the parser: the garbage collector is off in a worker.
         self._parser = None
         connection, self._connection = self._connection, None
         if connection is not None:
             if keep and connection.open:
-                self._kept = connection
+                self._reusable = connection
             else:
                 connection.close()
-        self._route.loop.soon(self._done)
+        self._pool.loop.call_soon(self._done)

@@ -1,26 +1,26 @@
-"""One answer as it streams in: stamps, text and token counts, folded into the record of its request."""
+"""Collect one streamed response: arrival times, text and token counts."""
 
 from __future__ import annotations
 
 from swarmtui.model.record import TokenSource
 
-# An answer longer than this is no answer, and would fill the memory.
+# A response above these limits ends with the error `too_long`, so that it cannot exhaust memory.
 MAX_CHARS = 32 << 20
 MAX_CHUNKS = 1 << 18
 
-# One token again and again, or an end after so few, makes fast numbers that mean nothing.
+# A response that repeats one token, or stops after so few, yields high rates that mean nothing.
 _REPEATS = 16
 _FEW_TOKENS = 2
 
 
-class Answer:
-    """Collects what a stream says. The hot path is `output`: it appends, and compares nothing but the first time."""
+class Response:
+    """Accumulates what a stream delivers. `add_output` is on the hot path: it appends, and does little else."""
 
     __slots__ = (
-        "cached_tokens", "chars", "content", "engine_decode_tps", "engine_prefill_s", "engine_tokens", "error",
-        "error_detail", "finish_reason", "finished", "first_chars", "id", "reasoning", "reasoning_tokens",
-        "shared_reads", "t_first_content", "t_first_event", "t_first_reasoning", "times", "tokens_in", "usage_after",
-        "usage_tokens",
+        "cached_tokens", "chars", "coalesced_chunks", "content", "engine_decode_tps", "engine_prefill_s",
+        "engine_tokens", "error", "error_detail", "finish_reason", "finished", "first_chars", "id", "reasoning",
+        "reasoning_tokens", "t_first_content", "t_first_event", "t_first_reasoning", "times", "tokens_in",
+        "usage_after", "usage_tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Answer:
         self.reasoning: list[str] = []
         self.chars = 0
         self.first_chars = 0
-        self.shared_reads = 0
+        self.coalesced_chunks = 0
         self.t_first_event: int | None = None
         self.t_first_reasoning: int | None = None
         self.t_first_content: int | None = None
@@ -47,8 +47,8 @@ class Answer:
         self.error: str | None = None
         self.error_detail = ""
 
-    def output(self, t: int, content: str | None, reasoning: str | None, other: str) -> None:
-        """A chunk that carries output: content, reasoning, or the text of a tool call; never all empty."""
+    def add_output(self, t: int, content: str | None, reasoning: str | None, other: str) -> None:
+        """Add a chunk with output: content, reasoning or tool call text, at least one of them not empty."""
         times = self.times
         if content:
             size = len(content)
@@ -68,7 +68,7 @@ class Answer:
         if not times:
             self.first_chars = size
         elif times[-1] == t:
-            self.shared_reads += 1
+            self.coalesced_chunks += 1
         times.append(t)
         self.chars += size
 
@@ -76,44 +76,45 @@ class Answer:
         if self.error is None:
             self.error, self.error_detail = error, detail
 
-    def tokens(self) -> tuple[int | None, TokenSource | None]:
-        """By precedence: usage with each chunk, final usage, the engine's own count, chunks."""
+    def token_count(self) -> tuple[int | None, TokenSource | None]:
+        """Return the output tokens and their source: usage per chunk, final usage, the engine's count, or chunks."""
         if self.usage_tokens is not None:
-            return self.usage_tokens, "usage_chunks" if self._counted_each() else "usage"
+            return self.usage_tokens, "usage_chunks" if self._usage_per_chunk() else "usage"
         if self.engine_tokens is not None:
             return self.engine_tokens, "engine"
         return (len(self.times), "chunks") if self.times else (None, None)
 
-    def _counted_each(self) -> bool:
+    def _usage_per_chunk(self) -> bool:
         return len(self.times) > 1 and len(self.usage_after) == len(self.times)
 
     def chunk_tokens(self) -> tuple[int, ...] | None:
-        """Tokens of each chunk, where usage came with each; what came after the last (end of text) counts with it."""
-        if not self._counted_each():
+        """Return the tokens per chunk if each came with usage; tokens reported after the last chunk count with it."""
+        if not self._usage_per_chunk():
             return None
         after = [*self.usage_after[:-1], max(self.usage_tokens or 0, self.usage_after[-1])]
         return tuple(max(0, count - before) for count, before in zip(after, [0, *after], strict=False))
 
     def first_tokens(self, total: int) -> int:
-        """The first chunk's part of `total`: as the server said, else one, and its share of the text of all others."""
-        each = self.chunk_tokens()
-        if each is not None:
-            return each[0]
-        beyond = total - len(self.times)
-        return 1 + round(beyond * self.first_chars / self.chars) if beyond > 0 else 1
+        """Return the tokens of the first chunk: as reported, or one plus its share, by text, of those above one."""
+        per_chunk = self.chunk_tokens()
+        if per_chunk is not None:
+            return per_chunk[0]
+        extra = total - len(self.times)
+        return 1 + round(extra * self.first_chars / self.chars) if extra > 0 else 1
 
     def chunk_us(self) -> tuple[int, ...]:
-        """Rounded offsets, then differences: rounding does not add up."""
+        """Return the gaps between chunks as differences of rounded offsets: rounding errors do not accumulate."""
         if not self.times:
             return ()
-        first, before, gaps = self.times[0], 0, []
+        first, previous, gaps = self.times[0], 0, []
         for t in self.times:
             offset = (t - first + 500) // 1000
-            gaps.append(offset - before)
-            before = offset
+            gaps.append(offset - previous)
+            previous = offset
         return tuple(gaps)
 
     def degenerate(self, total: int | None, exact: bool) -> bool:
+        """Whether the output is empty, one repeated piece, far fewer tokens than chunks, or over after a few tokens."""
         pieces = self.content or self.reasoning
         if not self.times:
             return True

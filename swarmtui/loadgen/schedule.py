@@ -1,42 +1,42 @@
-"""Tasks with a time of their own: handed on when they are due, however busy the server is."""
+"""Release scheduled tasks when they are due, however busy the server is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from swarmtui.loadgen.event_loop import Loop
+from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.model.workload import Task
 
 
 class Schedule:
-    """Times count from the beginning of the present stretch. `waiting` are the tasks that are not yet due."""
+    """Times count from the start of the current stage. `pending` is the number of tasks that are not yet due."""
 
-    def __init__(self, loop: Loop, due: Callable[[Task], None]) -> None:
-        self._loop, self._due = loop, due
-        self._begun = 0
-        self._round = 0
-        self.waiting = 0
+    def __init__(self, loop: EventLoop, due: Callable[[Task], None]) -> None:
+        self._loop, self._on_due = loop, due
+        self._start_ns = 0
+        self._generation = 0
+        self.pending = 0
 
-    def begin(self, t_ns: int) -> None:
-        self._begun = t_ns
+    def start(self, t_ns: int) -> None:
+        self._start_ns = t_ns
 
     def add(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
-            self.waiting += 1
-            self._loop.at(self.due_ns(task) or 0, self._ringing(task, self._round))
+            self.pending += 1
+            self._loop.call_at(self.due_ns(task) or 0, self._timer_for(task, self._generation))
 
     def due_ns(self, task: Task) -> int | None:
-        return None if task.at_ns is None else self._begun + task.at_ns
+        return None if task.at_ns is None else self._start_ns + task.at_ns
 
     def clear(self) -> None:
-        """What is not yet due never will be; timers that still ring find their round over."""
-        self._round += 1
-        self.waiting = 0
+        """Drop all pending tasks; their timers are ignored when they fire."""
+        self._generation += 1
+        self.pending = 0
 
-    def _ringing(self, task: Task, of_round: int) -> Callable[[], None]:
-        def ring() -> None:
-            if of_round == self._round:
-                self.waiting -= 1
-                self._due(task)
+    def _timer_for(self, task: Task, generation: int) -> Callable[[], None]:
+        def fire() -> None:
+            if generation == self._generation:
+                self.pending -= 1
+                self._on_due(task)
 
-        return ring
+        return fire

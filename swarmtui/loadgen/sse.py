@@ -1,4 +1,4 @@
-"""Bytes of a body, cut anywhere, become the payloads of events (Server-Sent Events) or of lines (NDJSON)."""
+"""Split a response body, received in arbitrary pieces, into the payloads of Server-Sent Events or NDJSON lines."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ MAX_EVENT = 4 << 20
 
 
 class TooLong(Exception):
-    """An event without an end in sight."""
+    """An event, header block or response exceeds its size limit."""
 
 
 class EventSplitter:
-    """Server-Sent Events: what stands behind `data:`, event by event; comments and other fields are passed over.
+    """Returns the `data` of each Server-Sent Event; comments and other fields are skipped.
 
-    Servers end lines with LF, and then an event is what lies between two empty lines. The first carriage return
-    switches this stream to reading line by line, which knows all three line ends of the standard.
+    Nearly all servers end lines with LF, so that events are separated by two of them. The first carriage return
+    switches the stream to line-by-line parsing, which handles all three line endings of the standard.
     """
 
     __slots__ = ("_after_cr", "_by_line", "_data", "_pending", "_size")
@@ -27,7 +27,7 @@ class EventSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         if not self._pending and not self._by_line:
-            # One whole event in one chunk is what a server sends nearly always.
+            # Fast path: nearly all chunks hold exactly one event.
             if chunk[-2:] == b"\n\n" and chunk[:6] == b"data: " and chunk.count(b"\n") == 2 and b"\r" not in chunk:
                 return [chunk[6:-2]]
         else:
@@ -36,7 +36,7 @@ class EventSplitter:
             self._by_line = True
             return self._feed_lines(chunk)
         events = chunk.split(b"\n\n")
-        self._keep(events.pop())
+        self._set_pending(events.pop())
         payloads = []
         for event in events:
             if event.startswith(b"data: ") and b"\n" not in event:
@@ -46,19 +46,19 @@ class EventSplitter:
         return payloads
 
     def finish(self) -> list[bytes]:
-        """What is left when the body ends without an empty line behind its last event."""
+        """Return the last event of a body that ends without an empty line."""
         rest, self._pending = self._pending, b""
         return self._read_lines([*rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), b""])
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
         if not chunk:
             return []
-        # A carriage return ends its line at once; when it was half of a CRLF, the other half comes now.
+        # A carriage return ends its line at once; a line feed that follows it belongs to the same line ending.
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._after_cr = chunk.endswith(b"\r")
         lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._keep(lines.pop())
+        self._set_pending(lines.pop())
         return self._read_lines(lines)
 
     def _read_lines(self, lines: list[bytes]) -> list[bytes]:
@@ -75,14 +75,14 @@ class EventSplitter:
                     raise TooLong
         return payloads
 
-    def _keep(self, rest: bytes) -> None:
+    def _set_pending(self, rest: bytes) -> None:
         if len(rest) > MAX_EVENT:
             raise TooLong
         self._pending = rest
 
 
 class LineSplitter:
-    """Newline-delimited JSON, as Ollama streams."""
+    """Returns the lines of newline-delimited JSON, as streamed by Ollama."""
 
     __slots__ = ("_pending",)
 

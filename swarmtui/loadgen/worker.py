@@ -1,4 +1,4 @@
-"""The worker process: commands in, frames and records out, over the stream that is its standard input."""
+"""Run the worker process: commands in, frames and records out, over the socket that is its standard input."""
 
 from __future__ import annotations
 
@@ -16,27 +16,24 @@ from collections import deque
 import msgspec
 
 from swarmtui.loadgen.agent import Agent
-from swarmtui.loadgen.clock import KernelClock, ask_for_stamps, monotonic_ns
-from swarmtui.loadgen.endpoint_pool import Route
-from swarmtui.loadgen.event_loop import READ, WRITE, Loop
-from swarmtui.loadgen.lags import Lags
+from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps, monotonic_ns
+from swarmtui.loadgen.endpoint_pool import EndpointPool
+from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.loadgen.schedule import Schedule
 from swarmtui.model.record import Record
-from swarmtui.model.session import Request
+from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import (
     Ack,
-    Command,
     Drop,
     Enqueue,
     Failed,
     Finished,
-    Quit,
-    Ready,
     Setup,
     SpoolTo,
-    Stretch,
+    StartStage,
     Unpacker,
-    Watch,
+    WatchAgent,
+    WorkerCommand,
     WorkerFrame,
     decode_command,
     pack,
@@ -46,59 +43,77 @@ from swarmtui.model.workload import Task
 FRAME_NS = 100_000_000
 _MANY_AGENTS = 256
 
-# Above so many chunks a second the loop naps between looks, for a small part of the gap between a stream's chunks,
-# so that two chunks of one stream do not meet in one read.
-_BUSY_RATE = 2_000
-_GAP_PART = 16
-_TOO_BUSY = 0.5
-_LONGEST_NAP_S = 0.001
+# Above this many chunks per second the loop sleeps before each poll, for a fraction of the gap between two chunks of a
+# stream, so that both do not end up in one read.
+_POLL_DELAY_RATE = 2_000
+_GAP_FRACTION = 16
+_MAX_CPU_SHARE = 0.5
+_MAX_POLL_DELAY_S = 0.001
 
-_MOST_WAITING = 64
+_MAX_OUTBOX = 64
 _CONNECT_GATE_NS = 1_000_000_000
+
+
+class LoopLag:
+    """Tracks how long the newest chunk of each poll had been in the kernel before it was read."""
+
+    # A p99 needs at least a hundred samples; with a thousand, one outlier does not decide it.
+    SAMPLES = 1000
+
+    def __init__(self) -> None:
+        self._new: list[int] = []
+        self._previous: list[int] = []
+
+    def add(self, lag_ns: int) -> None:
+        self._new.append(lag_ns)
+
+    def p99_ns(self) -> int:
+        """Return the p99 of all samples since the last call, filled up with earlier ones; 0 without samples."""
+        samples = (self._previous + self._new)[-max(self.SAMPLES, len(self._new)) :]
+        self._new, self._previous = [], samples[-self.SAMPLES :]
+        return sorted(samples)[len(samples) * 99 // 100] if samples else 0
 
 
 class Worker:
     def __init__(self, pipe: socket.socket) -> None:
         self._pipe = pipe
         pipe.setblocking(False)
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._clock = KernelClock()
         self._unpacker = Unpacker()
         self._outbox: deque[bytes] = deque()
         self._unacknowledged: dict[int, Record] = {}
         self._finished = 0
         self._setup: Setup | None = None
-        self._alone = False
-        self._routes: list[Route] = []
+        self._parent_gone = False
+        self._pools: list[EndpointPool] = []
         self._agents: list[Agent] = []
-        self._resting: set[int] = set()
+        self._backing_off: set[int] = set()
         self._idle: deque[Agent] = deque()
         self._tasks: deque[Task] = deque()
-        self._schedule = Schedule(self._loop, self._due)
-        self._stretch = Stretch(0, 0)
+        self._schedule = Schedule(self._loop, self._on_due)
+        self._stage = StartStage(0, 0)
         self._connecting = 0
         self._gate_until = 0
         self._watched: int | None = None
-        self._newest = 0
-        self._lags = Lags()
-        self._cpu_ns, self._ticked, self._slept = time.process_time_ns(), monotonic_ns(), False
+        self._last_stamp = 0
+        self._lag = LoopLag()
+        self._cpu_ns, self._last_tick, self._was_suspended = time.process_time_ns(), monotonic_ns(), False
         self._drops = 0
-        self._chunks = 0
-        self._shared_reads = 0
+        self._coalesced_chunks = 0
 
     def run(self) -> None:
-        # While one socket asks for stamps the kernel makes them for all: the first answer must not come too early.
+        # The kernel stamps packets only while some socket asks for it: ask before the first response can arrive.
         with socket.socket() as stamper:
-            ask_for_stamps(stamper)
-            self._loop.watch(self._pipe.fileno(), READ, self._on_pipe)
-            self._loop.after_reads = self._note_lag
-            self._say(pack(Ready(os.getpid())))
-            self._loop.at(monotonic_ns() + FRAME_NS, self._tick)
+            enable_kernel_stamps(stamper)
+            self._loop.add_fd(self._pipe.fileno(), READ, self._on_pipe)
+            self._loop.after_reads = self._record_lag
+            self._loop.call_at(monotonic_ns() + FRAME_NS, self._tick)
             self._loop.run()
-        if self._alone:
+        if self._parent_gone:
             self._spool()
 
-    # commands
+    # commands from the session process
 
     def _on_pipe(self, events: int) -> None:
         if events & WRITE:
@@ -110,21 +125,21 @@ class Worker:
         except OSError:
             data = b""
         if not data:
-            self._orphaned()
+            self._on_parent_gone()
             return
         for body in self._unpacker.feed(data):
-            self._obey(decode_command(body))
+            self._handle(decode_command(body))
 
-    def _obey(self, command: Command) -> None:
+    def _handle(self, command: WorkerCommand) -> None:
         match command:
             case Setup():
-                self._prepare(command)
+                self._set_up(command)
             case Enqueue(tasks):
                 self._tasks.extend(task for task in tasks if task.at_ns is None)
                 self._schedule.add([task for task in tasks if task.at_ns is not None])
-                self._feed()
-            case Stretch():
-                self._change(command)
+                self._assign_tasks()
+            case StartStage():
+                self._start_stage(command)
             case Drop(cancel):
                 self._tasks.clear()
                 self._schedule.clear()
@@ -135,179 +150,177 @@ class Worker:
             case Ack(number):
                 for known in [n for n in self._unacknowledged if n <= number]:
                     del self._unacknowledged[known]
-            case Watch(number):
+            case WatchAgent(number):
                 self._watched = number
-                if (watched := self._agent_watched()) is not None:
-                    watched.watch_anew()
+                if (watched := self._watched_agent()) is not None:
+                    watched.restart_watch()
             case SpoolTo(path) if self._setup is not None:
                 self._setup = msgspec.structs.replace(self._setup, spool=path)
-            case Quit():
-                self._loop.stop()
 
-    def _prepare(self, setup: Setup) -> None:
+    def _set_up(self, setup: Setup) -> None:
         self._setup = setup
         try:
-            self._routes = [Route(self._loop, self._clock, i, target) for i, target in enumerate(setup.targets)]
+            self._pools = [EndpointPool(self._loop, self._clock, i, target) for i, target in enumerate(setup.targets)]
         except (OSError, ssl.SSLError) as error:
-            self._say(pack(Failed(f"cannot reach {setup.targets[0].url}: {error}")))
+            self._send(pack(Failed(f"cannot reach {setup.targets[0].url}: {error}")))
             self._loop.stop()
 
-    def _change(self, stretch: Stretch) -> None:
-        before, self._stretch = len(self._agents), stretch
-        self._schedule.begin(monotonic_ns())
-        if stretch.cancel:
-            for agent in self._agents[stretch.agents :]:
+    def _start_stage(self, stage: StartStage) -> None:
+        before, self._stage = len(self._agents), stage
+        self._schedule.start(monotonic_ns())
+        if stage.cancel:
+            for agent in self._agents[stage.agents :]:
                 agent.cancel()
-        while len(self._agents) < stretch.agents:
+        while len(self._agents) < stage.agents:
             self._add_agent()
         for agent in self._agents:
-            agent.stretch = stretch
-        if not stretch.agents and not any(agent.busy for agent in self._agents):
-            # A calm moment: what the collector has to do it does now, and not among time stamps.
+            agent.stage = stage
+        if not stage.agents and not any(agent.busy for agent in self._agents):
+            # Collect garbage while nothing is in flight, not between time stamps.
             gc.collect()
-        new = stretch.agents - before
-        self._connect_ahead(new if stretch.ahead is None else min(new, stretch.ahead))
-        self._idle = deque(a for a in self._agents[: stretch.agents] if not a.busy and a.number not in self._resting)
-        self._feed()
+        new = stage.agents - before
+        self._preconnect(new if stage.preconnect is None else min(new, stage.preconnect))
+        self._idle = deque(a for a in self._agents[: stage.agents] if not a.busy and a.number not in self._backing_off)
+        self._assign_tasks()
 
     def _add_agent(self) -> None:
         assert self._setup is not None
         number = self._setup.worker + self._setup.workers * len(self._agents)
-        self._agents.append(Agent(number, self._stretch, self._setup.keep_text, self._record, self._free))
+        self._agents.append(Agent(number, self._stage, self._setup.keep_text, self._on_record, self._on_agent_free))
 
-    def _connect_ahead(self, count: int) -> None:
-        if count <= 0 or not self._routes:
+    def _preconnect(self, count: int) -> None:
+        if count <= 0 or not self._pools:
             return
         self._gate_until = monotonic_ns() + _CONNECT_GATE_NS
         self._connecting += count
         for i in range(count):
-            self._routes[i % len(self._routes)].open_ahead(self._opened)
-        self._loop.at(self._gate_until, self._feed)
+            self._pools[i % len(self._pools)].preconnect(self._on_preconnected)
+        self._loop.call_at(self._gate_until, self._assign_tasks)
 
-    def _opened(self) -> None:
+    def _on_preconnected(self) -> None:
         self._connecting -= 1
         if not self._connecting:
-            self._loop.soon(self._feed)
+            self._loop.call_soon(self._assign_tasks)
 
-    # the closed loop
+    # assigning tasks to agents
 
-    def _feed(self) -> None:
-        """Gives tasks to idle agents, one after another, once their connections are open."""
+    def _assign_tasks(self) -> None:
+        """Assign the next task to an idle agent, once connections are open; the rest follows deferred."""
         if self._connecting and monotonic_ns() < self._gate_until:
             return
         if self._idle and self._tasks:
             agent = self._idle.popleft()
             if not agent.busy:
                 task = self._tasks.popleft()
-                agent.begin(task, self._least_loaded(), self._schedule.due_ns(task))
-            # A server on this host may share our core: it gets its turn now, not when our burst is over.
+                agent.start(task, self._least_loaded(), self._schedule.due_ns(task))
+            # Let a server on the same core run now rather than after the whole burst.
             os.sched_yield()
-            self._loop.soon(self._feed)
+            self._loop.call_soon(self._assign_tasks)
 
-    def _due(self, task: Task) -> None:
+    def _on_due(self, task: Task) -> None:
         self._tasks.append(task)
-        self._feed()
+        self._assign_tasks()
 
-    def _least_loaded(self) -> Route:
-        """Among those with as few in flight, the one that was chosen least often."""
-        if len(self._routes) == 1:
-            return self._routes[0]
-        route = min(self._routes, key=lambda route: (route.in_flight, route.chosen))
-        route.chosen += 1
-        return route
+    def _least_loaded(self) -> EndpointPool:
+        """Return the endpoint with the fewest requests in flight; among equals, the one assigned least often."""
+        if len(self._pools) == 1:
+            return self._pools[0]
+        pool = min(self._pools, key=lambda pool: (pool.in_flight, pool.assigned))
+        pool.assigned += 1
+        return pool
 
-    def _free(self, agent: Agent, pause: float) -> None:
+    def _on_agent_free(self, agent: Agent, pause: float) -> None:
         if pause:
-            self._resting.add(agent.number)
-            self._loop.at(monotonic_ns() + int(pause * 1e9), lambda: self._rested(agent))
-        elif self._wanted(agent):
+            self._backing_off.add(agent.number)
+            self._loop.call_at(monotonic_ns() + int(pause * 1e9), lambda: self._on_backoff_over(agent))
+        elif self._is_active(agent):
             self._idle.append(agent)
-            self._feed()
+            self._assign_tasks()
 
-    def _rested(self, agent: Agent) -> None:
-        self._resting.discard(agent.number)
-        if self._wanted(agent):
+    def _on_backoff_over(self, agent: Agent) -> None:
+        self._backing_off.discard(agent.number)
+        if self._is_active(agent):
             self._idle.append(agent)
-            self._feed()
+            self._assign_tasks()
 
-    def _wanted(self, agent: Agent) -> bool:
+    def _is_active(self, agent: Agent) -> bool:
         assert self._setup is not None
-        return agent.number // self._setup.workers < self._stretch.agents and not agent.busy
+        return agent.number // self._setup.workers < self._stage.agents and not agent.busy
 
     # records and frames
 
-    def _record(self, record: Record) -> None:
+    def _on_record(self, record: Record) -> None:
         self._finished += 1
         self._unacknowledged[self._finished] = record
-        self._chunks += record.chunks
-        self._shared_reads += record.shared_reads
-        self._say(pack(Finished(self._finished, record)))
+        self._coalesced_chunks += record.coalesced_chunks
+        self._send(pack(Finished(self._finished, record)))
 
-    def _note_lag(self) -> None:
-        """How long the last chunk of a look lay in the kernel before it was dealt with."""
-        newest = self._clock.newest
-        if newest != self._newest:
-            self._newest = newest
-            self._lags.note(monotonic_ns() - newest)
+    def _record_lag(self) -> None:
+        """Record how long the last chunk of a poll waited in the kernel."""
+        stamp = self._clock.last_stamp
+        if stamp != self._last_stamp:
+            self._last_stamp = stamp
+            self._lag.add(monotonic_ns() - stamp)
 
     def _tick(self) -> None:
         now = monotonic_ns()
-        lag_ms = self._lags.p99_ns() / 1e6
-        # A row for each of very many streams costs more than it tells: half as often is enough to watch them.
+        lag_ms = self._lag.p99_ns() / 1e6
+        # With very many streams, half the frame rate halves the cost of their rows.
         frame_ns = FRAME_NS if len(self._agents) <= _MANY_AGENTS else 2 * FRAME_NS
-        self._loop.at(now + frame_ns, self._tick)
-        self._clock.measure_again()
+        self._loop.call_at(now + frame_ns, self._tick)
+        self._clock.resync()
         if self._setup is None:
             return
         in_flight = waiting = chunks = 0
         rows = []
-        # Frames are for watching; when the conductor does not read, only records must reach it.
-        crowded = len(self._outbox) > _MOST_WAITING
-        # Who was stopped for a while reads first what came meanwhile: no time limit that passed in sleep ends a stream.
-        self._slept = now - self._ticked > 5 * frame_ns and not self._slept
+        # Drop frames while the session process does not read; records must still reach it.
+        congested = len(self._outbox) > _MAX_OUTBOX
+        # After a suspension, read what has arrived before timeouts are checked: suspended time must not end a stream.
+        self._was_suspended = now - self._last_tick > 5 * frame_ns and not self._was_suspended
         for agent in self._agents:
-            if not self._slept:
-                agent.check_time(now, self._setup.timeouts)
+            if not self._was_suspended:
+                agent.check_timeouts(now, self._setup.timeouts)
             if agent.busy:
                 in_flight += 1
                 waiting += agent.waiting
-            if not crowded and (row := agent.changed_row()) is not None:
+            if not congested and (row := agent.row_if_changed()) is not None:
                 rows.append(row)
                 chunks += row.chunks
         cpu_ns = time.process_time_ns()
-        self._loop.nap_s = _nap(in_flight, chunks * 1e9 / frame_ns, (cpu_ns - self._cpu_ns) / (now - self._ticked))
-        self._cpu_ns, self._ticked = cpu_ns, now
-        if crowded:
+        self._loop.poll_delay_s = _poll_delay_s(
+            in_flight, chunks * 1e9 / frame_ns, (cpu_ns - self._cpu_ns) / (now - self._last_tick)
+        )
+        self._cpu_ns, self._last_tick = cpu_ns, now
+        if congested:
             return
-        watched = self._agent_watched()
-        self._say(
+        watched = self._watched_agent()
+        self._send(
             pack(
                 WorkerFrame(
                     t_ns=now,
-                    agents=self._stretch.agents,
+                    agents=self._stage.agents,
                     in_flight=in_flight,
                     waiting=waiting,
-                    queued=len(self._tasks) + self._schedule.waiting,
+                    queued=len(self._tasks) + self._schedule.pending,
                     rows=tuple(rows),
                     lag_ms=lag_ms,
                     cpu_ns=cpu_ns,
-                    chunks=self._chunks,
-                    shared_reads=self._shared_reads,
+                    coalesced_chunks=self._coalesced_chunks,
                     clock_steps=self._clock.steps,
                     drops=self._drops,
-                    watched=watched.news() if watched else None,
+                    watched=watched.watched_update() if watched else None,
                 )
             )
         )
 
-    def _agent_watched(self) -> Agent | None:
+    def _watched_agent(self) -> Agent | None:
         if self._watched is None:
             return None
         return next((agent for agent in self._agents if agent.number == self._watched), None)
 
-    # the pipe
+    # sending to the session process
 
-    def _say(self, message: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         self._outbox.append(message)
         if len(self._outbox) == 1:
             self._flush()
@@ -320,25 +333,25 @@ class Worker:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                self._orphaned()
+                self._on_parent_gone()
                 return
             if sent < len(message):
                 self._outbox[0] = message[sent:]
-                self._loop.change(self._pipe.fileno(), READ | WRITE)
+                self._loop.modify_fd(self._pipe.fileno(), READ | WRITE)
                 return
             self._outbox.popleft()
-        self._loop.change(self._pipe.fileno(), READ)
+        self._loop.modify_fd(self._pipe.fileno(), READ)
 
-    def _orphaned(self) -> None:
-        self._alone = True
+    def _on_parent_gone(self) -> None:
+        self._parent_gone = True
         self._loop.stop()
 
     def _spool(self) -> None:
-        """The conductor is gone: leave what it has not confirmed where a reader of the session will find it."""
+        """Write the unacknowledged records to the spool file, which readers of the session include."""
         spool = self._setup.spool if self._setup else None
         if spool is None or not self._unacknowledged:
             return
-        lines = [msgspec.json.encode(Request(record=record)) for record in self._unacknowledged.values()]
+        lines = [msgspec.json.encode(RequestEntry(record=record)) for record in self._unacknowledged.values()]
         try:
             handle = os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(handle, "ab") as file:
@@ -347,37 +360,37 @@ class Worker:
             sys.stderr.write(f"swarmtui worker: {len(lines)} finished requests lost: {spool}: {error}\n")
 
 
-def _nap(streams: int, rate: float, busy: float) -> float:
-    """How long to sleep between looks, given the chunks a second and the share of a core that they took of late.
+def _poll_delay_s(streams: int, rate: float, cpu_share: float) -> float:
+    """Return how long to sleep before each poll, given the chunks per second and the share of a core in use.
 
-    Who has hardly time left for naps would never catch up with what came in during one.
+    Above that share there is no sleep: the worker could not catch up with what arrives during it.
     """
-    if rate < _BUSY_RATE or busy > _TOO_BUSY:
+    if rate < _POLL_DELAY_RATE or cpu_share > _MAX_CPU_SHARE:
         return 0.0
-    return min(_LONGEST_NAP_S, streams / rate / _GAP_PART)
+    return min(_MAX_POLL_DELAY_S, streams / rate / _GAP_FRACTION)
 
 
 def raise_file_limit() -> None:
-    """As many sockets as the system lets us have."""
+    """Allow as many open sockets as the system permits."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def give_way() -> None:
-    """Never interrupt another process to read a token: on the server's own host that would hold up the next one.
+def set_batch_scheduling() -> None:
+    """Never preempt another process to read a token: on the server's host that would delay the next token.
 
-    Nothing is lost by reading later, since the kernel stamps arrivals.
+    Reading later loses no accuracy, since the kernel stamps arrivals.
     """
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def main() -> None:
-    # Ctrl-C and a hang-up are for the face; the conductor says when to stop.
+    # Ctrl-C and SIGHUP are handled by the client; the session process decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_file_limit()
-    give_way()
+    set_batch_scheduling()
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
+
+import msgspec
 
 from swarmtui.model.schema import BadInput, Stored
 
-Dialect = Literal["chat", "completions", "ollama"]
-
-PATHS: dict[Dialect, str] = {
+# The URL path of each API dialect, whose code is the module of that name in swarmtui/loadgen/dialects.
+PATHS = {
     "chat": "/v1/chat/completions",
     "completions": "/v1/completions",
     "ollama": "/api/chat",
 }
 
-_SUFFIXES = ("/chat/completions", "/completions", "/api/chat", "/v1", "/")
+Dialect = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(PATHS)})$")]
+
+_SUFFIXES = (*(path.removeprefix("/v1") for path in PATHS.values()), "/v1", "/")
 
 
 class Endpoint(Stored, frozen=True, kw_only=True):
@@ -62,11 +65,8 @@ class Address(Stored, frozen=True, kw_only=True):
 
 
 def dialect_from_url(url: str) -> Dialect:
-    """What is spoken there, by the path that was given; a bare address speaks OpenAI chat."""
-    path = url.rstrip("/")
-    if path.endswith("/api/chat"):
-        return "ollama"
-    return "completions" if path.endswith("/v1/completions") else "chat"
+    """Return the dialect whose path ends the URL; OpenAI chat for a bare address."""
+    return next((name for name, path in PATHS.items() if url.rstrip("/").endswith(path)), "chat")
 
 
 def parse_address(url: str) -> Address:

@@ -15,10 +15,8 @@ from swarmtui.model.worker_protocol import (
     Ack,
     Enqueue,
     Finished,
-    Quit,
-    Ready,
     Setup,
-    Stretch,
+    StartStage,
     Target,
     Unpacker,
     WorkerFrame,
@@ -55,17 +53,15 @@ def drive(url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None)
         while len(records) < len(jobs) or cpu_after <= (cpu_before or 0.0):
             for body in unpacker.feed(ours.recv(1 << 20)):
                 match decode_report(body):
-                    case Ready():
-                        continue
                     case WorkerFrame(cpu_ns=cpu_ns) if cpu_before is None:
                         cpu_before, begun = cpu_ns / 1e9, time.perf_counter()
-                        ours.sendall(pack(Stretch(1, c, c)))
+                        ours.sendall(pack(StartStage(1, c, c)))
                     case WorkerFrame(cpu_ns=cpu_ns):
                         cpu_after = cpu_ns / 1e9 if len(records) == len(jobs) else 0.0
                     case Finished(number=number, record=record):
                         records.append(record)
                         ours.sendall(pack(Ack(number)))
         wall = time.perf_counter() - begun
-        ours.sendall(pack(Quit()))
+        ours.shutdown(socket.SHUT_WR)
         process.wait(10)
     return Load(records, cpu_after - (cpu_before or 0.0), wall)

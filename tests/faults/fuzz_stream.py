@@ -10,38 +10,38 @@ import sys
 
 from swarmtui.loadgen import sse
 from swarmtui.loadgen.clock import KernelClock
-from swarmtui.loadgen.endpoint_pool import Route
-from swarmtui.loadgen.event_loop import Loop
-from swarmtui.loadgen.http_exchange import Exchange
+from swarmtui.loadgen.endpoint_pool import EndpointPool
+from swarmtui.loadgen.event_loop import EventLoop
+from swarmtui.loadgen.http_exchange import HttpExchange
 from swarmtui.model.endpoint import Dialect
 from swarmtui.model.worker_protocol import Target
 
-_loop, _clock = Loop(), KernelClock()
-_routes: dict[Dialect, Route] = {
-    dialect: Route(_loop, _clock, 0, Target(url="http://127.0.0.1:9", model="m", dialect=dialect))
+_loop, _clock = EventLoop(), KernelClock()
+_routes: dict[Dialect, EndpointPool] = {
+    dialect: EndpointPool(_loop, _clock, 0, Target(url="http://127.0.0.1:9", model="m", dialect=dialect))
     for dialect in ("chat", "completions", "ollama")
 }
 
 
-def answer(dialect: Dialect, pieces: list[bytes]) -> Exchange:
+def answer(dialect: Dialect, pieces: list[bytes]) -> HttpExchange:
     """An exchange that got these bytes, in these reads, and then the end of the connection."""
     ended: list[bool] = []
     route = _routes[dialect]
-    exchange = Exchange(route, b"", lambda: ended.append(True))
-    exchange._use(route.new_connection())
+    exchange = HttpExchange(route, b"", lambda: ended.append(True))
+    exchange._attach(route.new_connection())
     exchange.t_sent = exchange.t = 1
     for piece in pieces:
         if exchange.t_done is None:
             exchange.t += 1_000
-            exchange.received(piece)
-    exchange.lost("closed_early", "the server closed the connection")
+            exchange.data_received(piece)
+    exchange.connection_lost("closed_early", "the server closed the connection")
     while _loop._after:
         _loop._after.popleft()()
     assert ended == [True]
     assert exchange.t_done is not None
-    assert exchange.answer.error is None or exchange.answer.error.replace("_", "").isalnum()
+    assert exchange.response.error is None or exchange.response.error.replace("_", "").isalnum()
     assert len(exchange._body) <= 64 << 10
-    assert exchange.answer.chars <= sum(map(len, pieces)) <= sse.MAX_EVENT or exchange.answer.error
+    assert exchange.response.chars <= sum(map(len, pieces)) <= sse.MAX_EVENT or exchange.response.error
     return exchange
 
 

@@ -17,13 +17,12 @@ from swarmtui.model.worker_protocol import (
     Enqueue,
     Failed,
     Finished,
-    Quit,
-    Report,
     Setup,
-    Stretch,
+    StartStage,
     Target,
     Unpacker,
     WorkerFrame,
+    WorkerReport,
     decode_report,
     pack,
 )
@@ -57,7 +56,7 @@ class DrivenWorker:
         self._pipe, self._theirs = socket.socketpair()
         self._pipe.settimeout(PATIENCE_S)
         self._unpacker = Unpacker()
-        self._waiting: list[Report] = []
+        self._waiting: list[WorkerReport] = []
         self._setup = Setup(
             worker, workers, (Target(url=url, model="m", **target),), timeouts, spool=spool, keep_text=keep_text
         )
@@ -73,7 +72,7 @@ class DrivenWorker:
     ) -> None:
         try:
             if self._pipe.fileno() >= 0:
-                self._pipe.sendall(pack(Quit()))
+                self._pipe.shutdown(socket.SHUT_WR)
             code = self._process.wait(PATIENCE_S)
         except (OSError, subprocess.TimeoutExpired):
             self._process.kill()
@@ -90,12 +89,12 @@ class DrivenWorker:
         self._pipe.sendall(b"".join(map(pack, commands)))
 
     def streams(self, agents: int, number: int = 1, *, cancel: bool = False) -> None:
-        self.say(Stretch(number, agents, c=agents, run=1, cancel=cancel))
+        self.say(StartStage(number, agents, c=agents, run=1, cancel=cancel))
 
     def enqueue(self, tasks: Iterable[Task]) -> None:
         self.say(Enqueue(tuple(tasks)))
 
-    def next_report(self) -> Report:
+    def next_report(self) -> WorkerReport:
         while not self._waiting:
             data = self._pipe.recv(1 << 20)
             assert data, "the worker has ended"

@@ -10,24 +10,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.loadgen import dialects
-from swarmtui.loadgen.response import Answer
+from swarmtui.loadgen.dialects import load_dialect
+from swarmtui.loadgen.dialects.base import error_text
+from swarmtui.loadgen.response import Response
 from swarmtui.model.endpoint import Dialect
 from swarmtui.model.workload import Message, Task
 
 SAMPLES = Path(__file__).parent / "samples"
 
 
-def read(stream: bytes, dialect: Dialect = "chat", piece: int = 97) -> Answer:
+def read(stream: bytes, dialect: Dialect = "chat", piece: int = 97) -> Response:
     """The stream in pieces of a size that fits no event; the time of a payload is its number."""
-    answer, splitter, read_payload = Answer(), dialects.splitter(dialect), dialects.reader(dialect)
+    response, api = Response(), load_dialect(dialect)
+    splitter = api.splitter()
     payloads = [p for at in range(0, len(stream), piece) for p in splitter.feed(stream[at : at + piece])]
     for number, payload in enumerate([*payloads, *splitter.finish()]):
-        read_payload(answer, payload, number)
-    return answer
+        api.read(response, payload, number)
+    return response
 
 
-def sample(name: str) -> Answer:
+def sample(name: str) -> Response:
     return read((SAMPLES / name).read_bytes(), "ollama" if name.endswith(".ndjson") else "chat")
 
 
@@ -61,12 +63,12 @@ def delta(**fields: Any) -> bytes:
 def test_tokens_are_counted_as_the_server_counts_them(
     name: str, tokens_out: int, source: str, tokens_in: int | None, chunks: int, finish: str
 ) -> None:
-    answer = sample(name)
-    assert answer.tokens() == (tokens_out, source)
-    assert answer.tokens_in == tokens_in
-    assert len(answer.times) == chunks
-    assert answer.finish_reason == finish
-    assert answer.error is None
+    response = sample(name)
+    assert response.token_count() == (tokens_out, source)
+    assert response.tokens_in == tokens_in
+    assert len(response.times) == chunks
+    assert response.finish_reason == finish
+    assert response.error is None
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.sse")), ids=lambda path: path.stem)
@@ -97,9 +99,9 @@ def test_not_every_server_says_that_it_is_done(name: str, finished: bool) -> Non
     ],
 )
 def test_a_chunk_with_only_a_role_is_an_event_but_no_token(name: str, first: int) -> None:
-    answer = sample(name)
-    assert answer.t_first_event == 0
-    assert answer.times[0] == answer.t_first_content == first
+    response = sample(name)
+    assert response.t_first_event == 0
+    assert response.times[0] == response.t_first_content == first
 
 
 def test_ids_are_kept() -> None:
@@ -109,9 +111,9 @@ def test_ids_are_kept() -> None:
 
 @pytest.mark.parametrize("name", ["vllm-reasoning.sse", "llama-server-reasoning.sse"])
 def test_reasoning_comes_before_content_and_is_kept_apart(name: str) -> None:
-    answer = sample(name)
-    assert (answer.t_first_reasoning, answer.t_first_content) == (1, 8)
-    assert (len(answer.reasoning), len(answer.content)) == (7, 5)
+    response = sample(name)
+    assert (response.t_first_reasoning, response.t_first_content) == (1, 8)
+    assert (len(response.reasoning), len(response.content)) == (7, 5)
 
 
 def test_reasoning_and_cached_tokens_are_read() -> None:
@@ -122,32 +124,32 @@ def test_reasoning_and_cached_tokens_are_read() -> None:
 
 
 def test_the_engines_own_timing_is_read() -> None:
-    answer = sample("llama-server-usage.sse")
-    assert answer.engine_decode_tps == pytest.approx(88.001, abs=0.001)
-    assert answer.engine_prefill_s == pytest.approx(0.011318)
+    response = sample("llama-server-usage.sse")
+    assert response.engine_decode_tps == pytest.approx(88.001, abs=0.001)
+    assert response.engine_prefill_s == pytest.approx(0.011318)
 
 
 def test_ollama() -> None:
-    answer = sample("ollama.ndjson")
-    assert "".join(answer.reasoning) == "The sky"
-    assert "".join(answer.content) == "Blau – größtenteils."
-    assert (answer.t_first_event, answer.t_first_reasoning, answer.t_first_content) == (0, 0, 2)
-    assert answer.engine_decode_tps == pytest.approx(80.0)
-    assert answer.engine_prefill_s == pytest.approx(0.04)
+    response = sample("ollama.ndjson")
+    assert "".join(response.reasoning) == "The sky"
+    assert "".join(response.content) == "Blau – größtenteils."
+    assert (response.t_first_event, response.t_first_reasoning, response.t_first_content) == (0, 0, 2)
+    assert response.engine_decode_tps == pytest.approx(80.0)
+    assert response.engine_prefill_s == pytest.approx(0.04)
 
 
 def test_ollama_says_an_error_in_mid_stream() -> None:
-    answer = read(
+    response = read(
         b'{"message":{"content":"a"},"error":null,"done":false}\n{"error":"model runner stopped"}\n', "ollama"
     )
-    assert (answer.error, answer.error_detail) == ("error_event", "model runner stopped")
-    assert len(answer.times) == 1
+    assert (response.error, response.error_detail) == ("error_event", "model runner stopped")
+    assert len(response.times) == 1
 
 
 def test_ollama_tool_calls_are_output() -> None:
     call = {"function": {"name": "look", "arguments": {"at": "sky"}}}
-    answer = read(json.dumps({"message": {"content": "", "tool_calls": [call]}}).encode() + b"\n", "ollama")
-    assert len(answer.times) == 1
+    response = read(json.dumps({"message": {"content": "", "tool_calls": [call]}}).encode() + b"\n", "ollama")
+    assert len(response.times) == 1
 
 
 def test_an_error_event_behind_200_is_a_failure() -> None:
@@ -160,23 +162,23 @@ def test_an_error_event_behind_200_is_a_failure() -> None:
 
 
 def test_a_killed_server_leaves_a_stream_without_an_end() -> None:
-    answer = sample("llama-server-killed.sse")
-    assert not answer.finished
-    assert answer.finish_reason is None
+    response = sample("llama-server-killed.sse")
+    assert not response.finished
+    assert response.finish_reason is None
 
 
 def test_tool_calls_are_output() -> None:
-    answer = read(
+    response = read(
         delta(role="assistant", content=None, tool_calls=[])
         + delta(tool_calls=[{"index": 0, "id": "x", "type": "function", "function": {"name": "f", "arguments": ""}}])
         + delta(tool_calls=[{"index": 0, "function": {"arguments": '{"a"'}}])
         + delta(tool_calls=[{"index": 0, "function": {"arguments": ":1}"}}])
         + payload(choices=[{"delta": {}, "finish_reason": "tool_calls"}])
     )
-    assert answer.times == [1, 2, 3]
-    assert "".join(answer.content) == 'f{"a":1}'
-    assert answer.finish_reason == "tool_calls"
-    assert answer.t_first_content is None
+    assert response.times == [1, 2, 3]
+    assert "".join(response.content) == 'f{"a":1}'
+    assert response.finish_reason == "tool_calls"
+    assert response.t_first_content is None
 
 
 @pytest.mark.parametrize(
@@ -190,10 +192,10 @@ def test_tool_calls_are_output() -> None:
     ],
 )
 def test_tokens_of_the_first_chunk_on_real_streams(name: str, first: int) -> None:
-    answer = sample(name)
-    total, _ = answer.tokens()
+    response = sample(name)
+    total, _ = response.token_count()
     assert total is not None
-    assert answer.first_tokens(total) == first
+    assert response.first_tokens(total) == first
 
 
 @pytest.mark.parametrize(
@@ -207,25 +209,25 @@ def test_tokens_of_the_first_chunk_on_real_streams(name: str, first: int) -> Non
     ids=["eight each", "all at once", "one each", "fewer than chunks"],
 )
 def test_tokens_of_the_first_chunk_by_its_share_of_the_text(texts: list[str], total: int, first: int) -> None:
-    answer = read(b"".join(delta(content=text) for text in texts))
-    assert answer.first_tokens(total) == first
+    response = read(b"".join(delta(content=text) for text in texts))
+    assert response.first_tokens(total) == first
 
 
 def test_tokens_of_each_chunk_add_up_to_the_whole() -> None:
     for name in ("vllm-usage-each-chunk.sse", "vllm-reasoning.sse"):
-        answer = sample(name)
-        tokens = answer.chunk_tokens()
+        response = sample(name)
+        tokens = response.chunk_tokens()
         assert tokens is not None
-        assert len(tokens) == len(answer.times)
-        assert sum(tokens) == answer.usage_tokens
+        assert len(tokens) == len(response.times)
+        assert sum(tokens) == response.usage_tokens
     assert sample("vllm-usage.sse").chunk_tokens() is None
 
 
 def test_chunks_of_one_read_are_counted() -> None:
-    answer = Answer()
+    response = Response()
     for t in (5, 5, 5, 9):
-        answer.output(t, "x", None, "")
-    assert answer.shared_reads == 2
+        response.add_output(t, "x", None, "")
+    assert response.coalesced_chunks == 2
 
 
 @pytest.mark.parametrize(
@@ -242,9 +244,9 @@ def test_chunks_of_one_read_are_counted() -> None:
 )
 def test_output_that_means_nothing_is_marked(texts: list[str], finish: str, exact: bool, degenerate: bool) -> None:
     stream = b"".join(delta(content=text) for text in texts)
-    answer = read(stream + payload(choices=[{"delta": {}, "finish_reason": finish}]))
-    total, _ = answer.tokens()
-    assert answer.degenerate(total, exact) is degenerate
+    response = read(stream + payload(choices=[{"delta": {}, "finish_reason": finish}]))
+    total, _ = response.token_count()
+    assert response.degenerate(total, exact) is degenerate
 
 
 @pytest.mark.parametrize(
@@ -265,8 +267,8 @@ def test_what_is_no_chunk_is_bad_json(text: bytes) -> None:
 
 
 def test_empty_events_and_spaces_around_done_are_no_errors() -> None:
-    answer = read(b"data:\n\ndata: \n\n" + delta(content="a") + b"data:  [DONE] \n\n")
-    assert (answer.error, answer.finished, len(answer.times)) == (None, True, 1)
+    response = read(b"data:\n\ndata: \n\n" + delta(content="a") + b"data:  [DONE] \n\n")
+    assert (response.error, response.finished, len(response.times)) == (None, True, 1)
 
 
 @settings(max_examples=100, deadline=None)
@@ -274,7 +276,7 @@ def test_empty_events_and_spaces_around_done_are_no_errors() -> None:
 def test_no_bytes_at_all_bring_the_reader_down(data: bytes, dialect: Dialect) -> None:
     read(data, dialect)
     read(b'data: {"choices":[{"delta":{"content":"' + data + b'"}}]}\n\n', dialect)
-    dialects.error_text(data)
+    error_text(data)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +296,7 @@ def test_no_bytes_at_all_bring_the_reader_down(data: bytes, dialect: Dialect) ->
     ],
 )
 def test_the_sentence_in_an_error_body(body: bytes, sentence: str) -> None:
-    assert dialects.error_text(body) == sentence
+    assert error_text(body) == sentence
 
 
 TASK = Task(
@@ -307,7 +309,7 @@ TASK = Task(
 
 
 def test_bodies() -> None:
-    chat = json.loads(dialects.body("chat", "m", TASK, TASK.messages))
+    chat = json.loads(load_dialect("chat").body("m", TASK, TASK.messages))
     assert chat == {
         "model": "m",
         "stream": True,
@@ -318,17 +320,17 @@ def test_bodies() -> None:
         "ignore_eos": True,
         "top_k": 1,
     }
-    completions = json.loads(dialects.body("completions", "m", TASK, TASK.messages))
+    completions = json.loads(load_dialect("completions").body("m", TASK, TASK.messages))
     assert completions["prompt"] == "Be brief.\n\nHi"
     assert "messages" not in completions
-    ollama = json.loads(dialects.body("ollama", "m", TASK, TASK.messages))
+    ollama = json.loads(load_dialect("ollama").body("m", TASK, TASK.messages))
     assert ollama["options"] == {"num_predict": 16, "temperature": 0.5}
     assert "stream_options" not in ollama
     assert "ignore_eos" not in ollama
 
 
 def test_what_was_refused_is_left_out() -> None:
-    without = json.loads(dialects.body("chat", "m", TASK, TASK.messages, {"stream_options", "top_k"}))
+    without = json.loads(load_dialect("chat").body("m", TASK, TASK.messages, {"stream_options", "top_k"}))
     assert "stream_options" not in without
     assert "top_k" not in without
     assert without["ignore_eos"] is True
@@ -337,10 +339,10 @@ def test_what_was_refused_is_left_out() -> None:
 def test_no_cap_unless_the_task_has_one() -> None:
     task = Task(id=1, messages=TASK.messages)
     for dialect in ("chat", "completions"):
-        assert "max_tokens" not in json.loads(dialects.body(dialect, "m", task, task.messages))
-    assert json.loads(dialects.body("ollama", "m", task, task.messages))["options"] == {}
+        assert "max_tokens" not in json.loads(load_dialect(dialect).body("m", task, task.messages))
+    assert json.loads(load_dialect("ollama").body("m", task, task.messages))["options"] == {}
 
 
 def test_only_what_was_sent_can_be_left_out() -> None:
-    assert dialects.optional_fields("chat", TASK) == ("stream_options", "ignore_eos", "top_k")
-    assert dialects.optional_fields("ollama", TASK) == ("top_k",)
+    assert load_dialect("chat").optional_fields(TASK) == ("stream_options", "ignore_eos", "top_k")
+    assert load_dialect("ollama").optional_fields(TASK) == ("top_k",)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.model.session import Request
+from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import Ack, StreamRow
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.scripted_server import DONE, ROLE, Call, ScriptedServer, delta, hello, usage
@@ -133,7 +133,7 @@ def test_text_is_kept_only_when_asked_for_or_when_it_must_be_counted() -> None:
 
 
 def _spooled(path: Path) -> list[int]:
-    return [msgspec.json.decode(line, type=Request).record.task for line in path.read_bytes().splitlines()]
+    return [msgspec.json.decode(line, type=RequestEntry).record.task for line in path.read_bytes().splitlines()]
 
 
 def test_what_was_not_acknowledged_is_spooled(tmp_path: Path) -> None:

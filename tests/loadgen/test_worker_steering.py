@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.model.worker_protocol import Drop, Watch
+from swarmtui.model.worker_protocol import Drop, WatchAgent
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.scripted_server import DONE, ROLE, Call, Gate, ScriptedServer, delta, usage
 
@@ -20,7 +20,7 @@ def test_raising_adds_streams() -> None:
         records = worker.records(6)
     assert gate.most == 3
     assert {record.agent for record in records} == {0, 1, 2}
-    assert {record.stretch for record in records} == {1, 2}
+    assert {record.stage for record in records} == {1, 2}
 
 
 def test_lowering_lets_streams_finish() -> None:
@@ -34,8 +34,8 @@ def test_lowering_lets_streams_finish() -> None:
         gate.open.set()
         records = worker.records(6)
     assert [record.error for record in records] == [None] * 6
-    assert {record.agent for record in records if record.stretch == 2} == {0}
-    assert [record.c for record in records if record.stretch == 2] == [1, 1, 1]
+    assert {record.agent for record in records if record.stage == 2} == {0}
+    assert [record.c for record in records if record.stage == 2] == [1, 1, 1]
 
 
 def test_lowering_with_cancel_ends_the_streams_above() -> None:
@@ -103,7 +103,7 @@ def test_the_text_and_the_stamps_of_a_stream_can_be_watched() -> None:
     """Each chunk is told once; who looks anew is told everything once more, and of nobody nothing is told."""
     gate = Gate()
     with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
-        worker.say(Watch(0))
+        worker.say(WatchAgent(0))
         worker.enqueue([task(0)])
         worker.streams(1)
         for _ in range(2):
@@ -111,9 +111,9 @@ def test_the_text_and_the_stamps_of_a_stream_can_be_watched() -> None:
             assert first is not None and first.text == "a" and len(first.times) == 1
             again = worker.frame(lambda frame: True).watched
             assert again is not None and again.text == "" and again.times == ()
-            worker.say(Watch(None))
+            worker.say(WatchAgent(None))
             assert worker.frame(lambda frame: frame.watched is None).watched is None
-            worker.say(Watch(0))
+            worker.say(WatchAgent(0))
         gate.open.set()
         (record,) = worker.records(1)
     assert first is not None
@@ -176,4 +176,4 @@ def test_a_later_turn_belongs_to_the_stretch_in_which_it_is_sent() -> None:
         worker.frame(lambda frame: frame.agents == 2)
         gate.open.set()
         records = worker.records(2)
-    assert [(record.turn, record.stretch, record.c) for record in records] == [(0, 1, 1), (1, 2, 2)]
+    assert [(record.turn, record.stage, record.c) for record in records] == [(0, 1, 1), (1, 2, 2)]

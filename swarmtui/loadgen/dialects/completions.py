@@ -1,0 +1,25 @@
+"""OpenAI completions: one prompt without roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swarmtui.loadgen.dialects import openai
+from swarmtui.loadgen.dialects.base import ApiDialect
+from swarmtui.loadgen.sse import EventSplitter
+from swarmtui.model.workload import Message
+
+
+def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
+    return {"prompt": "\n\n".join(message.content for message in messages)}
+
+
+DIALECT = ApiDialect(
+    accept=openai.ACCEPT,
+    models_path=openai.MODELS_PATH,
+    splitter=EventSplitter,
+    read=openai.read_chunk,
+    stream_fields=openai.STREAM_FIELDS,
+    prompt_fields=_prompt_fields,
+    sampling_fields=openai.sampling_fields,
+)

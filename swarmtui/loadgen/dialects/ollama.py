@@ -1,0 +1,82 @@
+"""Ollama's own chat API: newline-delimited JSON, with token counts and durations in the last line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from swarmtui.loadgen.dialects.base import DECODE_ERRORS, ApiDialect, Chunk, Count, error_message
+from swarmtui.loadgen.response import Response
+from swarmtui.loadgen.sse import LineSplitter
+from swarmtui.model.workload import Message, Task
+
+
+class _OllamaMessage(Chunk):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[msgspec.Raw] | None = None
+
+
+class _OllamaChunk(Chunk):
+    message: _OllamaMessage | None = None
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: Count | None = None
+    prompt_eval_duration: int | None = None
+    eval_count: Count | None = None
+    eval_duration: int | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_OllamaChunk).decode
+
+
+def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
+    return {"messages": messages}
+
+
+def _sampling_fields(task: Task) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if task.max_tokens is not None:
+        options["num_predict"] = task.max_tokens
+    if task.temperature is not None:
+        options["temperature"] = task.temperature
+    # Ollama has no ignore_eos: an exact output length can only be requested as a limit.
+    return {"options": options} | {name: value for name, value in task.extra.items() if name != "ignore_eos"}
+
+
+def _read_chunk(response: Response, payload: bytes, t: int) -> None:
+    try:
+        chunk = _decode(payload)
+    except DECODE_ERRORS as error:
+        response.fail("bad_json", f"{error}: {payload[:200]!r}")
+        return
+    if response.t_first_event is None:
+        response.t_first_event = t
+    message = chunk.message
+    if message is not None and (message.content or message.thinking or message.tool_calls):
+        other = "".join(bytes(call).decode("utf-8", "replace") for call in message.tool_calls or ())
+        response.add_output(t, message.content, message.thinking, other)
+    if chunk.error is not None:
+        response.fail("error_event", error_message(chunk.error))
+    if chunk.done:
+        response.finished = True
+        response.finish_reason = chunk.done_reason or "stop"
+        response.engine_tokens = chunk.eval_count
+        response.tokens_in = chunk.prompt_eval_count
+        if chunk.eval_count and chunk.eval_duration:
+            response.engine_decode_tps = chunk.eval_count / (chunk.eval_duration / 1e9)
+        if chunk.prompt_eval_duration:
+            response.engine_prefill_s = chunk.prompt_eval_duration / 1e9
+
+
+DIALECT = ApiDialect(
+    accept="application/x-ndjson",
+    models_path="/api/tags",
+    splitter=LineSplitter,
+    read=_read_chunk,
+    stream_fields={"stream": True},
+    prompt_fields=_prompt_fields,
+    sampling_fields=_sampling_fields,
+)

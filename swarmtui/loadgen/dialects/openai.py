@@ -1,0 +1,143 @@
+"""Read the chunks of OpenAI-compatible streams, and define what chat and completions share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from swarmtui.loadgen.dialects.base import DECODE_ERRORS, Chunk, Count, error_message
+from swarmtui.loadgen.response import Response
+from swarmtui.model.workload import Task
+
+ACCEPT = "text/event-stream"
+MODELS_PATH = "/v1/models"
+STREAM_FIELDS = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+class _Function(Chunk):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolCall(Chunk):
+    function: _Function | None = None
+
+
+class _Delta(Chunk):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(Chunk):
+    delta: _Delta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _UsageDetails(Chunk):
+    cached_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+
+
+class _Usage(Chunk):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    prompt_tokens_details: _UsageDetails | None = None
+    completion_tokens_details: _UsageDetails | None = None
+
+
+class _Timings(Chunk):
+    """llama.cpp's own measurement of a request."""
+
+    prompt_ms: float | None = None
+    predicted_n: Count | None = None
+    predicted_per_second: float | None = None
+    cache_n: Count | None = None
+
+
+class _OpenAiChunk(Chunk):
+    id: str | None = None
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    timings: _Timings | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_OpenAiChunk).decode
+
+
+def sampling_fields(task: Task) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if task.max_tokens is not None:
+        fields["max_tokens"] = task.max_tokens
+    if task.temperature is not None:
+        fields["temperature"] = task.temperature
+    return fields | task.extra
+
+
+def read_chunk(response: Response, payload: bytes, t: int) -> None:
+    if payload == b"[DONE]":
+        response.finished = True
+        return
+    try:
+        chunk = _decode(payload)
+    except DECODE_ERRORS as error:
+        text = payload.strip()
+        if text == b"[DONE]":
+            response.finished = True
+        elif text:  # empty events are keep-alives
+            response.fail("bad_json", f"{error}: {payload[:200]!r}")
+        return
+    if response.t_first_event is None:
+        response.t_first_event = t
+        response.id = chunk.id or ""
+    had_output = False
+    for choice in chunk.choices or ():
+        delta = choice.delta
+        if delta is None:
+            content, reasoning, other = choice.text, None, ""
+        else:
+            content = delta.content
+            reasoning = delta.reasoning_content or delta.reasoning
+            other = _tool_text(delta.tool_calls) if delta.tool_calls else ""
+        if content or reasoning or other:
+            had_output = True
+            response.add_output(t, content, reasoning, other)
+        if choice.finish_reason is not None:
+            response.finish_reason = choice.finish_reason
+    if chunk.usage is not None:
+        _read_usage(response, chunk.usage, had_output)
+    if chunk.timings is not None:
+        _read_timings(response, chunk.timings)
+    if chunk.error is not None:
+        response.fail("error_event", error_message(chunk.error))
+
+
+def _tool_text(calls: list[_ToolCall]) -> str:
+    return "".join((call.function.name or "") + (call.function.arguments or "") for call in calls if call.function)
+
+
+def _read_usage(response: Response, usage: _Usage, had_output: bool) -> None:
+    if usage.completion_tokens is not None:
+        # With n > 1 llama.cpp sends one usage per choice; the largest is the total.
+        response.usage_tokens = max(usage.completion_tokens, response.usage_tokens or 0)
+        if had_output:
+            response.usage_after.append(usage.completion_tokens)
+    if usage.prompt_tokens is not None:
+        response.tokens_in = usage.prompt_tokens
+    if usage.prompt_tokens_details is not None:
+        response.cached_tokens = usage.prompt_tokens_details.cached_tokens
+    if usage.completion_tokens_details is not None:
+        response.reasoning_tokens = usage.completion_tokens_details.reasoning_tokens
+
+
+def _read_timings(response: Response, timings: _Timings) -> None:
+    response.engine_tokens = timings.predicted_n
+    response.engine_decode_tps = timings.predicted_per_second
+    if timings.prompt_ms is not None:
+        response.engine_prefill_s = timings.prompt_ms / 1e3
+    if response.cached_tokens is None:
+        response.cached_tokens = timings.cache_n

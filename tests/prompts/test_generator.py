@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import hashlib
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.loadgen.dialects import load_dialect
+from swarmtui.model.workload import Task, parse_workload
+from swarmtui.prompts.filler_text import Calibration
+from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_workloads
+from swarmtui.prompts.sampling import nonce
+
+EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
+
+
+def made(text: str) -> WorkloadFile:
+    return WorkloadFile(workload=parse_workload(text, "made"), source="made", base=Path(), text=text)
+
+
+def random_text(more: str) -> WorkloadFile:
+    return made(f'kind = "random"\nname = "r"\n{more}')
+
+
+def outputs(found: WorkloadFile, count: int) -> list[int]:
+    source = open_generator(found, seed=3, calibration=EXACT)
+    return [source.task(index, 1, index).max_tokens or 0 for index in range(count)]
+
+
+PINNED = {
+    "61cdfe71a69ba875": """
+kind = "prompts"
+name = "p"
+system = "short"
+prompts = [{ text = "a", type = "x" }, { text = "b", type = "y" }, { text = "c", type = "x" }, { text = "d" }]
+""",
+    "b0eaba461e485b68": """
+kind = "random"
+name = "r"
+input_tokens = { dist = "normal", mean = 300, sd = 60 }
+output_tokens = { dist = "lognormal", median = 400, cv = 0.6 }
+""",
+    "af3f4cb8314fd658": """
+kind = "shared_prefix"
+name = "s"
+prefix_tokens = 700
+input_tokens = { dist = "uniform", low = 20, high = 80 }
+output_tokens = { dist = "by_level", tokens = 100, shares = { 2 = [1, 0.3] } }
+""",
+    "2f2006d226133644": """
+kind = "conversation"
+name = "c"
+conversations = [{ turns = ["a", "b"] }, { turns = ["c", "d", "e"] }, { turns = ["f"] }]
+""",
+}
+
+
+@pytest.mark.parametrize(("digest", "text"), PINNED.items())
+def test_the_same_requests_every_time_and_everywhere(digest: str, text: str) -> None:
+    calibration = Calibration(overhead=13.0, tokens_per_word=1.1, by="usage")
+    source = open_generator(made(text), seed=7, calibration=calibration, salt="a session")
+    tasks = [source.warmup(0), *(source.task(index, 2, index % 8) for index in range(20))]
+    sent = b"\n".join(
+        load_dialect("chat").body("a model", task, task.messages) + "/".join(task.followups).encode() for task in tasks
+    )
+    assert hashlib.sha256(sent).hexdigest()[:16] == digest
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(), st.lists(st.integers(0, 500), min_size=2, max_size=8))
+def test_a_task_does_not_depend_on_what_was_asked_before(seed: int, indexes: list[int]) -> None:
+    one, other = (open_generator(find_workload("chat"), seed=seed, calibration=None) for _ in range(2))
+    assert [one.task(i, 4, i) for i in indexes] == [other.task(i, 4, i) for i in reversed(indexes)][::-1]
+
+
+@pytest.mark.parametrize("found", shipped_workloads(), ids=lambda found: str(found.workload.name))
+def test_no_two_tasks_of_a_session_begin_alike(found: WorkloadFile) -> None:
+    source = open_generator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
+    tasks = [source.task(index, 8, index) for index in range(400)] + [source.warmup(index) for index in range(50)]
+    assert len({task.messages[0].content[:16] for task in tasks}) == len(tasks)
+    assert all(task.messages[0].content[0] == "[" for task in tasks)
+
+
+def test_a_salt_changes_the_nonces_and_nothing_else() -> None:
+    plain, salted = (
+        open_generator(find_workload("coding"), seed=1, calibration=None, salt=salt) for salt in ("", "session-2")
+    )
+    for index in range(100):
+        one, other = plain.task(index, 1, index), salted.task(index, 1, index)
+        assert one.messages[0].content[:11] != other.messages[0].content[:11]
+        assert one.messages[0].content[11:] == other.messages[0].content[11:]
+        assert one.messages[1:] == other.messages[1:]
+
+
+def test_another_seed_is_another_order() -> None:
+    one, other = (open_generator(find_workload("coding"), seed=seed, calibration=None) for seed in (1, 2))
+    assert [one.task(i, 1, i).messages[-1] for i in range(64)] != [other.task(i, 1, i).messages[-1] for i in range(64)]
+
+
+def texts(tasks: list[Task]) -> list[str]:
+    return [task.messages[-1].content for task in tasks]
+
+
+def test_all_prompts_come_once_before_any_comes_again_and_then_in_another_order() -> None:
+    source = open_generator(find_workload("coding"), seed=0, calibration=None)
+    cycles = [texts([source.task(64 * cycle + i, 4, i) for i in range(64)]) for cycle in range(3)]
+    assert all(len(set(cycle)) == 64 for cycle in cycles)
+    assert set(cycles[0]) == set(cycles[1]) == set(cycles[2])
+    assert cycles[0] != cycles[1] != cycles[2]
+
+
+def test_levels_of_a_sweep_get_different_prompts_and_the_same_mixture() -> None:
+    source = open_generator(find_workload("coding"), seed=0, calibration=None)
+    first = [source.task(index, 1, index) for index in range(4)]
+    second = [source.task(4 + index, 2, index) for index in range(8)]
+    assert not set(texts(first)) & set(texts(second))
+    kinds = [Counter(source.task(16 * block + i, 4, i).type for i in range(16)) for block in range(12)]
+    assert all(set(kind.values()) == {4} for kind in kinds)
+
+
+def test_warmups_are_never_measured() -> None:
+    for found in shipped_workloads():
+        source = open_generator(found, seed=0, calibration=EXACT)
+        warm = set(texts([source.warmup(index) for index in range(20)]))
+        assert not warm & set(texts([source.task(index, 1, index) for index in range(100)]))
+        assert all((source.warmup(index).max_tokens or 999) <= 256 for index in range(20))
+
+
+def test_warmups_are_the_workloads_own_where_it_has_some() -> None:
+    source = open_generator(
+        made('kind = "prompts"\nname = "p"\nwarmup_prompts = [{ text = "wake up" }]\nprompts = [{ text = "work" }]'),
+        seed=0,
+        calibration=None,
+    )
+    assert source.warmup(5).messages[0].content.endswith("] wake up")
+
+
+def test_caps_and_temperature_of_the_command_line_go_first() -> None:
+    text = """
+kind = "prompts"
+name = "p"
+max_tokens = 100
+temperature = 0.7
+extra = { top_p = 0.9 }
+prompts = [{ text = "a", max_tokens = 50 }, { text = "b" }]
+"""
+    own = open_generator(made(text), seed=0, calibration=None)
+    assert {(t.messages[0].content[-1], t.max_tokens) for t in (own.task(0, 1, 0), own.task(1, 1, 1))} == {
+        ("a", 50),
+        ("b", 100),
+    }
+    assert own.task(0, 1, 0).temperature == 0.7
+    assert own.task(0, 1, 0).extra == {"top_p": 0.9}
+    assert not own.task(0, 1, 0).exact
+    told = open_generator(made(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
+    assert {(t.max_tokens, t.temperature) for t in (told.task(0, 1, 0), told.task(1, 1, 1))} == {(7, 0.0)}
+
+
+def test_no_cap_unless_somebody_sets_one() -> None:
+    assert open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).max_tokens is None
+
+
+def test_random_output_is_exact_and_says_so_to_the_server() -> None:
+    found = random_text("input_tokens = 20\noutput_tokens = 33\nextra = { min_p = 0.1 }")
+    task = open_generator(found, seed=0, calibration=EXACT).task(0, 1, 0)
+    assert (task.max_tokens, task.exact, task.extra) == (33, True, {"ignore_eos": True, "min_p": 0.1})
+    found = random_text("input_tokens = 20\noutput_tokens = 33\nextra = { ignore_eos = false }")
+    assert open_generator(found, seed=0, calibration=EXACT).task(0, 1, 0).extra == {"ignore_eos": False}
+    assert open_generator(found, seed=0, calibration=EXACT, max_tokens=5).task(0, 1, 0).max_tokens == 5
+
+
+def test_a_warm_workload_has_no_nonce_and_promises_no_cold() -> None:
+    source = open_generator(
+        made('kind = "prompts"\nname = "p"\ncache = "warm"\nprompts = [{ text = "same" }]'), seed=0, calibration=None
+    )
+    assert source.task(0, 1, 0).messages[0].content == "same"
+    assert not source.task(0, 1, 0).cold
+    assert open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).cold
+
+
+def test_the_nonce_starts_the_system_message_where_there_is_one() -> None:
+    task = open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0)
+    assert [message.role for message in task.messages] == ["system", "user"]
+    assert task.messages[0].content[11:].startswith("You are a careful")
+    assert not task.messages[1].content.startswith("[")
+
+
+def test_a_shared_prefix_is_the_same_for_all_and_the_nonce_stands_behind_it() -> None:
+    found = made("""
+kind = "shared_prefix"
+name = "s"
+system = "Be brief."
+prefix_tokens = 500
+input_tokens = 40
+output_tokens = 20
+""")
+    source = open_generator(found, seed=0, calibration=Calibration(overhead=10.0, tokens_per_word=1.25, by="usage"))
+    tasks = [source.task(index, 4, index) for index in range(50)] + [source.warmup(0)]
+    assert len({task.messages[0].content for task in tasks}) == 1
+    assert tasks[0].messages[0].content.startswith("Be brief.\n\n")
+    assert len(tasks[0].messages[0].content.split()) == 2 + 400
+    assert len({task.messages[1].content[:11] for task in tasks}) == 51
+    assert len(tasks[0].messages[1].content.split()) == 1 + 24
+    assert not any(task.cold for task in tasks)
+
+
+def test_a_conversation_is_its_first_turn_and_what_follows() -> None:
+    source = open_generator(find_workload("conversation"), seed=0, calibration=None)
+    task = source.task(0, 1, 0)
+    assert [message.role for message in task.messages] == ["system", "user"]
+    assert 2 <= len(task.followups) <= 4
+    assert not task.cold
+
+
+def test_by_level_gives_each_place_its_share() -> None:
+    found = random_text("""
+input_tokens = 10
+[output_tokens]
+dist = "by_level"
+tokens = 1000
+shares = { 2 = [1, 0.36], 3 = [1, 0.3, 0.25] }
+""")
+    source = open_generator(found, seed=0, calibration=EXACT)
+    assert [source.task(index, 2, index).max_tokens for index in range(4)] == [1000, 360, 1000, 360]
+    assert [source.task(index, 3, index - 7).max_tokens for index in range(7, 11)] == [1000, 300, 250, 1000]
+    assert [source.task(index, 1, index).max_tokens for index in range(2)] == [1000, 1000]
+    assert source.task(0, 5, 4).max_tokens == 1000
+    shorter = open_generator(found, seed=0, calibration=EXACT, max_tokens=100)
+    assert [shorter.task(index, 3, index).max_tokens for index in range(3)] == [100, 30, 25]
+
+
+@pytest.mark.parametrize(
+    ("length", "mean", "low", "high"),
+    [
+        ("64", 64, 64, 64),
+        ('{ dist = "fixed", value = 64 }', 64, 64, 64),
+        ('{ dist = "uniform", low = 10, high = 20 }', 15, 10, 20),
+        ('{ dist = "normal", mean = 500, sd = 50, low = 400, high = 600 }', 500, 400, 600),
+        ('{ dist = "lognormal", median = 400, cv = 0.5 }', 400 * 1.25**0.5, 40, 4000),
+        ('{ dist = "cycle", values = [1, 2, 6] }', 3, 1, 6),
+    ],
+)
+def test_lengths_have_the_distribution_asked_for(length: str, mean: float, low: int, high: int) -> None:
+    drawn = outputs(random_text(f"input_tokens = 2\noutput_tokens = {length}"), 3000)
+    assert statistics.fmean(drawn) == pytest.approx(mean, rel=0.03)
+    assert low <= min(drawn) <= max(drawn) <= high
+
+
+def test_spread_of_normal_and_lognormal_lengths() -> None:
+    normal = outputs(random_text('input_tokens = 2\noutput_tokens = { dist = "normal", mean = 1000, sd = 100 }'), 3000)
+    assert statistics.stdev(normal) == pytest.approx(100, rel=0.06)
+    log = outputs(random_text('input_tokens = 2\noutput_tokens = { dist = "lognormal", median = 900, cv = 0.4 }'), 3000)
+    assert statistics.stdev(log) / statistics.fmean(log) == pytest.approx(0.4, rel=0.08)
+    assert statistics.median(log) == pytest.approx(900, rel=0.03)
+
+
+def test_cycle_goes_in_turn_and_uniform_reaches_both_ends() -> None:
+    assert outputs(random_text('input_tokens = 2\noutput_tokens = { dist = "cycle", values = [5, 9] }'), 4) == [
+        5,
+        9,
+        5,
+        9,
+    ]
+    drawn = outputs(random_text('input_tokens = 2\noutput_tokens = { dist = "uniform", low = 1, high = 4 }'), 400)
+    assert set(drawn) == {1, 2, 3, 4}
+
+
+def test_without_calibration_lengths_are_a_fair_guess() -> None:
+    task = open_generator(find_workload("random-1k-1k"), seed=0, calibration=None).task(0, 1, 0)
+    assert 900 <= len(task.messages[0].content.split()) <= 1024
+
+
+def test_a_shuffle_of_a_file_does_not_depend_on_the_folder(
+    written: Callable[[str], WorkloadFile], tmp_path: Path
+) -> None:
+    (tmp_path / "p.txt").write_text("---\nfirst\nprompt\n---\n\nsecond\n---\nthird\n", encoding="utf-8")
+    source = open_generator(written('kind = "prompts"\nname = "f"\nfile = "p.txt"'), seed=0, calibration=None)
+    assert sorted(text[11:] for text in texts([source.task(i, 1, i) for i in range(3)])) == [
+        "first\nprompt",
+        "second",
+        "third",
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sets(st.integers(0, 10**9), min_size=2, max_size=50), st.integers(), st.text(max_size=9))
+def test_nonces_are_unlike_and_of_one_shape(numbers: set[int], seed: int, salt: str) -> None:
+    nonces = {nonce(number, seed, salt) for number in numbers}
+    assert len(nonces) == len(numbers)
+    assert all(re.fullmatch(r"\[(\d[a-z]){4}\] ", each) for each in nonces)
