@@ -75,15 +75,9 @@ class Describe(_ClientMessage, frozen=True):
 
 
 class SaveTo(_ClientMessage, frozen=True):
-    """From now on the session is kept under this directory; what it has so far goes along.
-
-    Where that cannot be, a warning says so that begins with `REFUSED`.
-    """
+    """Move the session to this directory and continue there; a failure is a warning with the code `save_refused`."""
 
     directory: str
-
-
-REFUSED = "cannot be saved to "
 
 
 class WatchStream(_ClientMessage, frozen=True):
@@ -142,6 +136,16 @@ class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[FinishedRequest, ...] = ()
 
 
+WarningCode = Literal["directory_removed", "not_on_disk", "not_synced", "save_refused"]
+
+
+class SessionWarning(msgspec.Struct, frozen=True):
+    """A problem with saving the session, which is shown until it is solved."""
+
+    code: WarningCode
+    text: str
+
+
 class Frame(_ClientMessage, frozen=True):
     """The present. Rates are over the last second; null is not known.
 
@@ -175,7 +179,7 @@ class Frame(_ClientMessage, frozen=True):
     coalesced_chunks: int
     clock_steps: int
     levels: tuple[Level, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[SessionWarning, ...]
     rows: tuple[StreamRow, ...] = ()
     watched: WatchedStream | None = None
     points: tuple[HistoryPoint, ...] = ()

@@ -10,6 +10,7 @@ import msgspec
 from swarmtui.model.load import Closed, Load, Open, make_plan, mode_of
 from swarmtui.model.plan import Arrival, Mode, Plan, parse_levels, parse_rates, parse_requests, parse_seconds
 from swarmtui.model.schema import BadInput
+from swarmtui.model.session_tags import Series
 from swarmtui.model.workload import Workload, effective_load, task_count
 
 # Their tasks belong together, and mean nothing one by one.
@@ -41,9 +42,8 @@ PROBE = PlanOptions(levels="1", requests="1", warmup="1")
 """Warm-up, and one timed run of one stream."""
 
 
-def probe_tag(endpoints: tuple[str, ...]) -> dict[str, str]:
-    """By which a session is found among the probes of these endpoints."""
-    return {"probe": ",".join(endpoints)}
+def probe_series(endpoints: tuple[str, ...]) -> Series:
+    return Series(kind="probe", name=",".join(endpoints))
 
 
 def build_plan(workload: Workload, asked: PlanOptions, **given: Any) -> Plan:

@@ -15,6 +15,9 @@ Phase = Literal["warmup", "level", "serial"]
 
 CANCELLED = "cancelled"
 
+# detail.json leaves these out: they are most of the bytes.
+JOURNAL_ONLY_FIELDS = ("chunk_us", "chunk_tokens")
+
 
 class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     """Times are monotonic nanoseconds, null when it did not happen.
@@ -79,6 +82,11 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def ok(self) -> bool:
         return self.error is None
+
+    @property
+    def send_delay_s(self) -> float | None:
+        """How much later than due the request was sent; None if it was not scheduled."""
+        return _seconds(self.t_sched_ns, self.t_sent_ns)
 
     @property
     def ttft_s(self) -> float | None:

@@ -7,6 +7,7 @@ import msgspec
 from swarmtui.model.endpoint import Secrets
 from swarmtui.model.plan import Plan, parse_seconds
 from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.session_tags import Series
 
 # So long is a server waited for that went away in mid-run.
 RESTART_S = 120.0
@@ -50,6 +51,7 @@ class RunRequest(Stored, frozen=True, kw_only=True):
     label: str = ""
     note: str = ""
     tags: dict[str, str] = {}
+    series: Series | None = None
     server_flags: str = ""
     previous: str = ""
     salt: str = ""

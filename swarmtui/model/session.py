@@ -12,6 +12,7 @@ from swarmtui.model.level_key import LevelKey, PerLevel
 from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
+from swarmtui.model.session_tags import ModelFacts, Series, model_facts_from_tags, series_from_tags
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityFacts, QualityLine, Telemetry, TtftSplit
 
 State = Literal["running", "done", "stopped", "unusable", "failed", "interrupted"]
@@ -50,6 +51,14 @@ class Session(Stored, frozen=True, kw_only=True):
     prompt_tokens_by: Literal["tokenize", "usage", "none"] = "none"
     simulated: bool = False
     previous: str = ""
+    series: Series | None = None
+    model_facts: ModelFacts | None = None
+
+    def __post_init__(self) -> None:
+        if self.series is None:
+            msgspec.structs.force_setattr(self, "series", series_from_tags(self.tags))
+        if self.model_facts is None:
+            msgspec.structs.force_setattr(self, "model_facts", model_facts_from_tags(self.tags))
 
 
 class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):

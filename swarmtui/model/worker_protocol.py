@@ -92,15 +92,7 @@ class SpoolTo(_WorkerMessage, frozen=True):
     path: str
 
 
-class Quit(_WorkerMessage, frozen=True):
-    pass
-
-
-WorkerCommand = Setup | Enqueue | StartStage | Drop | Ack | WatchAgent | SpoolTo | Quit
-
-
-class Ready(_WorkerMessage, frozen=True):
-    pid: int
+WorkerCommand = Setup | Enqueue | StartStage | Drop | Ack | WatchAgent | SpoolTo
 
 
 class StreamRow(msgspec.Struct, frozen=True, array_like=True):
@@ -146,7 +138,6 @@ class WorkerFrame(_WorkerMessage, frozen=True):
     in_flight: int
     waiting: int
     queued: int
-    chunks: int
     rows: tuple[StreamRow, ...]
     lag_ms: float
     cpu_ns: int
@@ -169,7 +160,7 @@ class Failed(_WorkerMessage, frozen=True):
     problem: str
 
 
-WorkerReport = Ready | WorkerFrame | Finished | Failed
+WorkerReport = WorkerFrame | Finished | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _command_decoder: msgspec.msgpack.Decoder[WorkerCommand] = msgspec.msgpack.Decoder(WorkerCommand)

@@ -22,7 +22,7 @@ class Job:
 
     __slots__ = (
         "admitted", "arrived", "blocks", "cached", "first_token", "gone", "last_token", "number", "output_tokens",
-        "preemptions", "produced", "prompt_tokens", "replica", "prefill_left",
+        "preemptions", "prefill_left", "produced", "prompt_tokens", "replica",
     )  # fmt: skip
 
     def __init__(self, number: int, prompt_tokens: int, output_tokens: int, blocks: tuple[int, ...] = ()) -> None:

@@ -7,7 +7,7 @@ import pytest
 from swarmtui.model.config import EndpointConfig, find_endpoint, merge_endpoints, parse_config
 from swarmtui.model.schema import BadInput
 
-BOX = """
+CONFIG = """
 [endpoints.box]
 url = "https://box.lan:8000"
 model = "qwen3"
@@ -26,7 +26,7 @@ warmup = "none"
 
 
 def test_an_endpoint_and_defaults() -> None:
-    config = parse_config(BOX, "c.toml")
+    config = parse_config(CONFIG, "c.toml")
     box = config.endpoints["box"]
     assert (box.url, box.api_key_env, box.headers) == ("https://box.lan:8000", "BOX_KEY", {"X-Team": "blue"})
     assert config.defaults.options() == {"endpoints": ("box",), "levels": "1,2", "requests": "4", "warmup": "none"}

@@ -18,8 +18,6 @@ from swarmtui.model.worker_protocol import (
     Enqueue,
     Failed,
     Finished,
-    Quit,
-    Ready,
     Setup,
     StartStage,
     Target,
@@ -59,7 +57,6 @@ TASK = Task(id=1, messages=(Message(role="user", content="größer 🐝"),), fol
         Drop(cancel=True),
         Ack(7),
         WatchAgent(None),
-        Quit(),
     ],
     ids=lambda command: type(command).__name__,
 )
@@ -70,7 +67,7 @@ def test_commands_arrive_as_they_were_sent(command: msgspec.Struct) -> None:
 
 @pytest.mark.parametrize(
     "report",
-    [Ready(1), Failed("why"), Finished(3, Record(task=1, chunk_us=(0, 5), left_out=("stream_options",)))],
+    [Failed("why"), Finished(3, Record(task=1, chunk_us=(0, 5), left_out=("stream_options",)))],
     ids=lambda report: type(report).__name__,
 )
 def test_reports_arrive_as_they_were_sent(report: msgspec.Struct) -> None:

@@ -1,0 +1,113 @@
+"""Generate JSON Schema for the documents that swarmtui reads and writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from swarmtui.model.config import Config
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
+from swarmtui.model.plan import Plan
+from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
+from swarmtui.model.schema import BadInput, Stored, suggest
+from swarmtui.model.session import ClientInfo, Entry, Level, State, Summary
+from swarmtui.model.session_tags import Series
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.model.workload import Workload
+
+DOCUMENTS = {
+    "journal": "one line of journal.jsonl",
+    "detail": "detail.json; without `requests` also the output of `run --json`",
+    "summary": "summary.toml; null and empty values are left out",
+    "workload": "a workload file, in TOML",
+    "config": "config.toml",
+}
+
+
+class WorkloadName(Stored, frozen=True, kw_only=True):
+    name: str
+    digest: str
+    prompt_tokens_by: str
+
+
+class TimedEvent(Stored, frozen=True, kw_only=True):
+    """`at_s` counts from the start of the session."""
+
+    at_s: float
+    name: str
+    detail: str
+
+
+class SummaryFile(Stored, frozen=True, kw_only=True):
+    """The figures of a session for human readers, with six significant digits."""
+
+    schema: int
+    id: str
+    created: str
+    state: State
+    message: str
+    label: str
+    note: str
+    server_flags: str
+    previous: str
+    simulated: bool
+    gpus: tuple[str, ...]
+    warmup_requests: int
+    warnings: tuple[str, ...]
+    tags: dict[str, str]
+    series: Series
+    workload: WorkloadName
+    plan: Plan
+    client: ClientInfo
+    endpoints: tuple[Endpoint, ...]
+    servers: tuple[DiscoveredServer, ...]
+    levels: tuple[Level, ...]
+    scaling: Scaling
+    goodput: tuple[Goodput, ...]
+    bandwidth: tuple[BandwidthUse, ...]
+    checks: tuple[Check, ...]
+    events: tuple[TimedEvent, ...]
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    match name:
+        case "journal":
+            schema, components = _generate(Entry)
+        case "detail":
+            schema, components = _generate(Summary, Record)
+            _add_requests(components)
+        case "summary":
+            schema, components = _generate(SummaryFile)
+            del components["Level"]["properties"]["by_run"]
+            for component in components.values():
+                component.pop("required", None)
+        case "workload":
+            schema, components = _generate(Workload)
+        case "config":
+            schema, components = _generate(Config)
+        case _:
+            hint = suggest(name, list(DOCUMENTS), "; ") or f"; known are {', '.join(DOCUMENTS)}"
+            raise BadInput(f"no schema is called {name!r}{hint}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"swarmtui {name}",
+        "description": DOCUMENTS[name],
+        **schema,
+        "$defs": dict(sorted(components.items())),
+    }
+
+
+def _generate(*kinds: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schema of the first type, and the definitions that all of them need."""
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    return schemas[0], components
+
+
+def _add_requests(components: dict[str, Any]) -> None:
+    record, summary = components["Record"], components["Summary"]
+    for name in JOURNAL_ONLY_FIELDS:
+        del record["properties"][name]
+    record["properties"]["endpoint"] = {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "its URL"}
+    summary["properties"]["requests"] = {"type": "array", "items": {"$ref": "#/$defs/Record"}}
