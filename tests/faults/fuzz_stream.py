@@ -23,7 +23,7 @@ _routes: dict[Dialect, EndpointPool] = {
 }
 
 
-def answer(dialect: Dialect, pieces: list[bytes]) -> HttpExchange:
+def run_exchange(dialect: Dialect, pieces: list[bytes]) -> HttpExchange:
     """An exchange that got these bytes, in these reads, and then the end of the connection."""
     ended: list[bool] = []
     route = _routes[dialect]
@@ -51,7 +51,7 @@ def one(data: bytes) -> None:
         size = 1 + data[0] // 3
         body = data[1:]
         dialects: tuple[Dialect, ...] = ("chat", "completions", "ollama")
-        answer(dialects[data[0] % 3], [body[i : i + size] for i in range(0, len(body), size)])
+        run_exchange(dialects[data[0] % 3], [body[i : i + size] for i in range(0, len(body), size)])
 
 
 def main() -> None:

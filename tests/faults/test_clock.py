@@ -15,19 +15,19 @@ from tests.cli.scripted import scripted, words
 HOUR_NS = 3_600_000_000_000
 
 
-class Wall:
+class FakeWallClock:
     """The wall clock, `ahead` of the true one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ahead = 0
+        self.shift_ns = 0
         self._true = time.time_ns
         monkeypatch.setattr(time, "time_ns", self.now)
 
     def now(self) -> int:
-        return self._true() + self.ahead
+        return self._true() + self.shift_ns
 
 
-def read(kernel: clock.KernelClock, stamp: int) -> int:
+def convert(kernel: clock.KernelClock, stamp: int) -> int:
     """As a connection does it."""
     t = stamp - kernel.offset
     return t if kernel.low < t < kernel.high else kernel.recheck(t)
@@ -35,11 +35,11 @@ def read(kernel: clock.KernelClock, stamp: int) -> int:
 
 @pytest.mark.parametrize("jump", [HOUR_NS, -HOUR_NS, 500_000_000, -500_000_000])
 def test_a_stamp_read_right_after_a_jump_is_as_good_as_any(monkeypatch: pytest.MonkeyPatch, jump: int) -> None:
-    wall = Wall(monkeypatch)
+    wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
-    wall.ahead = jump
+    wall.shift_ns = jump
     before = clock.monotonic_ns()
-    t = read(kernel, wall.now())
+    t = convert(kernel, wall.now())
     assert before - 1_000_000 <= t <= clock.monotonic_ns()
     assert kernel.steps == 1
     kernel.resync()
@@ -50,29 +50,29 @@ def test_a_stamp_read_right_after_a_jump_is_as_good_as_any(monkeypatch: pytest.M
 def test_a_stamp_made_before_a_jump_and_read_behind_it_is_never_an_hour_off(
     monkeypatch: pytest.MonkeyPatch, jump: int
 ) -> None:
-    wall = Wall(monkeypatch)
+    wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     stamp = wall.now()
     made = clock.monotonic_ns()
-    wall.ahead = jump
+    wall.shift_ns = jump
     kernel.resync()
-    assert made - 1_000_000 <= read(kernel, stamp) <= clock.monotonic_ns()
+    assert made - 1_000_000 <= convert(kernel, stamp) <= clock.monotonic_ns()
 
 
 def test_what_waited_while_the_reader_slept_keeps_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    wall = Wall(monkeypatch)
+    wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     before, stamp, after = clock.monotonic_ns(), wall.now(), clock.monotonic_ns()
     slept = 5_000_000_000
-    assert before - 1_000_000 <= read(kernel, stamp - slept) + slept <= after + 1_000_000
+    assert before - 1_000_000 <= convert(kernel, stamp - slept) + slept <= after + 1_000_000
     assert kernel.steps == 0
 
 
 def test_slewing_is_no_jump(monkeypatch: pytest.MonkeyPatch) -> None:
-    wall = Wall(monkeypatch)
+    wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     for _ in range(100):
-        wall.ahead += 50_000
+        wall.shift_ns += 50_000
         kernel.resync()
     assert kernel.steps == 0
 

@@ -1,4 +1,4 @@
-"""A worker process without a conductor: told what to do and listened to directly."""
+"""Run a worker process without a session process: send commands and read reports directly."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from swarmtui.model.worker_protocol import (
 )
 from swarmtui.model.workload import Message, Task
 
-# Longer than anything here takes; a test that waits for it has failed.
-PATIENCE_S = 15.0
+# Longer than any test needs; reaching it is a failure.
+TIMEOUT_S = 15.0
 
-_USUAL = Timeouts()
+_DEFAULT_TIMEOUTS = Timeouts()
 
 
 def task(number: int, text: str = "", **fields: Any) -> Task:
@@ -40,31 +40,33 @@ def task(number: int, text: str = "", **fields: Any) -> Task:
 
 
 class DrivenWorker:
-    """Ends with the block, and must then have ended well."""
+    """A worker that ends with the block, and must then exit with code 0."""
 
     def __init__(
         self,
         url: str,
         *,
-        timeouts: Timeouts = _USUAL,
+        timeouts: Timeouts = _DEFAULT_TIMEOUTS,
         worker: int = 0,
         workers: int = 1,
         spool: str | None = None,
         keep_text: bool = True,
         **target: Any,
     ) -> None:
-        self._pipe, self._theirs = socket.socketpair()
-        self._pipe.settimeout(PATIENCE_S)
+        self._pipe, self._worker_end = socket.socketpair()
+        self._pipe.settimeout(TIMEOUT_S)
         self._unpacker = Unpacker()
-        self._waiting: list[WorkerReport] = []
+        self._reports: list[WorkerReport] = []
         self._setup = Setup(
             worker, workers, (Target(url=url, model="m", **target),), timeouts, spool=spool, keep_text=keep_text
         )
 
     def __enter__(self) -> DrivenWorker:
-        self._process = subprocess.Popen([sys.executable, "-m", "swarmtui.loadgen.worker"], stdin=self._theirs.fileno())
-        self._theirs.close()
-        self.say(self._setup)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "swarmtui.loadgen.worker"], stdin=self._worker_end.fileno()
+        )
+        self._worker_end.close()
+        self.send(self._setup)
         return self
 
     def __exit__(
@@ -73,7 +75,7 @@ class DrivenWorker:
         try:
             if self._pipe.fileno() >= 0:
                 self._pipe.shutdown(socket.SHUT_WR)
-            code = self._process.wait(PATIENCE_S)
+            code = self._process.wait(TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired):
             self._process.kill()
             code = self._process.wait()
@@ -85,21 +87,21 @@ class DrivenWorker:
     def pid(self) -> int:
         return self._process.pid
 
-    def say(self, *commands: msgspec.Struct) -> None:
+    def send(self, *commands: msgspec.Struct) -> None:
         self._pipe.sendall(b"".join(map(pack, commands)))
 
-    def streams(self, agents: int, number: int = 1, *, cancel: bool = False) -> None:
-        self.say(StartStage(number, agents, c=agents, run=1, cancel=cancel))
+    def start_stage(self, agents: int, number: int = 1, *, cancel: bool = False) -> None:
+        self.send(StartStage(number, agents, c=agents, run=1, cancel=cancel))
 
     def enqueue(self, tasks: Iterable[Task]) -> None:
-        self.say(Enqueue(tuple(tasks)))
+        self.send(Enqueue(tuple(tasks)))
 
     def next_report(self) -> WorkerReport:
-        while not self._waiting:
+        while not self._reports:
             data = self._pipe.recv(1 << 20)
             assert data, "the worker has ended"
-            self._waiting += map(decode_report, self._unpacker.feed(data))
-        return self._waiting.pop(0)
+            self._reports += map(decode_report, self._unpacker.feed(data))
+        return self._reports.pop(0)
 
     def finished(self, count: int) -> list[Finished]:
         found: list[Finished] = []
@@ -111,22 +113,22 @@ class DrivenWorker:
         return found
 
     def records(self, count: int) -> list[Record]:
-        return [said.record for said in self.finished(count)]
+        return [report.record for report in self.finished(count)]
 
-    def frame(self, wanted: Callable[[WorkerFrame], bool]) -> WorkerFrame:
-        """The next frame that is as wanted; records that come before it are lost."""
+    def wait_for_frame(self, condition: Callable[[WorkerFrame], bool]) -> WorkerFrame:
+        """Return the next frame that meets the condition; records that come before it are discarded."""
         while True:
             report = self.next_report()
-            if isinstance(report, WorkerFrame) and wanted(report):
+            if isinstance(report, WorkerFrame) and condition(report):
                 return report
 
     def run(self, tasks: Iterable[Task], agents: int = 1) -> list[Record]:
         tasks = tuple(tasks)
         self.enqueue(tasks)
-        self.streams(agents)
+        self.start_stage(agents)
         return self.records(len(tasks))
 
-    def abandon(self) -> None:
-        """What the death of a conductor is to its worker."""
+    def close_pipe(self) -> None:
+        """Close the pipe, as when the session process dies."""
         self._pipe.close()
-        self._process.wait(PATIENCE_S)
+        self._process.wait(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A small HTTP server on threads whose answers a test writes byte by byte, since real servers never fail on demand."""
+"""A threaded HTTP server whose responses a test writes byte by byte."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -14,17 +15,17 @@ from typing import Any
 DONE = b"data: [DONE]\n\n"
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client has closed the connection."""
 
 
-class Call:
-    """One request, and the means to answer it: well, badly, slowly or not at all."""
+class ScriptedCall:
+    """One request, with methods to respond to it correctly or not."""
 
     def __init__(self, sock: socket.socket, connection: int, head: bytes, body: bytes) -> None:
         lines = head.decode("latin-1").split("\r\n")
         self.connection = connection
-        self.line = lines[0]
+        self.request_line = lines[0]
         fields = [line.split(": ", 1) for line in lines[1:]]
         self.header_names = [name.lower() for name, _ in fields]
         self.headers = {name.lower(): value for name, value in fields}
@@ -33,8 +34,8 @@ class Call:
         self._sock = sock
 
     @property
-    def asked(self) -> str:
-        """The last message."""
+    def prompt(self) -> str:
+        """The content of the last message."""
         text: str = self.body["messages"][-1]["content"]
         return text
 
@@ -42,26 +43,26 @@ class Call:
         try:
             self._sock.sendall(data)
         except OSError:
-            raise Gone from None
+            raise ClientGone from None
 
-    def begin(self, kind: str = "text/event-stream", *extra: str) -> None:
-        """The head of a streamed answer; `chunk` and `end` go on with it."""
+    def begin_stream(self, kind: str = "text/event-stream", *extra: str) -> None:
+        """Send the head of a streamed response, to be continued with `chunk` and `end_stream`."""
         head = ["HTTP/1.1 200 OK", f"Content-Type: {kind}", "Transfer-Encoding: chunked", *extra, "", ""]
         self.send("\r\n".join(head).encode())
 
     def chunk(self, data: bytes) -> None:
         self.send(b"%x\r\n%s\r\n" % (len(data), data))
 
-    def end(self) -> None:
+    def end_stream(self) -> None:
         self.send(b"0\r\n\r\n")
 
     def stream(self, *events: bytes) -> None:
-        self.begin()
+        self.begin_stream()
         for event in events:
             self.chunk(event)
-        self.end()
+        self.end_stream()
 
-    def whole(self, status: str, text: str, kind: str = "application/json") -> None:
+    def reply(self, status: str, text: str, kind: str = "application/json") -> None:
         body = text.encode()
         self.send(f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
 
@@ -69,25 +70,26 @@ class Call:
         self.open = False
 
     def reset(self) -> None:
-        """Closes so that the client gets a reset instead of an end."""
+        """Close the connection with a TCP reset."""
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.open = False
 
 
 class ScriptedServer:
-    """`answer` gets each request, on a thread for each connection. `seen` holds all requests in the order they came."""
+    """Calls `handler` with each request, on one thread per connection. `calls` has all requests in order of arrival."""
 
     def __init__(
         self,
-        answer: Callable[[Call], None],
+        handler: Callable[[ScriptedCall], None],
         *,
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         read_body: bool = True,
     ) -> None:
-        self.seen: list[Call] = []
+        self.calls: list[ScriptedCall] = []
         self.connections = 0
-        self._answer, self._tls, self._read_body = answer, tls, read_body
+        self.closed_ns: list[int] = []
+        self._handler, self._tls, self._read_body = handler, tls, read_body
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=256)
         port = self._listener.getsockname()[1]
@@ -118,14 +120,16 @@ class ScriptedServer:
                 sock = self._tls.wrap_socket(sock, server_side=True)
             with sock:
                 while (call := self._next_call(sock, number)) is not None:
-                    self.seen.append(call)
-                    self._answer(call)
+                    self.calls.append(call)
+                    self._handler(call)
                     if not call.open:
                         return
-        except (OSError, Gone):
+        except (OSError, ClientGone):
             sock.close()
+        finally:
+            self.closed_ns.append(time.perf_counter_ns())
 
-    def _next_call(self, sock: socket.socket, number: int) -> Call | None:
+    def _next_call(self, sock: socket.socket, number: int) -> ScriptedCall | None:
         data = b""
         while b"\r\n\r\n" not in data:
             more = sock.recv(65536)
@@ -134,11 +138,11 @@ class ScriptedServer:
             data += more
         head, _, body = data.partition(b"\r\n\r\n")
         if not self._read_body:
-            return Call(sock, number, head, b"")
+            return ScriptedCall(sock, number, head, b"")
         size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
         while len(body) < size:
             body += sock.recv(65536)
-        return Call(sock, number, head, body)
+        return ScriptedCall(sock, number, head, body)
 
 
 def event(payload: dict[str, Any]) -> bytes:
@@ -159,26 +163,26 @@ ROLE = delta(role="assistant", content="")
 HELLO = (ROLE, delta(content="Hel"), delta(content="lo "), delta("stop", content="you"), usage(3), DONE)
 
 
-def hello(call: Call) -> None:
+def hello(call: ScriptedCall) -> None:
     call.stream(*HELLO)
 
 
 class Gate:
-    """An answer that begins at once and ends when the test says so."""
+    """A handler that sends the first token immediately, and the rest when the test sets `released`."""
 
     def __init__(self) -> None:
-        self.open = threading.Event()
-        self.now = self.most = 0
+        self.released = threading.Event()
+        self.in_flight = self.max_in_flight = 0
         self._lock = threading.Lock()
 
-    def __call__(self, call: Call) -> None:
+    def __call__(self, call: ScriptedCall) -> None:
         with self._lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        call.begin()
+            self.in_flight += 1
+            self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        call.begin_stream()
         call.chunk(ROLE + delta(content="a"))
-        self.open.wait(10)
+        self.released.wait(10)
         with self._lock:
-            self.now -= 1
+            self.in_flight -= 1
         call.chunk(delta("stop", content="b") + usage(2) + DONE)
-        call.end()
+        call.end_stream()

@@ -1,4 +1,4 @@
-"""What servers say, read right: recorded streams of real servers, and error bodies of all shapes."""
+"""Reading recorded streams of real servers, and building request bodies, per dialect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLES = Path(__file__).parent / "samples"
 
 
 def read(stream: bytes, dialect: Dialect = "chat", piece: int = 97) -> Response:
-    """The stream in pieces of a size that fits no event; the time of a payload is its number."""
+    """Read a stream in pieces that match no event; the arrival time of a payload is its number."""
     response, api = Response(), load_dialect(dialect)
     splitter = api.splitter()
     payloads = [p for at in range(0, len(stream), piece) for p in splitter.feed(stream[at : at + piece])]
@@ -60,7 +60,7 @@ def delta(**fields: Any) -> bytes:
         ("ollama.ndjson", 8, "engine", 11, 5, "stop"),
     ],
 )
-def test_tokens_are_counted_as_the_server_counts_them(
+def test_token_count_matches_server(
     name: str, tokens_out: int, source: str, tokens_in: int | None, chunks: int, finish: str
 ) -> None:
     response = sample(name)
@@ -72,7 +72,7 @@ def test_tokens_are_counted_as_the_server_counts_them(
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.sse")), ids=lambda path: path.stem)
-def test_the_cutting_of_a_stream_changes_nothing_but_times(path: Path) -> None:
+def test_result_does_not_depend_on_how_the_stream_is_split(path: Path) -> None:
     stream = path.read_bytes()
     whole, crumbs = read(stream, piece=len(stream)), read(stream, piece=1)
     for name in ("content", "reasoning", "usage_tokens", "finish_reason", "error", "error_detail", "id", "times"):
@@ -83,7 +83,7 @@ def test_the_cutting_of_a_stream_changes_nothing_but_times(path: Path) -> None:
     ("name", "finished"),
     [("vllm-usage.sse", True), ("llama-server-usage.sse", True), ("transformers.sse", False), ("ollama.ndjson", True)],
 )
-def test_not_every_server_says_that_it_is_done(name: str, finished: bool) -> None:
+def test_finished_only_after_done_marker(name: str, finished: bool) -> None:
     assert sample(name).finished is finished
 
 
@@ -98,19 +98,19 @@ def test_not_every_server_says_that_it_is_done(name: str, finished: bool) -> Non
         ("llama-server-keep-alive.sse", 1),
     ],
 )
-def test_a_chunk_with_only_a_role_is_an_event_but_no_token(name: str, first: int) -> None:
+def test_role_chunk_is_an_event_but_not_a_token(name: str, first: int) -> None:
     response = sample(name)
     assert response.t_first_event == 0
     assert response.times[0] == response.t_first_content == first
 
 
-def test_ids_are_kept() -> None:
+def test_response_id_is_kept() -> None:
     assert sample("vllm-usage.sse").id == "chatcmpl-a05cda6d86a6912b"
     assert sample("llama-server-usage.sse").id == "chatcmpl-enXUW4OxRieMkbGPQbiQB2k4v7danyN7"
 
 
 @pytest.mark.parametrize("name", ["vllm-reasoning.sse", "llama-server-reasoning.sse"])
-def test_reasoning_comes_before_content_and_is_kept_apart(name: str) -> None:
+def test_reasoning_is_separate_from_content(name: str) -> None:
     response = sample(name)
     assert (response.t_first_reasoning, response.t_first_content) == (1, 8)
     assert (len(response.reasoning), len(response.content)) == (7, 5)
@@ -123,13 +123,13 @@ def test_reasoning_and_cached_tokens_are_read() -> None:
     assert sample("vllm-usage.sse").cached_tokens is None
 
 
-def test_the_engines_own_timing_is_read() -> None:
+def test_llamacpp_timings_are_read() -> None:
     response = sample("llama-server-usage.sse")
     assert response.engine_decode_tps == pytest.approx(88.001, abs=0.001)
     assert response.engine_prefill_s == pytest.approx(0.011318)
 
 
-def test_ollama() -> None:
+def test_ollama_stream_is_read() -> None:
     response = sample("ollama.ndjson")
     assert "".join(response.reasoning) == "The sky"
     assert "".join(response.content) == "Blau – größtenteils."
@@ -138,7 +138,7 @@ def test_ollama() -> None:
     assert response.engine_prefill_s == pytest.approx(0.04)
 
 
-def test_ollama_says_an_error_in_mid_stream() -> None:
+def test_ollama_error_in_mid_stream() -> None:
     response = read(
         b'{"message":{"content":"a"},"error":null,"done":false}\n{"error":"model runner stopped"}\n', "ollama"
     )
@@ -147,12 +147,12 @@ def test_ollama_says_an_error_in_mid_stream() -> None:
 
 
 def test_ollama_tool_calls_are_output() -> None:
-    call = {"function": {"name": "look", "arguments": {"at": "sky"}}}
+    call = {"function": {"name": "search", "arguments": {"query": "sky"}}}
     response = read(json.dumps({"message": {"content": "", "tool_calls": [call]}}).encode() + b"\n", "ollama")
     assert len(response.times) == 1
 
 
-def test_an_error_event_behind_200_is_a_failure() -> None:
+def test_error_event_after_status_200_is_a_failure() -> None:
     full, killed = sample("vllm-queue-full.sse"), sample("vllm-engine-killed.sse")
     assert full.error == killed.error == "error_event"
     assert full.error_detail.startswith("The engine is currently busy")
@@ -161,7 +161,7 @@ def test_an_error_event_behind_200_is_a_failure() -> None:
     assert len(killed.times) == 4
 
 
-def test_a_killed_server_leaves_a_stream_without_an_end() -> None:
+def test_stream_of_killed_server_is_not_finished() -> None:
     response = sample("llama-server-killed.sse")
     assert not response.finished
     assert response.finish_reason is None
@@ -184,14 +184,14 @@ def test_tool_calls_are_output() -> None:
 @pytest.mark.parametrize(
     ("name", "first"),
     [
-        ("vllm-usage-each-chunk.sse", 1),  # said by the server
-        ("vllm-four-a-chunk.sse", 1),  # one alone, then four at a time: known by its two letters
-        ("transformers.sse", 1),  # two tokens more than chunks: the first chunk still is one token
+        ("vllm-usage-each-chunk.sse", 1),  # reported by the server
+        ("vllm-four-a-chunk.sse", 1),  # one token, then four per chunk
+        ("transformers.sse", 1),  # two more tokens than chunks; the first chunk is still one token
         ("llama-server-no-usage.sse", 1),
         ("vllm-completions.sse", 1),
     ],
 )
-def test_tokens_of_the_first_chunk_on_real_streams(name: str, first: int) -> None:
+def test_first_chunk_tokens_of_recorded_streams(name: str, first: int) -> None:
     response = sample(name)
     total, _ = response.token_count()
     assert total is not None
@@ -208,12 +208,12 @@ def test_tokens_of_the_first_chunk_on_real_streams(name: str, first: int) -> Non
     ],
     ids=["eight each", "all at once", "one each", "fewer than chunks"],
 )
-def test_tokens_of_the_first_chunk_by_its_share_of_the_text(texts: list[str], total: int, first: int) -> None:
+def test_first_chunk_tokens_by_share_of_text(texts: list[str], total: int, first: int) -> None:
     response = read(b"".join(delta(content=text) for text in texts))
     assert response.first_tokens(total) == first
 
 
-def test_tokens_of_each_chunk_add_up_to_the_whole() -> None:
+def test_tokens_per_chunk_add_up_to_total() -> None:
     for name in ("vllm-usage-each-chunk.sse", "vllm-reasoning.sse"):
         response = sample(name)
         tokens = response.chunk_tokens()
@@ -223,7 +223,7 @@ def test_tokens_of_each_chunk_add_up_to_the_whole() -> None:
     assert sample("vllm-usage.sse").chunk_tokens() is None
 
 
-def test_chunks_of_one_read_are_counted() -> None:
+def test_coalesced_chunks_are_counted() -> None:
     response = Response()
     for t in (5, 5, 5, 9):
         response.add_output(t, "x", None, "")
@@ -240,9 +240,9 @@ def test_chunks_of_one_read_are_counted() -> None:
         (["ok"], "stop", True, False),
         (["o", "k", "!"], "stop", False, False),
     ],
-    ids=["empty", "one word", "two words", "over at once", "as short as asked for", "short"],
+    ids=["empty", "one word repeated", "two words", "too short", "exact length", "short"],
 )
-def test_output_that_means_nothing_is_marked(texts: list[str], finish: str, exact: bool, degenerate: bool) -> None:
+def test_degenerate_output_is_flagged(texts: list[str], finish: str, exact: bool, degenerate: bool) -> None:
     stream = b"".join(delta(content=text) for text in texts)
     response = read(stream + payload(choices=[{"delta": {}, "finish_reason": finish}]))
     total, _ = response.token_count()
@@ -262,25 +262,25 @@ def test_output_that_means_nothing_is_marked(texts: list[str], finish: str, exac
     ],
     ids=["not UTF-8", "cut short", "wrong type", "HTML", "nested", "huge count", "negative count"],
 )
-def test_what_is_no_chunk_is_bad_json(text: bytes) -> None:
+def test_invalid_chunk_is_bad_json(text: bytes) -> None:
     assert read(b"data: " + text + b"\n\n").error == "bad_json"
 
 
-def test_empty_events_and_spaces_around_done_are_no_errors() -> None:
+def test_empty_events_and_padded_done_are_accepted() -> None:
     response = read(b"data:\n\ndata: \n\n" + delta(content="a") + b"data:  [DONE] \n\n")
     assert (response.error, response.finished, len(response.times)) == (None, True, 1)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=80), st.sampled_from(["chat", "completions", "ollama"]))
-def test_no_bytes_at_all_bring_the_reader_down(data: bytes, dialect: Dialect) -> None:
+def test_arbitrary_bytes_do_not_crash_the_reader(data: bytes, dialect: Dialect) -> None:
     read(data, dialect)
     read(b'data: {"choices":[{"delta":{"content":"' + data + b'"}}]}\n\n', dialect)
     error_text(data)
 
 
 @pytest.mark.parametrize(
-    ("body", "sentence"),
+    ("body", "text"),
     [
         (b'{"error":{"message":"The model `nope` does not exist.","code":404}}', "The model `nope` does not exist."),
         (b'{"error":"Unauthorized"}', "Unauthorized"),
@@ -295,8 +295,8 @@ def test_no_bytes_at_all_bring_the_reader_down(data: bytes, dialect: Dialect) ->
         (b"[" * 100_000, "[" * 300),
     ],
 )
-def test_the_sentence_in_an_error_body(body: bytes, sentence: str) -> None:
-    assert error_text(body) == sentence
+def test_error_text_is_extracted(body: bytes, text: str) -> None:
+    assert error_text(body) == text
 
 
 TASK = Task(
@@ -308,7 +308,7 @@ TASK = Task(
 )
 
 
-def test_bodies() -> None:
+def test_request_bodies() -> None:
     chat = json.loads(load_dialect("chat").body("m", TASK, TASK.messages))
     assert chat == {
         "model": "m",
@@ -329,20 +329,20 @@ def test_bodies() -> None:
     assert "ignore_eos" not in ollama
 
 
-def test_what_was_refused_is_left_out() -> None:
+def test_rejected_fields_are_omitted() -> None:
     without = json.loads(load_dialect("chat").body("m", TASK, TASK.messages, {"stream_options", "top_k"}))
     assert "stream_options" not in without
     assert "top_k" not in without
     assert without["ignore_eos"] is True
 
 
-def test_no_cap_unless_the_task_has_one() -> None:
+def test_no_max_tokens_unless_task_has_it() -> None:
     task = Task(id=1, messages=TASK.messages)
     for dialect in ("chat", "completions"):
         assert "max_tokens" not in json.loads(load_dialect(dialect).body("m", task, task.messages))
     assert json.loads(load_dialect("ollama").body("m", task, task.messages))["options"] == {}
 
 
-def test_only_what_was_sent_can_be_left_out() -> None:
+def test_optional_fields_are_those_sent() -> None:
     assert load_dialect("chat").optional_fields(TASK) == ("stream_options", "ignore_eos", "top_k")
     assert load_dialect("ollama").optional_fields(TASK) == ("top_k",)

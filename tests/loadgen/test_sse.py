@@ -1,4 +1,4 @@
-"""Streams cut anywhere: the pieces must give what the whole gives."""
+"""Splitting streams into events and lines, however the bytes are divided into reads."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _TAILS = st.sampled_from([b"", b"data: last", b"\n", b"\r", b": comment"])
 _CUTS = st.lists(st.integers(0, 400), max_size=30)
 
 
-def _by_the_book(stream: bytes) -> list[bytes]:
-    """The standard, byte by byte and without a thought for speed; an event left open at the end counts as well."""
+def _reference(stream: bytes) -> list[bytes]:
+    """Parse by the standard, byte by byte; an incomplete event at the end counts too."""
     lines, line, at = [], bytearray(), 0
     while at < len(stream):
         if stream[at : at + 2] == b"\r\n":
@@ -76,20 +76,20 @@ def _read(splitter: Splitter, pieces: list[bytes]) -> list[bytes]:
 
 @_SETTINGS
 @given(st.one_of(_LF_STREAMS, _STREAMS), _TAILS, _CUTS)
-def test_any_cutting_gives_what_the_standard_says(stream: bytes, tail: bytes, cuts: list[int]) -> None:
+def test_any_split_gives_what_the_standard_requires(stream: bytes, tail: bytes, cuts: list[int]) -> None:
     whole = stream + tail
-    assert _read(EventSplitter(), _pieces(whole, cuts)) == _by_the_book(whole)
+    assert _read(EventSplitter(), _pieces(whole, cuts)) == _reference(whole)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_every_byte_alone(end: bytes) -> None:
+def test_single_bytes(end: bytes) -> None:
     lines = [": hi", "event: message", 'data: {"ä":', "data: 1}", "", "data:[DONE]", "", ""]
     stream = end.join(line.encode() for line in lines)
     assert _read(EventSplitter(), [bytes([byte]) for byte in stream]) == ['{"ä":\n1}'.encode(), b"[DONE]"]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_an_event_is_given_out_with_its_last_byte_and_not_with_the_next_event(end: bytes) -> None:
+def test_event_is_returned_with_its_last_byte(end: bytes) -> None:
     splitter = EventSplitter()
     for payload in (b"one", b"two", b"three"):
         assert splitter.feed(b"data: " + payload + end + end) == [payload]
@@ -100,7 +100,7 @@ def test_many_events_in_one_read() -> None:
     assert EventSplitter().feed(stream) == [b"%d" % i for i in range(84)]
 
 
-def test_an_event_without_the_empty_line_behind_it_is_not_lost() -> None:
+def test_last_event_without_empty_line_is_returned() -> None:
     splitter = EventSplitter()
     assert splitter.feed(b"data: a\n\ndata: b") == [b"a"]
     assert splitter.finish() == [b"b"]
@@ -119,9 +119,7 @@ def test_an_event_without_the_empty_line_behind_it_is_not_lost() -> None:
     ],
     ids=["no line", "one line", "lines", "empty lines", "CRLF lines", "CR lines"],
 )
-def test_an_event_without_an_end_is_refused_before_it_fills_the_memory(
-    piece: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_event_is_rejected(piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT", 64 << 10)
     splitter = EventSplitter()
     with pytest.raises(TooLong):
@@ -129,7 +127,7 @@ def test_an_event_without_an_end_is_refused_before_it_fills_the_memory(
             splitter.feed(piece)
 
 
-def test_a_long_stream_of_short_events_is_never_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_stream_of_short_events_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT", 64)
     for end in (b"\n", b"\r\n"):
         splitter = EventSplitter()
@@ -138,12 +136,12 @@ def test_a_long_stream_of_short_events_is_never_too_long(monkeypatch: pytest.Mon
 
 @_SETTINGS
 @given(st.lists(st.sampled_from([b'{"a":1}', b"", b" ", '{"ä":"🐝"}'.encode(), b'{"b":2}\r'])), _CUTS, st.booleans())
-def test_lines_of_json_under_any_cutting(lines: list[bytes], cuts: list[int], ended: bool) -> None:
+def test_json_lines_in_any_split(lines: list[bytes], cuts: list[int], ended: bool) -> None:
     stream = b"\n".join(lines) + (b"\n" if ended else b"")
     assert _read(LineSplitter(), _pieces(stream, cuts)) == [line for line in stream.split(b"\n") if line.strip()]
 
 
-def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_line_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT", 64)
     splitter = LineSplitter()
     splitter.feed(b"x" * 64)

@@ -1,19 +1,22 @@
-"""Tasks with a time of their own."""
+"""Scheduled tasks of a worker."""
 
 from __future__ import annotations
 
 import time
 
+from swarmtui.loadgen.event_loop import Callback, EventLoop
+from swarmtui.loadgen.schedule import Schedule
 from swarmtui.model.worker_protocol import Drop
+from swarmtui.model.workload import Task
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.scripted_server import Call, ScriptedServer, hello
+from tests.loadgen.scripted_server import ScriptedCall, ScriptedServer, hello
 
 MS = 1_000_000
 
 
 def test_tasks_are_sent_when_they_are_due() -> None:
     with ScriptedServer(hello) as server, DrivenWorker(server.url) as worker:
-        worker.streams(8)
+        worker.start_stage(8)
         worker.enqueue(task(n, at_ns=(100 + 30 * n) * MS) for n in (3, 1, 2, 0))
         records = sorted(worker.records(4), key=lambda record: record.task)
     due = [record.t_sched_ns or 0 for record in records]
@@ -23,15 +26,15 @@ def test_tasks_are_sent_when_they_are_due() -> None:
         assert record.t_sent_ns >= record.t_sched_ns
 
 
-def test_a_task_that_finds_no_stream_keeps_its_time() -> None:
-    """One stream, answers of 100 ms, all due at once: the last was due as early as the first."""
+def test_scheduled_time_is_kept_while_waiting_for_an_agent() -> None:
+    """One stream, responses of 100 ms, all due at the same time: all have the same scheduled time."""
 
-    def slow(call: Call) -> None:
+    def slow(call: ScriptedCall) -> None:
         time.sleep(0.1)
         hello(call)
 
     with ScriptedServer(slow) as server, DrivenWorker(server.url) as worker:
-        worker.streams(1)
+        worker.start_stage(1)
         worker.enqueue(task(n, at_ns=50 * MS) for n in range(3))
         records = worker.records(3)
     due = {record.t_sched_ns for record in records}
@@ -40,19 +43,43 @@ def test_a_task_that_finds_no_stream_keeps_its_time() -> None:
     assert waited[1] >= 95 * MS and waited[2] >= 190 * MS
 
 
-def test_what_is_dropped_is_never_sent() -> None:
+def test_dropped_tasks_are_not_sent() -> None:
+    minute = 60_000 * MS
     with ScriptedServer(hello) as server, DrivenWorker(server.url) as worker:
-        worker.streams(2)
-        worker.enqueue([task(1, at_ns=200 * MS), task(2, at_ns=250 * MS)])
-        worker.frame(lambda frame: frame.queued == 2)
-        worker.say(Drop())
-        worker.frame(lambda frame: frame.drops == 1 and frame.queued == 0)
-        worker.enqueue([task(3, at_ns=500 * MS)])
+        worker.start_stage(2)
+        worker.enqueue([task(1, at_ns=minute), task(2, at_ns=minute)])
+        worker.wait_for_frame(lambda frame: frame.queued == 2)
+        worker.send(Drop())
+        worker.wait_for_frame(lambda frame: frame.drops == 1 and frame.queued == 0)
+        worker.enqueue([task(3, at_ns=0)])
         (record,) = worker.records(1)
     assert record.task == 3
 
 
-def test_text_comes_along_where_a_task_wants_it() -> None:
+class TimerList(EventLoop):
+    """Keeps timers, to be fired by the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: list[Callback] = []
+
+    def call_at(self, t_ns: int, callback: Callback) -> None:
+        self.timers.append(callback)
+
+
+def test_timers_of_dropped_tasks_are_ignored() -> None:
+    loop, released = TimerList(), list[Task]()
+    schedule = Schedule(loop, released.append)
+    schedule.add([task(1, at_ns=1)])
+    schedule.clear()
+    schedule.add([task(2, at_ns=1)])
+    assert schedule.pending == 1
+    for fire in loop.timers:
+        fire()
+    assert ([task.id for task in released], schedule.pending) == ([2], 0)
+
+
+def test_task_can_request_its_text() -> None:
     with ScriptedServer(hello) as server, DrivenWorker(server.url, keep_text=False) as worker:
-        plain, wanted = worker.run([task(1), task(2, with_text=True)])
-    assert plain.text is None and wanted.text
+        without, with_text = worker.run([task(1), task(2, with_text=True)])
+    assert without.text is None and with_text.text
