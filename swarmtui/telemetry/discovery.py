@@ -1,10 +1,11 @@
-"""Servers on this host: who listens, and what they say of themselves. GET only, several at once, within a second."""
+"""Find inference servers on this host: listening processes first, then the usual ports, all asked at once."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -14,67 +15,108 @@ import httpx2
 import msgspec
 import psutil
 
-from swarmtui.model.telemetry import Discovered, Gpu
+from swarmtui.engines.base import Engine
+from swarmtui.engines.registry import (
+    ENGINES,
+    GENERIC,
+    engine_from_command,
+    engine_named,
+    flags_from_command,
+    flags_from_environment,
+)
+from swarmtui.model.telemetry import DiscoveredServer, Gpu
 from swarmtui.telemetry.fingerprint import fingerprint
-from swarmtui.telemetry.server_flags import flags_of, looks_like_server, seats
 
-USUAL_PORTS = (8000, 30000, 8080, 11434, 3000, 1234, 5000, 23333, 4000, 8001, 8002, 8003)
-# Not HTTP, and some of them take a stray line amiss: mail, databases, queues, printers, torch's rendezvous.
-_LEAVE_ALONE = frozenset(
+_USUAL_PORTS = frozenset(port for engine in ENGINES for port in engine.ports)
+# Databases, message queues, printers and the like: not HTTP, and some fail on unexpected input.
+_EXCLUDED_PORTS = frozenset(
     (1433, 1521, 1883, 2049, 2181, 2379, 2380, 3306, 3389, 5432, 5672, 5900, 6000, 6379, 6380, 8086, 9042, 9092, 9100,
      9200, 9300, 11211, 26379, 27017, 29500)
 )  # fmt: skip
-_MOST_PORTS = 64
+_MAX_PORTS = 64
 _THREADS = 16
+_ANCESTORS = 3
 
 
 class Listener(NamedTuple):
-    """Who takes connections at a port of this host."""
+    """A listening TCP socket of this host; `engine` is set if its process is an inference server."""
 
     host: str
     port: int
     pid: int | None
-    known: bool  # its process looks like a server of models
+    engine: Engine | None = None
 
 
-def discover(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
-    """Everything that is found within this time; what looks like a server and does not answer is listed as such."""
-    give_up = time.monotonic() + timeout_s
-    listeners = list(_candidates())
+def discover(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
+    """Return what is found in this time; an inference server that does not answer is listed as unreachable."""
+    deadline = time.monotonic() + timeout_s
+    listeners = _candidates()
     with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as client:
         pool = ThreadPoolExecutor(_THREADS)
-        asked = {pool.submit(_look, client, listener, give_up): listener for listener in listeners}
-        done, late = wait(asked, timeout=max(0.0, give_up - time.monotonic()))
+        asked = {pool.submit(_inspect, client, listener, deadline): listener for listener in listeners}
+        done, late = wait(asked, timeout=max(0.0, deadline - time.monotonic()))
         pool.shutdown(wait=False, cancel_futures=True)
-    found = [server for future in done if (server := future.result()) is not None]
-    found += [server for future in late if (server := _silent(asked[future], timeout_s)) is not None]
-    return tuple(sorted(found, key=lambda server: (not server.reachable, server.url)))
+    found = [future.result() for future in done] + [_unreachable(asked[future], timed_out=True) for future in late]
+    servers = [server for server in found if server is not None]
+    return tuple(sorted(servers, key=lambda server: (not server.reachable, server.url)))
 
 
 def listeners_at(urls: Iterable[str]) -> dict[str, Listener]:
-    """Of those on this host. With thousands of connections open it takes long: better before the load."""
+    """Return the listeners behind those URLs that are on this host.
+
+    Slow when thousands of connections are open: call it before the load starts.
+    """
     local = [url for url in urls if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")]
-    by_port: dict[int, Listener] = {}
-    for one in _listeners() if local else ():
-        if one.port not in by_port or ":" in by_port[one.port].host:
-            by_port[one.port] = one
+    by_port = _by_port(_listeners()) if local else {}
     ports = {url: urlsplit(url).port or (443 if url.startswith("https:") else 80) for url in local}
     return {url: by_port[port] for url, port in ports.items() if port in by_port}
 
 
-def identify(url: str, listener: Listener | None = None, timeout_s: float = 2.0) -> Discovered | None:
-    """The server at this address, and, where it listens on this host, the process behind it; None when it is silent."""
+def identify(url: str, listener: Listener | None = None, timeout_s: float = 2.0) -> DiscoveredServer | None:
+    """Describe the server at this address and, if it is on this host, its process; None if it does not answer."""
     listener = listener or listeners_at([url]).get(url)
-    give_up = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s
     with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as client:
         if listener is None:
-            return fingerprint(url, client=client, give_up=give_up)
-        return _look(client, listener, give_up, secure=url.startswith("https:"))
+            return fingerprint(url, client=client, deadline=deadline)
+        return _inspect(client, listener, deadline, secure=url.startswith("https:"))
 
 
-def with_gpus(servers: Iterable[Discovered], gpus: Sequence[Gpu]) -> tuple[Discovered, ...]:
-    """Each with the GPUs on which it, or a process that it started, computes."""
+def with_gpus(servers: Iterable[DiscoveredServer], gpus: Sequence[Gpu]) -> tuple[DiscoveredServer, ...]:
+    """Add to each server the GPUs on which its process or one of its child processes computes."""
     return tuple(msgspec.structs.replace(server, gpus=_gpus_of(server.pid, gpus)) for server in servers)
+
+
+def process_flags(pid: int) -> dict[str, str] | None:
+    """Return the flags and settings of a server's process; None where it cannot be read.
+
+    Processes in a container or of another user cannot be read. A server that overwrites its processes' titles
+    (VLLM::EngineCore) loses its command line; then that of its parent is used.
+    """
+    try:
+        process = psutil.Process(pid)
+        settings = _environment_settings(process)
+        for candidate in (process, *process.parents()[:_ANCESTORS]):
+            argv = candidate.cmdline()
+            if _has_title(argv) or not (candidate is process or engine_from_command(argv)):
+                continue
+            if flags := flags_from_command(argv):
+                return {**(settings or {}), **flags}
+    except (psutil.Error, OSError):
+        return None
+    return settings
+
+
+def _environment_settings(process: psutil.Process) -> dict[str, str] | None:
+    try:
+        return flags_from_environment(process.environ())
+    except (psutil.Error, OSError):
+        return None
+
+
+def _has_title(argv: Sequence[str]) -> bool:
+    """Whether there is no command line but only a title, such as VLLM::Worker."""
+    return not argv or "::" in argv[0]
 
 
 def _gpus_of(pid: int | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
@@ -88,20 +130,31 @@ def _gpus_of(pid: int | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
 
 
 def _candidates() -> list[Listener]:
-    """Ports to try, likely ones first; usual ports also where nobody is seen to listen, as from another container."""
-    first, last = _ephemeral()
+    """Return the ports to try, likely ones first.
+
+    The usual ports are tried even if no listener is visible: it may be in another container.
+    """
+    by_port = _by_port(listener for listener in _listeners() if _may_serve(listener))
+    for port in _USUAL_PORTS:
+        by_port.setdefault(port, Listener("127.0.0.1", port, None))
+    order = sorted(by_port.values(), key=lambda one: (one.engine is None, one.port not in _USUAL_PORTS, one.port))
+    return order[:_MAX_PORTS]
+
+
+def _may_serve(listener: Listener) -> bool:
+    """Ephemeral ports are mostly internal to a program: they count only for known servers."""
+    port = listener.port
+    privileged = port < 1024 and port != 80
+    return not (port in _EXCLUDED_PORTS or privileged or (_is_ephemeral(port) and listener.engine is None))
+
+
+def _by_port(listeners: Iterable[Listener]) -> dict[int, Listener]:
+    """Index by port; of several on one port the first is kept, IPv4 before IPv6."""
     by_port: dict[int, Listener] = {}
-    for listener in _listeners():
-        port = listener.port
-        passing = first <= port <= last and not listener.known
-        if port in _LEAVE_ALONE or passing or (port < 1024 and port != 80):
-            continue
-        if port not in by_port or ":" in by_port[port].host:
-            by_port[port] = listener
-    for port in USUAL_PORTS:
-        by_port.setdefault(port, Listener("127.0.0.1", port, None, False))
-    order = sorted(by_port.values(), key=lambda one: (not one.known, one.port not in USUAL_PORTS, one.port))
-    return order[:_MOST_PORTS]
+    for listener in listeners:
+        if listener.port not in by_port or ":" in by_port[listener.port].host:
+            by_port[listener.port] = listener
+    return by_port
 
 
 def _listeners() -> Iterable[Listener]:
@@ -109,7 +162,7 @@ def _listeners() -> Iterable[Listener]:
         connections = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError):
         return
-    known: dict[int, bool] = {}
+    engines: dict[int, Engine | None] = {}
     for connection in connections:
         if connection.status != psutil.CONN_LISTEN or not connection.laddr:
             continue
@@ -117,22 +170,27 @@ def _listeners() -> Iterable[Listener]:
         if not (address.is_loopback or address.is_unspecified):
             continue
         host = "[::1]" if address.version == 6 and address.is_loopback else "127.0.0.1"
-        if pid is not None and pid not in known:
-            known[pid] = _known(pid)
-        yield Listener(host, connection.laddr.port, pid, pid is not None and known[pid])
+        if pid is not None and pid not in engines:
+            engines[pid] = _process_engine(pid)
+        yield Listener(host, connection.laddr.port, pid, None if pid is None else engines[pid])
 
 
-def _known(pid: int) -> bool:
-    """Processes that a server made for its own use (VLLM::Worker) listen for each other, not for us."""
+def _process_engine(pid: int) -> Engine | None:
+    """A server's helper processes (VLLM::Worker) listen for each other, not for clients: they are none."""
     try:
         argv = psutil.Process(pid).cmdline()
     except (psutil.Error, OSError):
-        return False
-    return bool(argv) and "::" not in argv[0] and looks_like_server(argv)
+        return None
+    return None if _has_title(argv) else engine_from_command(argv)
 
 
-def _ephemeral() -> tuple[int, int]:
-    """Where the system takes ports for whoever does not care: mostly inner matters of some program."""
+def _is_ephemeral(port: int) -> bool:
+    first, last = _ephemeral_range()
+    return first <= port <= last
+
+
+@cache
+def _ephemeral_range() -> tuple[int, int]:
     try:
         first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
         return int(first), int(last)
@@ -140,37 +198,43 @@ def _ephemeral() -> tuple[int, int]:
         return 32768, 60999
 
 
-def _look(
-    client: httpx2.Client, listener: Listener, give_up: float, *, secure: bool | None = None
-) -> Discovered | None:
-    """Where nobody said whether it speaks TLS, a process that looks like a server is asked both ways."""
-    ways = ("http", "https") if secure is None and listener.known else ("https",) if secure else ("http",)
-    roots = (f"{way}://{listener.host}:{listener.port}" for way in ways)
-    asked = (fingerprint(root, client=client, give_up=give_up) for root in roots)
-    found = next((answer for answer in asked if answer is not None), None)
+def _inspect(
+    client: httpx2.Client, listener: Listener, deadline: float, *, secure: bool | None = None
+) -> DiscoveredServer | None:
+    """Fingerprint a listener and add what its process tells; a known server is also tried with TLS if not specified."""
+    schemes = ("http", "https") if secure is None and listener.engine else ("https",) if secure else ("http",)
+    roots = (f"{scheme}://{listener.host}:{listener.port}" for scheme in schemes)
+    replies = (fingerprint(root, client=client, deadline=deadline) for root in roots)
+    found = next((server for server in replies if server is not None), None)
     if found is None:
-        return _silent(listener, None)
+        return _unreachable(listener, timed_out=time.monotonic() >= deadline)
     if listener.pid is None:
         return found
-    flags = flags_of(listener.pid)
-    merged = None if flags is None and found.flags is None else {**(found.flags or {}), **(flags or {})}
-    number = found.seats if found.seats is not None else seats(found.engine, flags)
-    models = found.models or ((merged["model"],) if merged and "model" in merged else ())
-    return msgspec.structs.replace(found, pid=listener.pid, flags=merged, seats=number, models=models)
-
-
-def _silent(listener: Listener, timeout_s: float | None) -> Discovered | None:
-    """A process that looks like a server, and does not answer like one."""
-    if not listener.known or listener.pid is None:
-        return None
-    first, last = _ephemeral()
-    if first <= listener.port <= last and timeout_s is None:
-        return None  # an inner port of a server
-    why = "its answer is not that of a server" if timeout_s is None else f"no answer within {timeout_s:g} s"
-    return Discovered(
-        url=f"http://{listener.host}:{listener.port}",
+    # Some servers have nothing distinctive in their replies.
+    by_process = listener.engine.name if listener.engine and found.engine == GENERIC.name else found.engine
+    own = process_flags(listener.pid)
+    flags = None if own is None and found.flags is None else {**(found.flags or {}), **(own or {})}
+    return msgspec.structs.replace(
+        found,
+        engine=by_process,
         pid=listener.pid,
-        flags=flags_of(listener.pid),
+        flags=flags,
+        slots=engine_named(by_process).slots(own) if found.slots is None else found.slots,
+        models=found.models or ((flags["model"],) if flags and "model" in flags else ()),
+    )
+
+
+def _unreachable(listener: Listener, *, timed_out: bool) -> DiscoveredServer | None:
+    """Describe an inference server by its process only; None for any other listener."""
+    if listener.engine is None or listener.pid is None:
+        return None
+    if not timed_out and _is_ephemeral(listener.port):
+        return None  # an internal port of a server
+    return DiscoveredServer(
+        url=f"http://{listener.host}:{listener.port}",
+        engine=listener.engine.name,
+        pid=listener.pid,
+        flags=process_flags(listener.pid),
         reachable=False,
-        problem=f"{why}: is it loading, or busy?",
+        problem=f"{'no answer in time' if timed_out else 'not the reply of a server'}: it may be loading or busy",
     )

@@ -1,160 +1,104 @@
-"""What inference servers tell of themselves: Prometheus text of vLLM, SGLang, llama.cpp, TGI; /api/ps of Ollama."""
+"""Read the metrics of inference servers into ServerState, with the maps of their engines."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 from math import isfinite
+from typing import NamedTuple
 
 import msgspec
 
+from swarmtui.engines.base import PROMETHEUS_PATH, Engine
+from swarmtui.engines.registry import ENGINES, engine_named
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 from swarmtui.telemetry.fetch import Fetcher
-from swarmtui.telemetry.prometheus import Sample, samples
+from swarmtui.telemetry.prometheus import MetricSample, parse_samples
 
-OLLAMA_PATH = "/api/ps"
-
-_VLLM = {
-    "num_requests_running": "running",
-    "num_requests_waiting": "waiting",
-    "kv_cache_usage_perc": "kv_use",
-    "gpu_cache_usage_perc": "kv_use",
-    "prompt_tokens_total": "prompt_tokens",
-    "generation_tokens_total": "output_tokens",
-    "prompt_tokens_cached_total": "cached_tokens",
-    "prefix_cache_queries_total": "cache_queries",
-    "gpu_prefix_cache_queries_total": "cache_queries",
-    "prefix_cache_hits_total": "cache_hits",
-    "gpu_prefix_cache_hits_total": "cache_hits",
-    "num_preemptions_total": "preemptions",
-    "spec_decode_num_drafts_total": "drafts",
-    "spec_decode_num_draft_tokens_total": "draft_tokens",
-    "spec_decode_num_accepted_tokens_total": "accepted_tokens",
-    "request_success_total": "finished",
-}
-_VLLM_TIMES = {
-    "time_to_first_token_seconds": "ttft",
-    "inter_token_latency_seconds": "itl",
-    "time_per_output_token_seconds": "itl",
-    "request_queue_time_seconds": "queue",
-    "request_prefill_time_seconds": "prefill",
-    "request_decode_time_seconds": "decode",
-    "e2e_request_latency_seconds": "e2e",
-}
-_SGLANG = {
-    "num_running_reqs": "running",
-    "num_queue_reqs": "waiting",
-    "token_usage": "kv_use",
-    "prompt_tokens_total": "prompt_tokens",
-    "generation_tokens_total": "output_tokens",
-    "cached_tokens_total": "cached_tokens",
-    "num_requests_total": "finished",
-    "num_retracted_reqs_total": "preemptions",
-    "spec_accept_length": "accept_length",
-    "spec_accept_rate": "accept_rate",
-}
-_SGLANG_TIMES = {
-    "time_to_first_token_seconds": "ttft",
-    "inter_token_latency_seconds": "itl",
-    "time_per_output_token_seconds": "itl",
-    "queue_time_seconds": "queue",
-    "e2e_request_latency_seconds": "e2e",
-}
-_LLAMA = {
-    "requests_processing": "running",
-    "requests_deferred": "waiting",
-    "prompt_tokens_total": "prompt_tokens",
-    "prompt_tokens_cached_total": "cached_tokens",
-    "tokens_predicted_total": "output_tokens",
-    "prompt_seconds_total": "prefill_seconds",
-    "spec_decode_num_drafts_total": "drafts",
-    "spec_decode_num_draft_tokens_total": "draft_tokens",
-    "spec_decode_num_accepted_tokens_total": "accepted_tokens",
-}
-_TGI = {
-    "queue_size": "waiting",
-    "batch_current_size": "running",
-    "request_success": "finished",
-    "request_success_total": "finished",
-    "request_input_length_sum": "prompt_tokens",
-    "request_generated_tokens_sum": "output_tokens",
-}
-_TGI_TIMES = {"request_queue_duration": "queue", "request_duration": "e2e"}
-
-_PREFIXES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp", "tgi": "TGI"}
-_NUMBERS = {"vLLM": _VLLM, "SGLang": _SGLANG, "llama.cpp": _LLAMA, "TGI": _TGI}
-_TIMES = {"vLLM": _VLLM_TIMES, "SGLang": _SGLANG_TIMES, "llama.cpp": {}, "TGI": _TGI_TIMES}
 _HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
-# Of engines beside each other these are no sums: the fullest cache is what makes requests wait.
-_HIGHEST = ("kv_use", "accept_length", "accept_rate")
-# The ranks of one SGLang engine may each tell of the same requests.
-_RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
+# Over several engines behind one address these are no sums: the fullest cache is the one that makes requests wait.
+_MAXIMUM = ("kv_use", "accept_length", "accept_rate")
 
 
-def _wanted_names() -> dict[str, tuple[str, str, str]]:
-    """Full name → engine, field, and which part of a histogram it is (empty for a plain number)."""
-    names: dict[str, tuple[str, str, str]] = {}
-    for prefix, engine in _PREFIXES.items():
-        for separator in ("_",) if engine == "TGI" else (":", "_"):  # some collectors allow no colon in a name
-            for name, field in _NUMBERS[engine].items():
-                names[f"{prefix}{separator}{name}"] = engine, field, ""
-            for name, field in _TIMES[engine].items():
+class _Meaning(NamedTuple):
+    """What a metric name stands for; `part` is empty for a plain value."""
+
+    engine: Engine
+    field: str
+    part: str = ""
+
+
+def _meanings() -> dict[str, _Meaning]:
+    """Map full metric names; where two engines share a name, the first one registered has it."""
+    names: dict[str, _Meaning] = {}
+    for engine in ENGINES:
+        for prefix in engine.metric_prefixes:
+            for name, field in engine.metric_values.items():
+                names.setdefault(prefix + name, _Meaning(engine, field))
+            for name, field in engine.metric_histograms.items():
                 for part in _HISTOGRAM_PARTS:
-                    names[f"{prefix}{separator}{name}{part}"] = engine, field, part
+                    names.setdefault(prefix + name + part, _Meaning(engine, field, part))
     return names
 
 
-_NAMES = _wanted_names()
+_MEANINGS = _meanings()
 
 
-def parse(text: str, engine_hint: str = "") -> ServerState | None:
-    """None when no server that we know writes so. All engines behind the address are one.
+def metrics_url(root: str, engine: str) -> str | None:
+    """Return where the server at `root` (without /v1) reports metrics; None if its engine reports none."""
+    path = engine_named(engine).metrics_path
+    return None if path is None else root.rstrip("/") + path
 
-    `engine_hint` is the engine's name where it is known better: the simulator writes like vLLM.
+
+def parse_page(url: str, text: str, engine: str = "") -> ServerState | None:
+    """Parse what was read from a metrics URL; None if it is not the page of a known engine.
+
+    `engine` is the server's name where it is known: the simulator writes the same metrics as vLLM.
     """
-    found = samples(text, _NAMES.__contains__)
+    own_path = (e for e in ENGINES if e.metrics_path not in (None, PROMETHEUS_PATH))
+    own_format = next((e for e in own_path if e.metrics_path and url.endswith(e.metrics_path)), None)
+    return own_format.parse_metrics(text) if own_format else parse_prometheus(text, engine)
+
+
+def parse_prometheus(text: str, engine: str = "") -> ServerState | None:
+    """Add up all engines that report on the page; None if it has no known metric."""
+    found = parse_samples(text, _MEANINGS.__contains__)
     if not found:
         return None
-    engine = _NAMES[found[0].name][0]
-    numbers: dict[str, float] = {}
-    times: defaultdict[str, list[tuple[str, Sample]]] = defaultdict(list)
-    for sample in _told_once(found) if engine == "SGLang" else found:
-        of, field, part = _NAMES[sample.name]
-        if of != engine:
+    writer = _MEANINGS[found[0].name].engine
+    known = engine_named(engine)
+    values: dict[str, float] = {}
+    histograms: defaultdict[str, list[tuple[str, MetricSample]]] = defaultdict(list)
+    for sample in _without_repeats(found, writer):
+        owner, field, part = _MEANINGS[sample.name]
+        if owner is not writer:
             continue
         if part:
-            times[field].append((part, sample))
-        elif field in _HIGHEST:
-            numbers[field] = max(numbers.get(field, 0.0), sample.value)
+            histograms[field].append((part, sample))
+        elif field in _MAXIMUM:
+            values[field] = max(values.get(field, 0.0), sample.value)
         else:
-            numbers[field] = numbers.get(field, 0.0) + sample.value
-    _complete(engine, numbers)
-    histograms = {field: _histogram(parts) for field, parts in times.items()}
-    return msgspec.structs.replace(ServerState(engine=engine_hint or engine), **numbers, **histograms)
+            values[field] = values.get(field, 0.0) + sample.value
+    writer.complete(values)
+    state = ServerState(engine=(known if known.metric_prefixes == writer.metric_prefixes else writer).name)
+    return msgspec.structs.replace(state, **values, **{f: _histogram(parts) for f, parts in histograms.items()})
 
 
-def _told_once(found: list[Sample]) -> list[Sample]:
-    """Without what is told again by priority, or by another rank of the same engine."""
-    kept: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
+def _without_repeats(found: list[MetricSample], engine: Engine) -> list[MetricSample]:
+    """Drop series that are part of a total, and those that another rank of the same engine repeats."""
+    if not engine.rank_labels and not engine.breakdown_label:
+        return found
+    kept: dict[tuple[str, tuple[tuple[str, str], ...]], MetricSample] = {}
     for sample in found:
-        if not sample.labels.get("priority"):
-            series = tuple(sorted((name, value) for name, value in sample.labels.items() if name not in _RANKS))
-            before = kept.get((sample.name, series))
-            if before is None or sample.value > before.value:
-                kept[sample.name, series] = sample
+        if not sample.labels.get(engine.breakdown_label):
+            labels = tuple(sorted(item for item in sample.labels.items() if item[0] not in engine.rank_labels))
+            previous = kept.get((sample.name, labels))
+            if previous is None or sample.value > previous.value:
+                kept[sample.name, labels] = sample
     return list(kept.values())
 
 
-def _complete(engine: str, numbers: dict[str, float]) -> None:
-    """What an engine counts in its own way, in the way of the others."""
-    cached = numbers.get("cached_tokens")
-    if engine == "llama.cpp" and cached is not None and "prompt_tokens" in numbers:
-        numbers["prompt_tokens"] += cached  # it counts only those that it worked on
-    if engine in ("llama.cpp", "SGLang") and cached is not None and "prompt_tokens" in numbers:
-        numbers["cache_queries"], numbers["cache_hits"] = numbers["prompt_tokens"], cached
-
-
-def _histogram(parts: list[tuple[str, Sample]]) -> ServerHistogram | None:
+def _histogram(parts: list[tuple[str, MetricSample]]) -> ServerHistogram | None:
     buckets: defaultdict[float, float] = defaultdict(float)
     count = total = None
     for part, sample in parts:
@@ -166,7 +110,7 @@ def _histogram(parts: list[tuple[str, Sample]]) -> ServerHistogram | None:
             total = (total or 0.0) + sample.value
     if count is None or total is None:
         return None
-    # The bucket without a bound is the count, and JSON knows no infinity.
+    # The unbounded bucket equals the count, and JSON has no infinity.
     bounds = tuple(Bucket(le=le, count=n) for le, n in sorted(buckets.items()) if isfinite(le))
     return ServerHistogram(count=count, sum=total, buckets=bounds)
 
@@ -178,34 +122,8 @@ def _bound(text: str) -> float:
         return float("nan")
 
 
-class _Loaded(msgspec.Struct):
-    size_vram: float | None = None
-
-
-class _Ps(msgspec.Struct):
-    models: list[_Loaded]
-
-
-_ps = msgspec.json.Decoder(_Ps)
-
-
-def parse_ollama(text: str) -> ServerState | None:
-    """Ollama counts nothing; it says what its loaded models take."""
-    try:
-        models = _ps.decode(text).models
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    sizes = [model.size_vram for model in models if model.size_vram is not None]
-    return ServerState(engine="Ollama", vram_bytes=sum(sizes) if sizes else None)
-
-
-def metrics_url(root: str, engine: str) -> str:
-    """Where a server with this address (without /v1) tells its figures."""
-    return root.rstrip("/") + (OLLAMA_PATH if engine == "Ollama" else "/metrics")
-
-
 class MetricsReader:
-    """The servers at these URLs, about once a second. Never raises; what is slow, absent or huge is said in words."""
+    """Read the metrics of several servers at once. Never raises: problems are returned as text."""
 
     def __init__(
         self,
@@ -217,20 +135,19 @@ class MetricsReader:
         insecure: bool = False,
     ) -> None:
         self._engine = engine
+        self._no_urls = "" if urls else f"{engine or 'the server'} reports no metrics"
         self._fetcher = Fetcher(urls, headers, ca_file=ca_file, insecure=insecure)
 
     def read(self) -> tuple[tuple[ServerState, ...], str]:
-        """One state for each server that answered, with its URL in it, and what was wrong with the others."""
+        """Return one state per server that answered, and the problems of the others."""
         states, problems = [], []
         for url, body, problem in self._fetcher.fetch():
-            state = None
-            if not problem:
-                state = parse_ollama(body) if url.endswith(OLLAMA_PATH) else parse(body, self._engine)
+            state = None if problem else parse_page(url, body, self._engine)
             if state is None:
-                problems.append(f"{url}: {problem or 'no metrics of a server that we know'}")
+                problems.append(f"{url}: {problem or 'no metrics of a known engine'}")
             else:
                 states.append(msgspec.structs.replace(state, url=url))
-        return tuple(states), "; ".join(problems)
+        return tuple(states), "; ".join(problems) or self._no_urls
 
     def close(self) -> None:
         self._fetcher.close()

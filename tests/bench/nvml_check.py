@@ -24,29 +24,29 @@ from typing import Any
 import pynvml
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.gpu.cadence import Depth, Pace
-from swarmtui.telemetry.gpu.nvml import NvmlReader, cadence
-from swarmtui.telemetry.gpu.nvml_calls import PROBES
+from swarmtui.telemetry.gpu import cadence
+from swarmtui.telemetry.gpu.cadence import Depth, ReadCadence
+from swarmtui.telemetry.gpu.nvml import QUERIES, NvmlReader
 
 MIB = 1 << 20
 ROW_S = 1.5
-MOST_OF_A_CORE = 0.02
+MAX_CPU_SHARE = 0.02
 
 # Column of nvidia-smi, our figure in its unit, how far apart they may be (a share of the larger; None: only shown).
 COLUMNS: tuple[tuple[str, Callable[[Gpu], float | None], float | None], ...] = (
-    ("memory.total", lambda g: _over(g.memory_total, MIB), 0.001),
-    ("memory.used", lambda g: _over(g.memory_used, MIB), 0.05),
-    ("memory.reserved", lambda g: _over(g.memory_reserved, MIB), 0.05),
+    ("memory.total", lambda g: _scaled(g.memory_total, MIB), 0.001),
+    ("memory.used", lambda g: _scaled(g.memory_used, MIB), 0.05),
+    ("memory.reserved", lambda g: _scaled(g.memory_reserved, MIB), 0.05),
     ("power.draw", lambda g: g.power_w, 0.25),
     ("enforced.power.limit", lambda g: g.power_limit_w, 0.001),
-    ("utilization.gpu", lambda g: _over(g.utilisation, 0.01), None),
-    ("utilization.memory", lambda g: _over(g.memory_utilisation, 0.01), None),
+    ("utilization.gpu", lambda g: _scaled(g.utilisation, 0.01), None),
+    ("utilization.memory", lambda g: _scaled(g.memory_utilisation, 0.01), None),
     ("temperature.gpu", lambda g: g.temperature_c, 0.10),
     ("temperature.memory", lambda g: g.memory_temperature_c, 0.10),
     ("clocks.sm", lambda g: g.sm_mhz, None),
     ("clocks.mem", lambda g: g.memory_mhz, None),
     ("clocks.max.sm", lambda g: g.sm_max_mhz, 0.001),
-    ("fan.speed", lambda g: _over(g.fan, 0.01), 0.20),
+    ("fan.speed", lambda g: _scaled(g.fan, 0.01), 0.20),
     ("pcie.link.gen.gpucurrent", lambda g: g.pcie_generation, None),
     ("pcie.link.width.current", lambda g: g.pcie_width, 0.001),
     ("pcie.link.gen.gpumax", lambda g: g.pcie_max_generation, None),
@@ -54,7 +54,7 @@ COLUMNS: tuple[tuple[str, Callable[[Gpu], float | None], float | None], ...] = (
 )
 
 
-def _over(value: float | None, unit: float) -> float | None:
+def _scaled(value: float | None, unit: float) -> float | None:
     return None if value is None else value / unit
 
 
@@ -67,7 +67,7 @@ def smi(query: str, columns: list[str]) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(",")] for line in out.stdout.splitlines() if line.strip()]
 
 
-def table_of_smi(columns: list[str]) -> dict[str, dict[str, str]]:
+def query_smi(columns: list[str]) -> dict[str, dict[str, str]]:
     """By UUID, then by column: all in one go, or one by one where an old nvidia-smi does not know them all."""
     if rows := smi("gpu", ["uuid", *columns]):
         return {row[0]: dict(zip(columns, row[1:], strict=True)) for row in rows}
@@ -87,7 +87,7 @@ def number(text: str) -> float | None:
 
 def compare(reader: NvmlReader) -> int:
     print("\n== our figures beside nvidia-smi's")
-    theirs_by_uuid = table_of_smi([name for name, _, _ in COLUMNS])
+    theirs_by_uuid = query_smi([name for name, _, _ in COLUMNS])
     gpus = tuple(gpu for gpu in reader.read() if not gpu.part_of)
     wrong = 0
     print(f"{'GPU':>3}  {'figure':<26} {'ours':>12} {'nvidia-smi':>12}")
@@ -115,7 +115,7 @@ def fields(handle: Any, *names: str) -> None:
         raise pynvml.NVMLError(failed[0])
 
 
-def newest(handle: Any, kind: int) -> None:
+def recent_samples(handle: Any, kind: int) -> None:
     """The driver's own ring of readings since a second ago."""
     since = time.time_ns() // 1000 - 1_000_000
     pynvml.nvmlDeviceGetSamples(handle, kind, since)
@@ -138,8 +138,8 @@ ALTERNATIVES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ),
     ("fields: throttled ns by power + thermal", lambda h: fields(h, "PERF_POLICY_POWER", "PERF_POLICY_THERMAL")),
     ("fields: PCIe bytes sent + received", lambda h: fields(h, "PCIE_COUNT_TX_BYTES", "PCIE_COUNT_RX_BYTES")),
-    ("samples of power, last second", lambda h: newest(h, pynvml.NVML_TOTAL_POWER_SAMPLES)),
-    ("samples of utilisation, last second", lambda h: newest(h, pynvml.NVML_GPU_UTILIZATION_SAMPLES)),
+    ("samples of power, last second", lambda h: recent_samples(h, pynvml.NVML_TOTAL_POWER_SAMPLES)),
+    ("samples of utilisation, last second", lambda h: recent_samples(h, pynvml.NVML_GPU_UTILIZATION_SAMPLES)),
     ("processes, v2 call", pynvml.nvmlDeviceGetComputeRunningProcesses_v2),
     ("PCIe throughput (blocks)", lambda h: pynvml.nvmlDeviceGetPcieThroughput(h, pynvml.NVML_PCIE_UTIL_TX_BYTES)),
 )
@@ -148,7 +148,7 @@ ALTERNATIVES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 def cost_of_calls(handle: Any, calls: int) -> None:
     print(f"\n== cost of a call, mean of up to {calls} (at most {ROW_S:g} s each)")
     print(f"{'call':<46} {'depth':<9} {'calls':>5} {'wall µs':>9} {'CPU µs':>9} {'user µs':>9} {'system µs':>9}")
-    for probe in PROBES:
+    for probe in QUERIES:
         cost(probe.name, probe.depth.name, partial(probe.call, pynvml), handle, calls)
     for name, call in ALTERNATIVES:
         cost(name, "–", call, handle, calls)
@@ -206,7 +206,7 @@ def refresh(handle: Any, seconds: float = 2.0) -> None:
         print(f"{name:<14} {len(times):>4} times, {every}; last {last[name]}")
 
 
-def as_many(count: int) -> ModuleType:
+def repeated_gpu(count: int) -> ModuleType:
     """pynvml that shows the first GPU so many times."""
     many = ModuleType("pynvml")
     vars(many).update({name: value for name, value in vars(pynvml).items() if not name.startswith("__")})
@@ -219,11 +219,11 @@ def cost_of_sampling(count: int, seconds: float) -> int:
     """As the conductor does it, with nothing beside it; watts by the counter must fit those that were sampled."""
     print(f"\n== reading {count} GPUs (the first, {count} times) for {seconds:g} s as a session does")
     print(
-        f"   looks every {cadence.LOOK_S} s; what changes seldom every {cadence.STATE_S} s, the energy counter every"
-        f" {cadence.WHOLE_S} s or for at most {100 * cadence.WHOLE_SHARE:g} % of a core"
+        f"   looks every {cadence.SAMPLE_S} s; what changes seldom every {cadence.STATE_S} s, the energy counter every"
+        f" {cadence.FULL_S} s or for at most {100 * cadence.FULL_SHARE:g} % of a core"
     )
-    sys.modules["pynvml"] = as_many(count)
-    reader, pace = NvmlReader(), Pace()
+    sys.modules["pynvml"] = repeated_gpu(count)
+    reader, pace = NvmlReader(), ReadCadence()
     first_cpu = time.process_time()
     reader.read()
     print(f"   opening and the first reading: CPU {1e3 * (time.process_time() - first_cpu):.1f} ms")
@@ -232,7 +232,7 @@ def cost_of_sampling(count: int, seconds: float) -> int:
     counted: list[tuple[float, float]] = []
     begun, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() - begun < seconds:
-        depth = pace.depth(time.monotonic())
+        depth = pace.next_depth(time.monotonic())
         look, thread = time.perf_counter(), time.thread_time()
         gpus = reader.read(depth)
         spent, taken = time.thread_time() - thread, time.perf_counter() - look
@@ -252,10 +252,10 @@ def cost_of_sampling(count: int, seconds: float) -> int:
             f" {100 * share:.2f} % of a core"
         )
     rate, share = sum(map(len, looks.values())) / wall, cpu / wall
-    print(f"   {rate:.2f} looks a second, {100 * share:.2f} % of a core in all (at most {100 * MOST_OF_A_CORE:g} %)")
+    print(f"   {rate:.2f} looks a second, {100 * share:.2f} % of a core in all (at most {100 * MAX_CPU_SHARE:g} %)")
     if reader.problem:
         print(f"   {reader.problem}")
-    wrong = int(share > MOST_OF_A_CORE)
+    wrong = int(share > MAX_CPU_SHARE)
     if len(counted) > 1 and sampled:
         (start, before), (end, after) = counted[0], counted[-1]
         counter, mean = (after - before) / (end - start), sum(sampled) / len(sampled)

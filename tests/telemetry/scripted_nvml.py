@@ -1,4 +1,4 @@
-"""pynvml as a script of answers: what is in the script is answered so, errors and constants are the real package's."""
+"""Provide a pynvml replacement with scripted return values; errors and constants are those of the real package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GIB = 1 << 30
 
 
 class Failure(int):
-    """An NVML error code as an answer; a bare number is an answer like any other."""
+    """An NVML error code to raise; a plain number is a return value."""
 
 
 # As an H200 answers (driver 580): no fan, no NVLink.
@@ -40,7 +40,7 @@ H200: dict[str, Any] = {
 
 
 class ScriptedNvml(ModuleType):
-    """`gpus` are scripts, by index; `calls` counts what was asked. `init` is the error that initialising ends with."""
+    """`gpus` are return values by function name; `calls` counts the calls. `init` is the error of nvmlInit."""
 
     def __init__(self, *gpus: dict[str, Any]) -> None:
         super().__init__("pynvml")

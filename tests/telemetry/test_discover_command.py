@@ -1,4 +1,4 @@
-"""`swarmtui discover` and `doctor` as people start them, beside a running simulator."""
+"""Run `swarmtui discover` and `doctor` next to a simulator."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ def swarmtui(*words: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout)
 
 
-def test_discover_lists_the_simulator_with_its_seats(simulator: str) -> None:
+def test_discover_lists_simulator_with_slots(simulator: str) -> None:
     code, servers = swarmtui("discover")
     (found,) = [server for server in servers if server["url"] == simulator]
     assert code == 0
     assert (found["engine"], found["seats"], found["reachable"]) == ("simulator", 6, True)
 
 
-def test_doctor_is_content_with_a_server_that_answers_and_not_with_one_that_is_gone(
-    simulator: str, tmp_path: Path
-) -> None:
+def test_doctor_accepts_responding_endpoint_and_rejects_missing_one(simulator: str, tmp_path: Path) -> None:
     code, lines = swarmtui("doctor", "--endpoint", simulator, "--streams", "4", "--session-dir", str(tmp_path))
     state = {line["name"]: line["state"] for line in lines}
     assert code == 0, lines

@@ -1,4 +1,4 @@
-"""Servers on this host are found, told apart, and asked nothing but GET."""
+"""Servers on this host are found and recognised with GET requests only."""
 
 from __future__ import annotations
 
@@ -13,91 +13,91 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.model.telemetry import Discovered, Gpu, GpuProcess
+from swarmtui.model.telemetry import DiscoveredServer, Gpu, GpuProcess
 from swarmtui.model.worker_protocol import pack
-from swarmtui.telemetry.discovery import discover, with_gpus
+from swarmtui.telemetry.discovery import discover, identify, process_flags, with_gpus
 from swarmtui.telemetry.fingerprint import fingerprint
-from tests.telemetry.text_server import Answer, TextServer, Told, serving
+from tests.telemetry.text_server import Reply, TextReply, TextServer, serving
 
 SAMPLES = Path(__file__).parent / "samples"
-VLLM: dict[str, Answer] = {
+VLLM: dict[str, Reply] = {
     "/v1/models": (SAMPLES / "vllm-models.json").read_text(),
     "/metrics": (SAMPLES / "vllm-0.32.txt").read_text(),
     "/version": '{"version":"0.32.0"}',
 }
-LLAMA: dict[str, Answer] = {
-    "/v1/models": Told(200, (SAMPLES / "llama-server-models.json").read_bytes(), {"Server": "llama.cpp"}),
+LLAMA: dict[str, Reply] = {
+    "/v1/models": TextReply(200, (SAMPLES / "llama-server-models.json").read_bytes(), {"Server": "llama.cpp"}),
     "/props": (SAMPLES / "llama-props.json").read_text(),
 }
-OLLAMA: dict[str, Answer] = {
+OLLAMA: dict[str, Reply] = {
     "/v1/models": '{"object":"list","data":[{"id":"qwen3:8b","object":"model","owned_by":"library"}]}',
     "/": "Ollama is running",
     "/api/version": '{"version":"0.12.0"}',
     "/api/ps": '{"models":[{"name":"qwen3:8b","size_vram":6000000000,"context_length":8192}]}',
 }
-SGLANG: dict[str, Answer] = {
+SGLANG: dict[str, Reply] = {
     "/v1/models": '{"data":[{"id":"m","owned_by":"sglang","max_model_len":4096}]}',
     "/server_info": '{"version":"0.5.4","model_path":"m","max_running_requests":48,"tp_size":2,"api_key":"hidden"}',
 }
-TGI: dict[str, Answer] = {"/info": '{"model_id":"m","version":"3.3.0","max_total_tokens":4096}'}
+TGI: dict[str, Reply] = {"/info": '{"model_id":"m","version":"3.3.0","max_total_tokens":4096}'}
 
 
-def look(answers: dict[str, Answer]) -> tuple[Discovered | None, TextServer]:
-    with serving(dict(answers)) as server:
+def probe(replies: dict[str, Reply]) -> tuple[DiscoveredServer | None, TextServer]:
+    with serving(dict(replies)) as server:
         found = fingerprint(server.url)
-    assert {method for method, _ in server.asked} == {"GET"}
+    assert {method for method, _ in server.requests} == {"GET"}
     return found, server
 
 
 def test_vllm() -> None:
-    found, server = look(VLLM)
+    found, server = probe(VLLM)
     assert found is not None
     assert (found.url, found.engine, found.version) == (server.url, "vLLM", "0.32.0")
-    assert (found.models, found.context, found.seats, found.problem) == (("tiny",), 4096, None, "")
+    assert (found.models, found.context, found.slots, found.problem) == (("tiny",), 4096, None, "")
     assert found.flags is not None and found.flags["block-size"] == "128"
 
 
 def test_llama() -> None:
-    found, _ = look(LLAMA)
+    found, _ = probe(LLAMA)
     assert found is not None
     assert (found.engine, found.version, found.models) == ("llama.cpp", "b0-unknown", ("tiny",))
-    assert (found.context, found.seats) == (4096, 4)
+    assert (found.context, found.slots) == (4096, 4)
 
 
-def test_llama_that_is_loading() -> None:
-    loading = Told(503, b'{"error":{"code":503,"message":"Loading model"}}', {"Server": "llama.cpp"})
-    found, _ = look({"/v1/models": loading, "/props": loading})
-    assert found is not None and not found.reachable and found.problem == "it is loading its model"
+def test_llama_while_loading() -> None:
+    loading = TextReply(503, b'{"error":{"code":503,"message":"Loading model"}}', {"Server": "llama.cpp"})
+    found, _ = probe({"/v1/models": loading, "/props": loading})
+    assert found is not None and not found.reachable and found.problem == "the model is loading"
 
 
 def test_ollama_sglang_tgi() -> None:
-    ollama, _ = look(OLLAMA)
+    ollama, _ = probe(OLLAMA)
     assert ollama is not None
-    assert (ollama.engine, ollama.version, ollama.context) == ("Ollama", "0.12.0", 8192)
-    sglang, _ = look(SGLANG)
+    assert (ollama.engine, ollama.version, ollama.context, ollama.flags) == ("Ollama", "0.12.0", 8192, None)
+    sglang, _ = probe(SGLANG)
     assert sglang is not None
-    assert (sglang.engine, sglang.version, sglang.seats, sglang.context) == ("SGLang", "0.5.4", 48, 4096)
+    assert (sglang.engine, sglang.version, sglang.slots, sglang.context) == ("SGLang", "0.5.4", 48, 4096)
     assert "hidden" not in json.dumps(sglang.flags)
-    tgi, _ = look(TGI)
+    tgi, _ = probe(TGI)
     assert tgi is not None and (tgi.engine, tgi.models, tgi.context) == ("TGI", ("m",), 4096)
 
 
-def test_behind_a_key_the_open_metrics_still_tell_the_engine() -> None:
-    found, _ = look({**VLLM, "/v1/models": Told(401, b'{"error":"Unauthorized"}', {})})
+def test_open_metrics_identify_engine_behind_api_key() -> None:
+    found, _ = probe({**VLLM, "/v1/models": TextReply(401, b'{"error":"Unauthorized"}', {})})
     assert found is not None
     assert (found.engine, found.version, found.models) == ("vLLM", "0.32.0", ())
-    assert found.problem == "HTTP 401: it wants a key, --api-key-env"
+    assert found.problem == "HTTP 401: it needs an API key (--api-key-env)"
 
 
-def test_a_server_that_nobody_knows_is_compatible_if_it_lists_models_even_none() -> None:
-    found, _ = look({"/v1/models": '{"data":[{"id":"mine"}]}'})
+def test_unknown_server_with_model_list_is_openai_compatible() -> None:
+    found, _ = probe({"/v1/models": '{"data":[{"id":"mine"}]}'})
     assert found is not None and (found.engine, found.models) == ("OpenAI-compatible", ("mine",))
-    empty, _ = look({"/v1/models": '{"object":"list","data":[]}'})
+    empty, _ = probe({"/v1/models": '{"object":"list","data":[]}'})
     assert empty is not None and (empty.engine, empty.models) == ("OpenAI-compatible", ())
 
 
 @pytest.mark.parametrize(
-    "answers",
+    "replies",
     [
         {},
         {"/v1/models": "<html>welcome</html>", "/": "<html>"},
@@ -105,12 +105,12 @@ def test_a_server_that_nobody_knows_is_compatible_if_it_lists_models_even_none()
         {"/v1/models": '{"data":7}', "/info": "[1]", "/props": "{}", "/server_info": "null"},
     ],
 )
-def test_other_web_servers_are_not_servers_of_models(answers: dict[str, Answer]) -> None:
-    assert look(answers)[0] is None
+def test_other_web_servers_are_ignored(replies: dict[str, Reply]) -> None:
+    assert probe(replies)[0] is None
 
 
 @pytest.mark.parametrize(
-    "answers",
+    "replies",
     [
         {"/v1/models": '{"data":' + 50_000 * "["},
         {"/v1/models": '{"data":[{"id":"m","owned_by":["vllm"]}]}'},
@@ -121,17 +121,17 @@ def test_other_web_servers_are_not_servers_of_models(answers: dict[str, Answer])
         {"/server_info": '{"max_running_requests":%s,"context_length":%s}' % (2 * ("9" * 30,))},
     ],
 )
-def test_no_answer_that_makes_no_sense_stops_the_search_or_what_is_told_of_it(answers: dict[str, Answer]) -> None:
-    found, _ = look(answers)
+def test_implausible_replies_are_survived_and_not_stored(replies: dict[str, Reply]) -> None:
+    found, _ = probe(replies)
     if found is not None:
-        assert (found.seats or 4, found.context) == (4, None)
-        assert pack(found), "it must be fit to be told to faces"
+        assert (found.slots or 4, found.context) == (4, None)
+        assert pack(found), "it must fit into a message"
 
 
-def test_a_port_that_speaks_something_else_is_none() -> None:
+def test_port_without_http_is_ignored() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        speaking = subprocess.Popen(
+        other_server = subprocess.Popen(
             [
                 sys.executable,
                 "-c",
@@ -140,7 +140,7 @@ def test_a_port_that_speaks_something_else_is_none() -> None:
             stdin=other.fileno(),
         )
         assert fingerprint(f"http://127.0.0.1:{port}") is None
-        assert speaking.wait(10) == 0
+        assert other_server.wait(10) == 0
 
 
 _PROGRAM = """
@@ -155,9 +155,9 @@ with serving(dict(VLLM)) as server:
 
 
 @contextmanager
-def program(folder: Path, code: str, *flags: str) -> Iterator[tuple[str, int]]:
-    """A process whose command line is that of `vllm serve`; prints its URL when it listens."""
-    script = folder / "vllm"
+def program(folder: Path, code: str, *flags: str, name: str = "vllm") -> Iterator[tuple[str, int]]:
+    """Run a process with the command line of `NAME serve tiny` that prints its URL once it listens."""
+    script = folder / name
     script.write_text(code)
     command = [sys.executable, str(script), "serve", "tiny", "--samples", str(Path(__file__).parent), *flags]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -166,11 +166,11 @@ def program(folder: Path, code: str, *flags: str) -> Iterator[tuple[str, int]]:
         process.stdin.close()
 
 
-def test_a_running_server_is_found_with_its_process_flags_and_seats(tmp_path: Path) -> None:
+def test_running_server_is_found_with_process_flags_and_slots(tmp_path: Path) -> None:
     flags = ("--max-num-seqs", "6", "--data-parallel-size", "2", "--api-key", "hidden")
     with program(tmp_path, _PROGRAM, *flags) as (url, pid):
         found = {server.url: server for server in discover(timeout_s=5.0)}[url]
-    assert (found.engine, found.pid, found.seats, found.models) == ("vLLM", pid, 12, ("tiny",))
+    assert (found.engine, found.pid, found.slots, found.models) == ("vLLM", pid, 12, ("tiny",))
     assert found.flags is not None
     assert (found.flags["max-num-seqs"], found.flags["gpu-memory-utilization"]) == ("6", "0.92")
     assert "hidden" not in json.dumps(found.flags)
@@ -184,21 +184,58 @@ with socket.create_server(("127.0.0.1", 0)) as listening:
 """
 
 
-def test_a_server_that_does_not_answer_is_listed_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize("timeout_s", [0.0, 0.3])
+def test_silent_server_is_listed_as_unreachable(tmp_path: Path, timeout_s: float) -> None:
     with program(tmp_path, _SILENT, "--max-num-seqs", "6") as (url, pid):
-        found = {server.url: server for server in discover(timeout_s=0.3)}[url]
-    assert (found.pid, found.reachable) == (pid, False)
-    assert found.problem == "no answer within 0.3 s: is it loading, or busy?"
+        found = {server.url: server for server in discover(timeout_s)}[url]
+    assert (found.engine, found.pid, found.reachable) == ("vLLM", pid, False)
+    assert found.problem == "no answer in time: it may be loading or busy"
     assert found.flags is not None and found.flags["max-num-seqs"] == "6"
 
 
-def test_gpus_of_a_server_are_those_of_its_whole_family() -> None:
+def test_timeout_inside_a_probe_is_no_other_answer(tmp_path: Path) -> None:
+    """The deadline may pass in the probe before the collector notices it."""
+    with program(tmp_path, _SILENT) as (url, pid):
+        found = identify(url, timeout_s=0.1)
+    assert found is not None and (found.pid, found.reachable) == (pid, False)
+
+
+def test_process_names_the_engine_that_replies_do_not(tmp_path: Path) -> None:
+    code = _PROGRAM.replace("dict(VLLM)", """{"/v1/models": '{"object":"list","data":[]}'}""")
+    with program(tmp_path, code, name="transformers") as (url, _):
+        found = identify(url, timeout_s=5.0)
+    assert found is not None
+    assert (found.engine, found.models, found.reachable) == ("transformers", ("tiny",), True)
+
+
+@pytest.fixture
+def server_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A sleeping process with settings of Ollama and llama.cpp."""
+    environment = {**os.environ, "OLLAMA_NUM_PARALLEL": "3", "OLLAMA_API_KEY": "hidden", "HOME": "/nowhere"}
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "--parallel", "4", "--api-key", "hidden"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as process:
+        yield process
+        process.kill()
+
+
+def test_flags_of_running_process(server_process: subprocess.Popen[bytes]) -> None:
+    flags = process_flags(server_process.pid)
+    assert flags is not None
+    assert flags["parallel"] == "4" and flags["OLLAMA_NUM_PARALLEL"] == "3"
+    assert "hidden" not in json.dumps(flags) and "HOME" not in flags
+
+
+def test_missing_process_has_no_flags() -> None:
+    assert process_flags(2**22 + 1) is None
+
+
+def test_gpus_of_a_server_include_those_of_child_processes() -> None:
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
         assert child.stdin
         gpus = (
             Gpu(uuid="GPU-child", index=0, name="", processes=(GpuProcess(pid=child.pid),)),
             Gpu(uuid="GPU-other", index=1, name="", processes=(GpuProcess(pid=1),)),
         )
-        ours, remote = with_gpus((Discovered(url="a", pid=os.getpid()), Discovered(url="b")), gpus)
+        ours, remote = with_gpus((DiscoveredServer(url="a", pid=os.getpid()), DiscoveredServer(url="b")), gpus)
         child.stdin.close()
     assert (ours.gpus, remote.gpus) == (("GPU-child",), ())

@@ -1,4 +1,4 @@
-"""NVML through its script: every figure in its unit, nothing invented, and back again when the driver is."""
+"""NVML values are converted, missing ones stay None, and a driver that returns is read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, *gpus: dict[str, Any]) -> Scripte
     return script
 
 
-def test_every_figure_has_its_unit_and_what_the_card_refuses_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_converted_and_unsupported_ones_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, H200)
     reader = NvmlReader()
     assert reader.read() == (
@@ -55,7 +55,7 @@ def test_every_figure_has_its_unit_and_what_the_card_refuses_is_null(monkeypatch
     assert reader.problem == ""
 
 
-def test_a_call_that_is_not_supported_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_query_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     script = installed(monkeypatch, H200)
     reader = NvmlReader()
     for _ in range(3):
@@ -65,18 +65,18 @@ def test_a_call_that_is_not_supported_is_made_once(monkeypatch: pytest.MonkeyPat
     assert script.calls["nvmlDeviceGetPowerUsage"] == 3
 
 
-def test_between_whole_readings_slow_calls_are_left_out_and_energy_is_not_repeated(
+def test_fast_read_skips_slow_queries_and_has_no_energy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = installed(monkeypatch, H200)
     reader = NvmlReader()
-    whole, quick = reader.read()[0], reader.read(Depth.MOVING)[0]
+    whole, quick = reader.read()[0], reader.read(Depth.FAST)[0]
     assert script.calls["nvmlDeviceGetTotalEnergyConsumption"] == 1
     assert whole.energy_j is not None and quick.energy_j is None
     assert quick.processes == whole.processes and quick.power_limit_w == whole.power_limit_w
 
 
-def test_a_passing_failure_is_null_once_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_failure_is_none_once(monkeypatch: pytest.MonkeyPatch) -> None:
     script = installed(monkeypatch, dict(H200))
     reader = NvmlReader()
     reader.read()
@@ -86,7 +86,7 @@ def test_a_passing_failure_is_null_once_and_read_again(monkeypatch: pytest.Monke
     assert reader.read()[0].power_w == pytest.approx(90.0)
 
 
-def test_an_old_driver_has_its_memory_read_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_driver_uses_old_memory_call(monkeypatch: pytest.MonkeyPatch) -> None:
     old = SimpleNamespace(total=80 * GIB, free=79 * GIB, used=GIB)
     missing = Failure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
     installed(monkeypatch, {**H200, "nvmlDeviceGetMemoryInfo": missing, "old memory": old})
@@ -94,14 +94,14 @@ def test_an_old_driver_has_its_memory_read_the_old_way(monkeypatch: pytest.Monke
     assert (gpu.memory_used, gpu.memory_total, gpu.memory_reserved) == (GIB, 80 * GIB, None)
 
 
-def test_a_card_that_tells_no_memory_is_still_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_without_memory_info_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = Failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
     installed(monkeypatch, {**H200, "nvmlDeviceGetMemoryInfo": refused})
     (gpu,) = NvmlReader().read()
     assert gpu.memory_used is None and gpu.power_w is not None
 
 
-def test_nvlinks_are_counted_with_their_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvlinks_and_their_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     states: dict[int, int] = dict.fromkeys(range(18), 1) | dict.fromkeys(range(18, 36), 0)
     traffic = [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(ullVal=kib, uiVal=0)) for kib in (1000, 2000)]
     installed(monkeypatch, {**H200, "nvmlDeviceGetNvLinkState": states, "nvlink traffic": traffic})
@@ -109,7 +109,7 @@ def test_nvlinks_are_counted_with_their_traffic(monkeypatch: pytest.MonkeyPatch)
     assert (gpu.nvlinks_up, gpu.nvlink_sent, gpu.nvlink_received) == (18, 1_024_000, 2_048_000)
 
 
-def test_mig_devices_follow_the_gpu_that_they_are_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mig_devices_follow_their_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     process = SimpleNamespace(pid=77, usedGpuMemory=None)
     part = {
         "nvmlDeviceGetUUID": "MIG-1",
@@ -126,7 +126,7 @@ def test_mig_devices_follow_the_gpu_that_they_are_part_of(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "message"),
     [
         (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no NVIDIA driver: NVMLError_LibraryNotFound; GPU panel off"),
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "not loaded: NVMLError_DriverNotLoaded"),
@@ -134,18 +134,18 @@ def test_mig_devices_follow_the_gpu_that_they_are_part_of(monkeypatch: pytest.Mo
         (pynvml.NVML_ERROR_NO_PERMISSION, "no permission to read the NVIDIA GPUs: NVMLError_NoPermission"),
     ],
 )
-def test_what_is_missing_is_said_and_read_when_it_comes(
-    monkeypatch: pytest.MonkeyPatch, error: int, words: str
+def test_driver_problem_is_reported_until_it_is_fixed(
+    monkeypatch: pytest.MonkeyPatch, error: int, message: str
 ) -> None:
     script = installed(monkeypatch, H200)
     script.init = error
     reader = NvmlReader(retry_s=0.0)
-    assert reader.read() == () and words in reader.problem
+    assert reader.read() == () and message in reader.problem
     script.init = None
     assert len(reader.read()) == 1 and reader.problem == ""
 
 
-def test_after_a_failure_the_driver_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_driver_is_not_retried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     script = installed(monkeypatch, H200)
     script.init = pynvml.NVML_ERROR_DRIVER_NOT_LOADED
     reader = NvmlReader(retry_s=3600.0)
@@ -154,7 +154,7 @@ def test_after_a_failure_the_driver_is_left_alone_for_a_while(monkeypatch: pytes
     assert reader.read() == () and reader.problem
 
 
-def test_a_gpu_that_is_lost_does_not_hide_the_others_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_gpu_does_not_hide_others_and_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     second = {**H200, "nvmlDeviceGetUUID": "GPU-2"}
     script = installed(monkeypatch, dict(H200), second)
     reader = NvmlReader(retry_s=0.0)
@@ -168,7 +168,7 @@ def test_a_gpu_that_is_lost_does_not_hide_the_others_and_comes_back(monkeypatch:
     assert len(reader.read()) == 2 and reader.problem == ""
 
 
-def test_a_gpu_that_is_lost_while_it_is_opened_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_lost_while_opening_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = {**H200, "nvmlDeviceGetMaxClockInfo": Failure(pynvml.NVML_ERROR_GPU_IS_LOST)}
     installed(monkeypatch, dict(H200), lost)
     reader = NvmlReader()
@@ -176,40 +176,40 @@ def test_a_gpu_that_is_lost_while_it_is_opened_is_said(monkeypatch: pytest.Monke
     assert reader.problem == "GPU 1: the GPU has fallen off the bus: NVMLError_GpuIsLost"
 
 
-def test_a_container_without_a_device_is_told_apart_from_a_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_without_gpu_is_not_a_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch)
     reader = NvmlReader()
-    assert reader.read() == () and "given to this container" in reader.problem
+    assert reader.read() == () and "passed to this container" in reader.problem
 
 
-def test_a_module_of_the_same_name_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_pynvml_module_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(NVMLError=pynvml.NVMLError))
     reader = NvmlReader()
     assert reader.read() == () and "another package" in reader.problem
 
 
-def test_an_idle_gpu_is_not_throttled_and_each_reason_has_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throttle_reasons_exclude_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     script = installed(monkeypatch, dict(H200))
     reader = NvmlReader()
-    for bits, words in ((0x1, ()), (0x0, ()), (0x68, ("hardware slowdown", "thermal", "hardware thermal"))):
+    for bits, reasons in ((0x1, ()), (0x0, ()), (0x68, ("hardware slowdown", "thermal", "hardware thermal"))):
         script.gpus[0]["nvmlDeviceGetCurrentClocksEventReasons"] = bits
-        assert reader.read()[0].throttle == words
+        assert reader.read()[0].throttle == reasons
 
 
-def test_what_changes_seldom_and_the_dear_counter_are_read_again_only_by_deeper_looks(
+def test_slow_values_and_energy_are_updated_by_deeper_reads_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = installed(monkeypatch, dict(H200))
     reader = NvmlReader()
     reader.read()
     script.gpus[0] |= {"nvmlDeviceGetEnforcedPowerLimit": 500_000, "nvmlDeviceGetTotalEnergyConsumption": 124_000_000}
-    assert reader.read(Depth.MOVING)[0].power_limit_w == 700.0
+    assert reader.read(Depth.FAST)[0].power_limit_w == 700.0
     (state,) = reader.read(Depth.STATE)
     assert state.power_limit_w == 500.0 and state.energy_j is None
-    assert reader.read(Depth.WHOLE)[0].energy_j == pytest.approx(124_000.0)
+    assert reader.read(Depth.FULL)[0].energy_j == pytest.approx(124_000.0)
 
 
-def test_processes_of_a_driver_older_than_the_package_are_read_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_older_than_package_uses_old_process_call(monkeypatch: pytest.MonkeyPatch) -> None:
     script = installed(
         monkeypatch, H200 | {"nvmlDeviceGetComputeRunningProcesses_v2": [SimpleNamespace(pid=7, usedGpuMemory=GIB)]}
     )

@@ -1,4 +1,4 @@
-"""AMD and Intel cards from trees laid out as their drivers lay them out."""
+"""AMD and Intel GPUs are read from copies of their sysfs trees."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.telemetry.gpu.source import open_gpus
+from swarmtui.telemetry.gpu.readers import open_gpus
 from swarmtui.telemetry.gpu.sysfs import SysfsReader
 from tests.telemetry.scripted_nvml import H200, ScriptedNvml
 
 TREES: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "samples/drm-trees.json").read_text())
 
 
-def planted(root: Path, name: str) -> Path:
+def write_tree(root: Path, name: str) -> Path:
     for path, text in TREES[name].items():
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -23,8 +23,8 @@ def planted(root: Path, name: str) -> Path:
     return root
 
 
-def test_an_amd_card(tmp_path: Path) -> None:
-    (gpu,) = SysfsReader(planted(tmp_path, "amd")).read()
+def test_amd_gpu(tmp_path: Path) -> None:
+    (gpu,) = SysfsReader(write_tree(tmp_path, "amd")).read()
     assert (gpu.uuid, gpu.index, gpu.name) == ("b3ce61ba2f8d39e7", 0, "AMD Radeon RX 7900 XTX")
     assert (gpu.memory_used, gpu.memory_total) == (21474836480, 25753026560)
     assert gpu.power_w == pytest.approx(287.0) and gpu.power_limit_w == pytest.approx(339.0) and gpu.energy_j is None
@@ -35,9 +35,9 @@ def test_an_amd_card(tmp_path: Path) -> None:
     assert gpu.throttle is None
 
 
-def test_an_intel_card_has_its_power_from_its_energy(tmp_path: Path) -> None:
+def test_intel_power_is_computed_from_energy(tmp_path: Path) -> None:
     now = 10.0
-    reader = SysfsReader(planted(tmp_path, "intel-xe"), clock=lambda: now)
+    reader = SysfsReader(write_tree(tmp_path, "intel-xe"), clock=lambda: now)
     (first,) = reader.read()
     assert first.power_w is None
     (tmp_path / "card1/device/hwmon/hwmon7/energy1_input").write_text("5300000000\n")
@@ -52,9 +52,9 @@ def test_an_intel_card_has_its_power_from_its_energy(tmp_path: Path) -> None:
     assert gpu.fan is None
 
 
-def test_a_reading_soon_after_the_last_keeps_the_power(tmp_path: Path) -> None:
+def test_read_soon_after_the_last_keeps_power(tmp_path: Path) -> None:
     now = 10.0
-    reader = SysfsReader(planted(tmp_path, "intel-xe"), clock=lambda: now)
+    reader = SysfsReader(write_tree(tmp_path, "intel-xe"), clock=lambda: now)
     reader.read()
     (tmp_path / "card1/device/hwmon/hwmon7/energy1_input").write_text("5100000000\n")
     now = 11.0
@@ -63,44 +63,44 @@ def test_a_reading_soon_after_the_last_keeps_the_power(tmp_path: Path) -> None:
     assert reader.read()[0].power_w == pytest.approx(100.0)
 
 
-def test_an_older_intel_card(tmp_path: Path) -> None:
-    (gpu,) = SysfsReader(planted(tmp_path, "intel-i915")).read()
+def test_older_intel_gpu(tmp_path: Path) -> None:
+    (gpu,) = SysfsReader(write_tree(tmp_path, "intel-i915")).read()
     assert gpu.memory_used == 8_000_000_000
-    assert gpu.power_limit_w is None, "0 is a limit that is switched off"
+    assert gpu.power_limit_w is None, "0 means no limit"
     assert gpu.temperature_c == 49.0
     assert gpu.throttle == ()
 
 
-def test_a_card_of_another_kind_is_none(tmp_path: Path) -> None:
-    reader = SysfsReader(planted(tmp_path, "none"))
+def test_other_vendor_is_ignored(tmp_path: Path) -> None:
+    reader = SysfsReader(write_tree(tmp_path, "none"))
     assert reader.read() == () and "no AMD or Intel GPU" in reader.problem
 
 
-def test_garbage_in_a_file_is_null(tmp_path: Path) -> None:
-    planted(tmp_path, "amd")
+def test_unreadable_file_is_none(tmp_path: Path) -> None:
+    write_tree(tmp_path, "amd")
     (tmp_path / "card0/device/mem_info_vram_used").write_bytes(b"\xff\xfe nonsense")
     (tmp_path / "card0/device/gpu_busy_percent").unlink()
     (gpu,) = SysfsReader(tmp_path).read()
     assert gpu.memory_used is None and gpu.utilisation is None and gpu.memory_total == 25753026560
 
 
-def test_without_nvidia_the_other_cards_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sysfs_is_used_without_nvidia_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", ScriptedNvml())
-    assert [gpu.uuid for gpu in open_gpus(root=planted(tmp_path, "amd")).read()] == ["b3ce61ba2f8d39e7"]
+    assert [gpu.uuid for gpu in open_gpus(root=write_tree(tmp_path, "amd")).read()] == ["b3ce61ba2f8d39e7"]
 
 
-def test_nvidia_comes_first_and_no_gpu_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvidia_is_preferred_and_no_gpu_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = ScriptedNvml(H200)
     monkeypatch.setitem(sys.modules, "pynvml", script)
-    assert open_gpus(root=planted(tmp_path, "amd")).read()[0].name == "NVIDIA H200"
+    assert open_gpus(root=write_tree(tmp_path, "amd")).read()[0].name == "NVIDIA H200"
     script.init = 12
     source = open_gpus(root=tmp_path / "nothing")
     assert source.read() == ()
     assert source.problem == "no NVIDIA driver: NVMLError_LibraryNotFound; GPU panel off"
 
 
-def test_an_intel_card_that_counts_the_energy_of_its_chip_alone(tmp_path: Path) -> None:
-    root = planted(tmp_path, "intel-xe")
+def test_intel_gpu_that_reports_only_chip_energy(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, "intel-xe")
     hwmon = root / "card1/device/hwmon/hwmon7"
     (hwmon / "energy1_input").rename(hwmon / "energy2_input")
     (hwmon / "power1_max").write_text("0\n")

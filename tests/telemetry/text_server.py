@@ -1,4 +1,4 @@
-"""A server on this host that answers each path as a test says, over real sockets."""
+"""Serve scripted replies by path over a real socket."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
 
-class Told(NamedTuple):
+class TextReply(NamedTuple):
     status: int
     body: bytes
     headers: dict[str, str]
 
 
-Answer = str | Told | Callable[[BaseHTTPRequestHandler], None]
+Reply = str | TextReply | Callable[[BaseHTTPRequestHandler], None]
 
 
 class TextServer:
-    """`answers` may change while it runs; a path that is not there is 404. `asked` are the requests, in order."""
+    """`replies` may change while it runs; any other path is 404. `requests` are those received, in order."""
 
-    def __init__(self, answers: dict[str, Answer], url: str, shut: Callable[[], None]) -> None:
-        self.answers = answers
+    def __init__(self, replies: dict[str, Reply], url: str, shut: Callable[[], None]) -> None:
+        self.replies = replies
         self.url = url
         self.shut = shut
-        self.asked: list[tuple[str, str]] = []
-        self.keys: list[str | None] = []
+        self.requests: list[tuple[str, str]] = []
+        self.authorizations: list[str | None] = []
 
 
 @contextmanager
-def serving(answers: dict[str, Answer], port: int = 0) -> Iterator[TextServer]:
+def serving(replies: dict[str, Reply], port: int = 0) -> Iterator[TextServer]:
     served: TextServer
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            served.asked.append((self.command, self.path))
-            served.keys.append(self.headers.get("authorization"))
-            answer = served.answers.get(self.path, Told(404, b'{"detail":"Not Found"}', {}))
-            if callable(answer) and not isinstance(answer, Told):
-                answer(self)
+            served.requests.append((self.command, self.path))
+            served.authorizations.append(self.headers.get("authorization"))
+            scripted = served.replies.get(self.path, TextReply(404, b'{"detail":"Not Found"}', {}))
+            if callable(scripted) and not isinstance(scripted, TextReply):
+                scripted(self)
                 return
-            told = Told(200, answer.encode(), {}) if isinstance(answer, str) else answer
-            assert isinstance(told, Told)
-            self.send_response_only(told.status)
-            for name, value in {"Content-Length": str(len(told.body)), **told.headers}.items():
+            reply = TextReply(200, scripted.encode(), {}) if isinstance(scripted, str) else scripted
+            assert isinstance(reply, TextReply)
+            self.send_response_only(reply.status)
+            for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(told.body)
+            self.wfile.write(reply.body)
 
         do_POST = do_GET
 
@@ -60,7 +60,7 @@ def serving(answers: dict[str, Answer], port: int = 0) -> Iterator[TextServer]:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """Clients here hang up on purpose."""
+            """Ignore disconnects: they are part of the tests."""
 
     server = Server(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -72,7 +72,7 @@ def serving(answers: dict[str, Answer], port: int = 0) -> Iterator[TextServer]:
             thread.join()
             server.server_close()
 
-    served = TextServer(answers, f"http://127.0.0.1:{server.server_address[1]}", shut)
+    served = TextServer(replies, f"http://127.0.0.1:{server.server_address[1]}", shut)
     try:
         yield served
     finally:

@@ -1,26 +1,29 @@
-"""How many requests a server runs at once, as its flags say, or as it says itself."""
+"""Find how many requests a server runs at once, from its flags or as it reports."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from swarmtui.engines.base import Engine
+from swarmtui.engines.registry import ENGINES
 from swarmtui.model.findings import Slots
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import DiscoveredServer
 
-_NAMES = (
-    ("--max-num-seqs", r"--max[-_]num[-_]seqs"),
-    ("--max-running-requests", r"--max[-_]running[-_]requests"),
-    ("--parallel", r"--parallel|-np"),
-    ("OLLAMA_NUM_PARALLEL", r"OLLAMA_NUM_PARALLEL"),
-    ("--max-concurrent-requests", r"--max[-_]concurrent[-_]requests"),
-)
+
+def _spellings(engine: Engine, flag: str) -> str:
+    """Return a pattern for a flag, its short forms, and underscores in place of dashes."""
+    short = [f"-{short}" for short, name in engine.short_flags.items() if f"--{name}" == flag]
+    return "|".join([flag[:2] + flag[2:].replace("-", "[-_]"), *short])
+
+
+_SLOT_FLAGS = tuple((flag, _spellings(engine, flag)) for engine in ENGINES for flag in engine.slot_flags)
 
 
 def slots_from_flags(flags: str, replicas: int = 1) -> Slots | None:
-    """`replicas` are the endpoints, or engines behind one; None where no flag names a number."""
-    for name, pattern in _NAMES:
+    """Return the slots that a flag sets; `replicas` are the endpoints, or the engines behind one."""
+    for name, pattern in _SLOT_FLAGS:
         found = re.search(rf"(?:^|\s)(?:{pattern})[=\s]+(\d+)(?=\s|$)", flags)
         if found and int(found.group(1)) > 0:
             return Slots(per_replica=int(found.group(1)), replicas=max(1, replicas), reason=f"the server's {name}")
@@ -28,11 +31,11 @@ def slots_from_flags(flags: str, replicas: int = 1) -> Slots | None:
 
 
 def server_slots(session: Session, servers: Sequence[DiscoveredServer]) -> Slots | None:
-    """As the flags that people gave say, else as the servers themselves were found."""
-    told = slots_from_flags(session.server_flags, len(session.endpoints))
+    """Return the slots from the flags that the user gave, else as the servers report them."""
+    given = slots_from_flags(session.server_flags, len(session.endpoints))
     known = [server.slots for server in servers]
-    if told is not None or not known or known[0] is None or any(seats != known[0] for seats in known):
-        return told
+    if given is not None or not known or known[0] is None or any(slots != known[0] for slots in known):
+        return given
     inside = (servers[0].flags or {}).get("replicas", "")
-    each = int(inside) if inside.isdigit() and int(inside) and known[0] % int(inside) == 0 else 1
-    return Slots(per_replica=known[0] // each, replicas=len(known) * each, reason="as the server said")
+    per_server = int(inside) if inside.isdigit() and int(inside) and known[0] % int(inside) == 0 else 1
+    return Slots(per_replica=known[0] // per_server, replicas=len(known) * per_server, reason="as the server reports")

@@ -1,59 +1,59 @@
-"""How often GPUs are read, and how deeply. The costs behind these figures: python -m tests.bench.nvml_check."""
+"""Decide how often and how deeply GPUs are read. Measure the costs with: python -m tests.bench.nvml_check."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-# What moves is looked at so often: on an H200 that is 0.03 ms a GPU, and what changes seldom 0.1 ms.
-LOOK_S = 0.25
+# On an H200 a fast read takes 0.03 ms per GPU, one of slowly changing values 0.1 ms.
+SAMPLE_S = 0.25
 STATE_S = 5.0
-# The energy counter alone takes 3.3 ms a GPU there. Only its differences count: it is read twice a second, and where
-# that would take more than this of a core, so much less often; what moves is looked at as often as before.
-WHOLE_S = 0.5
-WHOLE_SHARE = 0.012
-# An exporter on another host, or the simulator: each look is a page of text, and has everything in it.
-PAGE_S = 0.5
+# The energy counter alone takes 3.3 ms per GPU there. Only its differences matter, so it is read twice per second, and
+# less often where that would take more than this share of a core.
+FULL_S = 0.5
+FULL_SHARE = 0.012
+# For an exporter on another host, or the simulator: each read is one page that contains everything.
+EXPORTER_S = 0.5
 
-# Reading takes no more than this of a core: where every call is slow, all looks are further apart.
-SHARE = 0.015
-# What a deep look may take at once, to be made good by the cheap ones after it.
-_AHEAD_S = SHARE * STATE_S
+# Reads take no more than this share of a core: where every call is slow, all reads are further apart.
+CPU_SHARE = 0.015
+# What a deep read may spend in advance; the cheap ones after it make up for it.
+_BURST_S = CPU_SHARE * STATE_S
 
 
 class Depth(IntEnum):
-    """A look holds everything of its own depth and of those above it; of the others the last figures stand."""
+    """How much a read covers; each depth includes the ones before it."""
 
-    MOVING = 0
+    FAST = 0
     STATE = 1
-    WHOLE = 2
+    FULL = 2
 
 
-class Pace:
-    """Says how deep the next look goes, and how long to wait after it. Times are of one monotonic clock."""
+class ReadCadence:
+    """Choose the depth of the next read and the pause after it. Times are of one monotonic clock."""
 
-    def __init__(self, look_s: float = LOOK_S) -> None:
-        self._look_s = look_s
-        self._owed_s = self._paused_s = 0.0
-        self._state_at = self._whole_at = self._looked_at = float("-inf")
-        self._depth = Depth.WHOLE
+    def __init__(self, sample_s: float = SAMPLE_S) -> None:
+        self._sample_s = sample_s
+        self._debt_s = self._pause_s = 0.0
+        self._state_at = self._full_at = self._read_at = float("-inf")
+        self._depth = Depth.FULL
 
-    def depth(self, now: float) -> Depth:
-        # A quarter of a look early is in time: the look after it would be far too late.
-        soon = now + self._look_s / 4
-        if soon >= self._whole_at:
-            self._depth, self._whole_at, self._state_at = Depth.WHOLE, now + WHOLE_S, now + STATE_S
-        elif soon >= self._state_at:
+    def next_depth(self, now: float) -> Depth:
+        # A quarter of a period early counts as on time: the next read would be far too late.
+        due = now + self._sample_s / 4
+        if due >= self._full_at:
+            self._depth, self._full_at, self._state_at = Depth.FULL, now + FULL_S, now + STATE_S
+        elif due >= self._state_at:
             self._depth, self._state_at = Depth.STATE, now + STATE_S
         else:
-            self._depth = Depth.MOVING
-        self._looked_at = now
+            self._depth = Depth.FAST
+        self._read_at = now
         return self._depth
 
     def pause(self, cpu_s: float, wall_s: float) -> float:
-        """After a look that took so long."""
-        if self._depth == Depth.WHOLE:
-            self._whole_at = max(self._whole_at, self._looked_at + cpu_s / WHOLE_SHARE)
-        self._owed_s = max(0.0, self._owed_s - SHARE * (self._paused_s + wall_s)) + cpu_s
-        late_s = max(0.0, self._owed_s - _AHEAD_S) / SHARE
-        self._paused_s = late_s + max(0.0, self._look_s - wall_s)
-        return self._paused_s
+        """Return how long to wait after a read that took this long."""
+        if self._depth == Depth.FULL:
+            self._full_at = max(self._full_at, self._read_at + cpu_s / FULL_SHARE)
+        self._debt_s = max(0.0, self._debt_s - CPU_SHARE * (self._pause_s + wall_s)) + cpu_s
+        extra_s = max(0.0, self._debt_s - _BURST_S) / CPU_SHARE
+        self._pause_s = extra_s + max(0.0, self._sample_s - wall_s)
+        return self._pause_s

@@ -1,4 +1,4 @@
-"""GPUs of another host, or simulated ones, from the text of NVIDIA's DCGM exporter."""
+"""Read GPUs of another host, or simulated ones, from NVIDIA's DCGM exporter."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.fetch import Fetcher
 from swarmtui.telemetry.gpu.cadence import Depth
-from swarmtui.telemetry.gpu.clock_reasons import reasons
-from swarmtui.telemetry.prometheus import samples
+from swarmtui.telemetry.gpu.nvml import throttle_reasons
+from swarmtui.telemetry.prometheus import parse_samples
 
 SIMULATED = "SIMULATED"
 _PREFIX = "DCGM_FI_DEV_"
 _MIB = 1 << 20
-_MOST_MIB = 1 << 40  # no card has so much
-_NO_VALUE = 1 << 60  # DCGM writes numbers near 2^63 where a GPU does not answer
+_MAX_MIB = 1 << 40
+_BLANK = 1 << 60  # DCGM writes numbers near 2^63 for values that are not available
 
 _SCALED = {
     "POWER_USAGE": ("power_w", 1.0),
@@ -41,17 +41,17 @@ _WHOLE = {
 _REASONS = ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS")
 
 
-def parse(text: str) -> tuple[Gpu, ...] | None:
-    """None when it is not the exporter's text. A GPU that is divided (MIG) is followed by its parts."""
-    found = samples(text, lambda name: name.startswith(_PREFIX))
+def parse_gpus(text: str) -> tuple[Gpu, ...] | None:
+    """Parse an exporter's page, each GPU followed by its MIG devices; None if it is no such page."""
+    found = parse_samples(text, lambda name: name.startswith(_PREFIX))
     if not found:
         return None
     values: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     labels: dict[tuple[str, str], dict[str, str]] = {}
     for sample in found:
         uuid, field = sample.labels.get("UUID", ""), sample.name.removeprefix(_PREFIX)
-        # A card without a sensor in its memory is written as 0 °C there.
-        measured = abs(sample.value) < _NO_VALUE and (sample.value or field != "MEMORY_TEMP")
+        # A card without a memory sensor is reported with 0 °C.
+        measured = abs(sample.value) < _BLANK and (sample.value or field != "MEMORY_TEMP")
         if uuid and measured:
             key = uuid, sample.labels.get("GPU_I_ID", "")
             values[key][field] = sample.value
@@ -76,30 +76,30 @@ def _gpu(uuid: str, part: str, labels: dict[str, str], values: dict[str, float])
         memory_used=_bytes(used),
         memory_total=_bytes(total),
         memory_reserved=_bytes(reserved),
-        throttle=None if bits is None else reasons(int(bits)),
+        throttle=None if bits is None else throttle_reasons(int(bits)),
         **read,
     )
 
 
 def _bytes(mebibytes: float | None) -> int | None:
-    return None if mebibytes is None or abs(mebibytes) > _MOST_MIB else round(mebibytes * _MIB)
+    return None if mebibytes is None or abs(mebibytes) > _MAX_MIB else round(mebibytes * _MIB)
 
 
 class DcgmReader:
-    """The GPUs that these exporters know. Never raises: `problem` says why there is nothing, or not all, to see."""
+    """Read the GPUs of several exporters. Never raises: `problem` tells why GPUs are missing."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
         self.problem = ""
 
-    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]:
-        """However deep: a page has everything in it."""
+    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]:
+        """Read everything at any depth: it is one page."""
         gpus: list[Gpu] = []
         problems: list[str] = []
         for url, body, problem in self._fetcher.fetch():
-            found = parse(body) if not problem else None
+            found = parse_gpus(body) if not problem else None
             if found is None:
-                problems.append(f"{url}: {problem or 'not the text of a DCGM exporter'}")
+                problems.append(f"{url}: {problem or 'not the page of a DCGM exporter'}")
             gpus += found or ()
         self.problem = "; ".join(problems)
         return tuple(gpus)

@@ -1,40 +1,196 @@
-"""NVIDIA GPUs, by NVML. The only importer of pynvml, which is loaded with the first reading."""
+"""Read NVIDIA GPUs with NVML. The only importer of pynvml, which is loaded by the first read."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
-from swarmtui.model.telemetry import Gpu
+from swarmtui.model.telemetry import Gpu, GpuProcess
 from swarmtui.telemetry.gpu.cadence import Depth
-from swarmtui.telemetry.gpu.nvml_calls import DEAD, LIMITS, NEVER, PART_PROBES, PROBES, Probe, kind
 
 _RETRY_S = 5.0
-_LONGEST_WAIT_S = 60.0
+_MAX_RETRY_S = 60.0
 
-_WORDS = {
+_ERROR_MESSAGES = {
     "LibraryNotFound": "no NVIDIA driver",
     "DriverNotLoaded": "the NVIDIA driver is not loaded",
     "LibRmVersionMismatch": "the NVIDIA driver was updated but not reloaded",
     "NoPermission": "no permission to read the NVIDIA GPUs",
     "GpuIsLost": "the GPU has fallen off the bus",
     "ResetRequired": "the GPU needs a reset",
-    "GpuNotFound": "no NVIDIA GPU is to be seen here",
-    "OperatingSystem": "the system keeps the NVIDIA driver from us",
+    "GpuNotFound": "no NVIDIA GPU is visible here",
+    "OperatingSystem": "the operating system denies access to the NVIDIA driver",
     "FunctionNotFound": "the NVIDIA driver is too old",
     "Unknown": "the NVIDIA driver failed",
 }
 
+# Errors after which a query is not repeated on this GPU; others may be temporary.
+UNSUPPORTED = frozenset(
+    ("NotSupported", "FunctionNotFound", "InvalidArgument", "NoPermission", "ArgumentVersionMismatch", "Deprecated")
+)
+LOST = frozenset(
+    ("GpuIsLost", "Uninitialized", "DriverNotLoaded", "ResetRequired", "GpuNotFound", "LibRmVersionMismatch")
+)
+_THROTTLE_REASONS = {
+    0x002: "application clocks",
+    0x004: "power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "thermal",
+    0x040: "hardware thermal",
+    0x080: "power brake",
+    0x100: "display clocks",
+    0x200: "board limit",
+    0x400: "reliability",
+}
+_ALL_LINKS = 0xFFFFFFFF
+
+QueryCall = Callable[[Any, Any], dict[str, Any]]
+
+
+class NvmlQuery(NamedTuple):
+    name: str
+    depth: Depth
+    call: QueryCall
+
+
+def error_name(error: Exception) -> str:
+    """Return NVML's name of an error, such as NotSupported."""
+    return type(error).__name__.removeprefix("NVMLError_")
+
+
+def throttle_reasons(bits: int) -> tuple[str, ...]:
+    """Name the reasons for lowered clocks; DCGM uses the same bits. An idle GPU (0x001) is no reason for concern."""
+    return tuple(reason for bit, reason in _THROTTLE_REASONS.items() if bits & bit)
+
+
+def _memory(nvml: Any, handle: Any) -> dict[str, Any]:
+    found = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+    return {"memory_used": found.used, "memory_total": found.total, "memory_reserved": found.reserved}
+
+
+def _old_memory(nvml: Any, handle: Any) -> dict[str, Any]:
+    """Counts memory that the driver reserves as used; for drivers without the newer call."""
+    found = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return {"memory_used": found.used, "memory_total": found.total}
+
+
+def _any_memory(nvml: Any, handle: Any) -> dict[str, Any]:
+    try:
+        return _memory(nvml, handle)
+    except AttributeError:
+        return _old_memory(nvml, handle)
+    except nvml.NVMLError as error:
+        if error_name(error) not in UNSUPPORTED:
+            raise
+        return _old_memory(nvml, handle)
+
+
+def _utilisation(nvml: Any, handle: Any) -> dict[str, Any]:
+    found = nvml.nvmlDeviceGetUtilizationRates(handle)
+    return {"utilisation": found.gpu / 100, "memory_utilisation": found.memory / 100}
+
+
+def _throttle(nvml: Any, handle: Any) -> dict[str, Any]:
+    """Use the newer name of the call, else the one of older drivers and packages."""
+    try:
+        bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except AttributeError:
+        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    except nvml.NVMLError as error:
+        if error_name(error) != "FunctionNotFound":
+            raise
+        bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    return {"throttle": throttle_reasons(bits)}
+
+
+def _memory_temperature(nvml: Any, handle: Any) -> dict[str, Any]:
+    (found,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
+    if found.nvmlReturn:
+        raise nvml.NVMLError(found.nvmlReturn)
+    return {"memory_temperature_c": float(found.value.uiVal)}
+
+
+def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
+    up = 0
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            up += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
+        except nvml.NVMLError as error:
+            if link == 0 or error_name(error) in LOST:
+                raise
+            break  # no further links
+    return {"nvlinks_up": up}
+
+
+def _nvlink_traffic(nvml: Any, handle: Any) -> dict[str, Any]:
+    fields = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX)
+    sent, received = nvml.nvmlDeviceGetFieldValues(handle, [(field, _ALL_LINKS) for field in fields])
+    for found in (sent, received):
+        if found.nvmlReturn:
+            raise nvml.NVMLError(found.nvmlReturn)
+    return {"nvlink_sent": sent.value.ullVal * 1024, "nvlink_received": received.value.ullVal * 1024}
+
+
+def _processes(nvml: Any, handle: Any) -> dict[str, Any]:
+    try:
+        found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except nvml.NVMLLibraryMismatchError:  # a driver older than the package
+        found = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    return {"processes": tuple(GpuProcess(pid=process.pid, memory_bytes=process.usedGpuMemory) for process in found)}
+
+
+def _temperature(nvml: Any, handle: Any) -> dict[str, Any]:
+    return {"temperature_c": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))}
+
+
+def _number(field: str, function: str, scale: float = 1.0, constant: str | None = None) -> QueryCall:
+    """Build a query that returns one number; `constant` names the function's second argument."""
+
+    def call(nvml: Any, handle: Any) -> dict[str, Any]:
+        arguments = (handle,) if constant is None else (handle, getattr(nvml, constant))
+        value = getattr(nvml, function)(*arguments)
+        return {field: value if scale == 1.0 else value * scale}
+
+    return call
+
+
+QUERIES = (
+    NvmlQuery("memory", Depth.FAST, _any_memory),
+    NvmlQuery("power", Depth.FAST, _number("power_w", "nvmlDeviceGetPowerUsage", 1e-3)),
+    NvmlQuery("utilisation", Depth.FAST, _utilisation),
+    NvmlQuery("temperature", Depth.FAST, _temperature),
+    NvmlQuery("sm clock", Depth.FAST, _number("sm_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM")),
+    NvmlQuery("memory clock", Depth.FAST, _number("memory_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_MEM")),
+    NvmlQuery("throttle", Depth.FAST, _throttle),
+    NvmlQuery("energy", Depth.FULL, _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3)),
+    NvmlQuery("power limit", Depth.STATE, _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3)),
+    NvmlQuery("memory temperature", Depth.STATE, _memory_temperature),
+    NvmlQuery("fan", Depth.STATE, _number("fan", "nvmlDeviceGetFanSpeed", 1e-2)),
+    NvmlQuery("pcie generation", Depth.STATE, _number("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration")),
+    NvmlQuery("pcie width", Depth.STATE, _number("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth")),
+    NvmlQuery("nvlinks", Depth.STATE, _nvlinks),
+    NvmlQuery("nvlink traffic", Depth.STATE, _nvlink_traffic),
+    NvmlQuery("processes", Depth.STATE, _processes),
+)
+MIG_QUERIES = (NvmlQuery("memory", Depth.FAST, _any_memory), NvmlQuery("processes", Depth.STATE, _processes))
+# Constant: read once, when the GPU is opened.
+LIMIT_QUERIES = (
+    NvmlQuery("sm limit", Depth.STATE, _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
+    NvmlQuery("pcie generations", Depth.STATE, _number("pcie_max_generation", "nvmlDeviceGetMaxPcieLinkGeneration")),
+    NvmlQuery("pcie lanes", Depth.STATE, _number("pcie_max_width", "nvmlDeviceGetMaxPcieLinkWidth")),
+)
+
 
 class NvmlReader:
-    """All NVIDIA GPUs of this host. Never raises: `problem` says why there is nothing, or not all, to see.
+    """Read all NVIDIA GPUs of this host. Never raises: `problem` tells why GPUs are missing.
 
-    Each call is tried on each GPU, and never again where it is not supported. After a failure everything is opened
-    anew, first after `retry_s`, so that a GPU or a driver that comes back is seen again.
+    A query that a GPU does not support is not repeated. After a failure NVML is opened again, first after `retry_s`,
+    so that a GPU or a driver that comes back is found.
     """
 
     def __init__(self, retry_s: float = _RETRY_S) -> None:
@@ -44,24 +200,24 @@ class NvmlReader:
         self._devices: list[_Device] = []
         self._open_again_at = float("-inf")
 
-    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]:
-        """Of what a less deep look leaves out the last figures stand, but for energy, which is null."""
+    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]:
+        """Read down to this depth; the rest repeats the last read, except energy, which is None."""
         if time.monotonic() >= self._open_again_at and (self._nvml is None or self.problem):
-            self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S) if self.problem else self._retry_s
+            self._wait_s = min(2 * self._wait_s, _MAX_RETRY_S) if self.problem else self._retry_s
             self.close()
             self._open()
         gpus: list[Gpu] = []
         for device in list(self._devices):
             try:
                 gpus.append(device.read(self._nvml, depth))
-            except _Lost as lost:
+            except _DeviceLost as lost:
                 self._devices.remove(device)
-                self._fail(f"GPU {device.fixed.index} ({device.fixed.name}): {_say(lost.error)}")
+                self._fail(f"GPU {device.fixed.index} ({device.fixed.name}): {_message(lost.error)}")
         return tuple(gpus)
 
     def close(self) -> None:
         if self._nvml is not None:
-            with contextlib.suppress(self._nvml.NVMLError):  # the driver may have gone first
+            with contextlib.suppress(self._nvml.NVMLError):  # the driver may already be unloaded
                 self._nvml.nvmlShutdown()
         self._nvml, self._devices = None, []
 
@@ -77,92 +233,92 @@ class NvmlReader:
             self._nvml = pynvml
             count = pynvml.nvmlDeviceGetCount()
         except AttributeError:
-            self._fail("another package took the place of nvidia-ml-py's pynvml; GPU panel off")
+            self._fail("another package replaces the pynvml module of nvidia-ml-py; GPU panel off")
             return
         except pynvml.NVMLError as error:
-            self._fail(f"{_say(error)}; GPU panel off")
+            self._fail(f"{_message(error)}; GPU panel off")
             return
         if not count:
-            self._fail("the NVIDIA driver shows no GPU: is one given to this container? GPU panel off")
+            self._fail("the NVIDIA driver lists no GPU: is one passed to this container? GPU panel off")
         for index in range(count):
             try:
-                self._devices += _open_device(pynvml, index)
+                self._devices += _open_devices(pynvml, index)
             except pynvml.NVMLError as error:
-                self._fail(f"GPU {index}: {_say(error)}")
-            except _Lost as lost:
-                self._fail(f"GPU {index}: {_say(lost.error)}")
+                self._fail(f"GPU {index}: {_message(error)}")
+            except _DeviceLost as lost:
+                self._fail(f"GPU {index}: {_message(lost.error)}")
 
     def _fail(self, problem: str) -> None:
         self.problem = f"{self.problem}; {problem}" if self.problem else problem
         self._open_again_at = time.monotonic() + self._wait_s
 
 
-class _Lost(Exception):
+class _DeviceLost(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
 
 
 class _Device:
-    """One GPU or MIG device: what never changes, what was last read, and which calls it has refused for good."""
+    """One GPU or MIG device with its constant properties, last readings and unsupported queries."""
 
-    def __init__(self, handle: Any, fixed: Gpu, probes: tuple[Probe, ...]) -> None:
+    def __init__(self, handle: Any, fixed: Gpu, queries: tuple[NvmlQuery, ...]) -> None:
         self.fixed = fixed
         self._handle = handle
-        self._probes = probes
-        self._refused: set[str] = set()
+        self._queries = queries
+        self._unsupported: set[str] = set()
         self._last: dict[Depth, dict[str, Any]] = {}
 
     def read(self, nvml: Any, depth: Depth) -> Gpu:
         read: dict[Depth, dict[str, Any]] = {each: {} for each in Depth if each <= depth or each not in self._last}
-        for probe in self._probes:
-            if probe.depth in read and probe.name not in self._refused:
-                read[probe.depth] |= self._ask(nvml, probe)
+        for query in self._queries:
+            if query.depth in read and query.name not in self._unsupported:
+                read[query.depth] |= self._run(nvml, query)
         self._last |= read
-        figures = {name: value for each in Depth for name, value in self._last[each].items()}
-        if Depth.WHOLE not in read:
-            figures["energy_j"] = None
-        return msgspec.structs.replace(self.fixed, **figures)
+        values = {name: value for each in Depth for name, value in self._last[each].items()}
+        if Depth.FULL not in read:
+            values["energy_j"] = None
+        return msgspec.structs.replace(self.fixed, **values)
 
-    def _ask(self, nvml: Any, probe: Probe) -> dict[str, Any]:
+    def _run(self, nvml: Any, query: NvmlQuery) -> dict[str, Any]:
         try:
-            return probe.call(nvml, self._handle)
+            return query.call(nvml, self._handle)
         except AttributeError:
-            self._refused.add(probe.name)
+            self._unsupported.add(query.name)
         except nvml.NVMLError as error:
-            if kind(error) in DEAD:
-                raise _Lost(error) from None
-            if kind(error) in NEVER:
-                self._refused.add(probe.name)
+            if error_name(error) in LOST:
+                raise _DeviceLost(error) from None
+            if error_name(error) in UNSUPPORTED:
+                self._unsupported.add(query.name)
         return {}
 
 
-def _open_device(nvml: Any, index: int) -> Iterator[_Device]:
-    """The GPU, and the MIG devices that it is divided into."""
+def _open_devices(nvml: Any, index: int) -> Iterator[_Device]:
+    """Yield the GPU, then its MIG devices."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     fixed = Gpu(uuid=_text(nvml.nvmlDeviceGetUUID(handle)), index=index, name=_text(nvml.nvmlDeviceGetName(handle)))
-    limits = _Device(handle, fixed, LIMITS).read(nvml, Depth.WHOLE)
-    yield _Device(handle, limits, PROBES)
-    for part in _parts(nvml, handle):
+    limits = _Device(handle, fixed, LIMIT_QUERIES).read(nvml, Depth.FULL)
+    yield _Device(handle, limits, QUERIES)
+    for part in _mig_handles(nvml, handle):
         uuid, name = _text(nvml.nvmlDeviceGetUUID(part)), _text(nvml.nvmlDeviceGetName(part))
-        yield _Device(part, Gpu(uuid=uuid, index=index, name=name, part_of=fixed.uuid), PART_PROBES)
+        yield _Device(part, Gpu(uuid=uuid, index=index, name=name, part_of=fixed.uuid), MIG_QUERIES)
 
 
-def _parts(nvml: Any, handle: Any) -> Iterator[Any]:
+def _mig_handles(nvml: Any, handle: Any) -> Iterator[Any]:
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
     except (nvml.NVMLError, AttributeError):
         return
-    for place in range(count):
+    for index in range(count):
         try:
-            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except nvml.NVMLError:
-            continue  # an empty place
+            continue  # an unused instance
 
 
-def _say(error: Exception) -> str:
-    words = _WORDS.get(kind(error), str(error))
+def _message(error: Exception) -> str:
+    words = _ERROR_MESSAGES.get(error_name(error), str(error))
     return f"{words}: {type(error).__name__}"
 
 

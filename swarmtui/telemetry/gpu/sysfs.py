@@ -1,4 +1,4 @@
-"""AMD and Intel GPUs, from what Linux shows of them in files: no vendor's library needed."""
+"""Read AMD and Intel GPUs from sysfs, without vendor libraries."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from swarmtui.telemetry.gpu.cadence import Depth
 ROOT = Path("/sys/class/drm")
 _VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-_THROTTLE_WORDS = {
+_THROTTLE_REASONS = {
     "pl1": "power cap", "pl2": "power cap", "pl4": "power cap", "ratl": "power cap", "vr_tdc": "power cap",
     "thermal": "thermal", "prochot": "hardware thermal", "vr_thermalert": "hardware thermal",
 }  # fmt: skip
-# In the order in which they bind; 0 is a limit that is switched off.
+# In order of precedence; 0 means that the limit is off.
 _LIMITS = ("power1_cap", "power1_max", "power2_max", "power1_rated_max", "power2_rated_max")
-_SHORTEST_S = 0.2
+_MIN_POWER_S = 0.2
 
 
 class SysfsReader:
-    """The AMD and Intel cards under `root`. Never raises; a file that is not there leaves its figure null."""
+    """Read the AMD and Intel cards under `root`. Never raises; a missing file leaves its value None."""
 
     def __init__(self, root: Path = ROOT, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-        self._before: dict[str, tuple[float, float, float | None]] = {}
+        self._last_energy: dict[str, tuple[float, float, float | None]] = {}
         self.problem = ""
 
-    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]:
+    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]:
         gpus = tuple(self._card(card, index) for index, card in enumerate(_cards(self._root)))
         self.problem = "" if gpus else f"no AMD or Intel GPU under {self._root}; GPU panel off"
         return gpus
@@ -44,15 +44,15 @@ class SysfsReader:
         hwmon = next(iter(sorted((device / "hwmon").glob("hwmon*"))), device / "hwmon")
         slot = _slot(device)
         uuid = _text(device / "unique_id") or slot
-        energy_j = _first(hwmon, ("energy1_input", "energy2_input"), 1e-6)  # of the card, else of its chip
+        energy_j = _first(hwmon, ("energy1_input", "energy2_input"), 1e-6)  # the card, else its chip
         limit = next((watts for name in _LIMITS if (watts := _scaled(hwmon / name, 1e-6))), None)
         return Gpu(
             uuid=uuid,
             index=index,
             name=_name(device, slot),
             memory_used=_memory_used(card),
-            memory_total=_whole(device / "mem_info_vram_total") or _whole(card / "lmem_total_bytes"),
-            power_w=_first(hwmon, ("power1_average", "power1_input"), 1e-6) or self._power_by_energy(uuid, energy_j),
+            memory_total=_integer(device / "mem_info_vram_total") or _integer(card / "lmem_total_bytes"),
+            power_w=_first(hwmon, ("power1_average", "power1_input"), 1e-6) or self._power_from_energy(uuid, energy_j),
             power_limit_w=limit,
             energy_j=energy_j,
             utilisation=_scaled(device / "gpu_busy_percent", 1e-2),
@@ -61,29 +61,29 @@ class SysfsReader:
             memory_temperature_c=_temperature(hwmon, ("mem", "vram")),
             sm_mhz=_clock_mhz(card, hwmon),
             memory_mhz=_megahertz(hwmon / "freq2_input"),
-            sm_max_mhz=_whole(device / "tile0/gt0/freq0/rp0_freq") or _whole(card / "gt_RP0_freq_mhz"),
+            sm_max_mhz=_integer(device / "tile0/gt0/freq0/rp0_freq") or _integer(card / "gt_RP0_freq_mhz"),
             fan=_fan(hwmon),
             throttle=_throttle(card),
             pcie_generation=_generation(device / "current_link_speed"),
-            pcie_width=_whole(device / "current_link_width"),
+            pcie_width=_integer(device / "current_link_width"),
             pcie_max_generation=_generation(device / "max_link_speed"),
-            pcie_max_width=_whole(device / "max_link_width"),
+            pcie_max_width=_integer(device / "max_link_width"),
         )
 
-    def _power_by_energy(self, uuid: str, energy_j: float | None) -> float | None:
-        """Cards that only count their energy: the mean since the last reading but one that is long enough ago."""
+    def _power_from_energy(self, uuid: str, energy_j: float | None) -> float | None:
+        """Return the mean power since an earlier read, for cards that report only energy."""
         if energy_j is None:
             return None
         now = self._clock()
-        at, before_j, power_w = self._before.get(uuid, (now, energy_j, None))
-        if uuid not in self._before or now - at >= _SHORTEST_S:
+        at, before_j, power_w = self._last_energy.get(uuid, (now, energy_j, None))
+        if uuid not in self._last_energy or now - at >= _MIN_POWER_S:
             power_w = (energy_j - before_j) / (now - at) if now > at and energy_j >= before_j else None
-            self._before[uuid] = (now, energy_j, power_w)
+            self._last_energy[uuid] = (now, energy_j, power_w)
         return power_w
 
 
 def _cards(root: Path) -> Iterator[Path]:
-    """card0, card1 …, without connectors (card0-HDMI-A-1) and without other vendors' cards."""
+    """Yield card0, card1 …, without connectors (card0-HDMI-A-1) and cards of other vendors."""
     found = [path for path in root.glob("card*") if re.fullmatch(r"card\d+", path.name)]
     for card in sorted(found, key=lambda path: int(path.name.removeprefix("card"))):
         if _text(card / "device/vendor") in _VENDORS:
@@ -91,20 +91,20 @@ def _cards(root: Path) -> Iterator[Path]:
 
 
 def _text(path: Path) -> str:
-    """Empty where there is no such file, or where the driver will not answer."""
+    """Return a file's text; empty if it is missing or the driver returns an error."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
 
 
-def _whole(path: Path) -> int | None:
+def _integer(path: Path) -> int | None:
     text = _text(path)
     return int(text) if re.fullmatch(r"-?\d+", text) else None
 
 
 def _scaled(path: Path, scale: float) -> float | None:
-    value = _whole(path)
+    value = _integer(path)
     return None if value is None else value * scale
 
 
@@ -113,7 +113,7 @@ def _first(folder: Path, names: tuple[str, ...], scale: float) -> float | None:
 
 
 def _megahertz(path: Path) -> int | None:
-    value = _whole(path)
+    value = _integer(path)
     return None if value is None else round(value / 1e6)
 
 
@@ -130,13 +130,13 @@ def _name(device: Path, slot: str) -> str:
 
 
 def _memory_used(card: Path) -> int | None:
-    used = _whole(card / "device/mem_info_vram_used")
-    total, free = _whole(card / "lmem_total_bytes"), _whole(card / "lmem_avail_bytes")
+    used = _integer(card / "device/mem_info_vram_used")
+    total, free = _integer(card / "lmem_total_bytes"), _integer(card / "lmem_avail_bytes")
     return total - free if used is None and total is not None and free is not None else used
 
 
 def _temperature(hwmon: Path, labels: tuple[str, ...]) -> float | None:
-    """The sensor with the first of these labels; a card with one unlabelled sensor has that of the GPU."""
+    """Read the sensor with the first of these labels; a single unlabelled sensor is the GPU's."""
     by_label = {_text(path): path.name.removesuffix("_label") for path in hwmon.glob("temp*_label")}
     name = next((by_label[label] for label in labels if label in by_label), None)
     if name is None and not by_label and "edge" in labels:
@@ -145,32 +145,32 @@ def _temperature(hwmon: Path, labels: tuple[str, ...]) -> float | None:
 
 
 def _clock_mhz(card: Path, hwmon: Path) -> int | None:
-    known = _whole(card / "device/tile0/gt0/freq0/act_freq"), _whole(card / "gt_act_freq_mhz")
+    known = _integer(card / "device/tile0/gt0/freq0/act_freq"), _integer(card / "gt_act_freq_mhz")
     return next((value for value in known if value is not None), _megahertz(hwmon / "freq1_input"))
 
 
 def _fan(hwmon: Path) -> float | None:
-    """As a share; a speed in turns a minute is one only beside its maximum."""
-    power = _whole(hwmon / "pwm1")
+    """Return the fan speed as a share; revolutions per minute need a known maximum."""
+    power = _integer(hwmon / "pwm1")
     if power is not None:
-        return power / (_whole(hwmon / "pwm1_max") or 255)
-    turns, most = _whole(hwmon / "fan1_input"), _whole(hwmon / "fan1_max")
-    return turns / most if turns is not None and most else None
+        return power / (_integer(hwmon / "pwm1_max") or 255)
+    rpm, max_rpm = _integer(hwmon / "fan1_input"), _integer(hwmon / "fan1_max")
+    return rpm / max_rpm if rpm is not None and max_rpm else None
 
 
 def _throttle(card: Path) -> tuple[str, ...] | None:
-    """Intel's drivers show a file for each reason: xe under the tile, i915 beside the card."""
+    """Read Intel's one file per reason: under the tile with xe, next to the card with i915."""
     files = [*card.glob("device/tile*/gt*/freq0/throttle/reason_*"), *card.glob("gt/gt*/throttle_reason_*")]
     known = [(path.name.rpartition("reason_")[2], _text(path)) for path in files]
     known = [(reason, text) for reason, text in known if reason != "status" and text]
     if not known:
         return None
-    return tuple(sorted({_throttle_word(reason) for reason, text in known if text != "0"}))
+    return tuple(sorted({_throttle_reason(reason) for reason, text in known if text != "0"}))
 
 
-def _throttle_word(reason: str) -> str:
-    """Newer kernels name more of them, in the same way: psys_pl1, soc_thermal, iccmax …"""
-    known = _THROTTLE_WORDS.get(reason)
+def _throttle_reason(reason: str) -> str:
+    """Translate a reason; newer kernels add more in the same style: psys_pl1, soc_thermal, iccmax …"""
+    known = _THROTTLE_REASONS.get(reason)
     if known is None and "therm" in reason:
         return "thermal"
     return known or ("power cap" if re.search(r"pl\d|icc|tdc", reason) else reason)

@@ -1,4 +1,4 @@
-"""Where this session's GPUs are to be read: exporters that were named, else this host's own."""
+"""Choose the source of GPU readings: the given exporters, else this host."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from swarmtui.telemetry.gpu.nvml import NvmlReader
 from swarmtui.telemetry.gpu.sysfs import ROOT, SysfsReader
 
 
-class GpuSource(Protocol):
-    """Reads never raise: `problem` says why there is nothing, or not all, to see, and is empty when all is well.
+class GpuReader(Protocol):
+    """Reads never raise: `problem` tells why GPUs are missing, and is empty if none are.
 
-    Only a look that is deep enough has energy in it: a counter is worth nothing without the moment of its reading.
+    Only full reads contain energy: a counter is useless without the time at which it was read.
     """
 
     problem: str
 
-    def read(self, depth: Depth = Depth.WHOLE) -> tuple[Gpu, ...]: ...
+    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]: ...
 
     def close(self) -> None: ...
 
 
-def open_gpus(metrics_urls: Sequence[str] = (), *, root: Path = ROOT) -> GpuSource:
-    """NVML before files; where there is no GPU at all, the reader that will see an NVIDIA driver when it comes."""
+def open_gpus(metrics_urls: Sequence[str] = (), *, root: Path = ROOT) -> GpuReader:
+    """Prefer NVML to sysfs; without any GPU return the NVML reader, which finds a driver that is loaded later."""
     if metrics_urls:
         return DcgmReader(Fetcher(metrics_urls))
     nvidia = NvmlReader()

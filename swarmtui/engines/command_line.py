@@ -1,0 +1,86 @@
+"""Parse a server's command line into flags and drop secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+_SECRET_WORDS = frozenset(
+    ("key", "keys", "apikey", "token", "secret", "secrets", "password", "passwd", "pass", "passphrase", "credential",
+     "credentials", "auth", "authorization", "bearer", "cookie", "header", "headers")
+)  # fmt: skip
+_SECRET_VALUE = re.compile(
+    r"\bhf_\w{16,}|\bsk-[\w-]{16,}|\bgh[pousr]_\w{16,}|\beyJ[\w-]{10,}\.|://[^/\s]*@|\bBearer\s", re.IGNORECASE
+)
+# NAME=… and {"name": …} inside a value.
+_INNER_NAME = re.compile(r"([A-Za-z][\w-]*)[\"']?\s*[:=]")
+_INTERPRETER = re.compile(r"(.*/)?(python|pypy)[\d.]*")
+_SUBCOMMAND = re.compile(r"[a-z][a-z-]*")
+_FLAG = re.compile(r"--?[A-Za-z]")  # -1 and -0.5 are values
+
+
+def parse_command_line(argv: Sequence[str], short_flags: Mapping[str, str]) -> dict[str, str]:
+    """Return flags by long name without dashes; a flag without a value is "true", repeated values are joined by ", ".
+
+    A positional model (`vllm serve MODEL`) becomes `model`. Flags that are secret by name or value are left out.
+    """
+    flags: dict[str, str] = {}
+    words = list(argv[_program_length(argv) :])
+    if words[:1] == ["serve"] and len(words) > 1 and not _FLAG.match(words[1]):
+        words = ["--model", *words[1:]]
+    for flag, value in _pairs(words):
+        name = _long_name(flag, short_flags)
+        if not is_secret(name, value):
+            flags[name] = f"{flags[name]}, {value}" if name in flags and flags[name] != value else value
+    return flags
+
+
+def program_name(argv: Sequence[str]) -> str:
+    """Return the program without folders, and its subcommand: later words may name a model or a file."""
+    count = _program_length(argv)
+    program = [word.rpartition("/")[2] for word in argv[:count]]
+    return " ".join([*program, *(word for word in argv[count : count + 1] if _SUBCOMMAND.fullmatch(word))])
+
+
+def is_secret(name: str, value: str) -> bool:
+    names = (name, *_INNER_NAME.findall(value))
+    return bool(_SECRET_VALUE.search(value)) or any(map(_is_secret_name, names))
+
+
+def _is_secret_name(name: str) -> bool:
+    """Compare whole words, so that --max-num-batched-tokens and --tokenizer are kept."""
+    return not _SECRET_WORDS.isdisjoint(re.split(r"[-_.]+", name.lower()))
+
+
+def _program_length(argv: Sequence[str]) -> int:
+    """Return how many words name the program: one, or for an interpreter those up to the script or module."""
+    index = 0
+    if argv and _INTERPRETER.fullmatch(argv[0]):
+        index = 1
+        while index < len(argv) and argv[index].startswith("-") and argv[index] != "-m":
+            index += 1
+        if index < len(argv) and argv[index] == "-m":
+            index += 1
+    return index + 1
+
+
+def _pairs(words: list[str]) -> Iterator[tuple[str, str]]:
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if not _FLAG.match(word):
+            continue
+        flag, equals, value = word.partition("=")
+        values = [value] if equals else []
+        while not equals and index < len(words) and not _FLAG.match(words[index]):
+            values.append(words[index])
+            index += 1
+        yield flag, " ".join(values) if values or equals else "true"
+
+
+def _long_name(flag: str, short_flags: Mapping[str, str]) -> str:
+    if flag.startswith("--"):
+        return flag.removeprefix("--").replace("_", "-")
+    short = flag.removeprefix("-")
+    return short_flags.get(short, short)

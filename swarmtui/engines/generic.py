@@ -1,0 +1,22 @@
+"""Any other OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from swarmtui.engines.base import Engine, ProbeReply, version_in
+from swarmtui.model.telemetry import DiscoveredServer
+
+
+class Generic(Engine):
+    name = "OpenAI-compatible"
+    # LM Studio, TabbyAPI, LMDeploy, LiteLLM, and replicas next to a server at 8000.
+    ports = (1234, 5000, 23333, 4000, 8001, 8002, 8003)
+    command = "tabbyapi|lmdeploy|litellm|koboldcpp|mlc_llm|aphrodite|trtllm-serve"
+    probe_paths = ("/version",)
+
+    def recognises(self, reply: ProbeReply) -> bool:
+        return bool(version_in(reply.json()))
+
+    def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
+        return DiscoveredServer(url="", engine=self.name, version=version_in(replies["/version"].json()))

@@ -1,0 +1,80 @@
+"""llama.cpp's server, and llamafile and llama-cpp-python by their command lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive
+from swarmtui.model.telemetry import DiscoveredServer
+
+
+class LlamaCpp(Engine):
+    name = "llama.cpp"
+    ports = (8080,)
+    owners = ("llamacpp",)
+    server_header = "llama.cpp"
+    command = r"llama-server|llama_cpp\.server|llamafile"
+    probe_paths = ("/props",)
+    environment = ("LLAMA_ARG_",)
+    short_flags = {
+        "a": "alias", "b": "batch-size", "c": "ctx-size", "cb": "cont-batching", "ctk": "cache-type-k",
+        "ctv": "cache-type-v", "fa": "flash-attn", "m": "model", "md": "model-draft", "ngl": "n-gpu-layers",
+        "np": "parallel", "sm": "split-mode", "t": "threads", "ts": "tensor-split", "ub": "ubatch-size",
+    }  # fmt: skip
+    slot_flags = ("--parallel",)
+    uncached_request = {"cache_prompt": False}
+    metric_prefixes = ("llamacpp:", "llamacpp_")
+    metric_values = {
+        "requests_processing": "running",
+        "requests_deferred": "waiting",
+        "prompt_tokens_total": "prompt_tokens",
+        "prompt_tokens_cached_total": "cached_tokens",
+        "tokens_predicted_total": "output_tokens",
+        "prompt_seconds_total": "prefill_seconds",
+        "spec_decode_num_drafts_total": "drafts",
+        "spec_decode_num_draft_tokens_total": "draft_tokens",
+        "spec_decode_num_accepted_tokens_total": "accepted_tokens",
+    }
+    not_reported = "metrics only with --metrics; no KV cache use and no latency histograms"
+
+    def recognises(self, reply: ProbeReply) -> bool:
+        return "total_slots" in reply.json() or self._is_loading(reply)
+
+    def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
+        reply = replies["/props"]
+        if self._is_loading(reply):
+            return DiscoveredServer(url="", engine=self.name, reachable=False, problem="the model is loading")
+        props = reply.json()
+        return DiscoveredServer(
+            url="",
+            engine=self.name,
+            version=str(props.get("build_info", "")),
+            context=positive(_context(props)),
+            slots=self.slots(None, props),
+            flags=_flags(props) or None,
+        )
+
+    def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
+        reported = positive((info or {}).get("total_slots"))
+        return reported or flag_number(flags, "parallel", "LLAMA_ARG_N_PARALLEL")
+
+    def complete(self, values: dict[str, float]) -> None:
+        """Its prompt tokens are those that it processed; elsewhere they include those from the cache."""
+        cached = values.get("cached_tokens")
+        if cached is not None and "prompt_tokens" in values:
+            values["prompt_tokens"] += cached
+            values["cache_queries"], values["cache_hits"] = values["prompt_tokens"], cached
+
+    def _is_loading(self, reply: ProbeReply) -> bool:
+        return reply.status == 503 and reply.server == self.server_header
+
+
+def _flags(props: Mapping[str, Any]) -> dict[str, str]:
+    found = {"parallel": props.get("total_slots"), "ctx-size": _context(props), "model": props.get("model_path")}
+    return {name: str(value) for name, value in found.items() if isinstance(value, str | int) and value}
+
+
+def _context(props: Mapping[str, Any]) -> object:
+    generation = props.get("default_generation_settings")
+    return generation.get("n_ctx") if isinstance(generation, Mapping) else None

@@ -1,0 +1,59 @@
+"""Ollama."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive, version_in
+from swarmtui.model.telemetry import DiscoveredServer, ServerState
+
+
+class _LoadedModel(msgspec.Struct):
+    size_vram: float | None = None
+
+
+class _LoadedModels(msgspec.Struct):
+    models: list[_LoadedModel]
+
+
+_decoder = msgspec.json.Decoder(_LoadedModels)
+
+
+class Ollama(Engine):
+    name = "Ollama"
+    ports = (11434,)
+    owners = ("library",)
+    command = "ollama"
+    probe_paths = ("/", "/api/ps", "/api/version")
+    environment = ("OLLAMA_",)
+    slot_flags = ("OLLAMA_NUM_PARALLEL",)
+    metrics_path = "/api/ps"
+    not_reported = "only the memory of loaded models; no requests, queue or token counters"
+
+    def recognises(self, reply: ProbeReply) -> bool:
+        return reply.text.startswith("Ollama is running")
+
+    def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
+        loaded = objects(replies["/api/ps"].json().get("models"))
+        contexts = [positive(model.get("context_length")) for model in loaded]
+        return DiscoveredServer(
+            url="",
+            engine=self.name,
+            version=version_in(replies["/api/version"].json()),
+            context=next((context for context in contexts if context), None),
+        )
+
+    def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
+        """The default is one; it applies only if the environment could be read."""
+        return None if flags is None else flag_number(flags, "OLLAMA_NUM_PARALLEL") or 1
+
+    def parse_metrics(self, text: str) -> ServerState | None:
+        try:
+            models = _decoder.decode(text).models
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        sizes = [model.size_vram for model in models if model.size_vram is not None]
+        return ServerState(engine=self.name, vram_bytes=sum(sizes) if sizes else None)

@@ -1,0 +1,73 @@
+"""SGLang."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive, settings, version_in
+from swarmtui.model.telemetry import DiscoveredServer
+
+
+class Sglang(Engine):
+    name = "SGLang"
+    ports = (30000,)
+    owners = ("sglang",)
+    command = "sglang"
+    probe_paths = ("/server_info",)
+    environment = ("SGLANG_", "SGL_")
+    slot_flags = ("--max-running-requests",)
+    metric_prefixes = ("sglang:", "sglang_")
+    metric_values = {
+        "num_running_reqs": "running",
+        "num_queue_reqs": "waiting",
+        "token_usage": "kv_use",
+        "prompt_tokens_total": "prompt_tokens",
+        "generation_tokens_total": "output_tokens",
+        "cached_tokens_total": "cached_tokens",
+        "num_requests_total": "finished",
+        "num_retracted_reqs_total": "preemptions",
+        "spec_accept_length": "accept_length",
+        "spec_accept_rate": "accept_rate",
+    }
+    metric_histograms = {
+        "time_to_first_token_seconds": "ttft",
+        "inter_token_latency_seconds": "itl",
+        "time_per_output_token_seconds": "itl",
+        "queue_time_seconds": "queue",
+        "e2e_request_latency_seconds": "e2e",
+    }
+    rank_labels = ("tp_rank", "pp_rank", "moe_ep_rank")
+    breakdown_label = "priority"
+    not_reported = "metrics only with --enable-metrics"
+
+    def recognises(self, reply: ProbeReply) -> bool:
+        info = reply.json()
+        return "max_running_requests" in info or "internal_states" in info
+
+    def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
+        info = replies["/server_info"].json()
+        return DiscoveredServer(
+            url="",
+            engine=self.name,
+            version=version_in(info),
+            context=positive(info.get("context_length")),
+            slots=self.slots(None, info),
+            flags=settings(info) or None,
+        )
+
+    def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
+        info = info or {}
+        configured = positive(info.get("max_running_requests")) or flag_number(flags, "max-running-requests")
+        return configured or _chosen_slots(info)
+
+    def complete(self, values: dict[str, float]) -> None:
+        if "cached_tokens" in values and "prompt_tokens" in values:
+            values["cache_queries"], values["cache_hits"] = values["prompt_tokens"], values["cached_tokens"]
+
+
+def _chosen_slots(info: Mapping[str, Any]) -> int | None:
+    """Return the limit that the server chose itself, which it reports per data-parallel engine."""
+    engines = objects(info.get("internal_states"))
+    per_engine = positive(engines[0].get("effective_max_running_requests_per_dp")) if engines else None
+    return None if per_engine is None else per_engine * (positive(info.get("dp_size")) or 1)

@@ -1,0 +1,36 @@
+"""The embedded simulator, which writes vLLM's metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive, version_in
+from swarmtui.engines.vllm import Vllm
+from swarmtui.model.telemetry import DiscoveredServer
+
+
+class Simulator(Engine):
+    name = "simulator"
+    owners = ("swarmtui-sim",)
+    command = r"swarmtui(\.| )sim"
+    probe_paths = ("/server_info",)
+    metric_prefixes = Vllm.metric_prefixes
+    metric_values = Vllm.metric_values
+    metric_histograms = Vllm.metric_histograms
+
+    def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
+        info = replies["/server_info"].json()
+        return DiscoveredServer(
+            url="",
+            engine=self.name,
+            version=version_in(info),
+            slots=self.slots(None, info),
+            flags={name: str(info[name]) for name in ("preset", "seats", "replicas", "speed") if name in info},
+        )
+
+    def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
+        info = info or {}
+        per_replica = positive(info.get("seats")) or flag_number(flags, "seats")
+        replicas = positive(info.get("replicas")) or flag_number(flags, "replicas") or 1
+        return None if per_replica is None else per_replica * replicas

@@ -1,0 +1,64 @@
+"""vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, version_in
+from swarmtui.model.telemetry import DiscoveredServer
+
+
+class Vllm(Engine):
+    name = "vLLM"
+    ports = (8000,)
+    owners = ("vllm",)
+    command = "vllm"
+    probe_paths = ("/version",)
+    environment = ("VLLM_",)
+    short_flags = {
+        "dp": "data-parallel-size",
+        "pp": "pipeline-parallel-size",
+        "q": "quantization",
+        "tp": "tensor-parallel-size",
+    }
+    slot_flags = ("--max-num-seqs",)
+    metric_prefixes = ("vllm:", "vllm_")
+    # gpu_* and time_per_output_token_seconds are the names before 0.12.
+    metric_values = {
+        "num_requests_running": "running",
+        "num_requests_waiting": "waiting",
+        "kv_cache_usage_perc": "kv_use",
+        "gpu_cache_usage_perc": "kv_use",
+        "prompt_tokens_total": "prompt_tokens",
+        "generation_tokens_total": "output_tokens",
+        "prompt_tokens_cached_total": "cached_tokens",
+        "prefix_cache_queries_total": "cache_queries",
+        "gpu_prefix_cache_queries_total": "cache_queries",
+        "prefix_cache_hits_total": "cache_hits",
+        "gpu_prefix_cache_hits_total": "cache_hits",
+        "num_preemptions_total": "preemptions",
+        "spec_decode_num_drafts_total": "drafts",
+        "spec_decode_num_draft_tokens_total": "draft_tokens",
+        "spec_decode_num_accepted_tokens_total": "accepted_tokens",
+        "request_success_total": "finished",
+    }
+    metric_histograms = {
+        "time_to_first_token_seconds": "ttft",
+        "inter_token_latency_seconds": "itl",
+        "time_per_output_token_seconds": "itl",
+        "request_queue_time_seconds": "queue",
+        "request_prefill_time_seconds": "prefill",
+        "request_decode_time_seconds": "decode",
+        "e2e_request_latency_seconds": "e2e",
+    }
+    settings_metric = "vllm:cache_config_info"
+    settings_labels = ("block_size", "cache_dtype", "enable_prefix_caching", "gpu_memory_utilization", "num_gpu_blocks")
+
+    def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
+        return DiscoveredServer(url="", engine=self.name, version=version_in(replies["/version"].json()))
+
+    def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
+        """Without the flag the number depends on the version and the hardware."""
+        per_replica = flag_number(flags, "max-num-seqs")
+        return None if per_replica is None else per_replica * (flag_number(flags, "data-parallel-size") or 1)
