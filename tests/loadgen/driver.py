@@ -44,8 +44,7 @@ class DrivenWorker:
 
     def __init__(
         self,
-        url: str,
-        *,
+        *urls: str,
         timeouts: Timeouts = _DEFAULT_TIMEOUTS,
         worker: int = 0,
         workers: int = 1,
@@ -57,8 +56,14 @@ class DrivenWorker:
         self._pipe.settimeout(TIMEOUT_S)
         self._unpacker = Unpacker()
         self._reports: list[WorkerReport] = []
+        targets = tuple(Target(url=url, model="m", **target) for url in urls)
         self._setup = Setup(
-            worker, workers, (Target(url=url, model="m", **target),), timeouts, spool=spool, keep_text=keep_text
+            worker,
+            workers,
+            targets,
+            timeouts,
+            spool=spool,
+            keep_text=keep_text,
         )
 
     def __enter__(self) -> DrivenWorker:

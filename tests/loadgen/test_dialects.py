@@ -123,6 +123,24 @@ def test_reasoning_and_cached_tokens_are_read() -> None:
     assert sample("vllm-usage.sse").cached_tokens is None
 
 
+@pytest.mark.parametrize("counts", [(5, 12), (12, 5)])
+def test_usage_per_choice_counts_as_its_maximum(counts: tuple[int, int]) -> None:
+    """With n=2 llama.cpp sends one usage chunk per choice, of which the largest is the total."""
+    response = read(
+        payload(choices=[{"index": 0, "delta": {"content": "a"}}])
+        + payload(choices=[{"index": 1, "delta": {"content": "b"}}])
+        + b"".join(payload(choices=[], usage={"completion_tokens": count}) for count in counts)
+    )
+    assert response.token_count() == (12, "usage")
+
+
+def test_timings_do_not_replace_cached_tokens_of_usage() -> None:
+    usage = {"prompt_tokens": 20, "prompt_tokens_details": {"cached_tokens": 18}}
+    assert read(payload(choices=[], usage=usage, timings={"cache_n": 5})).cached_tokens == 18
+    assert read(payload(choices=[], usage=usage) + payload(choices=[], timings={"cache_n": 5})).cached_tokens == 18
+    assert read(payload(choices=[], timings={"cache_n": 5})).cached_tokens == 5
+
+
 def test_llamacpp_timings_are_read() -> None:
     response = sample("llama-server-usage.sse")
     assert response.engine_decode_tps == pytest.approx(88.001, abs=0.001)
@@ -235,18 +253,26 @@ def test_coalesced_chunks_are_counted() -> None:
     [
         ([], "stop", False, True),
         (["the"] * 16, "length", False, True),
+        (["the"] * 15, "length", False, False),
         (["a", "b"] * 8, "length", False, False),
-        (["ok"], "stop", False, True),
-        (["ok"], "stop", True, False),
+        (["o", "k"], "stop", False, True),
+        (["o", "k"], "stop", True, False),
         (["o", "k", "!"], "stop", False, False),
     ],
-    ids=["empty", "one word repeated", "two words", "too short", "exact length", "short"],
+    ids=["empty", "one word repeated", "repeated less often", "two words", "too short", "exact length", "short"],
 )
 def test_degenerate_output_is_flagged(texts: list[str], finish: str, exact: bool, degenerate: bool) -> None:
     stream = b"".join(delta(content=text) for text in texts)
     response = read(stream + payload(choices=[{"delta": {}, "finish_reason": finish}]))
     total, _ = response.token_count()
     assert response.degenerate(total, exact) is degenerate
+
+
+@pytest.mark.parametrize(("tokens", "degenerate"), [(9, True), (10, False), (11, False)])
+def test_fewer_tokens_than_half_the_chunks_are_degenerate(tokens: int, degenerate: bool) -> None:
+    stream = b"".join(delta(content=f"word{n}") for n in range(20))
+    response = read(stream + payload(choices=[{"delta": {}, "finish_reason": "length"}]))
+    assert response.degenerate(tokens, exact=False) is degenerate
 
 
 @pytest.mark.parametrize(

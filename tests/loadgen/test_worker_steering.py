@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarmtui.model.worker_protocol import Drop, WatchAgent
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.scripted_server import DONE, ROLE, Gate, ScriptedCall, ScriptedServer, delta, usage
+from tests.loadgen.scripted_server import DONE, ROLE, Gate, ScriptedCall, ScriptedServer, delta, hello, usage
 
 
 def test_raising_adds_streams() -> None:
@@ -97,6 +97,23 @@ def test_agents_are_numbered_across_workers() -> None:
                 (cancelled,) = worker.records(1)
                 numbers.append((sorted(row.agent for row in frame.rows), cancelled.agent))
     assert numbers == [([0, 2, 4], 4), ([1, 3, 5], 5)]
+
+
+def test_task_goes_to_the_endpoint_with_fewest_requests_in_flight() -> None:
+    gate = Gate()
+    with ScriptedServer(gate) as held, ScriptedServer(hello) as free, DrivenWorker(held.url, free.url) as worker:
+        worker.enqueue(task(n) for n in range(6))
+        worker.start_stage(2)
+        records = worker.records(5)
+        gate.released.set()
+        records += worker.records(1)
+    assert [record.endpoint for record in records] == [1, 1, 1, 1, 1, 0]
+
+
+def test_idle_endpoints_take_turns() -> None:
+    with ScriptedServer(hello) as one, ScriptedServer(hello) as other, DrivenWorker(one.url, other.url) as worker:
+        records = worker.run(task(n) for n in range(4))
+    assert [record.endpoint for record in records] == [0, 1, 0, 1]
 
 
 def test_watching_a_stream() -> None:

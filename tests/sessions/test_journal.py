@@ -9,22 +9,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import End, Event, Head, Request, entry_encoder
+from swarmtui.model.session import End, Event, Head, RequestEntry, TokenCount, entry_encoder
 from swarmtui.sessions.journal import JournalWriter, is_running, read_journal
-from tests.sessions.made_sessions import T0, head, record, whole, write
+from tests.sessions.session_builders import T0, full_session, head, record, write_session
 
 
 def spool(directory: Path, name: str, tasks: list[int]) -> None:
-    lines = [entry_encoder.encode(Request(record=record(task))) for task in tasks]
+    lines = [entry_encoder.encode(RequestEntry(record=record(task))) for task in tasks]
     (directory / name).write_bytes(b"".join(line + b"\n" for line in lines))
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    entries = whole()
-    journal = read_journal(write(tmp_path / "s", entries))
+    entries = full_session()
+    journal = read_journal(write_session(tmp_path / "s", entries))
     assert journal.head == entries[0]
-    assert list(journal.records) == [entry.record for entry in entries if isinstance(entry, Request)]
-    assert [stretch.number for stretch in journal.stretches] == [0, 1, 2]
+    assert list(journal.records) == [entry.record for entry in entries if isinstance(entry, RequestEntry)]
+    assert [stretch.number for stretch in journal.stages] == [0, 1, 2]
     assert [end.number for end in journal.ends] == [0, 1, 2]
     assert [event.name for event in journal.events] == ["left_out"]
     assert journal.end == entries[-1]
@@ -34,7 +34,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        directory = write(tmp_path / "data" / "s", [head()])
+        directory = write_session(tmp_path / "data" / "s", [head()])
     finally:
         os.umask(old)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -42,7 +42,7 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_line_costs_that_line_alone(tmp_path: Path) -> None:
-    directory = write(tmp_path / "s", [head(), Request(record=record(1)), Request(record=record(2))])
+    directory = write_session(tmp_path / "s", [head(), RequestEntry(record=record(1)), RequestEntry(record=record(2))])
     path = directory / "journal.jsonl"
     text = path.read_bytes()
     for cut in (1, 2, 40, 200):
@@ -55,7 +55,7 @@ def test_a_torn_last_line_costs_that_line_alone(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_is_counted_and_passed_over(tmp_path: Path) -> None:
-    directory = write(tmp_path / "s", [head(), *(Request(record=record(task)) for task in range(4))])
+    directory = write_session(tmp_path / "s", [head(), *(RequestEntry(record=record(task)) for task in range(4))])
     path = directory / "journal.jsonl"
     lines = path.read_bytes().splitlines()
     lines[2] = b"\x00" * 50
@@ -70,7 +70,7 @@ def test_damage_in_the_middle_is_counted_and_passed_over(tmp_path: Path) -> None
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60), st.integers(0, 3000))
 def test_no_damage_behind_the_head_is_an_exception(tmp_path: Path, junk: bytes, place: int) -> None:
-    first, *rest = (entry_encoder.encode(entry) + b"\n" for entry in whole())
+    first, *rest = (entry_encoder.encode(entry) + b"\n" for entry in full_session())
     body = b"".join(rest)
     (tmp_path / "journal.jsonl").write_bytes(first + body[:place] + junk + body[place + len(junk) :])
     assert len(read_journal(tmp_path).records) >= 16 - 2 - junk.count(b"\n")
@@ -86,13 +86,13 @@ def test_without_a_head_it_is_refused_by_name(tmp_path: Path, text: bytes) -> No
 def test_no_journal_and_a_journal_of_the_future_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file"):
         read_journal(tmp_path)
-    write(tmp_path / "s", [Head(session=head().session, pid=1, schema=99)])
+    write_session(tmp_path / "s", [Head(session=head().session, pid=1, schema=99)])
     with pytest.raises(BadInput, match="newer swarmtui"):
         read_journal(tmp_path / "s")
 
 
 def test_spooled_records_are_added_once(tmp_path: Path) -> None:
-    directory = write(tmp_path / "s", [head(), Request(record=record(1)), Request(record=record(2))])
+    directory = write_session(tmp_path / "s", [head(), RequestEntry(record=record(1)), RequestEntry(record=record(2))])
     spool(directory, "spool-0.jsonl", [2, 3])
     spool(directory, "spool-1.jsonl", [3, 4])
     with (directory / "spool-1.jsonl").open("ab") as file:
@@ -103,8 +103,8 @@ def test_spooled_records_are_added_once(tmp_path: Path) -> None:
 
 
 def test_the_same_task_in_another_stretch_or_turn_is_another_request(tmp_path: Path) -> None:
-    records = [record(1, stretch=0, phase="warmup"), record(1), record(1, turn=1)]
-    directory = write(tmp_path / "s", [head(), *(Request(record=r) for r in records)])
+    records = [record(1, stage=0, phase="warmup"), record(1), record(1, turn=1)]
+    directory = write_session(tmp_path / "s", [head(), *(RequestEntry(record=r) for r in records)])
     assert list(read_journal(directory).records) == records
 
 
@@ -123,8 +123,8 @@ def test_after_a_line_cut_by_a_full_disk_the_next_one_is_whole(tmp_path: Path, m
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", short_then_full)
         with pytest.raises(OSError, match="No space left"):
-            writer.append(Request(record=record(1)))
-    writer.append(Request(record=record(2)))
+            writer.append(RequestEntry(record=record(1)))
+    writer.append(RequestEntry(record=record(2)))
     writer.sync()
     writer.close()
     journal = read_journal(tmp_path / "s")
@@ -135,14 +135,14 @@ def test_after_a_line_cut_by_a_full_disk_the_next_one_is_whole(tmp_path: Path, m
 def test_short_writes_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
-    directory = write(tmp_path / "s", [head(), Event(t_ns=T0, name="pause"), End(t_ns=T0, state="stopped")])
+    directory = write_session(tmp_path / "s", [head(), Event(t_ns=T0, name="pause"), End(t_ns=T0, state="stopped")])
     journal = read_journal(directory)
     assert (len(journal.events), journal.damaged_lines) == (1, 0)
     assert journal.end is not None
 
 
 def test_nobody_writes_into_the_journal_of_another(tmp_path: Path) -> None:
-    write(tmp_path / "s", [head()])
+    write_session(tmp_path / "s", [head()])
     with pytest.raises(FileExistsError):
         JournalWriter(tmp_path / "s")
 
@@ -152,3 +152,16 @@ def test_it_is_running_while_the_writer_is_open(tmp_path: Path) -> None:
     assert is_running(tmp_path / "s")
     writer.close()
     assert not is_running(tmp_path / "s")
+
+
+def test_recounted_tokens_replace_those_of_the_record(tmp_path: Path) -> None:
+    """The first chunk then holds an even share of them, and at least one."""
+    counted = [record(n, chunks=chunks) for n, chunks in enumerate((10, 10, 0))]
+    counts = [TokenCount(stage=1, task=n, turn=0, tokens_out=tokens) for n, tokens in enumerate((46, 3, 3))]
+    directory = write_session(tmp_path / "s", [head(), *(RequestEntry(record=r) for r in counted), *counts])
+    found = read_journal(directory).records
+    assert [(r.tokens_out, r.token_source, r.first_tokens) for r in found] == [
+        (46, "tokenize", 5),
+        (3, "tokenize", 1),
+        (3, "tokenize", None),
+    ]
