@@ -1,7 +1,7 @@
-"""The levels of a journal that is still written, on standard output: `python -m swarmtui.sessions.compute_levels FD`.
+"""Compute the levels of a running session in a process of its own: `python -m swarmtui.sessions.compute_levels FD`.
 
-The journal is an open file of whoever asks, since its directory may be gone. Standard input has its stretches, and the
-requests that the disk did not take.
+FD is the open journal of the parent, since its directory may have been removed. Standard input holds the stages and the
+requests that could not be written to disk; the levels go to standard output as JSON.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import msgspec
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.model.session import Head, RequestEntry, StageEnd, StageStart
-from swarmtui.sessions.journal import entries, once
+from swarmtui.sessions.journal import read_entries, unique_records
 
 
 def main() -> None:
-    # The load goes on beside us, and whoever asked may end before we do.
+    # Load is being generated at the same time, and the parent may exit first.
     os.nice(10)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    found, _ = entries(Path(f"/proc/self/fd/{int(sys.argv[1])}"))
-    told, _ = entries(Path("/proc/self/fd/0"))
-    head = next((entry for entry in found if isinstance(entry, Head)), None)
+    journal, _ = read_entries(Path(f"/proc/self/fd/{int(sys.argv[1])}"))
+    unwritten, _ = read_entries(Path("/proc/self/fd/0"))
+    head = next((entry for entry in journal if isinstance(entry, Head)), None)
     levels = level_figures(
-        once([entry.record for entry in (*found, *told) if isinstance(entry, RequestEntry)]),
-        [entry for entry in told if isinstance(entry, StageStart)],
-        [entry for entry in told if isinstance(entry, StageEnd)],
+        unique_records([entry.record for entry in (*journal, *unwritten) if isinstance(entry, RequestEntry)]),
+        [entry for entry in unwritten if isinstance(entry, StageStart)],
+        [entry for entry in unwritten if isinstance(entry, StageEnd)],
         serial_rates(head.session.plan) if head else None,
     )
     sys.stdout.buffer.write(msgspec.json.encode(levels))

@@ -1,47 +1,68 @@
-"""What may still be changed of a session that has ended: its label, its note, and where it lies."""
+"""Change a session that has ended: its label and note, and the directory it is stored in."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Description, entry_encoder
-from swarmtui.sessions.journal import JOURNAL
+from swarmtui.model.session import DescriptionEntry, entry_encoder
+from swarmtui.sessions.journal import JOURNAL, lock_file
 from swarmtui.sessions.store import write_summary
 
+_LOCK_PATIENCE_S = 0.2
 
-def describe(directory: Path, label: str, note: str) -> None:
-    """Into the journal, from which all else is derived anew. BadInput: it was not taken."""
-    line = entry_encoder.encode(Description(label=label, note=note)) + b"\n"
+
+def set_description(directory: Path, label: str, note: str) -> None:
+    """Append label and note to the journal and rewrite the summary. BadInput: the label was not saved."""
+    line = entry_encoder.encode(DescriptionEntry(label=label, note=note)) + b"\n"
     try:
         fd = os.open(directory / JOURNAL, os.O_RDWR | os.O_APPEND)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(fd, line)
+            lock_file(fd, _LOCK_PATIENCE_S)
+            _append_line(fd, line)
         finally:
             os.close(fd)
-        write_summary(directory)
+        session = write_summary(directory).session
     except BlockingIOError:
         raise BadInput("is still being written; try again in a moment", source=directory.name) from None
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", source=str(directory)) from None
+    if (session.label, session.note) != (label, note):
+        raise BadInput("the label cannot be read back from the journal", source=str(directory))
 
 
-def move(directory: Path, root: Path) -> Path:
-    """Under another root, under the same name. BadInput: it stays where it was."""
+def _append_line(fd: int, line: bytes) -> None:
+    """Append a whole line or nothing.
+
+    A journal that was interrupted may end within a line: a newline completes that line if only its end is missing, and
+    otherwise keeps it apart as one damaged line.
+    """
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
+        line = b"\n" + line
+    try:
+        while line:
+            line = line[os.write(fd, line) :]
+        os.fsync(fd)
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+
+
+def move_session(directory: Path, root: Path) -> Path:
+    """Move a session to another root under the same name. BadInput: it stays where it was."""
     target = root / directory.name
     if target == directory:
         return directory
     try:
         if target.exists():
-            raise BadInput("something of that name is there already", source=str(target))
+            raise BadInput("a file or directory of that name exists", source=str(target))
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copytree(directory, target)
     except OSError as error:
-        # What came of it is not to be taken for a session.
+        # A partial copy must not be mistaken for a session.
         shutil.rmtree(target, ignore_errors=True)
         raise BadInput(f"cannot be saved there: {error.strerror or error}", source=str(root)) from None
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The list of all sessions, from a small file that lies beside each journal; thousands in well under a second."""
+"""List and search sessions, using a small index file next to each journal: thousands in well under a second."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.model.level_key import level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import BadInput, Stored
-from swarmtui.model.session import End, Head, Session, State, Summary
-from swarmtui.sessions.files import is_id
+from swarmtui.model.session import DescriptionEntry, End, Head, Session, State, Summary
+from swarmtui.model.session_tags import Series
+from swarmtui.sessions.files import is_session_id
 from swarmtui.sessions.journal import JOURNAL, SPOOLS, decode_line, is_locked
 
 INDEX = "index.json"
-_INDEX_VERSION = 2
+_INDEX_VERSION = 3
 _TAIL_BYTES = 16 << 10
 _HEAD_BYTES = 16 << 20
 
+SortOrder = Literal["newest", "best", "model", "workload"]
 
-class Listed(Stored, frozen=True, kw_only=True):
-    """A row of the list. Figures are null until a summary was made; `problem` says why a row cannot be read.
 
-    `best_out_tps` is the throughput that leads (`Level.lead_tps`), `best_c` and `best_rate` where it was reached, and
-    `chunks_counted` says that it counts chunks, not tokens. Until there is a summary `requests` is taken from the
-    journal itself, of a session that runs no more.
+class SessionRow(Stored, frozen=True, kw_only=True):
+    """One session in the list. Figures are null until a summary was written; `problem` is why it cannot be read.
+
+    `best_out_tps` is the best `Level.headline_tps`, reached at `best_c` or `best_rate`; with `chunks_counted` it counts
+    chunks, not tokens. Without a summary, `requests` is counted in the journal once the session has ended.
     """
 
     id: str
@@ -46,28 +48,29 @@ class Listed(Stored, frozen=True, kw_only=True):
     requests: int | None = None
     simulated: bool = False
     tags: dict[str, str] = {}
+    series: Series | None = None
     directory: str = ""
     problem: str | None = None
 
     @property
     def best_at(self) -> str:
-        """The place of the best level; empty where there is none."""
+        """Return the name of the best level, or an empty string."""
         return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
 
 
-class _Index(Stored, frozen=True, kw_only=True):
-    """`journal_bytes` tells whether the journal has grown since."""
+class _IndexFile(Stored, frozen=True, kw_only=True):
+    """The index file. It is stale if the journal is no longer `journal_bytes` long."""
 
     schema: int
     journal_bytes: int
-    row: Listed
+    row: SessionRow
 
 
-_index_decoder = msgspec.json.Decoder(_Index)
+_index_decoder = msgspec.json.Decoder(_IndexFile)
 
 
 def session_names(root: Path) -> list[str]:
-    """Names of the directories under `root`, newest first, and behind them those that no session of ours has."""
+    """Return the directories under `root`, newest first, followed by those not named like a session."""
     try:
         with os.scandir(root) as found:
             names = [entry.name for entry in found if entry.is_dir() and not entry.name.startswith(".")]
@@ -75,11 +78,11 @@ def session_names(root: Path) -> list[str]:
         return []
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=str(root)) from None
-    return sorted(names, key=lambda name: (is_id(name), name), reverse=True)
+    return sorted(names, key=lambda name: (is_session_id(name), name), reverse=True)
 
 
-def list_sessions(root: Path) -> list[Listed]:
-    return [_row(root / name) for name in session_names(root)]
+def list_sessions(root: Path) -> list[SessionRow]:
+    return [_read_row(root / name) for name in session_names(root)]
 
 
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
@@ -94,38 +97,38 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
         chunks_counted=best is not None and best.token_source in ("chunks", "mixed"),
         requests=sum(level.n for level in summary.levels),
     )
-    return msgspec.json.encode(_Index(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
+    return msgspec.json.encode(_IndexFile(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
 
 
-def _row(directory: Path) -> Listed:
+def _read_row(directory: Path) -> SessionRow:
     try:
         fd = os.open(directory / JOURNAL, os.O_RDONLY)
     except FileNotFoundError:
-        return _unreadable(directory, f"no {JOURNAL} in it")
+        return _unreadable_row(directory, f"contains no {JOURNAL}")
     except OSError as error:
-        return _unreadable(directory, f"{JOURNAL} cannot be read: {error.strerror}")
+        return _unreadable_row(directory, f"{JOURNAL} cannot be read: {error.strerror}")
     try:
         size = os.fstat(fd).st_size
-        row = _indexed(directory, size) or _from_ends(fd, size)
+        row = _row_from_index(directory, size) or _row_from_journal(fd, size)
         if row is None:
-            return _unreadable(directory, f"{JOURNAL} has no readable first line")
+            return _unreadable_row(directory, f"{JOURNAL} has no readable first line")
         if row.state is None or row.state == "running":
             row = msgspec.structs.replace(row, state="running" if is_locked(fd) else "interrupted")
         if row.requests is None and row.state != "running":
-            row = msgspec.structs.replace(row, requests=_finished(directory))
+            row = msgspec.structs.replace(row, requests=_count_requests(directory))
     except OSError as error:
-        return _unreadable(directory, f"{JOURNAL} cannot be read: {error.strerror}")
+        return _unreadable_row(directory, f"{JOURNAL} cannot be read: {error.strerror}")
     finally:
         os.close(fd)
     return msgspec.structs.replace(row, id=directory.name, directory=str(directory))
 
 
-def _unreadable(directory: Path, problem: str) -> Listed:
-    return Listed(id=directory.name, directory=str(directory), problem=problem)
+def _unreadable_row(directory: Path, problem: str) -> SessionRow:
+    return SessionRow(id=directory.name, directory=str(directory), problem=problem)
 
 
-def _indexed(directory: Path, journal_bytes: int) -> Listed | None:
-    """None where there is none of today's kind, or where the journal went on after it was made."""
+def _row_from_index(directory: Path, journal_bytes: int) -> SessionRow | None:
+    """Read the row from the index file; None if it is missing, stale or of another version."""
     try:
         index = _index_decoder.decode((directory / INDEX).read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -134,53 +137,62 @@ def _indexed(directory: Path, journal_bytes: int) -> Listed | None:
 
 
 def is_indexed(directory: Path) -> bool:
-    return _indexed(directory, (directory / JOURNAL).stat().st_size) is not None
+    return _row_from_index(directory, (directory / JOURNAL).stat().st_size) is not None
 
 
-def _from_ends(fd: int, size: int) -> Listed | None:
-    """From the first and the last line of a journal, whatever lies between."""
+def _row_from_journal(fd: int, size: int) -> SessionRow | None:
+    """Read the row from the first and the last lines of a journal, without what is between them."""
     head = decode_line(_first_line(fd))
     if not isinstance(head, Head):
         return None
+    row = _head_row(head.session)
     tail = os.pread(fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-    last = decode_line(tail.rstrip(b"\n").rpartition(b"\n")[2])
-    return msgspec.structs.replace(_head_row(head.session), state=last.state if isinstance(last, End) else None)
+    described = False
+    for line in reversed(tail.rstrip(b"\n").split(b"\n")):
+        entry = decode_line(line)
+        if isinstance(entry, End):
+            return msgspec.structs.replace(row, state=entry.state)
+        if not isinstance(entry, DescriptionEntry):
+            break
+        if not described:  # the last one applies
+            row, described = msgspec.structs.replace(row, label=entry.label), True
+    return row
 
 
-class _Brief(msgspec.Struct, frozen=True):
-    """As much of a record as tells it from others; what is left out costs no time."""
+class _RecordKey(msgspec.Struct, frozen=True):
+    """The fields that identify a record; decoding no others saves time."""
 
     task: int
     turn: int = 0
-    stretch: int = 0
+    stage: int = msgspec.field(default=0, name="stretch")
     phase: str = "level"
     error: str | None = None
 
 
-class _Line(msgspec.Struct, frozen=True):
-    record: _Brief
+class _RequestLine(msgspec.Struct, frozen=True):
+    record: _RecordKey
 
 
-_line_decoder = msgspec.json.Decoder(_Line)
+_line_decoder = msgspec.json.Decoder(_RequestLine)
 
 
-def _finished(directory: Path) -> int:
-    """Requests of levels in the journal, and in what its workers left beside it; each once."""
+def _count_requests(directory: Path) -> int:
+    """Count the requests of levels in the journal and the spool files, each once."""
     known: set[tuple[int, int, int]] = set()
     for path in (directory / JOURNAL, *directory.glob(SPOOLS)):
         with path.open("rb") as file:
             for line in file:
                 try:
-                    one = _line_decoder.decode(line).record
+                    record = _line_decoder.decode(line).record
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     continue
-                if one.phase == "level" and one.error != CANCELLED:
-                    known.add((one.stretch, one.task, one.turn))
+                if record.phase == "level" and record.error != CANCELLED:
+                    known.add((record.stage, record.task, record.turn))
     return len(known)
 
 
 def _first_line(fd: int) -> bytes:
-    """A head holds its whole workload, so it can be long."""
+    """Read the first line, which can be long: the head contains the whole workload."""
     text = b""
     while len(text) < _HEAD_BYTES:
         part = os.pread(fd, 64 << 10, len(text))
@@ -190,10 +202,10 @@ def _first_line(fd: int) -> bytes:
     return text.partition(b"\n")[0]
 
 
-def _head_row(session: Session) -> Listed:
+def _head_row(session: Session) -> SessionRow:
     endpoint = session.endpoints[0] if session.endpoints else None
     others = f" +{len(session.endpoints) - 1}" if len(session.endpoints) > 1 else ""
-    return Listed(
+    return SessionRow(
         id=session.id,
         created=session.created,
         label=session.label,
@@ -202,16 +214,14 @@ def _head_row(session: Session) -> Listed:
         workload=session.workload,
         simulated=session.simulated,
         tags=session.tags,
+        series=session.series,
     )
 
 
-By = Literal["newest", "best", "model", "workload"]
-
-
-def ordered(rows: Sequence[Listed], by: By, words: str) -> list[Listed]:
-    """Those that hold all the words; rows come newest first."""
-    wanted = words.lower().split()
-    kept = [row for row in rows if all(word in _searched(row) for word in wanted)]
+def search_sessions(rows: Sequence[SessionRow], by: SortOrder, words: str) -> list[SessionRow]:
+    """Filter rows, which are sorted by date, to those that contain all words, and sort them."""
+    terms = words.lower().split()
+    kept = [row for row in rows if all(term in _search_text(row) for term in terms)]
     match by:
         case "best":
             kept.sort(key=lambda row: -(row.best_out_tps or 0.0))
@@ -224,6 +234,7 @@ def ordered(rows: Sequence[Listed], by: By, words: str) -> list[Listed]:
     return kept
 
 
-def _searched(row: Listed) -> str:
+def _search_text(row: SessionRow) -> str:
     tags = " ".join(f"{name}={value}" for name, value in row.tags.items())
-    return " ".join([row.id, row.label, row.model, row.workload, row.endpoint, row.state or "", tags]).lower()
+    series = f"{row.series.kind}={row.series.name} side={row.series.side}" if row.series else ""
+    return " ".join([row.id, row.label, row.model, row.workload, row.endpoint, row.state or "", tags, series]).lower()

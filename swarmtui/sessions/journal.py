@@ -1,4 +1,4 @@
-"""The journal of a session: one JSON line for each thing that happened, only ever added to."""
+"""Read and write the journal of a session: an append-only file with one JSON entry per line."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import msgspec
 from swarmtui.model.record import Record
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import (
-    Description,
+    DescriptionEntry,
     End,
     Entry,
     Event,
     Head,
     QualityEntry,
     RequestEntry,
-    Sample,
-    ServerFound,
+    ServerEntry,
     Session,
     StageEnd,
     StageStart,
+    TelemetryEntry,
     TokenCount,
     entry_decoder,
     entry_encoder,
@@ -34,70 +34,70 @@ JOURNAL = "journal.jsonl"
 SPOOLS = "spool-*.jsonl"
 _LOCK_PATIENCE_S = 2.0
 
-_LONGEST_NS = 30 * 24 * 3600 * 1_000_000_000
-_MOST_CHUNKS = 1 << 20
-MOST_THINNED = 1 << 14
-_MOST_TOKENS = 1 << 53
-_MOST_KNOWN = 1 << 16
+_MAX_SPAN_NS = 30 * 24 * 3600 * 1_000_000_000
+_MAX_CHUNKS = 1 << 20
+_MAX_THINNED_CHUNKS = 1 << 14
+_MAX_TOKENS = 1 << 53
+_MAX_CACHED_GAPS = 1 << 16
 
 
 class Journal(Stored, frozen=True, kw_only=True):
-    """A journal as read, with what workers had left in spool files beside it."""
+    """The entries of a journal and of the spool files that workers left next to it."""
 
     head: Head
-    stretches: tuple[StageStart, ...] = ()
+    stages: tuple[StageStart, ...] = ()
     ends: tuple[StageEnd, ...] = ()
     records: tuple[Record, ...] = ()
     events: tuple[Event, ...] = ()
     telemetry: tuple[Telemetry, ...] = ()
     servers: tuple[DiscoveredServer, ...] = ()
-    trusted: QualityEntry | None = None
+    quality: QualityEntry | None = None
     end: End | None = None
     damaged_lines: int = 0
 
 
 def read_journal(directory: Path) -> Journal:
-    """A line that cannot be read is counted and passed over, wherever it stands; only the head must be there."""
+    """Read a journal. Damaged lines are counted and skipped; only the head is required."""
     path = directory / JOURNAL
     try:
-        found, damaged = entries(path)
-        spooled = [entries(spool) for spool in sorted(directory.glob(SPOOLS))]
+        found, damaged = read_entries(path)
+        spooled = [read_entries(spool) for spool in sorted(directory.glob(SPOOLS))]
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=error.filename or str(path)) from None
     head = next((entry for entry in found if isinstance(entry, Head)), None)
     if head is None:
-        raise BadInput("has no readable first line, so nobody knows what it measured", source=str(path))
+        raise BadInput("has no readable first line, so what it measured is unknown", source=str(path))
     if head.schema > SCHEMA_VERSION:
         raise BadInput(f"was written by a newer swarmtui (schema {head.schema})", source=str(path))
     for more, more_damaged in spooled:
         found += (entry for entry in more if isinstance(entry, RequestEntry))
         damaged += more_damaged
     session = head.session
-    possible = [entry for entry in found if _can_be(entry, session)]
+    possible = [entry for entry in found if _is_plausible(entry, session)]
     damaged += len(found) - len(possible)
     for entry in possible:
-        if isinstance(entry, Description):
+        if isinstance(entry, DescriptionEntry):
             session = msgspec.structs.replace(head.session, label=entry.label, note=entry.note)
             head = msgspec.structs.replace(head, session=session)
     return Journal(
         head=head,
-        stretches=tuple(entry for entry in possible if isinstance(entry, StageStart)),
+        stages=tuple(entry for entry in possible if isinstance(entry, StageStart)),
         ends=tuple(entry for entry in possible if isinstance(entry, StageEnd)),
-        records=_counted(
-            once([entry.record for entry in possible if isinstance(entry, RequestEntry)]),
+        records=_apply_token_counts(
+            unique_records([entry.record for entry in possible if isinstance(entry, RequestEntry)]),
             [entry for entry in possible if isinstance(entry, TokenCount)],
         ),
         events=tuple(entry for entry in possible if isinstance(entry, Event)),
-        telemetry=tuple(entry.telemetry for entry in possible if isinstance(entry, Sample)),
-        servers=tuple(entry.server for entry in possible if isinstance(entry, ServerFound)),
-        trusted=next((entry for entry in reversed(possible) if isinstance(entry, QualityEntry)), None),
+        telemetry=tuple(entry.telemetry for entry in possible if isinstance(entry, TelemetryEntry)),
+        servers=tuple(entry.server for entry in possible if isinstance(entry, ServerEntry)),
+        quality=next((entry for entry in reversed(possible) if isinstance(entry, QualityEntry)), None),
         end=next((entry for entry in reversed(possible) if isinstance(entry, End)), None),
         damaged_lines=damaged,
     )
 
 
 def decode_line(line: bytes) -> Entry | None:
-    """None for a line that is not, or no longer, an entry."""
+    """Decode an entry; None if the line is damaged or of an unknown kind."""
     try:
         return entry_decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -105,13 +105,13 @@ def decode_line(line: bytes) -> Entry | None:
 
 
 def is_running(directory: Path) -> bool:
-    """Its writer lives as long as it holds the lock; the kernel lets go of it with the process, however that ends."""
+    """Return whether the writer holds the lock. The kernel releases it when the process ends, however it ends."""
     with (directory / JOURNAL).open("rb") as file:
         return is_locked(file.fileno())
 
 
 def is_locked(fd: int) -> bool:
-    """Tried and let go at once: a writer that begins in that moment tries again."""
+    """Test the lock by taking it for an instant; a writer that starts in that instant retries."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -121,7 +121,7 @@ def is_locked(fd: int) -> bool:
 
 
 class JournalWriter:
-    """Makes a new journal, and keeps it locked until closed. OSError is the caller's to handle."""
+    """Creates a journal and keeps it locked until closed. Raises OSError."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -131,26 +131,26 @@ class JournalWriter:
         self._torn = False
         self.size = 0
         try:
-            _lock(self._fd)
+            lock_file(self._fd)
         except OSError:
             os.close(self._fd)
             raise
 
     def append(self, entry: Entry) -> None:
-        """One line, in one write where the disk takes it whole; after a line that was cut short a new one begins."""
+        """Write one line; after a write that was cut short, start on a new line."""
         line = entry_encoder.encode(entry) + b"\n"
         self._write(b"\n" + line if self._torn else line)
 
     def copy(self, other: JournalWriter) -> None:
-        """What the other one has written so far, also where its file was removed from its directory since."""
+        """Copy everything that `other` has written, even if its file has been unlinked since."""
         done = 0
         while part := os.pread(other._fd, 1 << 20, done):
             self._write(part)
             done += len(part)
         self._torn = other._torn
 
-    def is_there(self) -> bool:
-        """Whether people still find it where it was made."""
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to this file."""
         try:
             return self._path.stat().st_ino == os.fstat(self._fd).st_ino
         except OSError:
@@ -171,13 +171,13 @@ class JournalWriter:
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """The number of its file may be another's from now on: whoever still writes or copies here gets an error."""
+        """Close the file. Its descriptor number may be reused, so later writes and copies must fail."""
         fd, self._fd = self._fd, -1
         os.close(fd)
 
 
-def _can_be(entry: Entry, session: Session) -> bool:
-    """Whether its times lie in the session, and its numbers fit into a memory: a journal may come from anywhere."""
+def _is_plausible(entry: Entry, session: Session) -> bool:
+    """Return whether times lie within the session and counts are bounded: a journal may come from anywhere."""
     t0 = session.t0_ns
     match entry:
         case RequestEntry(record=record):
@@ -187,23 +187,23 @@ def _can_be(entry: Entry, session: Session) -> bool:
             )  # fmt: skip
             spans = (1000 * sum(record.chunk_us), 1000 * min(record.chunk_us, default=0))
             return (
-                all(t is None or abs(t - t0) <= _LONGEST_NS for t in times)
-                and all(abs(span) <= _LONGEST_NS for span in spans)
-                and 0 <= record.chunks <= (_MOST_CHUNKS if record.chunk_us else MOST_THINNED)
-                and abs(record.tokens_out or 0) <= _MOST_TOKENS
+                all(t is None or abs(t - t0) <= _MAX_SPAN_NS for t in times)
+                and all(abs(span) <= _MAX_SPAN_NS for span in spans)
+                and 0 <= record.chunks <= (_MAX_CHUNKS if record.chunk_us else _MAX_THINNED_CHUNKS)
+                and abs(record.tokens_out or 0) <= _MAX_TOKENS
             )
-        case Sample(telemetry=telemetry):
-            return abs(telemetry.t_ns - t0) <= _LONGEST_NS
+        case TelemetryEntry(telemetry=telemetry):
+            return abs(telemetry.t_ns - t0) <= _MAX_SPAN_NS
         case StageStart(c=c, phase="level", load="closed") if c < 1:
             return False
         case StageStart() | StageEnd() | Event() | End():
-            return abs(entry.t_ns - t0) <= _LONGEST_NS
+            return abs(entry.t_ns - t0) <= _MAX_SPAN_NS
     return True
 
 
-def _lock(fd: int) -> None:
-    """A reader that looks whether anybody writes holds the lock for an instant; anything longer is a real owner."""
-    give_up = time.monotonic() + _LOCK_PATIENCE_S
+def lock_file(fd: int, patience_s: float = _LOCK_PATIENCE_S) -> None:
+    """Lock for writing, past readers that test the lock for an instant. BlockingIOError: another writer holds it."""
+    give_up = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,17 +215,17 @@ def _lock(fd: int) -> None:
             return
 
 
-def entries(path: Path) -> tuple[list[Entry], int]:
-    """Line by line: a long journal is never in memory as a whole beside what it says."""
+def read_entries(path: Path) -> tuple[list[Entry], int]:
+    """Return the entries and the number of damaged lines. Reads line by line, since a journal can be large."""
     found: list[Entry] = []
-    damaged, thrift = 0, Thrift()
+    damaged, cache = 0, GapCache()
     with path.open("rb") as file:
         for line in file:
             if line == b"\n":
                 continue
             entry = decode_line(line)
             if isinstance(entry, RequestEntry):
-                entry = RequestEntry(record=thrift.record(entry.record))
+                entry = RequestEntry(record=cache.compact(entry.record))
             if entry is None:
                 damaged += 1
             else:
@@ -233,34 +233,34 @@ def entries(path: Path) -> tuple[list[Entry], int]:
     return found, damaged
 
 
-def thinned(record: Record) -> Record:
-    """Without the time of each chunk: first and last, the count and the longest gap stay."""
-    if record.chunks > MOST_THINNED:
+def without_chunk_times(record: Record) -> Record:
+    """Drop the time of each chunk; first and last time, count and longest gap stay."""
+    if record.chunks > _MAX_THINNED_CHUNKS:
         return record
     return msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None, stall_us=record.longest_gap_us)
 
 
-class Thrift:
-    """Millions of gaps between chunks are a few thousand different numbers: each is kept once."""
+class GapCache:
+    """Shares equal integers: millions of gaps between chunks have only a few thousand different values."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
 
-    def record(self, record: Record) -> Record:
-        if len(self._known) > _MOST_KNOWN:
+    def compact(self, record: Record) -> Record:
+        if len(self._known) > _MAX_CACHED_GAPS:
             self._known.clear()
         keep = self._known.setdefault
         return msgspec.structs.replace(record, chunk_us=tuple([keep(gap, gap) for gap in record.chunk_us]))
 
 
-def once(records: list[Record]) -> tuple[Record, ...]:
-    """A record that a worker spooled may already be in the journal: the first of equals stays."""
+def unique_records(records: list[Record]) -> tuple[Record, ...]:
+    """Drop duplicates, keeping the first: a record that a worker spooled may already be in the journal."""
     kept = {(record.stage, record.task, record.turn): record for record in reversed(records)}
     return tuple(reversed(kept.values()))
 
 
-def _counted(records: tuple[Record, ...], counts: list[TokenCount]) -> tuple[Record, ...]:
-    """Answers that were counted afterwards: all but the first chunk's share came behind it."""
+def _apply_token_counts(records: tuple[Record, ...], counts: list[TokenCount]) -> tuple[Record, ...]:
+    """Replace token counts that were recounted after the answer; the first chunk gets an even share of them."""
     known = {(count.stage, count.task, count.turn): count.tokens_out for count in counts}
     if not known:
         return records

@@ -1,4 +1,4 @@
-"""A saved session as the frames that a face saw, or could have seen: any moment of it, made from its journal."""
+"""Replay a saved session: build the frame of any moment from its journal."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, StageEnd, StageStart
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import StreamRow
-from swarmtui.sessions.store import Loaded, load
+from swarmtui.sessions.store import LoadedSession, load
 
 _POINT_NS = 250_000_000
-_MOST_POINTS = 20_000
+_MAX_POINTS = 20_000
 _SECOND_NS = 1_000_000_000
-_NEWEST_TTFTS = 32
-_NEWEST_WAITS = 512
-_ANSWERS = 8
+_RECENT_TTFTS = 32
+_RECENT_REQUESTS = 512
+_FINISHED_SHOWN = 8
 _TTFT_WINDOW_NS = 10 * _SECOND_NS
 
 
@@ -33,49 +33,51 @@ def open_replay(root: Path, which: str) -> Replay:
 
 
 class Replay:
-    """Everything is looked up by time; nothing is remembered from one moment to the next but levels."""
+    """Builds frames by time lookup; only levels are cached from one frame to the next."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedSession) -> None:
         journal = loaded.journal
         self._session = session = journal.head.session
         self._t0 = session.t0_ns
-        self._records = sorted((r for r in journal.records if r.t_sent_ns is not None), key=_sent)
-        self._starts = sorted(journal.stretches, key=lambda start: start.t_ns)
+        self._records = sorted((r for r in journal.records if r.t_sent_ns is not None), key=_sent_ns)
+        self._starts = sorted(journal.stages, key=lambda start: start.t_ns)
         self._ends = sorted(journal.ends, key=lambda end: end.t_ns)
         self._telemetry = sorted(journal.telemetry, key=lambda sample: sample.t_ns)
         self._end = journal.end
-        self._trust = journal.trusted.lines if journal.trusted else ()
-        self._answers = [(event.t_ns, event.detail) for event in journal.events if event.name == "cliff"]
+        self._quality = journal.quality.lines if journal.quality else ()
+        self._search_results = [(event.t_ns, event.detail) for event in journal.events if event.name == "cliff"]
         self._pauses = [event for event in journal.events if event.name in ("paused", "resumed")]
         self._last_ns = max(
-            [self._t0, *(_left(r) for r in self._records), *(end.t_ns for end in self._ends)]
+            [self._t0, *(_end_ns(r) for r in self._records), *(end.t_ns for end in self._ends)]
             + ([journal.end.t_ns] if journal.end else [])
         )
         self._levels: tuple[int, tuple[Level, ...]] = (-1, ())
         self._times_by_agent: dict[int, tuple[Record, list[int]]] = {}
         self._index()
         self.hello = Hello(session, str(loaded.directory))
-        self._points = self._all_points()
+        self._points = self._build_points()
 
     def _index(self) -> None:
         records = self._records
         self._by_agent: defaultdict[int, list[Record]] = defaultdict(list)
         for record in records:
             self._by_agent[record.agent].append(record)
-        self._sent_by_agent = {agent: [_sent(r) for r in of] for agent, of in self._by_agent.items()}
-        self._finished = sorted(records, key=_left)
-        self._finished_ns = [_left(record) for record in self._finished]
-        self._firsts = sorted((r.t_first_ns, r.c, r.ttft_s) for r in records if r.t_first_ns and r.ttft_s is not None)
-        self._first_ns = [t_ns for t_ns, _, _ in self._firsts]
+        self._sent_by_agent = {agent: [_sent_ns(r) for r in sent] for agent, sent in self._by_agent.items()}
+        self._finished = sorted(records, key=_end_ns)
+        self._finished_ns = [_end_ns(record) for record in self._finished]
+        self._first_tokens = sorted(
+            (r.t_first_ns, r.c, r.ttft_s) for r in records if r.t_first_ns and r.ttft_s is not None
+        )
+        self._first_ns = [t_ns for t_ns, _, _ in self._first_tokens]
         tokens: defaultdict[int, float] = defaultdict(float)
         for record in records:
             for t_ns, share in zip(record.chunk_times_ns(), record.tokens_per_chunk(), strict=False):
                 tokens[(t_ns - self._t0) // _POINT_NS] += share
         last = max(tokens, default=0)
-        self._produced = list(accumulate((tokens.get(place, 0.0) for place in range(last + 1)), initial=0.0))
-        self._sent_ns = [_sent(record) for record in records]
-        self._answered_ns = sorted(min(record.t_first_ns or _left(record), _left(record)) for record in records)
-        self._failed_ns = [_left(r) for r in self._finished if r.error not in (None, CANCELLED)]
+        self._produced = list(accumulate((tokens.get(position, 0.0) for position in range(last + 1)), initial=0.0))
+        self._sent_ns = [_sent_ns(record) for record in records]
+        self._answered_ns = sorted(min(record.t_first_ns or _end_ns(record), _end_ns(record)) for record in records)
+        self._failed_ns = [_end_ns(r) for r in self._finished if r.error not in (None, CANCELLED)]
 
     @property
     def length_s(self) -> float:
@@ -89,23 +91,23 @@ class Replay:
 
     def frame_at(self, at_s: float) -> Frame:
         now = self._moment(at_s)
-        stretch = self._stretch_at(now)
-        point = self._point(now, stretch)
+        stage = self._stage_at(now)
+        point = self._point(now, stage)
         finished = self._finished[: bisect_right(self._finished_ns, now)]
         failed = Counter(r.error for r in finished if r.error not in (None, CANCELLED))
-        here = [r for r in finished if stretch is not None and r.stage == stretch.number]
+        here = [r for r in finished if stage is not None and r.stage == stage.number]
         writing = point.in_flight - point.waiting
         return Frame(
             t_ns=now,
-            status=self._status(now, stretch),
+            status=self._status(now, stage),
             note="",
             elapsed_s=at_s,
             left_s=None,
             done=len(here),
-            of=stretch.of if stretch else None,
-            steered=stretch is not None and stretch.steered,
+            of=stage.of if stage else None,
+            steered=stage is not None and stage.steered,
             c=point.c,
-            run=stretch.run if stretch else 0,
+            run=stage.run if stage else 0,
             runs=self._session.plan.runs,
             in_flight=point.in_flight,
             waiting=point.waiting,
@@ -123,49 +125,51 @@ class Replay:
             warnings=(),
             rows=tuple(self._row(agent, now) for agent in sorted(self._by_agent)),
             telemetry=self._telemetry_at(now),
-            quality=self._trust if now >= self._last_ns else (),
+            quality=self._quality if now >= self._last_ns else (),
             ttft_split=recent_split(
-                now, point.c, finished[-_NEWEST_WAITS:], self._looks_until(now), self._levels_at(now)
+                now, point.c, finished[-_RECENT_REQUESTS:], self._samples_before(now), self._levels_at(now)
             ),
-            search_result=next((answer for t_ns, answer in reversed(self._answers) if t_ns <= now), ""),
+            search_result=next((detail for t_ns, detail in reversed(self._search_results) if t_ns <= now), ""),
             tokens_per_chunk=self._tokens_per_chunk(finished),
         )
 
     def watched_at(self, agent: int, at_s: float) -> WatchedStream:
-        """The newest request of an agent, as far as it had come by then; no text where answers were not kept."""
+        """Return the newest request of an agent as it was at that time; no text unless answers were saved."""
         now = self._moment(at_s)
-        place = bisect_right(self._sent_by_agent.get(agent, []), now)
-        done = [r for r in self._by_agent[agent][max(0, place - _ANSWERS - 1) : place] if _left(r) <= now]
-        before = tuple(finished_request(record) for record in reversed(done[-_ANSWERS:]))
-        if not place:
+        position = bisect_right(self._sent_by_agent.get(agent, []), now)
+        done = [
+            r for r in self._by_agent[agent][max(0, position - _FINISHED_SHOWN - 1) : position] if _end_ns(r) <= now
+        ]
+        before = tuple(finished_request(record) for record in reversed(done[-_FINISHED_SHOWN:]))
+        if not position:
             return WatchedStream(agent=agent, before=before)
-        return recorded_stream(self._by_agent[agent][place - 1], now, before)
+        return recorded_stream(self._by_agent[agent][position - 1], now, before)
 
-    def _status(self, now: int, stretch: StageStart | None) -> Status:
+    def _status(self, now: int, stage: StageStart | None) -> Status:
         if now >= self._last_ns:
             return "ended"
         paused = [event.name for event in self._pauses if event.t_ns <= now]
         if paused and paused[-1] == "paused":
             return "paused"
-        if stretch is None:
+        if stage is None:
             return "starting"
-        return "warming up" if stretch.phase == "warmup" else "running"
+        return "warming up" if stage.phase == "warmup" else "running"
 
-    def _stretch_at(self, now: int) -> StageStart | None:
-        place = bisect_right(self._starts, now, key=lambda start: start.t_ns)
-        return self._starts[place - 1] if place else None
+    def _stage_at(self, now: int) -> StageStart | None:
+        position = bisect_right(self._starts, now, key=lambda start: start.t_ns)
+        return self._starts[position - 1] if position else None
 
     def _telemetry_at(self, now: int) -> Telemetry | None:
-        place = bisect_right(self._telemetry, now, key=lambda sample: sample.t_ns)
-        return self._telemetry[place - 1] if place else None
+        position = bisect_right(self._telemetry, now, key=lambda sample: sample.t_ns)
+        return self._telemetry[position - 1] if position else None
 
-    def _looks_until(self, now: int) -> list[Telemetry]:
-        """Those of the last minute."""
+    def _samples_before(self, now: int) -> list[Telemetry]:
+        """Return the samples of the last minute."""
         first, last = (bisect_right(self._telemetry, t, key=lambda seen: seen.t_ns) for t in (now - MAX_AGE_NS, now))
         return sorted(self._telemetry[first:last], key=lambda seen: seen.servers_read_ns)
 
     def _levels_at(self, now: int) -> tuple[Level, ...]:
-        """Made anew only when another stretch has ended, as the conductor does."""
+        """Compute the levels again only when another stage has ended, as the session process does."""
         ended = bisect_right(self._ends, now, key=lambda end: end.t_ns)
         if self._levels[0] != ended:
             ends: list[StageEnd] = self._ends[:ended]
@@ -176,10 +180,10 @@ class Replay:
         return self._levels[1]
 
     def _request_at(self, agent: int, now: int) -> Record | None:
-        """The request that this agent had in flight."""
-        place = bisect_right(self._sent_by_agent.get(agent, []), now)
-        record = self._by_agent[agent][place - 1] if place else None
-        return record if record is not None and now < _left(record) else None
+        """Return the request that this agent had in flight."""
+        position = bisect_right(self._sent_by_agent.get(agent, []), now)
+        record = self._by_agent[agent][position - 1] if position else None
+        return record if record is not None and now < _end_ns(record) else None
 
     def _row(self, agent: int, now: int) -> StreamRow:
         record = self._request_at(agent, now)
@@ -192,10 +196,10 @@ class Replay:
         else:
             state = "waiting" if record.t_headers_ns is None or record.t_headers_ns > now else "prefill"
         ttft = record.ttft_s if total else None
-        return StreamRow(agent, state, record.task, record.type, _sent(record), 0, total, ttft)
+        return StreamRow(agent, state, record.task, record.type, _sent_ns(record), 0, total, ttft)
 
     def _times(self, record: Record) -> list[int]:
-        """When its chunks came; kept for the request that each agent is at."""
+        """Return the times of the chunks, cached for the current request of each agent."""
         kept = self._times_by_agent.get(record.agent)
         if kept is None or kept[0] is not record:
             kept = self._times_by_agent[record.agent] = (record, record.chunk_times_ns())
@@ -206,15 +210,13 @@ class Replay:
         chunks = sum(r.chunks for r in good)
         return sum(r.tokens_out or 0 for r in good) / chunks if chunks else 1.0
 
-    # the history
-
-    def _all_points(self) -> list[HistoryPoint]:
+    def _build_points(self) -> list[HistoryPoint]:
         span = self._last_ns - self._t0
-        self._step = max(_POINT_NS, span // _MOST_POINTS)
+        self._step = max(_POINT_NS, span // _MAX_POINTS)
         moments = range(self._t0, self._last_ns + 1, self._step)
-        return [self._point(now, self._stretch_at(now)) for now in moments]
+        return [self._point(now, self._stage_at(now)) for now in moments]
 
-    def _point(self, now: int, stretch: StageStart | None) -> HistoryPoint:
+    def _point(self, now: int, stage: StageStart | None) -> HistoryPoint:
         sent = bisect_right(self._sent_ns, now)
         left = bisect_right(self._finished_ns, now)
         answered = bisect_right(self._answered_ns, now)
@@ -223,7 +225,7 @@ class Replay:
         gpus = telemetry.gpus if telemetry else ()
         return HistoryPoint(
             t_ns=now,
-            c=stretch.c if stretch else 0,
+            c=stage.c if stage else 0,
             in_flight=sent - left,
             waiting=sent - answered,
             out_tps=self._rate(now),
@@ -235,7 +237,7 @@ class Replay:
         )
 
     def _rate(self, now: int) -> float | None:
-        """Tokens of the last whole second."""
+        """Return the tokens of the last full second."""
         if not self._sent_ns or now < self._sent_ns[0]:
             return None
         most = len(self._produced) - 1
@@ -243,8 +245,8 @@ class Replay:
         return self._produced[last] - self._produced[first]
 
     def _ttft(self, now: int) -> float | None:
-        place = bisect_left(self._first_ns, now)
-        firsts = self._firsts[max(0, place - _NEWEST_TTFTS) : place]
+        position = bisect_left(self._first_ns, now)
+        firsts = self._first_tokens[max(0, position - _RECENT_TTFTS) : position]
         if not firsts:
             return None
         newest_ns, c, _ = firsts[-1]
@@ -252,12 +254,12 @@ class Replay:
         return newest[len(newest) // 2]
 
 
-def _sent(record: Record) -> int:
+def _sent_ns(record: Record) -> int:
     return record.t_sent_ns or 0
 
 
-def _left(record: Record) -> int:
-    """When it was no longer in flight."""
+def _end_ns(record: Record) -> int:
+    """Return when the request was no longer in flight."""
     return record.t_done_ns or record.t_last_ns or record.t_sent_ns or 0
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.schema import BadInput
-from swarmtui.sessions.importers import read_foreign
+from swarmtui.sessions.importers import import_result
 
 VLLM = {
     "date": "20260501-101500", "backend": "openai", "model_id": "qwen36-27b", "num_prompts": 16, "request_rate": "inf",
@@ -27,7 +27,7 @@ def stats(value: float) -> dict[str, Any]:
     return {"successful": {"mean": value, "median": value, "min": value, "max": 3 * value, "percentiles": table}}
 
 
-def guide(streams: int, ok: int = 400) -> dict[str, Any]:
+def guidellm_benchmark(streams: int, ok: int = 400) -> dict[str, Any]:
     return {
         "config": {"strategy": {"type_": "concurrent", "streams": streams}},
         "start_time": 1000.0,
@@ -58,8 +58,8 @@ AIPERF = {
 }
 
 
-# As 0.10 to 0.13 write it: the load in phases, the model in a list, all that was written beside what was answered.
-AIPERF_NOW = {
+# Versions 0.10 to 0.13: the load is in phases, the model in a list, and output tokens include reasoning.
+AIPERF_0_13 = {
     "schema_version": "1.4",
     "aiperf_version": "0.13.0",
     "request_throughput": {"unit": "requests/sec", "avg": 4.0},
@@ -94,14 +94,14 @@ AIPERF_NOW = {
 }  # fmt: skip
 
 
-def saved(directory: Path, data: Any, name: str = "result.json") -> Path:
+def write_result(directory: Path, data: Any, name: str = "result.json") -> Path:
     path = directory / name
     path.write_text(json.dumps(data))
     return path
 
 
-def test_vllm_bench_serve_is_one_level_in_our_units(tmp_path: Path) -> None:
-    summary = read_foreign(saved(tmp_path, VLLM))
+def test_vllm_result_becomes_one_level(tmp_path: Path) -> None:
+    summary = import_result(write_result(tmp_path, VLLM))
     (level,) = summary.levels
     assert (level.c, level.n, level.ok, level.errors) == (4, 16, 16, 0)
     assert level.out_tps_wall == pytest.approx(225.4, abs=0.1)
@@ -111,28 +111,28 @@ def test_vllm_bench_serve_is_one_level_in_our_units(tmp_path: Path) -> None:
     assert level.icl_s.p50 == pytest.approx(0.015)
     assert (level.out_tps_steady, level.token_source) == (None, None)
     assert summary.session.endpoints[0].model == "qwen36-27b"
-    assert "no steady ones" in summary.events[0].detail
+    assert "no steady rates" in summary.events[0].detail
 
 
-def test_a_percentile_that_its_n_cannot_carry_is_not_taken_over(tmp_path: Path) -> None:
-    """p99 of sixteen requests."""
-    assert read_foreign(saved(tmp_path, VLLM)).levels[0].ttft_s.p99 is None
+def test_percentile_with_too_few_samples_is_dropped(tmp_path: Path) -> None:
+    """p99 needs 299 requests."""
+    assert import_result(write_result(tmp_path, VLLM)).levels[0].ttft_s.p99 is None
     many = VLLM | {"completed": 300}
-    assert read_foreign(saved(tmp_path, many)).levels[0].ttft_s.p99 == pytest.approx(2.1)
+    assert import_result(write_result(tmp_path, many)).levels[0].ttft_s.p99 == pytest.approx(2.1)
 
 
-def test_without_a_concurrency_it_is_said(tmp_path: Path) -> None:
-    summary = read_foreign(saved(tmp_path, VLLM | {"max_concurrency": None}))
+def test_missing_concurrency_is_noted(tmp_path: Path) -> None:
+    summary = import_result(write_result(tmp_path, VLLM | {"max_concurrency": None}))
     assert summary.levels[0].c == 16
     assert any("no max_concurrency" in event.detail for event in summary.events)
 
 
-def test_vllm_appends_results_to_a_file_and_what_was_measured_again_is_another_run(tmp_path: Path) -> None:
-    """`--append-result`; numbers that are none come as NaN."""
+def test_vllm_appended_results_become_levels_and_runs(tmp_path: Path) -> None:
+    """`--append-result` writes one result per line, with NaN for undefined numbers."""
     eight = VLLM | {"max_concurrency": 8, "duration": 60.0, "median_tpot_ms": float("nan")}
     path = tmp_path / "results.json"
     path.write_text("\n".join(json.dumps(result) for result in (VLLM, eight, VLLM | {"duration": 80.0})))
-    summary = read_foreign(path)
+    summary = import_result(path)
     assert [(level.c, level.runs) for level in summary.levels] == [(4, 2), (8, 1)]
     four, eight_again = summary.levels
     assert four.out_tps_wall == pytest.approx(2 * 16384 / 152.7)
@@ -142,18 +142,22 @@ def test_vllm_appends_results_to_a_file_and_what_was_measured_again_is_another_r
     assert any("measured 2 times" in event.detail for event in summary.events)
 
 
-def test_vllm_at_a_rate_is_an_open_loop_and_older_files_tell_failures_by_what_is_missing(tmp_path: Path) -> None:
+def test_vllm_with_a_rate_is_an_open_loop(tmp_path: Path) -> None:
     older = {key: value for key, value in VLLM.items() if key != "failed"}
     older |= {"max_concurrency": None, "request_rate": 2.5, "num_prompts": 20, "max_concurrent_requests": 7}
-    summary = read_foreign(saved(tmp_path, older))
+    summary = import_result(write_result(tmp_path, older))
     (level,) = summary.levels
     assert (level.c, level.load, level.rate, level.errors) == (7, "open", 2.5, 4)
-    assert any("2.5 requests a second" in event.detail for event in summary.events)
+    assert any("2.5 requests/s" in event.detail for event in summary.events)
     assert summary.session.created == "2026-05-01T10:15:00"
 
 
-def test_guidellm_has_a_level_for_each_benchmark(tmp_path: Path) -> None:
-    summary = read_foreign(saved(tmp_path, {"metadata": {}, "benchmarks": [guide(8), guide(1), {"metrics": {}}]}))
+def test_guidellm_benchmarks_become_levels(tmp_path: Path) -> None:
+    summary = import_result(
+        write_result(
+            tmp_path, {"metadata": {}, "benchmarks": [guidellm_benchmark(8), guidellm_benchmark(1), {"metrics": {}}]}
+        )
+    )
     assert [level.c for level in summary.levels] == [1, 8]
     level = summary.levels[1]
     assert (level.ok, level.errors, level.wall_s) == (400, 2, 60.0)
@@ -162,19 +166,20 @@ def test_guidellm_has_a_level_for_each_benchmark(tmp_path: Path) -> None:
     assert level.ttft_s.p50 == pytest.approx(0.12)
     assert level.ttft_s.p99 == pytest.approx(0.36)
     assert level.e2e_s.mean == pytest.approx(0.5)
-    assert any("left out" in event.detail for event in summary.events)
+    assert any("skipped" in event.detail for event in summary.events)
 
 
-def test_guidellm_of_every_age_says_its_model_its_load_and_its_counts(tmp_path: Path) -> None:
-    """0.2 and 0.3 count at the benchmark and name the model at the worker; 0.4 on in metrics and at the backend."""
-    now = guide(4)
+def test_guidellm_versions_give_the_same_levels(tmp_path: Path) -> None:
+    """Counts and model: up to 0.3 in the benchmark and the worker, since 0.4 in the metrics and the backend."""
+    now = guidellm_benchmark(4)
     now["config"]["backend"] = {"target": "http://localhost:8000", "model": "qwen3"}
     now["duration"], now["start_time"] = 60.0, 1772470696.7
     older: dict[str, Any] = {"args": {"strategy": now["config"]["strategy"]}, "worker": {"backend_model": "qwen3"}}
     older |= {"start_time": 1772470696.7, "duration": 60.0, "request_totals": now["metrics"]["request_totals"]}
     older["metrics"] = {key: value for key, value in now["metrics"].items() if key != "request_totals"}
     first, second = (
-        read_foreign(saved(tmp_path, {"benchmarks": [one]}, f"{name}.json")) for name, one in (("a", now), ("b", older))
+        import_result(write_result(tmp_path, {"benchmarks": [one]}, f"{name}.json"))
+        for name, one in (("a", now), ("b", older))
     )
     assert first.levels == second.levels
     for summary in (first, second):
@@ -182,8 +187,8 @@ def test_guidellm_of_every_age_says_its_model_its_load_and_its_counts(tmp_path: 
         assert summary.session.created == "2026-03-02T16:58:16Z"
 
 
-def test_a_guidellm_sweep_has_one_alone_all_at_once_and_rates_between(tmp_path: Path) -> None:
-    """What is cut off at the end of a timed benchmark is said."""
+def test_guidellm_sweep_has_closed_and_open_loops(tmp_path: Path) -> None:
+    """Requests that are cancelled at the end of a timed benchmark are noted."""
     kinds: list[dict[str, Any]] = [
         {"type_": "synchronous"},
         {"type_": "throughput", "max_concurrency": 64},
@@ -192,32 +197,32 @@ def test_a_guidellm_sweep_has_one_alone_all_at_once_and_rates_between(tmp_path: 
     ]
     made = []
     for kind in kinds:
-        one = guide(1)
+        one = guidellm_benchmark(1)
         one["config"]["strategy"] = kind
         one["metrics"] |= {"request_concurrency": stats(3.2)}
         made.append(one)
     made[1]["metrics"]["request_totals"]["incomplete"] = 9
-    summary = read_foreign(saved(tmp_path, {"benchmarks": made}))
+    summary = import_result(write_result(tmp_path, {"benchmarks": made}))
     assert [(level.c, level.rate, level.cancelled) for level in summary.levels] == [
         (1, None, 0),
         (64, None, 9),
         (3, 1.5, 0),
         (3, 1.7, 0),
     ]
-    said = " ".join(event.detail for event in summary.events)
-    assert "open loop of 1.5 requests a second" in said and "9 requests were cut off" in said
+    notes = " ".join(event.detail for event in summary.events)
+    assert "open loop at 1.5 requests/s" in notes and "9 requests were cancelled" in notes
 
 
-def test_latencies_of_nought_were_not_measured(tmp_path: Path) -> None:
-    """GuideLLM writes them for answers that were not streamed."""
-    one = guide(2)
+def test_latencies_of_zero_count_as_not_measured(tmp_path: Path) -> None:
+    """GuideLLM writes zeros for answers that were not streamed."""
+    one = guidellm_benchmark(2)
     one["metrics"]["time_to_first_token_ms"] = stats(0.0)
-    (level,) = read_foreign(saved(tmp_path, {"benchmarks": [one]})).levels
+    (level,) = import_result(write_result(tmp_path, {"benchmarks": [one]})).levels
     assert (level.ttft_s.n, level.ttft_s.mean) == (0, None)
 
 
-def test_aiperf_of_today_has_phases_and_counts_what_was_reasoned(tmp_path: Path) -> None:
-    summary = read_foreign(saved(tmp_path, AIPERF_NOW))
+def test_aiperf_phases_and_reasoning_tokens(tmp_path: Path) -> None:
+    summary = import_result(write_result(tmp_path, AIPERF_0_13))
     (level,) = summary.levels
     assert (level.c, level.rate, level.complete) == (16, None, True)
     assert (level.tokens_in, level.tokens_out) == (355_200, 51_840)
@@ -229,21 +234,21 @@ def test_aiperf_of_today_has_phases_and_counts_what_was_reasoned(tmp_path: Path)
     assert summary.session.created.startswith("2026-07-03T05:21:36")
 
 
-def test_an_aiperf_tokeniser_that_is_not_the_servers_is_told(tmp_path: Path) -> None:
-    told = AIPERF_NOW | {"total_usage_completion_tokens": {"unit": "tokens", "avg": 48000.0}}
-    events = read_foreign(saved(tmp_path, told)).events
+def test_aiperf_token_count_that_differs_from_the_server_is_noted(tmp_path: Path) -> None:
+    differing = AIPERF_0_13 | {"total_usage_completion_tokens": {"unit": "tokens", "avg": 48000.0}}
+    events = import_result(write_result(tmp_path, differing)).events
     assert any("counted 51,840 output tokens, the server 48,000" in event.detail for event in events)
 
 
-def test_an_aiperf_run_that_was_stopped_is_not_whole(tmp_path: Path) -> None:
-    cut = AIPERF_NOW | {"is_complete": False, "incomplete_reason": "records stalled"}
-    summary = read_foreign(saved(tmp_path, cut))
+def test_stopped_aiperf_run_is_incomplete(tmp_path: Path) -> None:
+    cut = AIPERF_0_13 | {"is_complete": False, "incomplete_reason": "records stalled"}
+    summary = import_result(write_result(tmp_path, cut))
     assert not summary.levels[0].complete
-    assert any("stopped before its end: records stalled" in event.detail for event in summary.events)
+    assert any("stopped early: records stalled" in event.detail for event in summary.events)
 
 
-def test_aiperf_reads_its_own_units(tmp_path: Path) -> None:
-    (level,) = read_foreign(saved(tmp_path, AIPERF)).levels
+def test_aiperf_units_are_converted(tmp_path: Path) -> None:
+    (level,) = import_result(write_result(tmp_path, AIPERF)).levels
     assert (level.c, level.ok, level.errors) == (64, 640, 3)
     assert level.ttft_s.p50 == pytest.approx(0.09)
     assert level.ttft_s.p99 == pytest.approx(0.3)
@@ -252,32 +257,32 @@ def test_aiperf_reads_its_own_units(tmp_path: Path) -> None:
         "records": {k: v for k, v in AIPERF.items() if k != "input_config"},
         "input_config": AIPERF["input_config"],
     }
-    assert read_foreign(saved(tmp_path, older)).levels[0] == level
+    assert import_result(write_result(tmp_path, older)).levels[0] == level
 
 
-def test_two_files_of_one_tool_and_length_may_be_compared_and_say_that_n_is_one(tmp_path: Path) -> None:
-    a = read_foreign(saved(tmp_path, VLLM, "a.json"))
-    b = read_foreign(saved(tmp_path, VLLM | {"total_output_tokens": 16500, "duration": 60.0}, "b.json"))
+def test_files_with_equal_token_lengths_are_comparable(tmp_path: Path) -> None:
+    a = import_result(write_result(tmp_path, VLLM, "a.json"))
+    b = import_result(write_result(tmp_path, VLLM | {"total_output_tokens": 16500, "duration": 60.0}, "b.json"))
     pair = compare_pair(a, b)
     assert pair.refused == ()
     assert pair.sentence == "C=4: +22.0 % output tok/s, undecided (1 v 1 runs)"
-    other = read_foreign(saved(tmp_path, VLLM | {"total_output_tokens": 4096}, "c.json"))
-    assert compare_pair(a, other).refused[0].startswith("different workloads")
+    other = import_result(write_result(tmp_path, VLLM | {"total_output_tokens": 4096}, "c.json"))
+    assert compare_pair(a, other).refused[0].code == "workload"
 
 
 @pytest.mark.parametrize("data", [[], {}, {"benchmarks": []}, {"benchmarks": [1]}, {"records": 5}, "text", None])
-def test_other_json_is_refused(tmp_path: Path, data: Any) -> None:
+def test_unknown_json_is_rejected(tmp_path: Path, data: Any) -> None:
     with pytest.raises(BadInput, match=r"result\.json"):
-        read_foreign(saved(tmp_path, data))
+        import_result(write_result(tmp_path, data))
 
 
-def test_what_is_no_json_or_no_file_is_refused(tmp_path: Path) -> None:
+def test_unreadable_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     with pytest.raises(BadInput, match="cannot be read"):
-        read_foreign(path)
+        import_result(path)
     path.write_bytes(b"\xff{")
     with pytest.raises(BadInput, match="not valid JSON"):
-        read_foreign(path)
+        import_result(path)
 
 
 json_values = st.recursive(
@@ -288,16 +293,16 @@ json_values = st.recursive(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from([VLLM, AIPERF_NOW, guide(4)]), st.data(), json_values)
-def test_a_field_of_any_kind_never_breaks_the_reader(
+@given(st.sampled_from([VLLM, AIPERF_0_13, guidellm_benchmark(4)]), st.data(), json_values)
+def test_any_value_in_any_field_is_handled(
     tmp_path_factory: pytest.TempPathFactory, whole: dict[str, Any], data: st.DataObject, value: Any
 ) -> None:
-    """At the top, or one step down."""
+    """A field at the top or one level below gets another value."""
     key = data.draw(st.sampled_from(sorted(whole)))
     inner = data.draw(st.sampled_from(sorted(whole[key]))) if isinstance(whole[key], dict) else None
     odd = whole | {key: value if inner is None else whole[key] | {inner: value}}
-    path = saved(tmp_path_factory.mktemp("odd"), {"benchmarks": [odd]} if "metrics" in whole else odd)
+    path = write_result(tmp_path_factory.mktemp("odd"), {"benchmarks": [odd]} if "metrics" in whole else odd)
     try:
-        read_foreign(path)
+        import_result(path)
     except BadInput as error:
         assert str(path) in str(error)

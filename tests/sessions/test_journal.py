@@ -8,30 +8,31 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import End, Event, Head, RequestEntry, TokenCount, entry_encoder
 from swarmtui.sessions.journal import JournalWriter, is_running, read_journal
 from tests.sessions.session_builders import T0, full_session, head, record, write_session
 
 
-def spool(directory: Path, name: str, tasks: list[int]) -> None:
-    lines = [entry_encoder.encode(RequestEntry(record=record(task))) for task in tasks]
+def spool(directory: Path, name: str, records: list[Record]) -> None:
+    lines = [entry_encoder.encode(RequestEntry(record=one)) for one in records]
     (directory / name).write_bytes(b"".join(line + b"\n" for line in lines))
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_entries_round_trip(tmp_path: Path) -> None:
     entries = full_session()
     journal = read_journal(write_session(tmp_path / "s", entries))
     assert journal.head == entries[0]
     assert list(journal.records) == [entry.record for entry in entries if isinstance(entry, RequestEntry)]
-    assert [stretch.number for stretch in journal.stages] == [0, 1, 2]
+    assert [stage.number for stage in journal.stages] == [0, 1, 2]
     assert [end.number for end in journal.ends] == [0, 1, 2]
     assert [event.name for event in journal.events] == ["left_out"]
     assert journal.end == entries[-1]
     assert journal.damaged_lines == 0
 
 
-def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+def test_journal_is_private(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         directory = write_session(tmp_path / "data" / "s", [head()])
@@ -41,7 +42,7 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     assert stat.S_IMODE((directory / "journal.jsonl").stat().st_mode) == 0o600
 
 
-def test_a_torn_last_line_costs_that_line_alone(tmp_path: Path) -> None:
+def test_torn_last_line_loses_only_that_line(tmp_path: Path) -> None:
     directory = write_session(tmp_path / "s", [head(), RequestEntry(record=record(1)), RequestEntry(record=record(2))])
     path = directory / "journal.jsonl"
     text = path.read_bytes()
@@ -54,13 +55,13 @@ def test_a_torn_last_line_costs_that_line_alone(tmp_path: Path) -> None:
     assert read_journal(directory).end is None
 
 
-def test_damage_in_the_middle_is_counted_and_passed_over(tmp_path: Path) -> None:
+def test_damaged_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     directory = write_session(tmp_path / "s", [head(), *(RequestEntry(record=record(task)) for task in range(4))])
     path = directory / "journal.jsonl"
     lines = path.read_bytes().splitlines()
     lines[2] = b"\x00" * 50
     lines[3] = b'{"kind":"event","t_ns":1,"name":"\xff\xfe"}'
-    lines.insert(4, b'{"kind":"of a later version"}')
+    lines.insert(4, b'{"kind":"of_a_newer_version"}')
     path.write_bytes(b"\n".join(lines) + b"\n")
     journal = read_journal(directory)
     assert [r.task for r in journal.records] == [0, 3]
@@ -69,21 +70,21 @@ def test_damage_in_the_middle_is_counted_and_passed_over(tmp_path: Path) -> None
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60), st.integers(0, 3000))
-def test_no_damage_behind_the_head_is_an_exception(tmp_path: Path, junk: bytes, place: int) -> None:
+def test_damage_after_the_head_never_raises(tmp_path: Path, junk: bytes, position: int) -> None:
     first, *rest = (entry_encoder.encode(entry) + b"\n" for entry in full_session())
     body = b"".join(rest)
-    (tmp_path / "journal.jsonl").write_bytes(first + body[:place] + junk + body[place + len(junk) :])
+    (tmp_path / "journal.jsonl").write_bytes(first + body[:position] + junk + body[position + len(junk) :])
     assert len(read_journal(tmp_path).records) >= 16 - 2 - junk.count(b"\n")
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n", b"{", b'{"kind":"event","t_ns":1,"name":"a"}\n'])
-def test_without_a_head_it_is_refused_by_name(tmp_path: Path, text: bytes) -> None:
+def test_journal_without_head_is_rejected(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "journal.jsonl").write_bytes(text)
     with pytest.raises(BadInput, match=r"journal\.jsonl: has no readable first line"):
         read_journal(tmp_path)
 
 
-def test_no_journal_and_a_journal_of_the_future_are_refused(tmp_path: Path) -> None:
+def test_missing_journal_and_newer_schema_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file"):
         read_journal(tmp_path)
     write_session(tmp_path / "s", [Head(session=head().session, pid=1, schema=99)])
@@ -91,10 +92,10 @@ def test_no_journal_and_a_journal_of_the_future_are_refused(tmp_path: Path) -> N
         read_journal(tmp_path / "s")
 
 
-def test_spooled_records_are_added_once(tmp_path: Path) -> None:
+def test_spooled_records_are_merged_once(tmp_path: Path) -> None:
     directory = write_session(tmp_path / "s", [head(), RequestEntry(record=record(1)), RequestEntry(record=record(2))])
-    spool(directory, "spool-0.jsonl", [2, 3])
-    spool(directory, "spool-1.jsonl", [3, 4])
+    spool(directory, "spool-0.jsonl", [record(2), record(3)])
+    spool(directory, "spool-1.jsonl", [record(3), record(4)])
     with (directory / "spool-1.jsonl").open("ab") as file:
         file.write(b'{"kind":"request","record":{"task":')
     journal = read_journal(directory)
@@ -102,14 +103,23 @@ def test_spooled_records_are_added_once(tmp_path: Path) -> None:
     assert journal.damaged_lines == 1
 
 
-def test_the_same_task_in_another_stretch_or_turn_is_another_request(tmp_path: Path) -> None:
+def test_merge_keeps_the_first_of_duplicate_records(tmp_path: Path) -> None:
+    """The journal comes before spool files, and spool files come in order of their names."""
+    first, again = record(1, id="journal"), record(1, id="repeated")
+    directory = write_session(tmp_path / "s", [head(), RequestEntry(record=first), RequestEntry(record=again)])
+    spool(directory, "spool-1.jsonl", [record(1, id="spool-1"), record(2, id="spool-1")])
+    spool(directory, "spool-0.jsonl", [record(2, id="spool-0"), record(1, id="spool-0")])
+    assert [(r.task, r.id) for r in read_journal(directory).records] == [(1, "journal"), (2, "spool-0")]
+
+
+def test_same_task_in_another_stage_or_turn_is_another_request(tmp_path: Path) -> None:
     records = [record(1, stage=0, phase="warmup"), record(1), record(1, turn=1)]
     directory = write_session(tmp_path / "s", [head(), *(RequestEntry(record=r) for r in records)])
     assert list(read_journal(directory).records) == records
 
 
-def test_after_a_line_cut_by_a_full_disk_the_next_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The write gives way after 20 bytes, as on a disk that fills up; then there is room again."""
+def test_line_after_a_failed_write_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full after 20 bytes, and has room again afterwards."""
     writer = JournalWriter(tmp_path / "s")
     writer.append(head())
     real, calls = os.write, []
@@ -132,7 +142,7 @@ def test_after_a_line_cut_by_a_full_disk_the_next_one_is_whole(tmp_path: Path, m
     assert journal.damaged_lines == 1
 
 
-def test_short_writes_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
     directory = write_session(tmp_path / "s", [head(), Event(t_ns=T0, name="pause"), End(t_ns=T0, state="stopped")])
@@ -141,24 +151,24 @@ def test_short_writes_are_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert journal.end is not None
 
 
-def test_nobody_writes_into_the_journal_of_another(tmp_path: Path) -> None:
+def test_existing_journal_is_not_opened_for_writing(tmp_path: Path) -> None:
     write_session(tmp_path / "s", [head()])
     with pytest.raises(FileExistsError):
         JournalWriter(tmp_path / "s")
 
 
-def test_it_is_running_while_the_writer_is_open(tmp_path: Path) -> None:
+def test_session_is_running_while_the_writer_is_open(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path / "s")
     assert is_running(tmp_path / "s")
     writer.close()
     assert not is_running(tmp_path / "s")
 
 
-def test_recounted_tokens_replace_those_of_the_record(tmp_path: Path) -> None:
-    """The first chunk then holds an even share of them, and at least one."""
-    counted = [record(n, chunks=chunks) for n, chunks in enumerate((10, 10, 0))]
+def test_recounted_tokens_replace_the_reported_ones(tmp_path: Path) -> None:
+    """The first chunk gets an even share of them, and at least one."""
+    records = [record(n, chunks=chunks) for n, chunks in enumerate((10, 10, 0))]
     counts = [TokenCount(stage=1, task=n, turn=0, tokens_out=tokens) for n, tokens in enumerate((46, 3, 3))]
-    directory = write_session(tmp_path / "s", [head(), *(RequestEntry(record=r) for r in counted), *counts])
+    directory = write_session(tmp_path / "s", [head(), *(RequestEntry(record=r) for r in records), *counts])
     found = read_journal(directory).records
     assert [(r.tokens_out, r.token_source, r.first_tokens) for r in found] == [
         (46, "tokenize", 5),

@@ -1,24 +1,27 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from swarmtui.model.session import End, Request, StretchEnd, StretchStart
-from swarmtui.sessions.probes import TAG, probes_by_target
+from swarmtui.model.session import End, RequestEntry, StageEnd, StageStart
+from swarmtui.model.session_tags import Series
+from swarmtui.sessions.probes import probes_by_target
 from swarmtui.sessions.store import write_summary
-from tests.sessions.made_sessions import T0, head, record, write
+from tests.sessions.session_builders import T0, head, record, write_session
+
+PROBE = Series(kind="probe", name="http://127.0.0.1:8000")
 
 
-def made_probe(root: Path, name: str, engine: float | None = None, **fields: object) -> Path:
-    tags = {TAG: "http://127.0.0.1:8000"}
-    directory = write(
+def write_probe(root: Path, name: str, engine: float | None = None, **fields: object) -> Path:
+    directory = write_session(
         root / name,
         [
-            head(name, **({"tags": tags} | fields)),
-            StretchStart(number=1, t_ns=T0, c=1, run=1, phase="level", of=1),
-            Request(record=record(1, engine_decode_tps=engine)),
-            StretchEnd(number=1, t_ns=T0 + 10**9, complete=True),
+            head(name, **({"series": PROBE} | fields)),
+            StageStart(number=1, t_ns=T0, c=1, run=1, phase="level", of=1),
+            RequestEntry(record=record(1, engine_decode_tps=engine)),
+            StageEnd(number=1, t_ns=T0 + 10**9, complete=True),
             End(t_ns=T0 + 10**9, state="done"),
         ],
     )
@@ -26,11 +29,11 @@ def made_probe(root: Path, name: str, engine: float | None = None, **fields: obj
     return directory
 
 
-def test_probes_are_found_by_what_they_measured_with_client_and_engine_rates(tmp_path: Path) -> None:
-    made_probe(tmp_path, "20261115-010000-aaaa", engine=101.0)
-    made_probe(tmp_path, "20261115-020000-aaaa")
-    made_probe(tmp_path, "20261115-030000-aaaa", workload="chat")
-    made_probe(tmp_path, "20261115-040000-aaaa", tags={})
+def test_probes_are_grouped_by_target(tmp_path: Path) -> None:
+    write_probe(tmp_path, "20261115-010000-aaaa", engine=101.0)
+    write_probe(tmp_path, "20261115-020000-aaaa")
+    write_probe(tmp_path, "20261115-030000-aaaa", workload="chat")
+    write_probe(tmp_path, "20261115-040000-aaaa", series=None)
     found = probes_by_target(tmp_path)
     assert sorted(found) == ["http://127.0.0.1:8000 qwen3 chat", "http://127.0.0.1:8000 qwen3 coding"]
     newer, older = found["http://127.0.0.1:8000 qwen3 coding"]
@@ -39,9 +42,20 @@ def test_probes_are_found_by_what_they_measured_with_client_and_engine_rates(tmp
     assert older.ttft_s == pytest.approx(0.05)
 
 
-def test_a_damaged_probe_never_blocks_the_others(tmp_path: Path) -> None:
-    made_probe(tmp_path, "20261115-010000-aaaa")
-    broken = made_probe(tmp_path, "20261115-020000-aaaa")
+def test_probe_saved_with_a_tag_is_still_recognised(tmp_path: Path) -> None:
+    """Sessions of schema 1 have no `series`; their tag named the probe."""
+    directory = write_probe(tmp_path, "20261115-010000-aaaa", series=None, tags={"probe": "http://127.0.0.1:8000"})
+    journal = (directory / "journal.jsonl").read_bytes()
+    old = re.sub(rb',"series":\{.*?\}', b"", journal)
+    assert old != journal
+    (directory / "journal.jsonl").write_bytes(old)
+    write_summary(directory)
+    assert list(probes_by_target(tmp_path)) == ["http://127.0.0.1:8000 qwen3 coding"]
+
+
+def test_damaged_probe_is_skipped(tmp_path: Path) -> None:
+    write_probe(tmp_path, "20261115-010000-aaaa")
+    broken = write_probe(tmp_path, "20261115-020000-aaaa")
     (broken / "detail.json").write_bytes(b"{\xff")
     (tmp_path / "20261115-030000-aaaa").mkdir()
     assert [len(probes) for probes in probes_by_target(tmp_path).values()] == [1]

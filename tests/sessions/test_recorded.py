@@ -1,4 +1,4 @@
-"""A run on a real H200, kept as it was written: what its journal gives today, against what was read by hand then."""
+"""Compare a session recorded on an H200 with readings taken separately during the run."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from swarmtui.sessions.store import load, summarise
 
 RECORDED = Path(__file__).parent / "recorded"
 
-# Differences of NVML's energy counter over each level, in joules, read by a program of its own during the run.
-BY_HAND = {1: 5921.9, 4: 6713.9, 16: 9698.1}
+# Differences of NVML's energy counter over each level, in joules, read by another program during the run.
+JOULES = {1: 5921.9, 4: 6713.9, 16: 9698.1}
 
 
-def test_energy_of_each_level_agrees_with_the_counter_read_by_hand() -> None:
+def test_energy_agrees_with_a_separate_reading_of_the_counter() -> None:
     levels = summarise(load(RECORDED, "last")).levels
     assert [level.c for level in levels] == [1, 4, 16]
     for level in levels:
         assert level.energy is not None and level.tokens_out is not None
-        assert level.energy.joules == pytest.approx(BY_HAND[level.c], rel=0.02)
-        assert level.energy.j_per_token == pytest.approx(BY_HAND[level.c] / level.tokens_out, rel=0.02)
+        assert level.energy.joules == pytest.approx(JOULES[level.c], rel=0.02)
+        assert level.energy.j_per_token == pytest.approx(JOULES[level.c] / level.tokens_out, rel=0.02)
 
 
-def test_watts_rise_and_joules_for_a_token_fall_with_the_streams() -> None:
+def test_power_rises_and_energy_per_token_falls_with_concurrency() -> None:
     energies = [level.energy for level in summarise(load(RECORDED, "last")).levels]
     watts = [energy.mean_w for energy in energies if energy and energy.mean_w is not None]
     joules = [energy.j_per_token for energy in energies if energy and energy.j_per_token is not None]
@@ -33,13 +33,13 @@ def test_watts_rise_and_joules_for_a_token_fall_with_the_streams() -> None:
     assert joules == sorted(joules, reverse=True)
 
 
-def test_the_server_was_found_with_its_process_and_flags() -> None:
+def test_server_process_and_flags_were_found() -> None:
     (server,) = summarise(load(RECORDED, "last")).servers
     assert server.pid == 468
     assert server.flags is not None and server.flags["dtype"] == "bfloat16"
 
 
-def test_the_second_table_shows_it() -> None:
+def test_machine_table_shows_each_level() -> None:
     table = machine_table(summarise(load(RECORDED, "last")).levels)
     head, _, *rows = table.splitlines()
     assert "GPU W" in head and "J/token" in head and "SIMULATED" not in table

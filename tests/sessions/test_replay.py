@@ -1,5 +1,3 @@
-"""A saved session, watched again: what was to be seen at any moment of it."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import End, Entry, Request, StretchEnd, StretchStart
+from swarmtui.model.session import End, Entry, RequestEntry, StageEnd, StageStart
 from swarmtui.sessions.replay import Replay, open_replay
 from swarmtui.sessions.store import load, summarise
-from tests.sessions import made_sessions
-from tests.sessions.made_sessions import MS, T0
+from tests.sessions import session_builders
+from tests.sessions.session_builders import MS, T0
 
 RECORDED = Path(__file__).parent.parent / "tui" / "recorded"
 FIRST = min(path.name for path in RECORDED.iterdir())
@@ -26,7 +24,7 @@ def moments(replay: Replay) -> list[float]:
     return [second / 4 for second in range(int(replay.length_s * 4))]
 
 
-def test_its_end_has_the_levels_that_were_saved(replay: Replay) -> None:
+def test_last_frame_has_the_saved_levels(replay: Replay) -> None:
     saved = summarise(load(RECORDED, FIRST)).levels
     shown = replay.frame_at(replay.length_s).levels
     assert [(level.c, level.n, level.out_tps_steady) for level in shown] == [
@@ -34,12 +32,12 @@ def test_its_end_has_the_levels_that_were_saved(replay: Replay) -> None:
     ]
 
 
-def test_levels_come_one_after_the_other(replay: Replay) -> None:
+def test_levels_appear_in_order(replay: Replay) -> None:
     seen = [tuple(level.c for level in replay.frame_at(at_s).levels) for at_s in moments(replay)]
     assert list(dict.fromkeys(seen))[:4] == [(), (1,), (1, 2), (1, 2, 4)]
 
 
-def test_rows_and_counts_tell_the_same(replay: Replay) -> None:
+def test_rows_agree_with_counts(replay: Replay) -> None:
     for at_s in moments(replay):
         frame = replay.frame_at(at_s)
         busy = [row for row in frame.rows if row.state != "idle"]
@@ -48,20 +46,20 @@ def test_rows_and_counts_tell_the_same(replay: Replay) -> None:
         assert frame.in_flight <= max(frame.c, 2)
 
 
-def test_tokens_over_time_are_the_tokens_of_all_requests(replay: Replay) -> None:
+def test_token_rates_sum_to_all_tokens(replay: Replay) -> None:
     tokens = sum(record.tokens_out or 0 for record in load(RECORDED, FIRST).journal.records)
     points = replay.points_until(replay.length_s)
     each_second = [point.out_tps or 0.0 for point in points[4::4]]
     assert sum(each_second) == pytest.approx(tokens, rel=0.05)
 
 
-def test_any_moment_can_be_seen_in_any_order(replay: Replay) -> None:
+def test_frames_do_not_depend_on_order(replay: Replay) -> None:
     late = replay.frame_at(12.0)
     replay.frame_at(3.0)
     assert replay.frame_at(12.0) == late
 
 
-def test_the_text_of_an_answer_grows_as_it_did(replay: Replay) -> None:
+def test_answer_text_grows_over_time(replay: Replay) -> None:
     frames = [replay.frame_at(at_s) for at_s in moments(replay)]
     first = next(frame for frame in frames if any(row.state == "writing" and row.total > 20 for row in frame.rows))
     row = next(row for row in first.rows if row.total > 20)
@@ -73,14 +71,14 @@ def test_the_text_of_an_answer_grows_as_it_did(replay: Replay) -> None:
     assert replay.watched_at(999, at_s).text == ""
 
 
-def test_the_answers_before_are_told_once_they_are_over(replay: Replay) -> None:
+def test_finished_answers_are_listed_newest_first(replay: Replay) -> None:
     last = replay.watched_at(0, replay.length_s)
     assert last.task == last.before[0].task
     assert [answer.task for answer in last.before] == sorted({answer.task for answer in last.before}, reverse=True)
     assert replay.watched_at(0, 0.0).before == ()
 
 
-def test_telemetry_is_that_of_the_moment(replay: Replay) -> None:
+def test_frame_has_telemetry(replay: Replay) -> None:
     telemetry = replay.frame_at(replay.length_s).telemetry
     assert telemetry is not None and telemetry.gpus[0].simulated
 
@@ -91,27 +89,25 @@ def test_telemetry_is_that_of_the_moment(replay: Replay) -> None:
         (Plan(levels=(2,), load="barrier", serial="measured"), "measured", 2.0),
         (
             Plan(levels=(2,), load="swarm", serial="extrapolated", serial_prompt_tps=100.0, serial_decode_tps=100.0),
-            "extrapolated from 100 prompt and 100 output tok/s of one user alone",
+            "extrapolated from 100 prompt and 100 output tok/s of a single stream",
             0.34 / 0.14,
         ),
     ],
 )
-def test_a_batch_keeps_what_it_won_against_its_tasks_one_by_one(
-    tmp_path: Path, plan: Plan, how: str, speedup: float
-) -> None:
-    entries: list[Entry] = [made_sessions.head(plan=plan)]
-    entries.append(StretchStart(number=1, t_ns=T0, c=2, run=1, phase="level", of=2, load=plan.load))
-    entries += [Request(record=made_sessions.record(task, c=2)) for task in (0, 1)]
-    entries.append(StretchEnd(number=1, t_ns=T0 + 150 * MS, complete=True))
+def test_replayed_batch_has_its_serial_baseline(tmp_path: Path, plan: Plan, how: str, speedup: float) -> None:
+    entries: list[Entry] = [session_builders.head(plan=plan)]
+    entries.append(StageStart(number=1, t_ns=T0, c=2, run=1, phase="level", of=2, load=plan.load))
+    entries += [RequestEntry(record=session_builders.record(task, c=2)) for task in (0, 1)]
+    entries.append(StageEnd(number=1, t_ns=T0 + 150 * MS, complete=True))
     if plan.serial == "measured":
-        entries.append(StretchStart(number=2, t_ns=T0 + 200 * MS, c=2, run=1, phase="serial", of=2, load=plan.load))
+        entries.append(StageStart(number=2, t_ns=T0 + 200 * MS, c=2, run=1, phase="serial", of=2, load=plan.load))
         entries += [
-            Request(record=made_sessions.record(2 + n, sent=200 + 140 * n, c=2, stretch=2, phase="serial"))
+            RequestEntry(record=session_builders.record(2 + n, sent=200 + 140 * n, c=2, stage=2, phase="serial"))
             for n in (0, 1)
         ]
-        entries.append(StretchEnd(number=2, t_ns=T0 + 490 * MS, complete=True))
+        entries.append(StageEnd(number=2, t_ns=T0 + 490 * MS, complete=True))
     entries.append(End(t_ns=T0 + 500 * MS, state="done"))
-    made_sessions.write(tmp_path / "20261115-014455-3f9a", entries)
+    session_builders.write_session(tmp_path / "20261115-014455-3f9a", entries)
     replay = open_replay(tmp_path, "last")
     (shown,) = replay.frame_at(replay.length_s).levels
     assert shown.serial is not None and shown.serial.how == how

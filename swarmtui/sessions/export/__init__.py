@@ -1,63 +1,71 @@
-"""A session as a file for others: the same session always gives the same bytes."""
+"""Export sessions as files. The same session always gives the same bytes.
+
+A format is a function in a module of this package, and a line in FORMATS.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.model.schema import BadInput
-from swarmtui.sessions.documents import detail_json, summary_toml
-from swarmtui.sessions.export.curves import Source
-from swarmtui.sessions.store import Loaded, summarise
 
-Format = Literal["md", "csv", "json", "toml", "html", "png", "svg"]
-
-FORMATS: tuple[Format, ...] = get_args(Format)
-BINARY: tuple[Format, ...] = ("png",)
-_OF_SEVERAL = ("md", "html", "png", "svg")
+if TYPE_CHECKING:
+    from swarmtui.sessions.export.structs import SessionData
+    from swarmtui.sessions.store import LoadedSession
 
 
-def export(sessions: Sequence[Loaded], form: Format, chart: str | None = None) -> bytes:
-    """Of more than one their curves lie over each other, and each is held against the first."""
-    if len(sessions) > 1 and form not in _OF_SEVERAL:
-        raise BadInput(f"{form} holds one session; several go into {', '.join(_OF_SEVERAL)}", key="--format")
-    if chart is not None and form not in ("png", "svg"):
-        raise BadInput("is for png and svg", key="--chart")
-    sources = _told_apart([source_of(loaded, named=len(sessions) > 1) for loaded in sessions])
-    summary, records = sources[0].summary, sources[0].records
-    match form:
-        case "md":
-            from swarmtui.sessions.export.markdown import markdown
+class ExportFormat(NamedTuple):
+    """`render` is MODULE:FUNCTION, imported when needed; it gets the sessions, and with `charts` a chart name."""
 
-            return markdown(sources)
-        case "csv":
-            from swarmtui.sessions.export.csv import csv_rows
-
-            return csv_rows(summary)
-        case "json":
-            return b"".join(detail_json(summary, records))
-        case "toml":
-            return summary_toml(summary)
-        case "html":
-            from swarmtui.sessions.export.html import html_report
-
-            return html_report(sources)
-        case "png" | "svg":
-            from swarmtui.sessions.export.charts import picture
-
-            return picture(sources, form, chart)
+    render: str
+    several: bool = False
+    charts: bool = False
+    binary: bool = False
 
 
-def source_of(loaded: Loaded, *, named: bool) -> Source:
-    summary = summarise(loaded)
+FORMATS = {
+    "md": ExportFormat("markdown:render_markdown", several=True),
+    "csv": ExportFormat("data:render_csv"),
+    "json": ExportFormat("data:render_json"),
+    "toml": ExportFormat("data:render_toml"),
+    "html": ExportFormat("html:render_html", several=True),
+    "png": ExportFormat("images:render_png", several=True, charts=True, binary=True),
+    "svg": ExportFormat("images:render_svg", several=True, charts=True),
+}
+
+
+def export(loaded: Sequence[LoadedSession], form: str, chart: str | None = None) -> bytes:
+    """Export one session, or several in one file, each compared with the first."""
+    if len(loaded) > 1 and not FORMATS[form].several:
+        formats = ", ".join(name for name, other in FORMATS.items() if other.several)
+        raise BadInput(f"{form} holds one session; several can go into {formats}", key="--format")
+    if chart is not None and not FORMATS[form].charts:
+        formats = " and ".join(name for name, other in FORMATS.items() if other.charts)
+        raise BadInput(f"is for {formats}", key="--chart")
+    sessions = _with_unique_names([session_data(one, named=len(loaded) > 1) for one in loaded])
+    module, _, function = FORMATS[form].render.partition(":")
+    render = getattr(import_module(f"{__name__}.{module}"), function)
+    content: bytes = render(sessions, chart) if FORMATS[form].charts else render(sessions)
+    return content
+
+
+def session_data(loaded: LoadedSession, *, named: bool) -> SessionData:
+    from swarmtui.sessions.export.structs import SessionData
+    from swarmtui.sessions.store import summarise
+
+    summary, journal = summarise(loaded), loaded.journal
     name = (summary.session.label or summary.session.id) if named else ""
-    return Source(name, summary, loaded.journal.records, loaded.journal.telemetry, loaded.journal.stretches)
+    return SessionData(name, summary, journal.records, journal.telemetry, journal.stages)
 
 
-def _told_apart(sources: list[Source]) -> list[Source]:
-    """Sessions of one label carry their ids as well."""
-    names = [source.name for source in sources]
+def _with_unique_names(sessions: list[SessionData]) -> list[SessionData]:
+    """Add the id to the names of sessions that share a label."""
+    names = [session.name for session in sessions]
     return [
-        source._replace(name=f"{source.name} ({source.summary.session.id})") if names.count(source.name) > 1 else source
-        for source in sources
+        session._replace(name=f"{session.name} ({session.summary.session.id})")
+        if names.count(session.name) > 1
+        else session
+        for session in sessions
     ]

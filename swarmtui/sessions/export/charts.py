@@ -1,127 +1,225 @@
-"""Charts as PNG or SVG files with matplotlib, which is the extra `charts` and loaded only here."""
+"""Build the charts of one or several sessions."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
-from importlib import import_module
-from itertools import pairwise
-from math import ceil, pi
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from math import ceil, fsum
 
-from swarmtui.model.schema import BadInput
-from swarmtui.sessions.export.curves import Source, charts, title_of
-from swarmtui.sessions.export.structs import Chart, Marks
-from swarmtui.text import sanitize
+from swarmtui.analysis.levels.stats import mean, ratio
+from swarmtui.model.answer_check import PASSES
+from swarmtui.model.session import Level, StageStart, Summary
+from swarmtui.model.telemetry import Gpu, Telemetry
+from swarmtui.sessions.export.structs import Chart, ChartSeries, Marks, Points, SessionData
 
-_COLOURS = ("#1f6fb2", "#c8610a", "#5b6670", "#0a8f84", "#8a5bb5", "#a23b5c")
-_MARKS = ("o", "s", "^", "D", "v", "x")
-_STYLES = ("-", "--", ":", "-.", (0, (1, 3)), (0, (6, 2)))
-_LOG_FROM = 30.0
+_LONG_S = 10.0
+_MAX_POINTS = 600
 
 
-def picture(sources: Sequence[Source], form: Literal["png", "svg"], name: str | None = None) -> bytes:
-    """All charts on one sheet, or those that are named: `gpu` is all that begin so. The same bytes each time."""
-    wanted = charts(sources)
-    if name is not None:
-        known = ", ".join(chart.name for chart in wanted) or "none"
-        wanted = tuple(chart for chart in wanted if chart.name == name or chart.name.startswith(f"{name}_"))
-        if not wanted:
-            raise BadInput(f"this session has no such chart; it has {known}", key=f"--chart {name}")
-    if not wanted:
-        raise BadInput("nothing was measured, so there is nothing to draw", key=sources[0].summary.session.id)
-    return _draw(wanted, form, _headline(sources))
+def session_title(sessions: Sequence[SessionData]) -> str:
+    """Combine the labels and the models of the sessions."""
+    infos = [session.summary.session for session in sessions]
+    models = sorted({endpoint.model for info in infos for endpoint in info.endpoints})
+    labels = [session.name or session.summary.session.label for session in sessions]
+    name = ": ".join(filter(None, (", ".join(filter(None, labels)), ", ".join(models) or "no endpoint")))
+    return f"{name} (SIMULATED)" if any(info.simulated for info in infos) else name
 
 
-def _headline(sources: Sequence[Source]) -> str:
-    """A picture travels alone, so it says itself what it is of."""
-    workloads = sorted({source.summary.session.workload for source in sources})
-    ids = [source.summary.session.id for source in sources]
-    return f"{title_of(sources)}\n{', '.join(workloads)} · {', '.join(ids)}"
+def build_charts(sessions: Sequence[SessionData]) -> tuple[Chart, ...]:
+    """Return the charts that have data. Several sessions are drawn in the same charts."""
+    first = sessions[0]
+    charts = (
+        _throughput(sessions),
+        _ttft(sessions),
+        _contention(sessions),
+        _degradation(sessions),
+        _radar(sessions),
+        *(
+            chart._replace(title=f"{chart.title}: {first.name}") if first.name else chart
+            for chart in (
+                _side_tasks(first),
+                *_gpu_charts(first.summary.session.t0_ns, first.telemetry, first.stages),
+            )
+        ),
+    )
+    return tuple(chart for chart in charts if any(series.points for series in chart.series))
 
 
-def _draw(wanted: Sequence[Chart], form: Literal["png", "svg"], headline: str) -> bytes:
-    try:
-        matplotlib: Any = import_module("matplotlib")
-        figures: Any = import_module("matplotlib.figure")
-    except ImportError:
-        raise BadInput(
-            "charts need matplotlib (pip install matplotlib); the HTML report has charts without it",
-            key=f"--format {form}",
-        ) from None
-    columns = min(2, len(wanted))
-    rows = ceil(len(wanted) / columns)
-    settings = {"svg.hashsalt": "swarmtui", "svg.fonttype": "none", "font.size": 10, "text.parse_math": False}
-    out = io.BytesIO()
-    with matplotlib.rc_context(settings):
-        figure = figures.Figure(figsize=(6.4 * columns, 4.2 * rows), layout="constrained")
-        figure.suptitle("\n".join(sanitize(line) for line in headline.split("\n")), fontsize=12)
-        for place, chart in enumerate(wanted, start=1):
-            polar = "polar" if chart.kind == "radar" else None
-            _panel(figure.add_subplot(rows, columns, place, projection=polar), chart)
-        metadata = {"Date": None, "Creator": "swarmtui"} if form == "svg" else {"Software": "swarmtui"}
-        figure.savefig(out, format=form, dpi=150, metadata=metadata)
-    return out.getvalue()
+def _x_axis(sessions: Sequence[SessionData]) -> str:
+    rates = any(level.rate is not None for session in sessions for level in session.summary.levels)
+    return "requests/s" if rates else "C"
 
 
-def _panel(axes: Any, chart: Chart) -> None:
-    axes.set_title(sanitize(chart.title), fontsize=11)
-    if chart.kind == "radar":
-        _radar(axes, chart)
-    elif chart.kind == "bars":
-        series = chart.series[0]
-        bars = axes.bar([x for x, _ in series.points], [y for _, y in series.points], color=_COLOURS[0], width=0.6)
-        axes.bar_label(bars, fmt="%.3g")
-        axes.set_xticks(range(len(chart.labels)), [sanitize(label) for label in chart.labels], rotation=15)
+def _curve(session: SessionData, name: str, value_of: Callable[[Level], float | None], many: bool) -> ChartSeries:
+    levels = session.summary.levels
+    points = tuple((float(level.offered_load), value) for level in levels if (value := value_of(level)) is not None)
+    return ChartSeries(f"{session.name}: {name}" if many and name else name or session.name, points)
+
+
+def _throughput(sessions: Sequence[SessionData]) -> Chart:
+    many = len(sessions) > 1
+    if many:
+        series = [_curve(session, "", lambda level: level.headline_tps, many) for session in sessions]
     else:
-        _lines(axes, chart)
-    if chart.kind != "radar":
-        axes.set_xlabel(chart.x)
-        axes.set_ylabel(chart.y)
-        axes.grid(True, axis="y", alpha=0.3)
-    if len(chart.series) > 1:
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.15, 1.05)} if chart.kind == "radar" else {}
-        axes.legend(fontsize=9, **beside)
+        series = [_curve(sessions[0], "steady", lambda level: level.out_tps_steady, many)]
+        series.append(_curve(sessions[0], "wall", lambda level: level.out_tps_wall, many))
+        series.append(_curve(sessions[0], "per stream", lambda level: level.per_stream_tps.mean, many))
+    return Chart("throughput", "Output throughput", "levels", _x_axis(sessions), "tok/s", _with_points(series))
 
 
-def _lines(axes: Any, chart: Chart) -> None:
-    levels = sorted({x for series in chart.series for x, _ in series.points})
-    by_level = chart.kind == "levels"
-    for k, series in enumerate(chart.series):
-        xs = [float(levels.index(x)) if by_level else x for x, _ in series.points]
-        ys = [y for _, y in series.points]
-        mark = _MARKS[k % 6] if by_level else None
-        axes.plot(xs, ys, color=_COLOURS[k % 6], linestyle=_STYLES[k % 6], marker=mark, label=sanitize(series.name))
-    values = [y for series in chart.series for _, y in series.points]
-    if min(values) > 0 and max(values) / min(values) > _LOG_FROM:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
-    elif min(values) >= 0:
-        axes.set_ylim(0, 1.1 * max(values) or 1.0)
-    if chart.marks:
-        _moments(axes, chart.marks)
-    if by_level:
-        axes.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
+def _ttft(sessions: Sequence[SessionData]) -> Chart:
+    """Chart the TTFT, in milliseconds unless one reaches ten seconds."""
+    many = len(sessions) > 1
+    largest = max((level.ttft_s.max or 0.0 for session in sessions for level in session.summary.levels), default=0.0)
+    unit, factor = ("ms", 1e3) if largest < _LONG_S else ("s", 1.0)
+
+    def median(level: Level) -> float | None:
+        value = level.ttft_s.p50 if level.ttft_s.p50 is not None else level.ttft_s.mean
+        return None if value is None else factor * value
+
+    def maximum(level: Level) -> float | None:
+        return None if level.ttft_s.max is None else factor * level.ttft_s.max
+
+    series = [_curve(session, "" if many else "median", median, many) for session in sessions]
+    if not many:
+        series.append(_curve(sessions[0], "maximum", maximum, many))
+    note = "below 5 answers: mean instead of median"
+    return Chart("ttft", "Time to first token", "levels", _x_axis(sessions), unit, _with_points(series), note=note)
 
 
-def _moments(axes: Any, marks: Marks) -> None:
-    """A label that has no room before the next mark gives way to it."""
-    start, end = axes.get_xlim()
-    for (at, label), (following, _) in pairwise((*marks, (end, ""))):
-        axes.axvline(at, color=_COLOURS[2], linestyle=":", linewidth=0.8)
-        if following - at >= 0.013 * (len(label) + 1) * (end - start):
-            axes.text(at, 0.995, f" {label}", transform=axes.get_xaxis_transform(), va="top", fontsize=8)
+def _contention(sessions: Sequence[SessionData]) -> Chart:
+    def slowdown(level: Level) -> float | None:
+        return None if level.contention is None else 100 * level.contention
+
+    series = [
+        _curve(session, "", slowdown, len(sessions) > 1) for session in sessions if len(session.summary.levels) > 1
+    ]
+    title = "Contention: slowdown of a stream compared with C=1"
+    return Chart("contention", title, "levels", _x_axis(sessions), "%", _with_points(series))
 
 
-def _radar(axes: Any, chart: Chart) -> None:
-    angles = [2 * pi * k / len(chart.labels) for k in range(len(chart.labels))]
-    for k, series in enumerate(chart.series):
-        shares = [share for _, share in series.points]
-        axes.plot(
-            [*angles, angles[0]], [*shares, shares[0]],
-            color=_COLOURS[k % 6], linestyle=_STYLES[k % 6], marker=_MARKS[k % 6], label=sanitize(series.name),
-        )  # fmt: skip
-    axes.set_theta_offset(pi / 2)
-    axes.set_xticks(angles, chart.labels)
-    axes.tick_params(axis="x", pad=20)
-    axes.set_ylim(0, 1)
+def _degradation(sessions: Sequence[SessionData]) -> Chart:
+    """Chart latencies relative to C=1; only the TTFT for several sessions, to keep the curves readable."""
+    many = len(sessions) > 1
+    names = ("TTFT",) if many else ("TTFT", "TPOT", "e2e")
+    series = []
+    for session in sessions:
+        base = next((level for level in session.summary.levels if level.c == 1), None)
+        if base is None or len(session.summary.levels) < 2:
+            continue
+        for name in names:
+            series.append(_curve(session, "" if many else name, _factor(f"{name.lower()}_s", base), many))
+    title = f"Degradation: {'TTFT' if many else 'latency'} relative to C=1 (means)"
+    return Chart("degradation", title, "levels", _x_axis(sessions), "×", _with_points(series))
+
+
+def _factor(field: str, base: Level) -> Callable[[Level], float | None]:
+    return lambda level: ratio(getattr(level, field).mean, getattr(base, field).mean)
+
+
+def _side_tasks(session: SessionData) -> Chart:
+    """Chart the mean time of each task type at the highest level; labels count the passed answers."""
+    highest = max((level.c for level in session.summary.levels), default=0)
+    found = [r for r in session.records if r.phase == "level" and r.c == highest and r.type]
+    types = tuple(sorted({record.type for record in found}))
+    if len(types) < 2:
+        return Chart("side_tasks", "", "bars", "", "", ())
+    points, labels = [], []
+    for index, kind in enumerate(types):
+        of_kind = [record for record in found if record.type == kind]
+        value = mean([record.e2e_s for record in of_kind if record.ok and record.e2e_s is not None])
+        verdicts = [record.verdict for record in of_kind if record.verdict is not None]
+        passed = f" {sum(v in PASSES for v in verdicts)}/{len(verdicts)} passed" if verdicts else ""
+        labels.append(f"{kind}{passed}")
+        if value is not None:
+            points.append((float(index), value))
+    title = f"Tasks at C={highest}: mean time"
+    return Chart("side_tasks", title, "bars", "", "s", (ChartSeries("e2e", tuple(points)),), tuple(labels))
+
+
+_AXES: tuple[tuple[str, Callable[[Summary], float | None]], ...] = (
+    ("tok/s at C=1", lambda s: _at_first(s, lambda level: level.per_stream_tps.mean)),
+    ("best tok/s", lambda s: max((level.headline_tps or 0.0 for level in s.levels), default=0.0) or None),
+    ("TTFT at C=1", lambda s: ratio(1.0, _at_first(s, lambda level: level.ttft_s.mean))),
+    ("TTFT at max. C", lambda s: ratio(1.0, s.levels[-1].ttft_s.mean) if s.levels else None),
+    ("stream rate kept", lambda s: _stream_rate_kept(s.levels)),
+    ("answers passed", lambda s: s.levels[-1].pass_rate if s.levels else None),
+)
+
+
+def _at_first(summary: Summary, of: Callable[[Level], float | None]) -> float | None:
+    return of(summary.levels[0]) if summary.levels and summary.levels[0].c == 1 else None
+
+
+def _stream_rate_kept(levels: Sequence[Level]) -> float | None:
+    slowdown = levels[-1].contention if len(levels) > 1 else None
+    return None if slowdown is None else 1.0 - slowdown
+
+
+def _radar(sessions: Sequence[SessionData]) -> Chart:
+    """Compare sessions on the axes that all of them have, each as a share of the best; needs three axes."""
+    empty = Chart("radar", "", "radar", "", "", ())
+    if len(sessions) < 2:
+        return empty
+    rows = [(name, [of(session.summary) for session in sessions]) for name, of in _AXES]
+    full = [(name, [v for v in values if v]) for name, values in rows if all(values)]
+    if len(full) < 3:
+        return empty
+    series = tuple(
+        ChartSeries(session.name, tuple((float(k), values[index] / max(values)) for k, (_, values) in enumerate(full)))
+        for index, session in enumerate(sessions)
+    )
+    title = "Sessions compared, each axis as a share of the best"
+    return Chart("radar", title, "radar", "", "", series, tuple(name for name, _ in full))
+
+
+def _with_points(series: Sequence[ChartSeries]) -> tuple[ChartSeries, ...]:
+    return tuple(one for one in series if one.points)
+
+
+_READINGS: tuple[tuple[str, str, str, Callable[[Gpu], float | None], str], ...] = (
+    ("gpu_power", "GPU power", "W", lambda gpu: gpu.power_w, "sampled, lags about a second"),
+    ("gpu_memory", "GPU memory in use", "GiB", lambda gpu: _scaled(gpu.memory_used, 2.0**-30), ""),
+    ("gpu_utilisation", "GPU utilisation", "%", lambda gpu: _scaled(gpu.utilisation, 100.0), "share of time busy"),
+    ("gpu_temperature", "GPU temperature", "°C", lambda gpu: gpu.temperature_c, ""),
+)
+
+
+def _gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stages: Sequence[StageStart]) -> tuple[Chart, ...]:
+    """Chart each reading over time. Partitions of a GPU are skipped: the readings of the whole GPU include them."""
+    simulated = any(gpu.simulated for moment in telemetry for gpu in moment.gpus)
+    marks = _marks(t0_ns, stages)
+    charts = []
+    for name, title, unit, read, note in _READINGS:
+        by_gpu: dict[tuple[int, str], list[tuple[float, float]]] = {}
+        for moment in telemetry:
+            for gpu in moment.gpus:
+                value = None if gpu.part_of else read(gpu)
+                if value is not None:
+                    by_gpu.setdefault((gpu.index, gpu.uuid), []).append(((moment.t_ns - t0_ns) / 1e9, value))
+        series = tuple(ChartSeries(f"GPU {index}", _thinned(points)) for (index, _), points in sorted(by_gpu.items()))
+        named = f"{title} (SIMULATED)" if simulated else title
+        charts.append(Chart(name, named, "time", "s", unit, series, note=note, marks=marks if series else ()))
+    return tuple(charts)
+
+
+def _marks(t0_ns: int, stages: Sequence[StageStart]) -> Marks:
+    marks: list[tuple[float, str]] = []
+    for stage in sorted(stages, key=lambda stage: stage.t_ns):
+        load = f"C={stage.c}" if stage.rate is None else f"{stage.rate:g}/s"
+        label = "warm-up" if stage.phase == "warmup" else load
+        if not marks or marks[-1][1] != label:
+            marks.append(((stage.t_ns - t0_ns) / 1e9, label))
+    return tuple(marks)
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Points:
+    """Average neighbouring points so that at most _MAX_POINTS remain."""
+    each = ceil(len(points) / _MAX_POINTS)
+    parts = [points[start : start + each] for start in range(0, len(points), each)] if each > 1 else []
+    if not parts:
+        return tuple(points)
+    return tuple((fsum(x for x, _ in part) / len(part), fsum(y for _, y in part) / len(part)) for part in parts)
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor

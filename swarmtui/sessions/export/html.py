@@ -1,23 +1,17 @@
-"""A report as one HTML file: no network, no script; dark and light, and readable on a phone."""
+"""Export a report as one HTML file: no network, no script, dark and light, readable on a phone."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from swarmtui.sessions.export.curves import Source, charts
-from swarmtui.sessions.export.report import Report, report_of
-from swarmtui.sessions.export.structs import Chart, Table
-from swarmtui.sessions.export.svg import legend, svg
-from swarmtui.text import sanitize
+from swarmtui.sessions.export.charts import build_charts
+from swarmtui.sessions.export.report import build_report
+from swarmtui.sessions.export.structs import Chart, Report, SessionData, Table
+from swarmtui.sessions.export.svg import DARK, HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
 
 _SIGNS = {"ok": ("ok", "✓ ok"), "not ok": ("bad", "✗ not ok"), "unknown": ("unknown", "? unknown")}
 
-_STYLE = """
-:root{color-scheme:light dark;--bg:#fbfbfa;--fg:#1c2126;--dim:#5b6670;--rule:#d9dde0;--card:#fff;
---s0:#1f6fb2;--s1:#c8610a;--s2:#5b6670;--s3:#0a8f84;--s4:#8a5bb5;--s5:#a23b5c;--ok:#1f6fb2;--bad:#b34700}
-@media (prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e4e7ea;--dim:#9aa5ae;--rule:#343b41;--card:#1b1f23;
---s0:#6cb4f0;--s1:#f2a154;--s2:#aab4bc;--s3:#56cbbf;--s4:#c3a1e6;--s5:#ec8fab;--ok:#6cb4f0;--bad:#f2a154}}
+_LAYOUT = """\
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1.2rem;max-width:72rem;background:var(--bg);color:var(--fg);
 font:16px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
@@ -35,11 +29,6 @@ td.unknown{color:var(--dim);white-space:nowrap}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem;align-items:start}
 figure{margin:0;padding:.8rem;border:1px solid var(--rule);border-radius:6px;background:var(--card);min-width:0}
 figcaption{font-weight:600;margin-bottom:.3rem}.chart{width:100%;height:auto;display:block}
-svg text{fill:var(--dim);font:12.5px system-ui,sans-serif}
-svg .value{fill:var(--fg);paint-order:stroke;stroke:var(--card);stroke-width:4px}
-.grid{stroke:var(--rule);fill:none}.moment{stroke:var(--dim);fill:none;stroke-dasharray:1 3}
-.axis{stroke:var(--dim);fill:none}.line{fill:none;stroke-width:2}
-.mark,.bar{stroke-width:1.5}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin:.3rem 0 0;padding:0;font-size:.88rem}
 .key{width:34px;height:12px;margin-right:.4rem;vertical-align:middle}
 @media (max-width:36rem){body{padding:.8rem;font-size:15px}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.4rem}
@@ -47,45 +36,75 @@ th,td{padding:.3rem .45rem}svg text{font-size:16px}
 .words thead{display:none}.words tr,.words td{display:block}
 .words tr{border-bottom:1px solid var(--rule);padding:.3rem 0}
 .words td{border:0;padding:.1rem .6rem}.words td[data-name]::before{content:attr(data-name) ": ";color:var(--dim)}}
-""" + "".join(f".s{k}{{stroke:var(--s{k})}}.mark.s{k},.bar.s{k}{{fill:var(--s{k})}}" for k in range(6))
+"""
 
 
-def html_report(sources: Sequence[Source]) -> bytes:
-    """One session, or several with their curves over each other and each against the first."""
-    found = report_of(sources)
-    body = "\n".join([*_head(found), *_charts(charts(sources)), *map(_table, found.tables), _notes(found)])
+def _variables(colours: Mapping[str, str]) -> str:
+    return ";".join(f"--{name}:{value}" for name, value in colours.items())
+
+
+_STYLE = (
+    f":root{{color-scheme:light dark;{_variables(LIGHT)}}}\n"
+    f"@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}\n"
+    + style_sheet({name: f"var(--{name})" for name in LIGHT})
+    + _LAYOUT
+)
+
+
+def render_html(sessions: Sequence[SessionData]) -> bytes:
+    report = build_report(sessions)
+    body = "\n".join([*_head(report), *_charts(build_charts(sessions)), *map(_table, report.tables), _notes(report)])
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<link rel="icon" href="data:,">'
-        f"<title>{_text(found.title)}</title>\n<style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<title>{escape(report.title)}</title>\n<style>\n{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
     return page.encode()
 
 
-def _head(found: Report) -> list[str]:
-    facts = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in found.facts)
+def _head(report: Report) -> list[str]:
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in report.facts)
     return [
-        f"<h1>{_text(found.title)}</h1>",
-        *(f'<p class="lead">{_text(line)}</p>' for line in found.lead),
+        f"<h1>{escape(report.title)}</h1>",
+        *(f'<p class="lead">{escape(line)}</p>' for line in report.lead),
         f"<dl>{facts}</dl>",
     ]
 
 
-def _charts(found: Sequence[Chart]) -> list[str]:
-    if not found:
+def _charts(charts: Sequence[Chart]) -> list[str]:
+    if not charts:
         return []
     figures = "\n".join(
-        f'<figure id="{chart.name}"><figcaption>{_text(chart.title)}</figcaption>{svg(chart)}{legend(chart)}'
-        + (f'<p class="note">{_text(chart.note)}</p>' if chart.note else "")
+        f'<figure id="{chart.name}"><figcaption>{escape(chart.title)}</figcaption>{_svg(chart)}{_legend(chart)}'
+        + (f'<p class="note">{escape(chart.note)}</p>' if chart.note else "")
         + "</figure>"
-        for chart in found
+        for chart in charts
     )
     return [f'<div class="charts">\n{figures}\n</div>']
 
 
+def _svg(chart: Chart) -> str:
+    title = escape(chart.title)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" class="chart">'
+        f"<title>{title}</title>{draw_chart(chart)}</svg>"
+    )
+
+
+def _legend(chart: Chart) -> str:
+    """List the series below the chart, where the list can wrap on a phone."""
+    if len(chart.series) < 2:
+        return ""
+    items = "".join(
+        f'<li><svg viewBox="0 0 34 12" class="key">{draw_key(k)}</svg>{escape(series.name)}</li>'
+        for k, series in enumerate(chart.series)
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
 def _table(table: Table) -> str:
-    """A table of words alone is a list of its rows where there is no room for columns."""
+    """Build a table; one without numbers becomes a list where there is no room for columns."""
     words = not any(table.right)
     head = "".join(_cell("th", name, right) for name, right in zip(table.columns, table.right, strict=True))
     rows = "\n".join(
@@ -98,9 +117,9 @@ def _table(table: Table) -> str:
         for row in table.rows
     )
     kind = ' class="words"' if words else ""
-    note = f'<p class="note">{_text(table.note)}</p>' if table.note else ""
+    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
-        f'<h2>{_text(table.title)}</h2>\n<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>'
+        f'<h2>{escape(table.title)}</h2>\n<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>'
         f"<tbody>\n{rows}\n</tbody></table></div>{note}"
     )
 
@@ -110,13 +129,9 @@ def _cell(tag: str, text: str, right: bool, name: str = "") -> str:
         kind, shown = _SIGNS[text]
         return f'<td class="{kind}">{shown}</td>'
     number = ' class="n"' if right else ""
-    told = f' data-name="{_text(name)}"' if name else ""
-    return f"<{tag}{number}{told}>{_text(text)}</{tag}>"
+    data_name = f' data-name="{escape(name)}"' if name else ""
+    return f"<{tag}{number}{data_name}>{escape(text)}</{tag}>"
 
 
-def _notes(found: Report) -> str:
-    return f'<h2>Notes</h2>\n<ul class="notes">{"".join(f"<li>{_text(note)}</li>" for note in found.notes)}</ul>'
-
-
-def _text(text: str) -> str:
-    return html.escape(sanitize(text))
+def _notes(report: Report) -> str:
+    return f'<h2>Notes</h2>\n<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in report.notes)}</ul>'

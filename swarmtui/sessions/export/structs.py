@@ -1,22 +1,47 @@
-"""A chart as data, before anybody draws it."""
+"""Data structures of exports: sessions, tables, charts and reports."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
+
+from swarmtui.model.record import Record
+from swarmtui.model.session import StageStart, Summary
+from swarmtui.model.telemetry import Telemetry
 
 Points = tuple[tuple[float, float], ...]
 Marks = tuple[tuple[float, str], ...]
 
 
-class Series(NamedTuple):
+class SessionData(NamedTuple):
+    """A session to export. `name` distinguishes it from the others of the same report."""
+
+    name: str
+    summary: Summary
+    records: Sequence[Record] = ()
+    telemetry: Sequence[Telemetry] = ()
+    stages: Sequence[StageStart] = ()
+
+
+class Table(NamedTuple):
+    """A table; `right` states for each column whether it is right-aligned."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[bool, ...]
+    note: str = ""
+
+
+class ChartSeries(NamedTuple):
     name: str
     points: Points
 
 
 class Chart(NamedTuple):
-    """`levels`: x is C, drawn as equal steps. `bars`: one group for each of `labels`. `radar`: axes are `labels`.
+    """A chart. `levels`: x is C, in equal steps; `bars`: one bar per label; `radar`: one axis per label.
 
-    `marks` are places on a time axis, with what begins there.
+    `marks` are positions on a time axis with the name of what starts there.
     """
 
     name: str
@@ -24,17 +49,15 @@ class Chart(NamedTuple):
     kind: Literal["levels", "time", "bars", "radar"]
     x: str
     y: str
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     labels: tuple[str, ...] = ()
     note: str = ""
     marks: Marks = ()
 
 
-class Table(NamedTuple):
-    """`right` says of each column whether it holds numbers."""
-
+class Report(NamedTuple):
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    right: tuple[bool, ...]
-    note: str = ""
+    lead: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]

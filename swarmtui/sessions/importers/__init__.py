@@ -1,6 +1,6 @@
-"""Results of other tools, read for comparison: `vllm bench serve`, GuideLLM and AIPerf JSON.
+"""Import results of other tools for comparison: `vllm bench serve`, GuideLLM and AIPerf JSON.
 
-They hold no requests of ours, so nothing can be derived again; what they lack stays null and is said.
+The files contain no single requests, so figures that the tool did not compute stay null, and a note says so.
 """
 
 from __future__ import annotations
@@ -11,34 +11,29 @@ from typing import Any
 
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Summary
-from swarmtui.sessions.importers.aiperf import metrics_of, read_aiperf
-from swarmtui.sessions.importers.guidellm import is_guidellm, read_guidellm
-from swarmtui.sessions.importers.shape import build_summary
-from swarmtui.sessions.importers.vllm import is_vllm, read_vllm
+from swarmtui.sessions.importers.aiperf import read_aiperf
+from swarmtui.sessions.importers.base import build_summary
+from swarmtui.sessions.importers.guidellm import read_guidellm
+from swarmtui.sessions.importers.vllm import read_vllm
 
-_LARGEST = 512 << 20
-
-
-def read_foreign(path: Path) -> Summary:
-    """One summary for each file."""
-    results = _results(path)
-    if results and all(map(is_vllm, results)):
-        return build_summary(read_vllm(results), path)
-    if len(results) == 1:
-        (data,) = results
-        if is_guidellm(data):
-            return build_summary(read_guidellm(data), path)
-        metrics = metrics_of(data)
-        if metrics is not None:
-            return build_summary(read_aiperf(data, metrics), path)
-    raise BadInput("is no result of vllm bench serve, GuideLLM or AIPerf", source=str(path))
+_READERS = (read_vllm, read_guidellm, read_aiperf)
+_MAX_BYTES = 512 << 20
 
 
-def _results(path: Path) -> list[Any]:
-    """One document, or one a line. The tools write with Python's json, which knows NaN and Infinity."""
+def import_result(path: Path) -> Summary:
+    documents = _read_documents(path)
+    for read in _READERS:
+        imported = read(documents)
+        if imported is not None:
+            return build_summary(imported, path)
+    raise BadInput("is not a result of vllm bench serve, GuideLLM or AIPerf", source=str(path))
+
+
+def _read_documents(path: Path) -> list[Any]:
+    """Read one JSON document, or one per line. The tools use Python's json, which writes NaN and Infinity."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise BadInput("is larger than any result of the tools that are known", source=str(path))
+        if path.stat().st_size > _MAX_BYTES:
+            raise BadInput("is too large for a result of a known tool", source=str(path))
         text = path.read_bytes().decode()
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None

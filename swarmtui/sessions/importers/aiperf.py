@@ -1,56 +1,53 @@
-"""AIPerf's profile_export_aiperf.json, from 0.1 to 0.13."""
+"""Read AIPerf's profile_export_aiperf.json, versions 0.1 to 0.13."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from swarmtui.model.session import Spread
-from swarmtui.sessions.importers.shape import (
+from swarmtui.sessions.importers.base import (
     PARTS,
-    Found,
-    Measured,
-    count,
-    find,
-    number,
-    product,
-    spread_of,
-    table,
-    text,
+    ImportedBenchmark,
+    ImportedFile,
+    as_count,
+    as_dict,
+    as_float,
+    build_spread,
+    first_text,
+    get_path,
+    total_of,
 )
 
-_APART = 0.02
+_TOKEN_TOLERANCE = 0.02
 _SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
-def metrics_of(data: Any) -> dict[str, Any] | None:
-    """Beside the configuration; up to 0.1 in a table of their own. None where these are no results of AIPerf."""
-    found = table(table(data).get("records")) or table(data)
-    return found if isinstance(found.get("output_token_throughput"), dict) else None
-
-
-def read_aiperf(data: dict[str, Any], metrics: dict[str, Any]) -> Found:
-    """One file is one level; each metric carries its unit."""
-    config = table(data.get("input_config"))
-    ok = count(_average(metrics, "request_count")) or 0
-    failed = count(_average(metrics, "error_request_count")) or 0
+def read_aiperf(documents: list[Any]) -> ImportedFile | None:
+    """Read the file as one level; each metric carries its unit."""
+    data, metrics = documents[0], _find_metrics(documents[0])
+    if len(documents) > 1 or metrics is None:
+        return None
+    config = as_dict(data.get("input_config"))
+    ok = as_count(_average(metrics, "request_count")) or 0
+    failed = as_count(_average(metrics, "error_request_count")) or 0
     c, rate = _load(config)
-    notes = [] if c else ["no concurrency in it: all requests are taken for one level"]
-    whole = data.get("was_cancelled") is not True and data.get("is_complete") is not False
-    if not whole:
-        notes.append("it was stopped before its end" + _because(data.get("incomplete_reason")))
-    # All that was written; `total_output_tokens` is without what was reasoned.
+    notes = [] if c else ["no concurrency given: all requests are taken as one level"]
+    complete = data.get("was_cancelled") is not True and data.get("is_complete") is not False
+    if not complete:
+        notes.append(f"stopped early{_reason(data.get('incomplete_reason'))}")
+    # `total_output_tokens` excludes reasoning tokens.
     tokens_out = _sum_of(metrics, "total_osl", "output_sequence_length", ok)
-    told = count(_average(metrics, "total_usage_completion_tokens"))
-    if told and tokens_out and abs(tokens_out / told - 1.0) > _APART:
-        notes.append(f"its own tokeniser counted {tokens_out:,} output tokens, the server {told:,}")
+    reported = as_count(_average(metrics, "total_usage_completion_tokens"))
+    if reported and tokens_out and abs(tokens_out / reported - 1.0) > _TOKEN_TOLERANCE:
+        notes.append(f"AIPerf's tokeniser counted {tokens_out:,} output tokens, the server {reported:,}")
 
     def times(*names: str) -> Spread:
-        metric = next((table(metrics[name]) for name in names if name in metrics), {})
+        metric = next((as_dict(metrics[name]) for name in names if name in metrics), {})
         unit = _SECONDS.get(str(metric.get("unit", "ms")), 1e-3)
-        n = count(metric.get("count")) or ok
-        return spread_of(n, number(metric.get("avg")), {part: number(metric.get(part)) for part in PARTS}, unit)
+        n = as_count(metric.get("count")) or ok
+        return build_spread(n, as_float(metric.get("avg")), {part: as_float(metric.get(part)) for part in PARTS}, unit)
 
-    measured = Measured(
+    benchmark = ImportedBenchmark(
         c=c or max(1, ok + failed),
         ok=ok,
         failed=failed,
@@ -64,50 +61,60 @@ def read_aiperf(data: dict[str, Any], metrics: dict[str, Any]) -> Found:
         icl=times("inter_chunk_latency"),
         e2e=times("request_latency"),
         rate=rate,
-        complete=whole,
+        complete=complete,
     )
-    return Found("AIPerf", _model(config), text(data.get("start_time")), [measured], notes)
+    return ImportedFile("AIPerf", _model(config), first_text(data.get("start_time")), [benchmark], notes)
+
+
+def _find_metrics(data: Any) -> dict[str, Any] | None:
+    """Return the metrics, which version 0.1 had under `records`; None if this is not an AIPerf result."""
+    found = as_dict(as_dict(data).get("records")) or as_dict(data)
+    return found if isinstance(found.get("output_token_throughput"), dict) else None
 
 
 def _load(config: dict[str, Any]) -> tuple[int | None, float | None]:
-    """Since 0.10 in a list of phases, of which warm-up is one; before under `loadgen`."""
+    """Return concurrency and rate: since 0.10 in a list of phases that includes warm-up, before under `loadgen`."""
     phases = config.get("phases")
-    listed = [table(phase) for phase in phases] if isinstance(phases, list) else []
-    counted = [
+    listed = [as_dict(phase) for phase in phases] if isinstance(phases, list) else []
+    measured = [
         phase
         for phase in listed
         if not phase.get("exclude_from_results") and "warmup" not in (phase.get("name"), phase.get("kind"))
     ]
-    last = counted[-1] if counted else table(config.get("loadgen"))
-    held = count(last.get("concurrency")) or count(last.get("users"))
-    rate = number(last.get("rate")) or number(last.get("request_rate"))
-    return held or None, rate
+    last = measured[-1] if measured else as_dict(config.get("loadgen"))
+    concurrency = as_count(last.get("concurrency")) or as_count(last.get("users"))
+    rate = as_float(last.get("rate")) or as_float(last.get("request_rate"))
+    return concurrency or None, rate
 
 
 def _model(config: dict[str, Any]) -> str:
-    """Since 0.10 under `models`, before under `endpoint`; one, or a list of which the first is meant."""
-    for names in (find(config, "models", "items"), find(config, "models"), find(config, "endpoint", "model_names")):
+    """Return the first model: since 0.10 under `models`, before under `endpoint`."""
+    for names in (
+        get_path(config, "models", "items"),
+        get_path(config, "models"),
+        get_path(config, "endpoint", "model_names"),
+    ):
         first = names[0] if isinstance(names, list) and names else names
-        told = text(first, find(first, "name"))
-        if told:
-            return told
+        name = first_text(first, get_path(first, "name"))
+        if name:
+            return name
     return ""
 
 
 def _average(metrics: dict[str, Any], name: str) -> float | None:
-    return number(table(metrics.get(name)).get("avg"))
+    return as_float(as_dict(metrics.get(name)).get("avg"))
 
 
 def _seconds(metrics: dict[str, Any], name: str) -> float | None:
     value = _average(metrics, name)
-    unit = _SECONDS.get(str(table(metrics.get(name)).get("unit", "sec")), 1.0)
+    unit = _SECONDS.get(str(as_dict(metrics.get(name)).get("unit", "sec")), 1.0)
     return None if value is None else value * unit
 
 
 def _sum_of(metrics: dict[str, Any], total: str, each: str, ok: int) -> int | None:
-    known = count(_average(metrics, total))
-    return known if known is not None else product(ok, _average(metrics, each))
+    known = as_count(_average(metrics, total))
+    return known if known is not None else total_of(ok, _average(metrics, each))
 
 
-def _because(reason: Any) -> str:
+def _reason(reason: Any) -> str:
     return f": {reason}" if isinstance(reason, str) and reason else ""

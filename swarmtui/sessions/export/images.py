@@ -1,0 +1,102 @@
+"""Export charts as an SVG or PNG file: all on one sheet, or those that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swarmtui.model.schema import BadInput
+from swarmtui.sessions.export.charts import build_charts, session_title
+from swarmtui.sessions.export.structs import Chart, SessionData
+from swarmtui.sessions.export.svg import HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
+from swarmtui.text import display_width, truncate
+
+_MARGIN, _TITLE, _LINE = 24, 26, 20
+_CHARACTER = 7.2  # mean width of a character of the legend, in pixels
+_ZOOM = 2
+_STYLE = style_sheet(LIGHT) + f"svg .title{{fill:{LIGHT['fg']};font-size:15px;font-weight:bold}}"
+
+
+def render_svg(sessions: Sequence[SessionData], chart: str | None) -> bytes:
+    return _sheet(_select(sessions, chart), _headline(sessions)).encode()
+
+
+def render_png(sessions: Sequence[SessionData], chart: str | None) -> bytes:
+    """Rasterise the SVG with its own font, since a server may have none; other scripts need a system font."""
+    svg = _sheet(_select(sessions, chart), _headline(sessions))
+    try:
+        import resvg_py
+        from font_source_sans_pro import font_files_ttf as fonts
+    except ImportError:
+        raise BadInput(
+            "needs two packages: pip install resvg-py font-source-sans-pro; svg and html need none", key="--format png"
+        ) from None
+    return resvg_py.svg_to_bytes(
+        svg_string=svg,
+        zoom=_ZOOM,
+        font_files=[fonts["SourceSansPro"], fonts["SourceSansProBold"]],
+        sans_serif_family="Source Sans Pro",
+    )
+
+
+def _select(sessions: Sequence[SessionData], name: str | None) -> Sequence[Chart]:
+    """Return the charts of that name or with it as prefix: `gpu` selects all of the GPUs."""
+    charts = build_charts(sessions)
+    if not charts:
+        raise BadInput("nothing was measured, so there are no charts", key=sessions[0].summary.session.id)
+    selected = [chart for chart in charts if name is None or chart.name == name or chart.name.startswith(f"{name}_")]
+    if not selected:
+        known = ", ".join(chart.name for chart in charts)
+        raise BadInput(f"this session has no such chart; it has {known}", key=f"--chart {name}")
+    return selected
+
+
+def _headline(sessions: Sequence[SessionData]) -> tuple[str, str]:
+    """Name what was measured: an image is shared without its session."""
+    workloads = sorted({session.summary.session.workload for session in sessions})
+    ids = [session.summary.session.id for session in sessions]
+    return session_title(sessions), f"{', '.join(workloads)} · {', '.join(ids)}"
+
+
+def _sheet(charts: Sequence[Chart], headline: tuple[str, str]) -> str:
+    columns = min(2, len(charts))
+    width = columns * (WIDTH + _MARGIN) + _MARGIN
+    title, subtitle = (truncate(line, int((width - 2 * _MARGIN) / 8.5)) for line in headline)
+    parts = [
+        f'<text x="{_MARGIN}" y="{_MARGIN + 8}" class="title">{escape(title)}</text>'
+        f'<text x="{_MARGIN}" y="{_MARGIN + 28}">{escape(subtitle)}</text>'
+    ]
+    y = _MARGIN + 52
+    for start in range(0, len(charts), columns):
+        panels = [_panel(chart) for chart in charts[start : start + columns]]
+        for column, (panel, _) in enumerate(panels):
+            parts.append(f'<g transform="translate({_MARGIN + column * (WIDTH + _MARGIN)} {y})">{panel}</g>')
+        y += max(height for _, height in panels) + _MARGIN
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" viewBox="0 0 {width} {y}">\n'
+        f'<style>{_STYLE}</style>\n<rect width="{width}" height="{y}" fill="{LIGHT["card"]}"/>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def _panel(chart: Chart) -> tuple[str, int]:
+    """Draw a chart with its title, legend and note; return it with its height."""
+    title = escape(truncate(chart.title, int(WIDTH / 8)))
+    parts = [f'<text y="14" class="title">{title}</text><g transform="translate(0 {_TITLE})">{draw_chart(chart)}</g>']
+    x, y = 0.0, _TITLE + HEIGHT + 8
+    if len(chart.series) > 1:
+        for k, series in enumerate(chart.series):
+            name = truncate(series.name, int((WIDTH - 40) / _CHARACTER))
+            room = 40 + _CHARACTER * display_width(name) + 20
+            if x and x + room > WIDTH:
+                x, y = 0.0, y + _LINE
+            parts.append(
+                f'<g transform="translate({x:.1f} {y})">{draw_key(k)}<text x="40" y="10">{escape(name)}</text></g>'
+            )
+            x += room
+        y += _LINE
+    if chart.note:
+        parts.append(f'<text y="{y + 10}">{escape(chart.note)}</text>')
+        y += _LINE
+    return "".join(parts), y

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swarmtui.model.session import RequestEntry
+from swarmtui.session_process import journal_queue
+from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.sessions.journal import read_journal
+from tests.sessions.session_builders import head, record
+
+
+def test_thinning_keeps_chunk_times_of_one_request_in_eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other request keeps its first and last time, its count and its longest gap."""
+    monkeypatch.setattr(journal_queue, "_FULL_DETAIL_BYTES", 1)
+    queue = JournalQueue(tmp_path / "s")
+    queue.write(head())
+    for task in range(24):
+        queue.write(RequestEntry(record=record(task)))
+    queue.close()
+    records = read_journal(tmp_path / "s").records
+    assert [r.task for r in records] == list(range(24))
+    assert [r.task for r in records if r.chunk_us] == [0, 8, 16]
+    assert records[8] == record(8)
+    assert (records[9].chunks, records[9].longest_gap_us, records[9].ttft_s) == (10, 10_000, pytest.approx(0.05))

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from swarmtui import numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("significant", 0.012344, "0.01234"),
+        ("significant", 9.99999, "10.00"),
+        ("significant", 123456.7, "123457"),
+        ("significant", 0, "0"),
+        ("short", 0.5, "0.5"),
+        ("short", 250.0, "250"),
+        ("rate", 8.416, "8.42"),
+        ("rate", 84.16, "84.2"),
+        ("rate", 8416.0, "8,416"),
+        ("rate", 0.0, "0"),
+        ("count", 12345.0, "12,345"),
+        ("seconds", 0.00042, "0.42 ms"),
+        ("seconds", 0.0483, "48.3 ms"),
+        ("seconds", 0.18, "180 ms"),
+        ("seconds", 1.234, "1.23 s"),
+        ("seconds", 123.4, "123 s"),
+        ("milliseconds", 1.234, "1234 ms"),
+        ("clock", 65.0, "1:05"),
+        ("clock", 3665.0, "1:01:05"),
+        ("percent", -0.041, "−4 %"),
+        ("short_percent", 0.005, "0.5 %"),
+        ("short_percent", 12.344, "1234 %"),
+        ("signed_percent", 0.256, "+25.6 %"),
+        ("signed_percent", -0.041, "−4.1 %"),
+        ("signed_percent", 12.3456, "+1,235 %"),
+        ("factor", 12.345, "12.3×"),
+        ("gib", 150_754_820_096, "140.4"),
+    ],
+)
+def test_number_format(name: str, value: float, text: str) -> None:
+    format_number = getattr(numbers, name)
+    assert format_number(value) == text
+    assert format_number(None) == numbers.MISSING
