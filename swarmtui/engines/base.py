@@ -65,8 +65,8 @@ class Engine:
     # Series that differ only in a rank repeat each other; those with a `breakdown_label` are part of a total.
     rank_labels: tuple[str, ...] = ()
     breakdown_label: str = ""
-    # What the metrics do not contain, for the user.
-    not_reported: str = ""
+    # What the user cannot expect, as the end of a sentence that begins with the engine's name.
+    metrics_limits: str = ""
 
     def recognises(self, reply: ProbeReply) -> bool:
         return False

@@ -36,7 +36,7 @@ class LlamaCpp(Engine):
         "spec_decode_num_draft_tokens_total": "draft_tokens",
         "spec_decode_num_accepted_tokens_total": "accepted_tokens",
     }
-    not_reported = "metrics only with --metrics; no KV cache use and no latency histograms"
+    metrics_limits = "reports metrics only with --metrics, without KV cache use and latencies"
 
     def recognises(self, reply: ProbeReply) -> bool:
         return "total_slots" in reply.json() or self._is_loading(reply)

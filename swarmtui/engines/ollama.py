@@ -31,7 +31,7 @@ class Ollama(Engine):
     environment = ("OLLAMA_",)
     slot_flags = ("OLLAMA_NUM_PARALLEL",)
     metrics_path = "/api/ps"
-    not_reported = "only the memory of loaded models; no requests, queue or token counters"
+    metrics_limits = "reports only the memory of loaded models: no requests, queue or tokens"
 
     def recognises(self, reply: ProbeReply) -> bool:
         return reply.text.startswith("Ollama is running")

@@ -39,7 +39,7 @@ class Sglang(Engine):
     }
     rank_labels = ("tp_rank", "pp_rank", "moe_ep_rank")
     breakdown_label = "priority"
-    not_reported = "metrics only with --enable-metrics"
+    metrics_limits = "reports metrics only with --enable-metrics"
 
     def recognises(self, reply: ProbeReply) -> bool:
         info = reply.json()

@@ -26,7 +26,7 @@ class Tgi(Engine):
         "request_generated_tokens_sum": "output_tokens",
     }
     metric_histograms = {"request_queue_duration": "queue", "request_duration": "e2e"}
-    not_reported = "no KV cache use, TTFT or inter-token latency"
+    metrics_limits = "reports no KV cache use, TTFT or inter-token latency"
 
     def recognises(self, reply: ProbeReply) -> bool:
         return isinstance(reply.json().get("model_id"), str)

@@ -10,4 +10,4 @@ class Transformers(Engine):
     ports = (8000,)
     command = r"transformers\S* serve"
     metrics_path = None
-    not_reported = "no metrics"
+    metrics_limits = "reports no metrics"

@@ -236,5 +236,5 @@ def _unreachable(listener: Listener, *, timed_out: bool) -> DiscoveredServer | N
         pid=listener.pid,
         flags=process_flags(listener.pid),
         reachable=False,
-        problem=f"{'no answer in time' if timed_out else 'not the reply of a server'}: it may be loading or busy",
+        problem=f"{'no answer in time' if timed_out else 'unexpected reply'}: the server may be loading or busy",
     )

@@ -60,11 +60,11 @@ class ScriptedNvml(ModuleType):
     def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:
         return self.gpus[index]
 
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: dict[str, Any], place: int) -> dict[str, Any]:
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: dict[str, Any], position: int) -> dict[str, Any]:
         parts: list[dict[str, Any]] = handle["parts"]
-        if place >= len(parts):
+        if position >= len(parts):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-        return parts[place]
+        return parts[position]
 
     def nvmlDeviceGetMemoryInfo(self, handle: dict[str, Any], version: int | None = None) -> Any:
         return self._answer(

@@ -189,7 +189,7 @@ def test_silent_server_is_listed_as_unreachable(tmp_path: Path, timeout_s: float
     with program(tmp_path, _SILENT, "--max-num-seqs", "6") as (url, pid):
         found = {server.url: server for server in discover(timeout_s)}[url]
     assert (found.engine, found.pid, found.reachable) == ("vLLM", pid, False)
-    assert found.problem == "no answer in time: it may be loading or busy"
+    assert found.problem == "no answer in time: the server may be loading or busy"
     assert found.flags is not None and found.flags["max-num-seqs"] == "6"
 
 
