@@ -1,4 +1,4 @@
-"""Is an answer right? Checks of content and reasoning, without ever running anything that a model wrote."""
+"""Check answers: content and reasoning are searched, parsed or compiled, never run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from swarmtui.model.answer_check import AnswerCheck, Verdict
 
-# Longer answers are looked at up to here: a check is no place to spend seconds in.
+# Longer answers are checked up to here, to bound the time of a check.
 MAX_CHARS = 200_000
 REGEX_TIMEOUT_S = 0.25
 
@@ -24,15 +24,15 @@ _JSON = ("", "json")
 
 
 class RegexTimeout(Exception):
-    """A regular expression took longer than it may."""
+    """A regular expression exceeded its time limit."""
 
 
 def check_answer(
     check: AnswerCheck, content: str, reasoning: str, *, cut: bool = False, failed: bool = False
 ) -> Verdict:
-    """`cut`: the answer ended at its token limit. An answer that stands in the reasoning is not wrong, only misplaced.
+    """Return the verdict on an answer; `cut` answers ended at their token limit.
 
-    Raises TooSlow where a regular expression does not come to an end.
+    Raises RegexTimeout where a regular expression exceeds its time limit.
     """
     if failed:
         return "error"
@@ -71,7 +71,7 @@ def _found(pattern: str, text: str) -> bool:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """The regex engine looks for signals as it goes, so that a timer can end it; only in a process's main thread."""
+    """Limit the time of a regular expression: its engine polls for signals; main thread only."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise RegexTimeout
@@ -86,7 +86,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 
 def is_valid_python(text: str) -> bool:
-    """Every block of Python in it, or the whole where there are no blocks; it is compiled, and never run."""
+    """Whether each block of Python, or the whole text without blocks, compiles; nothing is run."""
     blocks = [code for language, code in _FENCED.findall(text) if language.lower() in _PYTHON]
     if not blocks and "```" in text:
         return False
@@ -104,7 +104,7 @@ def _compiles(code: str) -> bool:
 
 
 def _json_values(text: str) -> Iterator[Any]:
-    """The whole as JSON, or any fenced block that is JSON."""
+    """Yield the whole text, and each fenced block, that is valid JSON."""
     for part in (text, *(code for language, code in _FENCED.findall(text) if language.lower() in _JSON)):
         try:
             yield msgspec.json.decode(part)
@@ -113,7 +113,7 @@ def _json_values(text: str) -> Iterator[Any]:
 
 
 def matches_schema(value: Any, schema: dict[str, Any]) -> bool:
-    """The part of JSON Schema that model/verdict.py names; everything else was refused when the workload was read."""
+    """Validate against the subset of JSON Schema that `model/answer_check.py` accepts."""
     if "type" in schema and not _is(value, schema["type"]):
         return False
     if "enum" in schema and not any(_same(value, other) for other in schema["enum"]):
@@ -164,5 +164,5 @@ def _number(value: Any) -> bool:
 
 
 def _same(value: Any, other: Any) -> bool:
-    """In JSON true is not 1."""
+    """Compare JSON values, in which true is not 1."""
     return isinstance(value, bool) == isinstance(other, bool) and value == other

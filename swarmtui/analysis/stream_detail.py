@@ -1,4 +1,4 @@
-"""One agent looked at closely: its request chunk by chunk, and its answers before that."""
+"""Build the detail view of one stream: its request chunk by chunk, and its finished requests."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from swarmtui.model import worker_protocol
 from swarmtui.model.client_protocol import FinishedRequest, WatchedStream
 from swarmtui.model.record import Record
 
-# So many of the newest gaps are shown one by one.
-_RECENT_GAPS = 240
-# So much of an answer is shown once it is over: every agent has several, and each look at one shows them all.
-_PREVIEW_CHARS = 2_000
+# The newest gaps are shown one by one, up to this number.
+_MAX_GAPS = 240
+# Each frame carries the previews of all finished requests of the agent.
+_MAX_PREVIEW = 2_000
 
 
 def live_stream(
-    news: worker_protocol.WatchedUpdate,
+    update: worker_protocol.WatchedUpdate,
     times: Sequence[int],
     reasoning: str,
     text: str,
     before: tuple[FinishedRequest, ...],
 ) -> WatchedStream:
-    """`news` names the request and its stamps; `times` are those of all its chunks so far."""
+    """Return the detail of a request in flight; `times` are the time stamps of its chunks so far."""
     gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
     return WatchedStream(
-        agent=news.agent,
-        task=news.task,
-        turn=news.turn,
-        type=news.type,
-        t_sched_ns=news.t_sched_ns,
-        t_sent_ns=news.t_sent_ns,
-        t_headers_ns=news.t_headers_ns,
+        agent=update.agent,
+        task=update.task,
+        turn=update.turn,
+        type=update.type,
+        t_sched_ns=update.t_sched_ns,
+        t_sent_ns=update.t_sent_ns,
+        t_headers_ns=update.t_headers_ns,
         t_first_ns=times[0] if times else None,
-        t_first_content_ns=news.t_first_content_ns,
+        t_first_content_ns=update.t_first_content_ns,
         t_last_ns=times[-1] if times else None,
         chunks=len(times),
         gaps_s=spread(gaps),
-        recent_gaps_s=tuple(gaps[-_RECENT_GAPS:]),
+        recent_gaps_s=tuple(gaps[-_MAX_GAPS:]),
         reasoning=reasoning,
         text=text,
         before=before,
@@ -46,16 +46,16 @@ def live_stream(
 
 
 def recorded_stream(record: Record, now: int, before: tuple[FinishedRequest, ...]) -> WatchedStream:
-    """The same of a request that is over, as far as it had come by `now`; its text as its chunks came."""
+    """Return the detail of a recorded request as it was at `now`, with its text in proportion to its chunks."""
     times = [t_ns for t_ns in record.chunk_times_ns() if t_ns <= now]
     reasoning, text = record.reasoning or "", record.text or ""
     written = (len(reasoning) + len(text)) * len(times) // record.chunks if record.chunks else 0
-    news = worker_protocol.WatchedUpdate(
+    update = worker_protocol.WatchedUpdate(
         record.agent, record.task, record.turn, record.type,
         _past(record.t_sched_ns, now), _past(record.t_sent_ns, now), _past(record.t_headers_ns, now),
         _past(record.t_first_content_ns, now),
     )  # fmt: skip
-    return live_stream(news, times, reasoning[:written], text[: max(0, written - len(reasoning))], before)
+    return live_stream(update, times, reasoning[:written], text[: max(0, written - len(reasoning))], before)
 
 
 def _past(t_ns: int | None, now: int) -> int | None:
@@ -73,5 +73,5 @@ def finished_request(record: Record) -> FinishedRequest:
         tokens_out=record.tokens_out,
         decode_tps=record.decode_tps,
         e2e_s=record.e2e_s,
-        preview=(record.text or record.reasoning or "")[:_PREVIEW_CHARS],
+        preview=(record.text or record.reasoning or "")[:_MAX_PREVIEW],
     )

@@ -1,4 +1,4 @@
-"""Levels and summaries made up from the few figures that a test is about; all else is not measured."""
+"""Build levels and summaries from the few figures that a test needs; the rest is null."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from swarmtui.model.session import ClientInfo, Level, RateSummary, RunFigures, S
 
 
 def spread(value: float | None, n: int = 16) -> Spread:
-    """All answers took the same time."""
+    """Build a spread of equal values."""
     if value is None:
         return Spread(n=0)
     return Spread(n=n, mean=value, min=value, max=value, p50=value if n >= 5 else None)
 
 
 def run(number: int = 1, **fields: Any) -> RunFigures:
-    made: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "run": number, "n": 16, "ok": 16, "errors": 0, "wall_s": 10.0, "steady_s": 9.0, "c_achieved": None,
         "tokens_out": 1000, "out_tps_wall": None, "out_tps_steady": None, "per_stream_tps": None, "ttft_s": None,
     }  # fmt: skip
-    return RunFigures(**(made | fields))
+    return RunFigures(**(defaults | fields))
 
 
 def level(
@@ -36,8 +36,8 @@ def level(
     n: int = 16,
     **fields: Any,
 ) -> Level:
-    """`runs` are the steady rates of its runs; `tps` is that of all."""
-    made: dict[str, Any] = {
+    """Build a level; `runs` are the steady rates of its runs, `tps` is that of the level."""
+    defaults: dict[str, Any] = {
         "c": c, "runs": max(1, len(runs)), "n": n, "ok": n, "errors": 0, "cancelled": 0, "error_counts": {},
         "cap_hits": 0, "degenerate": 0, "complete": True, "wall_s": 10.0, "steady_s": 9.0, "c_achieved": float(c),
         "token_source": "usage", "tokens_in": 100 * n, "tokens_out": 100 * n, "cached_tokens": 0,
@@ -48,11 +48,11 @@ def level(
         "token_ratio": None, "pass_rate": None, "coalesced_chunks": 0.0, "stamp": "kernel", "flags": (),
         "by_run": tuple(run(k, out_tps_steady=rate, ok=4 * c) for k, rate in enumerate(runs or [tps or 0.0], start=1)),
     }  # fmt: skip
-    return Level(**(made | fields))
+    return Level(**(defaults | fields))
 
 
 def session(name: str = "20261115-014455-3f9a", **fields: Any) -> Session:
-    made: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "id": name,
         "created": "2026-11-15T01:44:55Z",
         "t0_ns": 0,
@@ -63,7 +63,7 @@ def session(name: str = "20261115-014455-3f9a", **fields: Any) -> Session:
         "plan": Plan(),
         "client": ClientInfo(version="0.1.0", python="3.11.7", host="box", cores=2),
     }
-    return Session(**(made | fields))
+    return Session(**(defaults | fields))
 
 
 def summary(levels: Sequence[Level], name: str = "20261115-014455-3f9a", **fields: Any) -> Summary:

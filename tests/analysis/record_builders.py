@@ -1,4 +1,4 @@
-"""Requests made up for tests, in milliseconds; the clock of a host does not start at nought."""
+"""Build requests and stages for tests; times are in milliseconds since a boot time above zero."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MS = 1_000_000
 
 
 def request(sent: float, chunks: Sequence[float], *, task: int = 0, tokens: int | None = None, **fields: Any) -> Record:
-    """Sent at `sent`, with output at each time of `chunks`; one token a chunk unless `tokens` says how many in all."""
+    """Build a request with output at each time of `chunks`: one token per chunk, or `tokens` in all."""
     times = [BOOT_NS + round(at * MS) for at in chunks]
     offsets = [(time - times[0]) // 1000 for time in times]
-    made: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "task": task,
         "stage": 1,
         "c": 1,
@@ -34,12 +34,12 @@ def request(sent: float, chunks: Sequence[float], *, task: int = 0, tokens: int 
         "tokens_out": len(times) if tokens is None else tokens,
         "token_source": "usage",
     }
-    return Record(**(made | fields))
+    return Record(**(defaults | fields))
 
 
-def stretch(number: int = 1, c: int = 1, run: int = 1, **fields: Any) -> StageStart:
-    made: dict[str, Any] = {"number": number, "t_ns": BOOT_NS, "c": c, "run": run, "phase": "level"}
-    return StageStart(**(made | fields))
+def stage(number: int = 1, c: int = 1, run: int = 1, **fields: Any) -> StageStart:
+    defaults: dict[str, Any] = {"number": number, "t_ns": BOOT_NS, "c": c, "run": run, "phase": "level"}
+    return StageStart(**(defaults | fields))
 
 
 def end(number: int = 1, *, at: float = 1e9, complete: bool = True) -> StageEnd:

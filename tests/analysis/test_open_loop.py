@@ -1,4 +1,4 @@
-"""Up to which rate a server keeps up."""
+"""Up to which arrival rate a server keeps up."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.session import Level, Spread
 from tests.analysis.level_builders import level
-from tests.analysis.record_builders import BOOT_NS, MS, end, request, stretch
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 
 
 def at_rate(rate: float, served: float, *, e2e: float = 0.5, n: int = 100) -> Level:
-    took = Spread(n=n, mean=e2e)
-    return level(512, tps=100.0, rate=rate, load="open", n=n, arrived_per_s=rate, served_per_s=served, e2e_s=took)
+    e2e_s = Spread(n=n, mean=e2e)
+    return level(512, tps=100.0, rate=rate, load="open", n=n, arrived_per_s=rate, served_per_s=served, e2e_s=e2e_s)
 
 
-def test_the_highest_rate_that_is_kept_up_with_and_the_first_that_is_not() -> None:
+def test_sentence_names_highest_sustained_and_first_overloaded_rate() -> None:
     levels = [at_rate(4, 4.1), at_rate(8, 7.9), at_rate(12, 9.1, e2e=3.0), at_rate(16, 9.0, e2e=5.0)]
     found = scaling(levels)
-    assert found.sentence == "keeps up with 8 requests/s; at 12/s it serves 9.1 a second, and requests pile up"
+    assert found.sentence == "keeps up with 8 requests/s; at 12/s it completes 9.1 requests/s, and the queue grows"
     assert (found.sweet_spot, found.cliff, found.slots) == (None, None, None)
-    assert found.refused["sweet spot"] == "in an open loop nobody holds C"
+    assert found.refused["sweet spot"].code == "open_loop"
 
 
-def test_a_run_of_few_answers_says_nothing() -> None:
+def test_short_run_is_undecided() -> None:
     assert keeps_up(at_rate(8, 8.0, n=10, e2e=2.0)) is None
     assert keeps_up(at_rate(8, 4.0, n=10, e2e=2.0)) is False
-    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "8/s: too short to say"
+    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "8/s: too short to tell"
 
 
-def test_requests_a_second_as_they_were_due_and_as_they_were_answered() -> None:
-    """Ten a second were due, and five a second were answered, whenever they were sent."""
+def test_arrival_and_completion_rates() -> None:
+    """10 requests/s were due and 5 requests/s completed, whenever they were sent."""
     records = [request(100 * n + 30, [200 * n + 100], task=n, t_sched_ns=BOOT_NS + 100 * n * MS) for n in range(10)]
-    (found,) = level_figures(records, [stretch(1, 512, load="open", rate=10.0)], [end(1)])
+    (found,) = level_figures(records, [stage(1, 512, load="open", rate=10.0)], [end(1)])
     assert (found.key, found.offered_load, found.name) == ((512, 10.0), 10.0, "10/s")
     assert found.arrived_per_s == pytest.approx(10.0) and found.served_per_s == pytest.approx(5.0)
 
 
-def test_levels_of_different_rates_stay_apart() -> None:
+def test_each_rate_is_its_own_level() -> None:
     slow = [request(100 * n, [100 * n + 100], task=n, stage=1) for n in range(5)]
     fast = [request(5000 + 10 * n, [5000 + 10 * n + 50], task=10 + n, stage=2) for n in range(5)]
-    starts = [stretch(1, 512, load="open", rate=10.0), stretch(2, 512, load="open", rate=100.0)]
+    starts = [stage(1, 512, load="open", rate=10.0), stage(2, 512, load="open", rate=100.0)]
     found = level_figures([*slow, *fast], starts, [end(1), end(2)])
     assert [(one.rate, one.n) for one in found] == [(10.0, 5), (100.0, 5)]

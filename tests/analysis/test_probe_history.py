@@ -16,11 +16,11 @@ def probe(hours: float, *runs: float) -> ProbeResult:
 
 
 def hourly(n: int, cv: float = 0.01, seed: int = 3) -> list[ProbeResult]:
-    chance = Random(seed)
-    return [probe(k, 76.9 * (1 + chance.gauss(0, cv))) for k in range(n)]
+    random = Random(seed)
+    return [probe(k, 76.9 * (1 + random.gauss(0, cv))) for k in range(n)]
 
 
-def test_a_drop_of_four_percent_in_a_calm_week_is_outside() -> None:
+def test_four_percent_drop_in_a_calm_week_is_drift() -> None:
     calm = [probe(k, rate) for k, rate in enumerate([76.13, 77.67, 76.13, 77.67, 76.9] * 20)]
     found = probe_history([*calm, probe(100, 76.9 * 0.959)])
     assert found.drifted is True
@@ -29,12 +29,12 @@ def test_a_drop_of_four_percent_in_a_calm_week_is_outside() -> None:
     assert found.high == 77.67
 
 
-def test_ordinary_noise_is_inside_nineteen_times_in_twenty() -> None:
+def test_noise_is_rarely_drift() -> None:
     flagged = sum(probe_history(hourly(30, seed=seed)).drifted is True for seed in range(400))
     assert flagged / 400 <= 0.08
 
 
-def test_only_the_window_counts() -> None:
+def test_only_probes_in_the_window_count() -> None:
     old = [probe(k, 50.0) for k in range(10)]
     new = [probe(24 * 10 + k, 80.0 + 0.1 * k) for k in range(8)]
     found = probe_history([*new, *old])
@@ -44,13 +44,13 @@ def test_only_the_window_counts() -> None:
     assert found.rolling[-1] == pytest.approx(80.35)
 
 
-def test_noise_within_and_between_probes_are_two_numbers() -> None:
+def test_variation_within_and_between_probes() -> None:
     found = probe_history([probe(k, 100 + 5 * (k % 2), 101 + 5 * (k % 2)) for k in range(8)])
     assert found.cv_within == pytest.approx(0.0069, abs=0.0003)
     assert found.cv_between == pytest.approx(0.026, abs=0.002)
 
 
-def test_too_few_probes_are_judged_not_at_all() -> None:
+def test_too_few_probes_are_not_judged() -> None:
     assert probe_history([]).sentence == "no probe yet"
     assert probe_history([probe(0, 80.0)]).sentence == "one probe: nothing to compare it with yet"
     found = probe_history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
@@ -58,11 +58,11 @@ def test_too_few_probes_are_judged_not_at_all() -> None:
     assert found.sentence == "7-day median 80, the latest −50.0 %; 5 earlier probes are needed to judge it, so far 2"
 
 
-def test_a_probe_without_a_rate_is_left_out() -> None:
+def test_probe_without_a_rate_is_left_out() -> None:
     assert probe_history([probe(0), probe(1, 80.0)]).probes == (probe(1, 80.0),)
 
 
-def test_the_band_of_a_probe_is_made_of_the_window_before_it_alone() -> None:
+def test_band_depends_on_the_window_before_only() -> None:
     rates = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0]
     found = probe_history([probe(k, rate) for k, rate in enumerate([*rates, 90.0, 100.0])])
     edges = probe_bands(found)

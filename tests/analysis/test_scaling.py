@@ -6,25 +6,25 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
 from swarmtui.analysis.capacity.slots import slots_from_flags
-from swarmtui.model.findings import Slots
+from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.session import Level
 from tests.analysis.level_builders import level
 
 
-def swarm(a: float, c: float, levels: list[int], seats: int = 10**6, prefill: float = 0.05) -> list[Level]:
-    """X(C) = m/(a + c·m) with m = min(C, seats); those without a seat wait for whole answers of 100 tokens."""
-    made = []
+def swarm(a: float, c: float, levels: list[int], slots: int = 10**6, prefill: float = 0.05) -> list[Level]:
+    """Build levels of X(C) = m/(a + c·m) with m = min(C, slots); the others wait for answers of 100 tokens."""
+    levels_found = []
     for streams in levels:
-        m = min(streams, seats)
+        m = min(streams, slots)
         step = a + c * m
         wait = (streams - m) / m * 100 * step
-        made.append(level(streams, tps=m / step, tpot=step, ttft=prefill + wait, n=4 * streams + 4))
-    return made
+        levels_found.append(level(streams, tps=m / step, tpot=step, ttft=prefill + wait, n=4 * streams + 4))
+    return levels_found
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.001, 0.1), st.floats(0.0001, 0.01))
-def test_levels_from_a_known_law_give_it_back(a: float, c: float) -> None:
+def test_fit_recovers_a_known_law(a: float, c: float) -> None:
     found = scaling(swarm(a, c, [1, 2, 4, 8, 16]))
     assert found.step_a_s == pytest.approx(a, rel=1e-6)
     assert found.step_c_s == pytest.approx(c, rel=1e-6)
@@ -34,72 +34,73 @@ def test_levels_from_a_known_law_give_it_back(a: float, c: float) -> None:
     if 1.001 <= a / c <= 15.999:
         assert found.knee == pytest.approx(a / c, rel=1e-6)
     elif not 0.999 <= a / c <= 16.001:
-        assert "outside" in found.refused["knee"]
+        assert found.refused["knee"].code == "out_of_range"
 
 
-def test_where_seats_bind_they_are_the_sweet_spot_and_more_streams_pay_the_queue_tax() -> None:
-    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 5, 8], seats=4), Slots(per_replica=2, replicas=2))
+def test_binding_slots_are_the_sweet_spot_and_more_streams_queue() -> None:
+    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 5, 8], slots=4), Slots(per_replica=2, replicas=2))
     assert found.sweet_spot == 4
     assert found.cliff is not None
     assert (found.cliff.c_before, found.cliff.c) == (4, 5)
     assert found.cliff.gain == pytest.approx(0.0)
-    assert [tax.c for tax in found.queueing_delay] == [5, 8]
+    assert [delay.c for delay in found.queueing_delay] == [5, 8]
     assert found.queueing_delay[1].seconds == pytest.approx(100 * 0.009)
-    spot = "sweet spot C=4 (2×2) = 2 replicas × 2 seats"
+    spot = "sweet spot C=4 (2×2) = 2 replicas × 2 slots"
     assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +0 % tok/s for ×5.5 TTFT"
 
 
-def test_the_sentence_of_a_small_gain_dearly_bought() -> None:
+def test_sentence_of_small_gain_with_long_ttft() -> None:
     levels = [level(1, tps=90, ttft=0.5), level(4, tps=225, ttft=0.5), level(5, tps=229.5, ttft=4.5)]
     found = scaling(levels, Slots(per_replica=2, replicas=2))
-    spot = "sweet spot C=4 (2×2) = 2 replicas × 2 seats"
+    spot = "sweet spot C=4 (2×2) = 2 replicas × 2 slots"
     assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT"
 
 
-def test_seats_beyond_a_cliff_are_no_sweet_spot() -> None:
-    """A server on few cores: its seats are there, but two requests at once are already slower than one."""
+def test_slots_past_the_cliff_are_no_sweet_spot() -> None:
+    """A server on few cores has slots, but two concurrent requests are already slower than one."""
     levels = [level(1, tps=130, ttft=0.08), level(4, tps=111, ttft=0.25), level(8, tps=146, ttft=0.37)]
     found = scaling(levels, Slots(per_replica=4))
     assert found.sweet_spot == 1
     assert found.sentence.startswith("sweet spot C=1; ") and "cliff at C=4" in found.sentence
 
 
-def test_seats_that_nobody_told_are_inferred_from_a_cliff_with_the_reason() -> None:
-    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8], seats=4))
+def test_slots_are_inferred_from_the_cliff_with_a_reason() -> None:
+    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8], slots=4))
     assert found.slots is not None and found.slots.inferred
     assert found.slots.total == 4
-    assert "TTFT grew" in found.slots.reason and "4 to 7 seats" in found.slots.reason
-    assert "4 seats, inferred" in found.sentence
+    assert "TTFT grew" in found.slots.reason and "4 to 7 slots" in found.slots.reason
+    assert "4 slots, inferred" in found.sentence
 
 
-def test_without_a_queue_there_are_no_seats_and_no_sweet_spot() -> None:
+def test_no_slots_and_no_sweet_spot_without_a_queue() -> None:
     found = scaling(swarm(0.01, 0.001, [1, 2, 4]))
     assert (found.slots, found.sweet_spot, found.cliff) == (None, None, None)
-    assert found.refused["sweet spot"] == "tok/s still grew at C=4, the highest level"
-    assert found.refused["knee"] == "3 levels of different load; 5 are needed"
+    assert found.refused["sweet spot"].code == "still_growing"
+    assert found.refused["knee"] == Finding(code="too_few_levels", text="3 levels of different load; 5 are needed")
     assert found.sentence == "no sweet spot: tok/s still grew at C=4, the highest level"
 
 
-def test_seats_above_the_highest_level_do_not_bind() -> None:
+def test_slots_above_the_highest_level_do_not_bind() -> None:
     found = scaling(swarm(0.01, 0.001, [1, 2, 4]), Slots(per_replica=64))
     assert found.sweet_spot is None
 
 
-def test_a_plateau_below_the_seats_is_the_sweet_spot() -> None:
+def test_plateau_below_the_slots_is_the_sweet_spot() -> None:
     levels = [level(c, tps=tps, ttft=0.1, tpot=0.01) for c, tps in ((1, 50), (2, 98), (4, 100), (8, 101))]
     assert scaling(levels, Slots(per_replica=64)).sweet_spot == 2
 
 
-def test_throughput_that_falls_while_seats_are_full_is_said() -> None:
-    """S1's 27B: 225.4 at C=4, 167.0 at C=8, with 2 × 2 seats."""
+def test_throughput_drop_with_full_slots_is_an_anomaly() -> None:
+    """S1's 27B: 225.4 at C=4, 167.0 at C=8, with 2 × 2 slots."""
     levels = [level(1, tps=81.8, ttft=1.0), level(4, tps=225.4, ttft=1.44), level(8, tps=167.0, ttft=19.0)]
     found = scaling(levels, Slots(per_replica=2, replicas=2))
-    assert len(found.anomalies) == 1
-    assert found.anomalies[0].startswith("throughput fell by 26 % from C=4 to C=8 while all 4 seats were full")
-    assert found.anomalies[0] in found.sentence
+    (anomaly,) = found.anomalies
+    assert anomaly.code == "throughput_drop"
+    assert anomaly.text.startswith("throughput fell by 26 % from C=4 to C=8 while all 4 slots were full")
+    assert anomaly.text in found.sentence
 
 
-def test_saturation_without_a_fall_is_no_anomaly() -> None:
+def test_saturation_is_no_anomaly() -> None:
     """S1's MoE: 282.7 and 282.2."""
     levels = [level(4, tps=282.7, ttft=0.705), level(8, tps=282.2, ttft=13.4)]
     found = scaling(levels, Slots(per_replica=4))
@@ -107,26 +108,26 @@ def test_saturation_without_a_fall_is_no_anomaly() -> None:
     assert found.cliff is not None and found.cliff.ttft_factor == pytest.approx(19.0, abs=0.01)
 
 
-def test_steps_that_lie_on_no_line_are_refused() -> None:
-    """S4's gpt-oss: 7.9 ms alone, 20.4 with two."""
+def test_poor_fit_is_refused() -> None:
+    """S4's gpt-oss: 7.9 ms with one stream, 20.4 ms with two."""
     steps = ((1, 7.9), (2, 20.4), (3, 22.2), (5, 29.4))
     found = scaling([level(c, tps=1e3 * c / ms, tpot=ms / 1e3, ttft=0.1) for c, ms in steps])
     assert (found.step_a_s, found.ceiling_tps) == (None, None)
-    assert "off a line" in found.refused["fit"]
+    assert found.refused["fit"].code == "poor_fit"
 
 
-def test_steps_that_do_not_grow_have_no_ceiling() -> None:
+def test_flat_steps_have_no_ceiling() -> None:
     found = scaling([level(c, tps=100 * c, tpot=0.01, ttft=0.1) for c in (1, 2, 4)])
     assert found.ceiling_tps is None
-    assert "no longer with more streams" in found.refused["ceiling"]
+    assert found.refused["ceiling"].code == "no_slope"
 
 
-def test_two_levels_are_too_few_for_a_law() -> None:
+def test_two_levels_are_too_few_to_fit() -> None:
     found = scaling(swarm(0.01, 0.001, [1, 4]))
-    assert found.refused["fit"] == "2 levels with a time per token; 3 are needed"
+    assert str(found.refused["fit"]) == "2 levels with a time per token; 3 are needed"
 
 
-def test_nothing_measured_is_refused_and_no_error() -> None:
+def test_scaling_without_throughput_is_refused() -> None:
     assert scaling([]).sentence == "no sweet spot: no level has a throughput"
     assert scaling([level(1)]).sweet_spot is None
 
@@ -143,13 +144,13 @@ def test_nothing_measured_is_refused_and_no_error() -> None:
         ("", 1, None),
     ],
 )
-def test_seats_by_flags(flags: str, replicas: int, total: int | None) -> None:
+def test_slots_from_flags(flags: str, replicas: int, total: int | None) -> None:
     found = slots_from_flags(flags, replicas)
     assert (found.total if found else None) == total
 
 
-def test_the_best_level_is_the_lowest_that_has_the_most_and_does_not_make_people_wait() -> None:
-    """A difference of a run from the next is none: 401 of 402 tok/s with half the streams is what one wants."""
+def test_best_level_is_the_lowest_near_the_maximum_before_the_cliff() -> None:
+    """401 of 402 tok/s with half the streams is better: the difference is noise."""
     near = [level(1, tps=158.0), level(4, tps=401.0), level(8, tps=402.0)]
     clear = [level(1, tps=158.0), level(4, tps=401.0), level(8, tps=450.0)]
     past = [level(1, tps=158.0, ttft=0.1), level(4, tps=401.0, ttft=0.1), level(8, tps=409.0, ttft=2.0)]

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels.stats import Tally, median, percentile, rates, ratio, spread, tally_spread
+from swarmtui.analysis.levels.stats import Tally, median, percentile, rate_summary, ratio, spread, tally_spread
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
 
 
 @settings(max_examples=50, deadline=None)
 @given(VALUES)
-def test_percentiles_are_those_of_the_inclusive_definition(values: list[float]) -> None:
+def test_percentiles_match_the_inclusive_definition(values: list[float]) -> None:
     expected = statistics.quantiles(values, n=100, method="inclusive")
     ordered = sorted(values)
     for q in (50, 90, 95, 99):
@@ -22,40 +22,40 @@ def test_percentiles_are_those_of_the_inclusive_definition(values: list[float]) 
 
 
 @pytest.mark.parametrize(("name", "smallest"), [("p50", 5), ("p90", 29), ("p95", 59), ("p99", 299)])
-def test_a_percentile_is_null_below_its_n(name: str, smallest: int) -> None:
+def test_percentile_is_null_below_its_minimum_n(name: str, smallest: int) -> None:
     assert getattr(spread(range(smallest - 1)), name) is None
     assert getattr(spread(range(smallest)), name) is not None
 
 
-def test_one_value_has_mean_and_ends_but_no_median() -> None:
+def test_single_value_has_no_median() -> None:
     one = spread([3.0])
     assert (one.n, one.mean, one.min, one.max, one.p50) == (1, 3.0, 3.0, 3.0, None)
 
 
-def test_nothing_measured_is_null_everywhere() -> None:
+def test_empty_sample_is_null() -> None:
     none = spread([])
     assert none.n == 0
     assert {none.mean, none.min, none.p50, none.p90, none.p95, none.p99, none.max} == {None}
-    assert {rates([]).mean, rates([]).min, rates([]).p50, rates([]).max} == {None}
+    assert {rate_summary([]).mean, rate_summary([]).min, rate_summary([]).p50, rate_summary([]).max} == {None}
     assert median([]) is None
 
 
-def test_rates_keep_the_rule_of_five() -> None:
-    assert rates([1.0, 2.0, 3.0, 4.0]).p50 is None
-    five = rates([5.0, 1.0, 2.0, 3.0, 4.0])
+def test_rate_summary_needs_five_values_for_p50() -> None:
+    assert rate_summary([1.0, 2.0, 3.0, 4.0]).p50 is None
+    five = rate_summary([5.0, 1.0, 2.0, 3.0, 4.0])
     assert (five.mean, five.min, five.p50, five.max) == (3.0, 1.0, 3.0, 5.0)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 50), max_size=400))
-def test_a_tally_says_what_the_values_say(values: list[int]) -> None:
+def test_tally_spread_matches_spread(values: list[int]) -> None:
     tallied, plain = tally_spread(Tally(Counter(values), unit=1e3)), spread([value / 1e3 for value in values])
     assert tallied.n == plain.n
     for name in ("mean", "min", "p50", "p90", "p95", "p99", "max"):
         assert getattr(tallied, name) == pytest.approx(getattr(plain, name))
 
 
-def test_a_ratio_with_something_unknown_is_unknown() -> None:
+def test_ratio_with_null_is_null() -> None:
     assert ratio(None, 2.0) is None
     assert ratio(2.0, None) is None
     assert ratio(2.0, 0.0) is None

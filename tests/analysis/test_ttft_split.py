@@ -1,4 +1,4 @@
-"""The time to the first token adds up, and what is estimated says so."""
+"""The parts of TTFT add up, and estimates are marked."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ def seconds(mean: float, n: int = 10) -> ServerHistogram:
     return ServerHistogram(count=n, sum=mean * n)
 
 
-def test_a_server_that_keeps_both() -> None:
-    told = ServerState(engine="vLLM", queue=seconds(2.0), prefill=seconds(0.4), ttft=seconds(2.45))
-    found = split_by_counters(2.5, None, 10, told)
+def test_split_from_queue_and_prefill_histograms() -> None:
+    server = ServerState(engine="vLLM", queue=seconds(2.0), prefill=seconds(0.4), ttft=seconds(2.45))
+    found = split_by_counters(2.5, None, 10, server)
     assert found is not None and not found.estimated
     assert found.queue_s == pytest.approx(2.0) and found.prefill_s == pytest.approx(0.4)
     assert found.rest_s == pytest.approx(0.1)
 
 
-def test_a_server_that_keeps_its_queue_and_its_first_token() -> None:
+def test_split_from_queue_and_ttft_histograms() -> None:
     found = split_by_counters(2.5, None, 10, ServerState(engine="SGLang", queue=seconds(2.0), ttft=seconds(2.3)))
     assert found is not None and found.prefill_s == pytest.approx(0.3) and found.rest_s == pytest.approx(0.2)
 
 
-def test_a_server_that_only_counts_seconds_of_prefill() -> None:
+def test_split_from_prefill_seconds_counter() -> None:
     found = split_by_counters(1.0, None, 4, ServerState(engine="llama.cpp", prefill_seconds=2.0))
     assert found is not None
     assert (found.queue_s, found.prefill_s, found.rest_s) == (None, 0.5, 0.5)
 
 
-def test_what_the_server_does_not_tell_cannot_be_split() -> None:
+def test_no_split_without_server_figures() -> None:
     assert split_by_counters(1.0, None, 4, ServerState(engine="TGI")) is None
     assert split_by_counters(1.0, None, 4, None) is None
     assert split_by_counters(None, None, 4, ServerState(engine="vLLM", queue=seconds(1.0))) is None
@@ -42,11 +42,11 @@ def test_what_the_server_does_not_tell_cannot_be_split() -> None:
     )
 
 
-def test_more_time_than_the_client_saw_was_of_other_requests() -> None:
+def test_no_split_when_server_reports_more_time_than_client() -> None:
     assert split_by_counters(1.0, None, 4, ServerState(engine="vLLM", queue=seconds(3.0), prefill=seconds(0.5))) is None
 
 
-def test_an_estimate_is_marked_and_needs_prompts_of_one_length() -> None:
+def test_estimate_needs_prompts_of_equal_length() -> None:
     found = estimate_split(3.0, 1024.0, 0.5, 1000.0)
     assert found is not None and found.estimated
     assert (found.queue_s, found.prefill_s, found.rest_s) == (2.5, 0.5, None)
@@ -57,7 +57,7 @@ def test_an_estimate_is_marked_and_needs_prompts_of_one_length() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.floats(0.001, 100.0), st.floats(0.0, 100.0), st.floats(0.0, 100.0))
-def test_parts_are_never_negative_and_add_up(ttft: float, queue: float, prefill: float) -> None:
+def test_parts_are_non_negative_and_add_up(ttft: float, queue: float, prefill: float) -> None:
     found = split_by_counters(
         ttft, None, 10, ServerState(engine="vLLM", queue=seconds(queue), prefill=seconds(prefill))
     )
@@ -68,7 +68,7 @@ def test_parts_are_never_negative_and_add_up(ttft: float, queue: float, prefill:
     assert min(parts) >= 0.0 and sum(parts) == pytest.approx(ttft, rel=0.06)
 
 
-def test_seconds_of_prefill_are_shared_by_as_many_requests_as_their_prompts_make() -> None:
-    """A look that came early or late has counted more or fewer than the client."""
+def test_prefill_seconds_are_divided_by_the_server_request_count() -> None:
+    """A sample that is early or late counts more or fewer requests than the client."""
     found = split_by_counters(1.0, 100.0, 4, ServerState(engine="llama.cpp", prefill_seconds=2.5, prompt_tokens=500.0))
     assert found is not None and found.prefill_s == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""The cliff: where more streams bring nothing and wait for it; and the search, which C to try next."""
+"""Find the cliff, where more streams add no throughput and only wait, and choose the next C to search it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from swarmtui.model.findings import Cliff, Slots
 from swarmtui.model.session import Level
 
-# Below this gain more streams bring nothing; at this factor those that wait notice it.
+# A level with a smaller throughput gain and at least this TTFT factor is past the cliff.
 MIN_GAIN = 0.05
 QUEUED_TTFT_FACTOR = 3.0
 
 
 def find_cliff(levels: Sequence[Level]) -> Cliff | None:
-    """The first level with less than 5 % more throughput for at least three times the TTFT of the last good one."""
+    """Return the first level with less than 5 % more throughput for at least 3 × the TTFT of the last good one."""
     good, bad = _edges(levels)
     factor = ttft_factor(good, bad) if good and bad else None
     if good is None or bad is None or factor is None:
@@ -21,12 +21,12 @@ def find_cliff(levels: Sequence[Level]) -> Cliff | None:
     return Cliff(c_before=good.c, c=bad.c, gain=throughput_gain(good, bad), ttft_factor=factor)
 
 
-def next_level(levels: Sequence[Level], highest: int, seats: Slots | None = None) -> int | None:
-    """Doubles C until the edge is passed or all seats are taken and more bring nothing, then halves the gap."""
+def next_level(levels: Sequence[Level], highest: int, slots: Slots | None = None) -> int | None:
+    """Double C until a level is past the cliff, or past all slots without a gain; then bisect the gap."""
     if not levels:
         return 1
     tried = sorted(level.c for level in levels)
-    _, bad = _edges(levels, seats)
+    _, bad = _edges(levels, slots)
     if bad is None:
         doubled = tried[-1] * 2
         return doubled if doubled <= highest else None
@@ -41,18 +41,18 @@ def throughput_gain(before: Level, after: Level) -> float:
 
 
 def ttft_factor(before: Level, after: Level) -> float | None:
-    """Of the medians; of the means where a median is not to be had at both."""
+    """Return the ratio of the median TTFTs, or of the means where a median is missing."""
     for a, b in ((before.ttft_s.p50, after.ttft_s.p50), (before.ttft_s.mean, after.ttft_s.mean)):
         if a and b:
             return b / a
     return None
 
 
-def _edges(levels: Sequence[Level], seats: Slots | None = None) -> tuple[Level | None, Level | None]:
-    """The last level that was worth its streams, and the first beyond the edge.
+def _edges(levels: Sequence[Level], slots: Slots | None = None) -> tuple[Level | None, Level | None]:
+    """Return the last level with a gain, and the first one past the cliff.
 
-    A level that brought nothing becomes no measure for the next: its TTFT has grown already, and one that doubles from
-    there on would never be found to have grown enough.
+    A level without a gain is no reference for the next one: its TTFT may have grown already, and a level that only
+    doubles it again would not reach the factor.
     """
     good: Level | None = None
     for level in sorted(levels, key=lambda level: level.c):
@@ -60,6 +60,6 @@ def _edges(levels: Sequence[Level], seats: Slots | None = None) -> tuple[Level |
             return good, level
         if good is None or throughput_gain(good, level) >= MIN_GAIN:
             good = level
-        elif (ttft_factor(good, level) or 0.0) >= QUEUED_TTFT_FACTOR or (seats is not None and level.c > seats.total):
+        elif (ttft_factor(good, level) or 0.0) >= QUEUED_TTFT_FACTOR or (slots is not None and level.c > slots.total):
             return good, level
     return good, None

@@ -1,4 +1,4 @@
-"""What an open loop shows: up to which rate the server keeps up, and from which on requests pile up."""
+"""Decide up to which arrival rate a server keeps up in an open loop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from swarmtui.model.session import Level
 
-# Below this share of what came, what was served falls behind; the last answers alone explain no more than that.
+# Completions below this share of arrivals fall behind; the answers still in flight at the end explain no more.
 MIN_COMPLETED_SHARE = 0.9
-# A run shorter than so many answers one after another ends before a queue shows.
+# A run shorter than this many mean e2e times ends before a queue shows.
 MIN_DURATION_E2E = 10.0
 
 
 def keeps_up(level: Level) -> bool | None:
-    """None where too little was seen of it."""
+    """Return whether completions follow arrivals; None for a run too short to tell."""
     if not level.arrived_per_s or not level.served_per_s:
         return None
     if level.served_per_s < MIN_COMPLETED_SHARE * level.arrived_per_s:
@@ -23,14 +23,14 @@ def keeps_up(level: Level) -> bool | None:
 
 
 def open_loop_sentence(levels: Sequence[Level]) -> str:
-    """`keeps up with 8 requests/s; at 12/s it serves 9.1 a second, and requests pile up`"""
+    """`keeps up with 8 requests/s; at 12/s it completes 9.1 requests/s, and the queue grows`"""
     found = [(level, keeps_up(level)) for level in sorted(levels, key=lambda level: level.offered_load)]
     behind = next((level for level, kept in found if kept is False), None)
     held = [level for level, kept in found if kept and (behind is None or level.offered_load < behind.offered_load)]
     parts = [f"keeps up with {held[-1].offered_load:g} requests/s"] if held else []
     if behind is not None:
-        parts.append(f"at {behind.name} it serves {behind.served_per_s:.3g} a second, and requests pile up")
+        parts.append(f"at {behind.name} it completes {behind.served_per_s:.3g} requests/s, and the queue grows")
     unsure = [level.name for level, kept in found if kept is None]
     if unsure:
-        parts.append(f"{', '.join(unsure)}: too short to say")
+        parts.append(f"{', '.join(unsure)}: too short to tell")
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""Levels to a scaling law: what a step costs, where the ceiling, the sweet spot and the cliff are; or why not."""
+"""Fit a scaling law to levels: step time, ceiling, sweet spot and cliff, or the reason why one is refused."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ import msgspec
 
 from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
 from swarmtui.analysis.capacity.open_loop import open_loop_sentence
-from swarmtui.model.findings import Cliff, QueueingDelay, Scaling, Slots
+from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
 from swarmtui.model.session import Level
+from swarmtui.numbers import percent
 
-QUEUE_TTFT = 1.5
-FELL = 0.05
+QUEUED_TTFT = 1.5
+MAX_DROP = 0.05
 PLATEAU = 0.95
 LEVELS_FOR_FIT = 3
 LEVELS_FOR_KNEE = 5
-MOST_FIT_ERROR = 0.10
+MAX_FIT_ERROR = 0.10
 SAME = 0.01
 
 
-def scaling(levels: Sequence[Level], seats: Slots | None = None) -> Scaling:
-    """`seats` as somebody said; without them they are inferred where the curve has a cliff, and the reason is given."""
-    known = sorted((level for level in levels if _rate(level)), key=lambda level: level.c)
+def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
+    """Return the scaling of levels; without known `slots`, they are inferred from the cliff."""
+    known = sorted((level for level in levels if level.headline_tps), key=lambda level: level.c)
     if not known:
-        return _said(Scaling(refused={"scaling": "no level has a throughput"}))
+        return _with_sentence(_refuse(Scaling(), "no_throughput", "no level has a throughput", "scaling"))
     if any(level.rate is not None for level in known):
-        why = "in an open loop nobody holds C"
-        refused = dict.fromkeys(("fit", "ceiling", "knee", "sweet spot"), why)
-        return Scaling(refused=refused, sentence=open_loop_sentence(known))
+        why = "an open loop does not hold C"
+        found = _refuse(Scaling(), "open_loop", why, "fit", "ceiling", "knee", "sweet spot")
+        return msgspec.structs.replace(found, sentence=open_loop_sentence(known))
     cliff = find_cliff(known)
-    seats = seats or _inferred(cliff)
+    slots = slots or _inferred_slots(cliff)
     found = Scaling(
-        slots=seats, cliff=cliff, queueing_delay=_queue_tax(known, seats), anomalies=_anomalies(known, seats)
+        slots=slots, cliff=cliff, queueing_delay=_queueing_delay(known, slots), anomalies=_anomalies(known, slots)
     )
-    found = _with_fit(found, known, seats)
-    found = _with_sweet_spot(found, known, seats)
-    return _said(found)
+    found = _with_fit(found, known, slots)
+    found = _with_sweet_spot(found, known, slots)
+    return _with_sentence(found)
 
 
 def best_level(levels: Sequence[Level]) -> Level | None:
-    """The lowest load with the most throughput: what is within 1 % of it is the same. None with nothing to choose.
+    """Return the lowest load with the highest throughput, within 1 %; None where there is no choice.
 
-    Past the cliff a last percent is bought with waiting: that is not best. In an open loop the rate decides, not we.
+    A level past the cliff is never the best: it buys its last percent with waiting. The rates of an open loop are
+    given, so that none of them is the best.
     """
     rated = [level for level in levels if level.headline_tps is not None and level.rate is None]
     cliff = find_cliff(rated)
@@ -55,156 +57,157 @@ def best_level(levels: Sequence[Level]) -> Level | None:
 
 
 def headline_level(levels: Sequence[Level]) -> Level | None:
-    """The best; where there is none to choose, as of one level or of an open loop, the one with the most."""
+    """Return the best level; of a single level or an open loop, the one with the highest throughput."""
     rated = [level for level in levels if level.headline_tps is not None]
     return best_level(levels) or max(rated, key=lambda level: level.headline_tps or 0.0, default=None)
 
 
-def _rate(level: Level) -> float | None:
-    return level.headline_tps
-
-
-def _inferred(cliff: Cliff | None) -> Slots | None:
-    """Requests wait from somewhere between the two levels on; the lower one is certain to have had seats."""
+def _inferred_slots(cliff: Cliff | None) -> Slots | None:
+    """Infer the slots from the cliff: the level before it is certain to have had one for each stream."""
     if cliff is None:
         return None
     last = cliff.c - 1
     where = f"{cliff.c_before}" if last == cliff.c_before else f"{cliff.c_before} to {last}"
     grew = f"TTFT grew ×{cliff.ttft_factor:.3g} from C={cliff.c_before} to C={cliff.c}"
-    return Slots(per_replica=cliff.c_before, inferred=True, reason=f"{grew}: there are {where} seats")
+    return Slots(per_replica=cliff.c_before, inferred=True, reason=f"{grew}: there are {where} slots")
 
 
-def _queue_tax(levels: Sequence[Level], seats: Slots | None) -> tuple[QueueingDelay, ...]:
-    seated = [level for level in levels if seats and level.c <= seats.total and level.ttft_s.mean]
-    if not seats or not seated:
+def _queueing_delay(levels: Sequence[Level], slots: Slots | None) -> tuple[QueueingDelay, ...]:
+    within = [level for level in levels if slots and level.c <= slots.total and level.ttft_s.mean]
+    if not slots or not within:
         return ()
-    base = seated[-1].ttft_s.mean or 0.0
+    base = within[-1].ttft_s.mean or 0.0
     return tuple(
         QueueingDelay(c=level.c, seconds=level.ttft_s.mean - base, factor=level.ttft_s.mean / base)
         for level in levels
-        if level.c > seats.total and level.ttft_s.mean is not None
+        if level.c > slots.total and level.ttft_s.mean is not None
     )
 
 
-def _anomalies(levels: Sequence[Level], seats: Slots | None) -> tuple[str, ...]:
-    if not seats:
+def _anomalies(levels: Sequence[Level], slots: Slots | None) -> Findings:
+    if not slots:
         return ()
-    full = [level for level in levels if level.c >= seats.total]
+    full = [level for level in levels if level.c >= slots.total]
     return tuple(
-        f"throughput fell by {-100 * change:.0f} % from C={before.c} to C={after.c} while all {seats.total} seats were "
-        "full: waiting alone costs time to first token, not tok/s"
+        Finding(
+            code="throughput_drop",
+            text=f"throughput fell by {percent(-change)} from C={before.c} to C={after.c} while all {slots.total} "
+            "slots were full: queueing alone costs time to first token, not tok/s",
+        )
         for before, after in pairwise(full)
-        if (change := throughput_gain(before, after)) < -FELL
+        if (change := throughput_gain(before, after)) < -MAX_DROP
     )
 
 
-def _with_fit(found: Scaling, levels: Sequence[Level], seats: Slots | None) -> Scaling:
-    replicas = seats.replicas if seats else 1
-    most = seats.total if seats else levels[-1].c
-    points = [(max(1.0, level.c / replicas), level.tpot_s.mean) for level in levels if level.c <= most]
+def _with_fit(found: Scaling, levels: Sequence[Level], slots: Slots | None) -> Scaling:
+    replicas = slots.replicas if slots else 1
+    highest = slots.total if slots else levels[-1].c
+    points = [(max(1.0, level.c / replicas), level.tpot_s.mean) for level in levels if level.c <= highest]
     steps = [(b, tpot) for b, tpot in points if tpot]
-    why = _no_fit(steps, most, seats)
-    if why:
-        return _refuse(found, why, "fit", "ceiling", "knee")
+    batches = len({b for b, _ in steps})
+    if len(steps) < LEVELS_FOR_FIT:
+        at = f" up to C={highest}, where the slots end" if slots else ""
+        why = f"{len(steps)} levels with a time per token{at}; {LEVELS_FOR_FIT} are needed"
+        return _refuse(found, "too_few_levels", why, "fit", "ceiling", "knee")
+    if batches < 2:
+        why = "all levels ran with the same number of streams per replica"
+        return _refuse(found, "same_batch", why, "fit", "ceiling", "knee")
     a, c = _line(steps)
     error = max(abs(tpot / (a + c * b) - 1.0) if a + c * b > 0 else 1.0 for b, tpot in steps)
-    if error > MOST_FIT_ERROR or a < 0:
-        worst = f"the steps are off a line a + c·b by up to {100 * error:.0f} %" if a >= 0 else "the line has a < 0"
-        return _refuse(found, worst, "fit", "ceiling", "knee")
+    if error > MAX_FIT_ERROR or a < 0:
+        why = f"the steps are off a line a + c·b by up to {percent(error)}" if a >= 0 else "the line has a < 0"
+        return _refuse(found, "poor_fit", why, "fit", "ceiling", "knee")
     found = msgspec.structs.replace(found, step_a_s=a, step_c_s=c, fit_error=error)
     if c <= 0:
-        return _refuse(found, "a step takes no longer with more streams, up to what was tried", "ceiling", "knee")
+        why = f"a step takes no longer with more streams, up to C={highest}"
+        return _refuse(found, "no_slope", why, "ceiling", "knee")
     found = msgspec.structs.replace(found, sigma=c / (a + c), ceiling_tps=replicas / c)
-    return _with_knee(found, len({b for b, _ in steps}), most, replicas * a / c)
+    return _with_knee(found, batches, highest, replicas * a / c)
 
 
-def _no_fit(steps: Sequence[tuple[float, float]], most: int, seats: Slots | None) -> str:
-    if len(steps) < LEVELS_FOR_FIT:
-        at = f" up to C={most}, where seats end" if seats else ""
-        return f"{len(steps)} levels with a time per token{at}; {LEVELS_FOR_FIT} are needed"
-    if len({b for b, _ in steps}) < 2:
-        return "all levels ran with the same number of streams a replica"
-    return ""
-
-
-def _with_knee(found: Scaling, batches: int, most: int, knee: float) -> Scaling:
+def _with_knee(found: Scaling, batches: int, highest: int, knee: float) -> Scaling:
     if batches < LEVELS_FOR_KNEE:
-        return _refuse(found, f"{batches} levels of different load; {LEVELS_FOR_KNEE} are needed", "knee")
-    if not 1.0 <= knee <= most:
-        return _refuse(found, f"it would lie at C={knee:.3g}, outside what was tried or has seats", "knee")
+        why = f"{batches} levels of different load; {LEVELS_FOR_KNEE} are needed"
+        return _refuse(found, "too_few_levels", why, "knee")
+    if not 1.0 <= knee <= highest:
+        why = f"it would be at C={knee:.3g}, outside the measured levels or slots"
+        return _refuse(found, "out_of_range", why, "knee")
     return msgspec.structs.replace(found, knee=knee)
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Least squares: t = a + c·b."""
+    """Return a and c of t = a + c·b, by least squares."""
     n = len(points)
     mean_b, mean_t = fsum(b for b, _ in points) / n, fsum(t for _, t in points) / n
     c = fsum((b - mean_b) * (t - mean_t) for b, t in points) / fsum((b - mean_b) ** 2 for b, _ in points)
     return mean_t - c * mean_b, c
 
 
-def _with_sweet_spot(found: Scaling, levels: Sequence[Level], seats: Slots | None) -> Scaling:
-    """Seats where they bind; else the first level with 95 % of the most before a cliff, if more was tried."""
+def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | None) -> Scaling:
+    """Add the slots where they bind; else the first level with 95 % of the most before a cliff, unless it is last."""
     cliff = found.cliff
     before = [level for level in levels if cliff is None or level.c < cliff.c]
-    best = max(before, key=lambda level: _rate(level) or 0.0)
-    enough = next(level for level in before if (_rate(level) or 0.0) >= PLATEAU * (_rate(best) or 0.0))
-    bind = seats is not None and levels[-1].c >= seats.total and (cliff is None or seats.total < cliff.c)
-    if seats and bind and enough.c >= min(seats.total, _highest(levels, seats.total)):
-        return msgspec.structs.replace(found, sweet_spot=seats.total)
+    most = max(level.headline_tps or 0.0 for level in before)
+    enough = next(level for level in before if (level.headline_tps or 0.0) >= PLATEAU * most)
+    bind = slots is not None and levels[-1].c >= slots.total and (cliff is None or slots.total < cliff.c)
+    if slots and bind and enough.c >= min(slots.total, _highest(levels, slots.total)):
+        return msgspec.structs.replace(found, sweet_spot=slots.total)
+    if len(levels) == 1:
+        return _refuse(found, "single_level", "only one level", "sweet spot")
     if enough.c == levels[-1].c:
-        end = f"tok/s still grew at C={enough.c}, the highest level"
-        return _refuse(found, end if len(levels) > 1 else "one level only", "sweet spot")
+        return _refuse(found, "still_growing", f"tok/s still grew at C={enough.c}, the highest level", "sweet spot")
     return msgspec.structs.replace(found, sweet_spot=enough.c)
 
 
-def _highest(levels: Sequence[Level], most: int) -> int:
-    return max((level.c for level in levels if level.c <= most), default=most)
+def _highest(levels: Sequence[Level], limit: int) -> int:
+    return max((level.c for level in levels if level.c <= limit), default=limit)
 
 
-def _refuse(found: Scaling, why: str, *what: str) -> Scaling:
-    return msgspec.structs.replace(found, refused=found.refused | dict.fromkeys(what, why))
+def _refuse(found: Scaling, code: str, text: str, *figures: str) -> Scaling:
+    why = Finding(code=code, text=text)
+    return msgspec.structs.replace(found, refused=found.refused | dict.fromkeys(figures, why))
 
 
-def _said(found: Scaling) -> Scaling:
-    """`sweet spot C=4 (2×2) = 2 replicas × 2 seats; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT`"""
+def _with_sentence(found: Scaling) -> Scaling:
+    """`sweet spot C=4 (2×2) = 2 replicas × 2 slots; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT`"""
     parts = []
-    seats, spot, cliff = found.slots, found.sweet_spot, found.cliff
+    slots, spot, cliff = found.slots, found.sweet_spot, found.cliff
     if spot is not None:
-        parts.append(f"sweet spot C={spot}" + (_made_of(seats) if seats and spot == seats.total else ""))
+        parts.append(f"sweet spot C={spot}" + (_slots_text(slots) if slots and spot == slots.total else ""))
     else:
         parts.append(f"no sweet spot: {found.refused.get('sweet spot') or found.refused.get('scaling', '')}")
-    queued = next((tax.c for tax in found.queueing_delay if tax.factor >= QUEUE_TTFT), None)
+    queued = next((delay.c for delay in found.queueing_delay if delay.factor >= QUEUED_TTFT), None)
     if queued is not None:
         parts.append(f"queue forms at C={queued}")
     if cliff is not None:
-        parts.append(_cliff_words(cliff))
-    return msgspec.structs.replace(found, sentence="; ".join([*parts, *found.anomalies]))
+        parts.append(_cliff_text(cliff))
+    return msgspec.structs.replace(found, sentence="; ".join([*parts, *map(str, found.anomalies)]))
 
 
-def _made_of(seats: Slots) -> str:
-    """Several replicas as people write it, and in words."""
-    return f" ({seats.replicas}×{seats.per_replica}) = {seats}" if seats.replicas > 1 else f" ({seats})"
+def _slots_text(slots: Slots) -> str:
+    return f" ({slots.replicas}×{slots.per_replica}) = {slots}" if slots.replicas > 1 else f" ({slots})"
 
 
-def _cliff_words(cliff: Cliff) -> str:
+def _cliff_text(cliff: Cliff) -> str:
     change = f"{100 * cliff.gain:+.0f}".replace("-0", "+0").replace("-", "−")
     return f"cliff at C={cliff.c}: {change} % tok/s for ×{cliff.ttft_factor:.2g} TTFT"
 
 
-def cliff_search_sentence(levels: Sequence[Level], seats: Slots | None = None) -> str:
-    """What a search for the cliff came to: `sweet spot C=4 (2 replicas × 2 seats); cliff at C=5: +2 % tok/s …`"""
+def cliff_search_sentence(levels: Sequence[Level], slots: Slots | None = None) -> str:
+    """`sweet spot C=4 (2 replicas × 2 slots); cliff at C=5: +2 % tok/s for ×9 TTFT`"""
     if not any(level.ok for level in levels):
         return "no cliff: nothing was measured"
-    found = scaling(levels, seats)
+    found = scaling(levels, slots)
     cliff, known = found.cliff, found.slots
     spot = found.sweet_spot or (cliff.c_before if cliff else None)
-    told = f" ({known})" if known and not known.inferred and spot == known.total else ""
-    parts = [] if spot is None else [f"sweet spot C={spot}{told}"]
-    silent = [level.c for level in levels if not level.ok]
+    reported = f" ({known})" if known and not known.inferred and spot == known.total else ""
+    parts = [] if spot is None else [f"sweet spot C={spot}{reported}"]
+    unanswered = [level.c for level in levels if not level.ok]
     if cliff is not None:
-        parts.append(_cliff_words(cliff))
+        parts.append(_cliff_text(cliff))
     else:
-        why = f"at C={min(silent)} no request was answered" if silent else "throughput still grows or TTFT holds"
+        why = "throughput still grows or TTFT holds"
+        if unanswered:
+            why = f"at C={min(unanswered)} no request was answered"
         parts.append(f"no cliff up to C={max(level.c for level in levels if level.ok)}: {why}")
     return "; ".join(parts)

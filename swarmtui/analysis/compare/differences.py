@@ -1,4 +1,4 @@
-"""What differs between two sessions: flags, server, workload, client; and what forbids a ratio between them."""
+"""List the differences between two sessions: flags, server, workload, client; and refuse ratios of unlike ones."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from collections.abc import Iterable, Sequence
 
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Session, Summary
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.model.tuning import is_env_variable
 
 # Final usage and usage in every chunk are the same count by the same server.
 _SAME_SOURCE = {"usage_chunks": "usage"}
+# Codes of differences that concern the load generator, not the server under test.
+CLIENT_DIFFERENCES = ("client_version", "client_host")
 
 
 class Difference(Stored, frozen=True, kw_only=True):
-    """`before` and `after` are null where there was nothing."""
+    """One difference; `before` or `after` is null where there was no value."""
 
     what: str
     before: str | None
     after: str | None
+    code: str = ""
 
     def __str__(self) -> str:
         if self.before is None:
@@ -31,9 +37,9 @@ class Difference(Stored, frozen=True, kw_only=True):
 
 
 def parse_flags(text: str) -> dict[str, str]:
-    """`--max-num-seqs 4 --dtype=float16 --enforce-eager` by name; underscores and dashes mean the same.
+    """Parse `--max-num-seqs 4 --dtype=float16 --enforce-eager` by name, with dashes for underscores.
 
-    What stands before the first flag, such as the program, has the name of its place.
+    Words before the first flag, such as the program, have an empty name.
     """
     try:
         words = shlex.split(text)
@@ -58,13 +64,13 @@ def parse_flags(text: str) -> dict[str, str]:
 
 
 def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
-    """Nothing where the flags of one are not known: that they are all new would be a guess."""
+    """List flags that differ; none where the flags of one session are not known."""
     before, after = known_flags(a), known_flags(b)
-    return () if before is None or after is None else _mapped(before, after, "command")
+    return () if before is None or after is None else _mapped(before, after, "flag", "command")
 
 
 def known_flags(summary: Summary) -> dict[str, str] | None:
-    """As people gave them, else as the servers were found to be started."""
+    """Return the flags that the user gave, else those found on the server's command line."""
     if summary.session.server_flags.strip():
         return parse_flags(summary.session.server_flags)
     found = [server.flags for server in summary.servers]
@@ -72,66 +78,119 @@ def known_flags(summary: Summary) -> dict[str, str] | None:
 
 
 def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
-    """Everything but the flags that may explain a change of figures; a simulator has a new port each time."""
+    """List everything but the flags that may explain a change of figures; simulators have a new port each time."""
     pairs = (
-        ("model", _of(a.endpoints, "model"), _of(b.endpoints, "model")),
-        ("engine", _of(a.endpoints, "engine"), _of(b.endpoints, "engine")),
-        ("endpoint", _of(a.endpoints, "url"), _of(b.endpoints, "url")),
-        ("replicas", str(len(a.endpoints)), str(len(b.endpoints))),
-        ("workload", f"{a.workload} {a.workload_digest[:12]}", f"{b.workload} {b.workload_digest[:12]}"),
-        ("token cap", _text(a.plan.max_tokens), _text(b.plan.max_tokens)),
-        ("temperature", _text(a.plan.temperature), _text(b.plan.temperature)),
-        ("requests a run", str(a.plan.requests), str(b.plan.requests)),
-        ("simulated", _yes(a.simulated), _yes(b.simulated)),
-        ("client", f"swarmtui {a.client.version}", f"swarmtui {b.client.version}"),
-        ("client host", a.client.host, b.client.host),
+        ("model", "model", _join(a.endpoints, "model"), _join(b.endpoints, "model")),
+        ("engine", "engine", _join(a.endpoints, "engine"), _join(b.endpoints, "engine")),
+        ("endpoint", "endpoint", _join(a.endpoints, "url"), _join(b.endpoints, "url")),
+        ("replicas", "replicas", str(len(a.endpoints)), str(len(b.endpoints))),
+        ("workload", "workload", f"{a.workload} {a.workload_digest[:12]}", f"{b.workload} {b.workload_digest[:12]}"),
+        ("token_cap", "token cap", _text(a.plan.max_tokens), _text(b.plan.max_tokens)),
+        ("temperature", "temperature", _text(a.plan.temperature), _text(b.plan.temperature)),
+        ("requests", "requests per run", str(a.plan.requests), str(b.plan.requests)),
+        ("simulated", "simulated", _yes(a.simulated), _yes(b.simulated)),
+        ("client_version", "client", f"swarmtui {a.client.version}", f"swarmtui {b.client.version}"),
+        ("client_host", "client host", a.client.host, b.client.host),
     )
     found = [
-        Difference(what=what, before=x or None, after=y or None)
-        for what, x, y in pairs
-        if x != y and not (what == "endpoint" and a.simulated and b.simulated)
+        Difference(code=code, what=what, before=x or None, after=y or None)
+        for code, what, x, y in pairs
+        if x != y and not (code == "endpoint" and a.simulated and b.simulated)
     ]
-    return (*found, *_mapped(_tags(a), _tags(b), "tag"))
+    return (*found, *_mapped(_tags(a), _tags(b), "tag", "tag"))
 
 
 def server_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
-    """What the servers said of themselves; where one did not say, nothing differs."""
-    before, after = _said_by(a), _said_by(b)
+    """List differences in what the servers report of themselves, where both report it."""
+    before, after = _reported(a), _reported(b)
     return tuple(
-        Difference(what=what, before=before[what], after=after[what])
-        for what in before
-        if before[what] and after[what] and before[what] != after[what]
+        Difference(code=code, what=what, before=x, after=y)
+        for (code, what), x in before.items()
+        if x and (y := after[code, what]) and x != y
     )
 
 
-def _said_by(summary: Summary) -> dict[str, str]:
+def _reported(summary: Summary) -> dict[tuple[str, str], str]:
+    """Return values by code and name."""
     servers = summary.servers
 
     def each(values: Iterable[object]) -> str:
         return ", ".join(sorted({str(value) for value in values if value}))
 
     return {
-        "server version": each(server.version for server in servers),
-        "context": each(server.context for server in servers),
-        "seats in all": each(server.slots for server in servers),
-        "GPUs": count_names(summary.gpus) or each(len(server.gpus) for server in servers),
+        ("server_version", "server version"): each(server.version for server in servers),
+        ("context", "context"): each(server.context for server in servers),
+        ("slots", "slots in all"): each(server.slots for server in servers),
+        ("gpus", "GPUs"): count_names(summary.gpus) or each(len(server.gpus) for server in servers),
     }
 
 
-def comparison_refusals(a: Summary, b: Summary) -> tuple[str, ...]:
-    """Why no ratio may be made between two sessions; empty where nothing speaks against it."""
-    found = []
+def server_changes(before: DiscoveredServer, after: DiscoveredServer) -> tuple[Difference, ...]:
+    """List what differs between two states of one server; flags are compared only if both are known."""
+    x, y = before.flags, after.flags
+    flags = _mapped(x, y, "flag", "command") if x is not None and y is not None else ()
+    identity = (
+        ("engine", before.engine, after.engine),
+        ("version", before.version, after.version),
+        ("model", ", ".join(before.models), ", ".join(after.models)),
+    )
+    return (
+        *(
+            Difference(
+                code=flag.code,
+                what=option_name(flag.what),
+                before=_flag_value(flag.before),
+                after=_flag_value(flag.after),
+            )
+            for flag in flags
+        ),
+        *(
+            Difference(code=what, what=what, before=old, after=new)
+            for what, old, new in identity
+            if old and new and old != new
+        ),
+    )
+
+
+def describe_server_changes(before: DiscoveredServer, after: DiscoveredServer) -> str:
+    """Render the changes of a restarted server: `--max-num-seqs 2 → 4, --kv-cache-dtype auto → fp8`."""
+    changes = ", ".join(map(str, server_changes(before, after)))
+    if before.flags is None or after.flags is None:
+        return f"flags not known, {changes}" if changes else "flags not known"
+    return changes or "the same flags"
+
+
+def option_name(name: str) -> str:
+    """Write a flag as on the command line; environment variables keep their name."""
+    return name if is_env_variable(name) or name.startswith("-") else f"--{name}"
+
+
+def _flag_value(text: str | None) -> str | None:
+    """Show no value for a flag without an argument."""
+    return "" if text == "true" else text
+
+
+def comparison_refusals(a: Summary, b: Summary) -> Findings:
+    """Return the reasons to refuse ratios between two sessions; empty where they are comparable."""
+    found: list[Finding] = []
+
+    def refuse(code: str, text: str) -> None:
+        found.append(Finding(code=code, text=text))
+
     first, second = a.session, b.session
     if not first.workload_digest or not second.workload_digest:
-        found.append("the workload of one is not known")
+        refuse("unknown_workload", "the workload of one session is not known")
     elif first.workload_digest != second.workload_digest:
-        found.append(f"different workloads: {_workload(first)} and {_workload(second)}")
+        refuse("workload", f"different workloads: {_workload(first)} and {_workload(second)}")
     if first.plan.max_tokens != second.plan.max_tokens:
         caps = " and ".join(_text(s.plan.max_tokens) or "none" for s in (first, second))
-        found.append(f"different output caps: {caps}")
-    mine, other = _sources(a.levels), _sources(b.levels)
-    if mine and other and mine != other:
-        found.append(f"different token sources: {', '.join(sorted(mine))} and {', '.join(sorted(other))}")
+        refuse("token_cap", f"different output caps: {caps}")
+    sources_a, sources_b = _sources(a.levels), _sources(b.levels)
+    if sources_a and sources_b and sources_a != sources_b:
+        refuse(
+            "token_source",
+            f"different token sources: {', '.join(sorted(sources_a))} and {', '.join(sorted(sources_b))}",
+        )
     return tuple(found)
 
 
@@ -148,16 +207,16 @@ def _sources(levels: Sequence[Level]) -> set[str]:
     return {_SAME_SOURCE.get(source, source) for source in known}
 
 
-def _mapped(before: dict[str, str], after: dict[str, str], nameless: str) -> tuple[Difference, ...]:
+def _mapped(before: dict[str, str], after: dict[str, str], code: str, nameless: str) -> tuple[Difference, ...]:
     names = [*before, *(name for name in after if name not in before)]
     return tuple(
-        Difference(what=name or nameless, before=before.get(name), after=after.get(name))
+        Difference(code=code, what=name or nameless, before=before.get(name), after=after.get(name))
         for name in names
         if before.get(name) != after.get(name)
     )
 
 
-def _of(endpoints: Sequence[Endpoint], field: str) -> str:
+def _join(endpoints: Sequence[Endpoint], field: str) -> str:
     return ", ".join(sorted({str(getattr(endpoint, field)) for endpoint in endpoints}))
 
 

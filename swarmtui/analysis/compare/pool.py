@@ -1,4 +1,4 @@
-"""Several sessions of one thing as one, each of them a replicate: then a verdict holds from session to session."""
+"""Pool several sessions of one configuration, each as a replicate, so that verdicts hold between sessions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ POOLED = "pooled sessions"
 
 
 def pool(summaries: Sequence[Summary]) -> Summary:
-    """Only what all may be compared with; levels that all of them have."""
+    """Return one summary with the levels that all sessions have; sessions must be comparable."""
     first = summaries[0]
     names = " + ".join(summary.session.id for summary in summaries)
     for other in summaries[1:]:
         refused = comparison_refusals(first, other)
         if refused:
-            raise BadInput(f"cannot be taken together: {'; '.join(refused)}", key=names)
+            raise BadInput(f"cannot be pooled: {'; '.join(map(str, refused))}", key=names)
     by_key = [{level.key: level for level in summary.levels} for summary in summaries]
     shared = [key for key in by_key[0] if all(key in levels for levels in by_key)]
     return msgspec.structs.replace(
@@ -40,7 +40,7 @@ def is_pooled(summary: Summary) -> bool:
 
 
 def _level(levels: Sequence[Level]) -> Level:
-    """Means of the sessions' own figures: each session counts the same, however long it was."""
+    """Average the figures of the sessions; each counts the same, however long it was."""
     runs = tuple(_replicate(number, level) for number, level in enumerate(levels, start=1))
     ttft = [run.ttft_s for run in runs if run.ttft_s is not None]
     return msgspec.structs.replace(
@@ -76,6 +76,6 @@ def _replicate(number: int, level: Level) -> RunFigures:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Null where one is missing: a mean of some is not the mean of all."""
+    """Return the mean; null where a value is missing."""
     known = [value for value in values if value is not None]
     return mean(known) if len(known) == len(values) else None

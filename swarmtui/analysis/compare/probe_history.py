@@ -1,4 +1,4 @@
-"""The same measurement again and again: how much it varies, and whether the latest is out of the ordinary."""
+"""Track a repeated probe: how much it varies, and whether the latest result has drifted."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from swarmtui.analysis.compare.t_distribution import t_quantile
 from swarmtui.analysis.compare.verdicts import coefficient_of_variation
 from swarmtui.analysis.levels.stats import mean, median
 from swarmtui.model.schema import Stored
-from swarmtui.numbers import signed_percent
+from swarmtui.numbers import percent, signed_percent
 
 WINDOW_DAYS = 7.0
 MIN_PROBES = 5
 
 
 class ProbeResult(Stored, frozen=True, kw_only=True):
-    """One probe. `runs` are the decode rates of its timed runs by the client's clock, in tok/s."""
+    """One probe. `runs` are the decode rates of its timed runs by the client's clock, in tok/s.
+
+    `wall`: the responses arrived in one piece, so these are rates over the whole request instead.
+    """
 
     id: str
     created: str
     runs: tuple[float, ...]
+    wall: bool = False
     engine_tps: float | None = None
     ttft_s: float | None = None
 
@@ -35,9 +39,9 @@ class ProbeResult(Stored, frozen=True, kw_only=True):
 
 
 class ProbeHistory(Stored, frozen=True, kw_only=True):
-    """`rolling` is the median of the window up to each probe. `change` is the latest against the window before it.
+    """`rolling` is the median of the window up to each probe; `change` compares the latest with the window before it.
 
-    `cv_within` is of the runs of one probe, `cv_between` of probes: two numbers, for two kinds of noise.
+    `cv_within` is the variation between runs of one probe, `cv_between` that between probes.
     """
 
     probes: tuple[ProbeResult, ...]
@@ -56,7 +60,7 @@ class ProbeHistory(Stored, frozen=True, kw_only=True):
 
 
 def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAYS) -> ProbeHistory:
-    """Probes without a rate are left out. The limit is where one in twenty would fall if nothing had changed."""
+    """Return the history of the probes that have a rate."""
     known = tuple(sorted((probe for probe in probes if probe.tps is not None), key=lambda probe: probe.at))
     if not known:
         return ProbeHistory(probes=(), rolling=(), window_days=window_days, n=0, sentence="no probe yet")
@@ -87,7 +91,7 @@ def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAY
 
 
 def probe_bands(found: ProbeHistory) -> tuple[tuple[float, float] | None, ...]:
-    """Where each probe had to lie to be inside, by the window before it; None where that has too few."""
+    """Return the range of expected values at each probe; None where the window before it has too few."""
     return tuple(_band(found.probes[:place], probe.at, found.window_days) for place, probe in enumerate(found.probes))
 
 
@@ -98,7 +102,7 @@ def _band(before: Sequence[ProbeResult], at: datetime, days: float) -> tuple[flo
 
 
 def _limit(values: Sequence[float]) -> float | None:
-    """As a share of the median: where one in twenty would fall outside if nothing had changed."""
+    """Return the largest expected change, as a share of the median: 5 % of unchanged probes exceed it."""
     cv = coefficient_of_variation(values)
     if len(values) < MIN_PROBES or cv is None:
         return None
@@ -120,4 +124,4 @@ def _sentence(
     head = f"{days:g}-day median {middle:.4g}"
     if cv is None or drifted is None:
         return f"{head}, {latest}; {MIN_PROBES} earlier probes are needed to judge it, so far {n}"
-    return f"{head}, CV {100 * cv:.1f} %, {latest} is {'outside' if drifted else 'inside'}"
+    return f"{head}, CV {percent(cv, 1)}, {latest} is {'outside' if drifted else 'inside'}"

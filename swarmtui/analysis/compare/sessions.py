@@ -1,4 +1,4 @@
-"""Sessions side by side: each against the first, level by level, with a verdict from runs and never from requests."""
+"""Compare sessions with a baseline, level by level; verdicts are based on runs, never on requests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.analysis.compare.differences import (
+    CLIENT_DIFFERENCES,
     Difference,
     comparison_refusals,
     flag_differences,
@@ -15,9 +16,11 @@ from swarmtui.analysis.compare.differences import (
 )
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.verdicts import Verdict, verdict
+from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.level_key import PerLevel, level_name
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
+from swarmtui.model.telemetry import Energy, TtftSplit
 from swarmtui.numbers import signed_percent
 
 Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
@@ -25,15 +28,15 @@ Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
 FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
     "out_tps_steady": ("output tok/s, steady", "higher"),
     "out_tps_wall": ("output tok/s, wall", "higher"),
-    "per_stream_tps": ("tok/s a stream", "higher"),
+    "per_stream_tps": ("tok/s per stream", "higher"),
     "ttft_s": ("TTFT", "lower"),
 }
 
 
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
-    """One figure of one level in two sessions. `verdict` is null where ratios are refused.
+    """One figure of one level in two sessions; `verdict` is null where ratios are refused.
 
-    `leads`: it is the throughput that such a load is judged by.
+    `leads` marks the throughput by which this load is judged.
     """
 
     figure: Figure
@@ -44,7 +47,7 @@ class ComparisonRow(PerLevel, frozen=True, kw_only=True):
 
 
 class MachineRow(PerLevel, frozen=True, kw_only=True):
-    """A figure of a level that has no runs of its own, so that nothing is judged: energy, memory, parts of TTFT."""
+    """A figure without values per run, and so without a verdict: energy, memory, parts of TTFT."""
 
     figure: str
     unit: str
@@ -53,12 +56,12 @@ class MachineRow(PerLevel, frozen=True, kw_only=True):
 
 
 class Pair(Stored, frozen=True, kw_only=True):
-    """`b` against `a`. `only_a` and `only_b` are levels (C, or rates) that the other does not have."""
+    """`b` compared with `a`; `only_a` and `only_b` are levels (C, or rates) that the other does not have."""
 
     a: str
     b: str
-    refused: tuple[str, ...]
-    notes: tuple[str, ...]
+    refused: Findings
+    notes: Findings
     flags: tuple[Difference, ...]
     differences: tuple[Difference, ...]
     rows: tuple[ComparisonRow, ...]
@@ -69,7 +72,7 @@ class Pair(Stored, frozen=True, kw_only=True):
 
 
 class LeaderboardRow(Stored, frozen=True, kw_only=True):
-    """A row of the leaderboard: what changed since the row before, and what it came to."""
+    """One session: its changes since the row before, and its best level."""
 
     id: str
     label: str
@@ -85,7 +88,7 @@ class LeaderboardRow(Stored, frozen=True, kw_only=True):
 
     @property
     def best_at(self) -> str:
-        """The place of the best level; empty where there is none."""
+        """The name of the best level; empty where there is none."""
         return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
 
 
@@ -96,7 +99,7 @@ class Comparison(Stored, frozen=True, kw_only=True):
 
 
 def compare(summaries: Sequence[Summary], baseline: int = 0) -> Comparison:
-    """One is the baseline of all others; the stages stand in the order given."""
+    """Compare all others with the baseline; the stages keep the given order."""
     first = summaries[baseline]
     others = [summary for place, summary in enumerate(summaries) if place != baseline]
     return Comparison(
@@ -109,7 +112,8 @@ def compare(summaries: Sequence[Summary], baseline: int = 0) -> Comparison:
 def compare_pair(a: Summary, b: Summary) -> Pair:
     refused = comparison_refusals(a, b)
     if is_pooled(a) != is_pooled(b):
-        refused += ("the replicates of one are runs, those of the other are sessions",)
+        text = "one side has runs as replicates, the other has sessions"
+        refused += (Finding(code="replicates", text=text),)
     unit = "sessions" if is_pooled(a) else "runs"
     before, after = {level.key: level for level in a.levels}, {level.key: level for level in b.levels}
     both = [key for key in before if key in after]
@@ -123,62 +127,73 @@ def compare_pair(a: Summary, b: Summary) -> Pair:
         flags=flag_differences(a, b),
         differences=(*session_differences(a.session, b.session), *server_differences(a, b)),
         rows=rows,
-        machine=tuple(beside for key in both for beside in _machine(before[key], after[key])),
+        machine=tuple(row for key in both for row in _machine_rows(before[key], after[key])),
         only_a=tuple(level.offered_load for key, level in before.items() if key not in after),
         only_b=tuple(level.offered_load for key, level in after.items() if key not in before),
         sentence=_sentence(rows, refused, [before[key] for key in both], unit),
     )
 
 
-_MACHINE: tuple[tuple[str, str, Callable[[Level], float | None]], ...] = (
-    ("energy a token", "J", lambda level: level.energy.j_per_token if level.energy else None),
-    ("GPU power", "W", lambda level: level.energy.mean_w if level.energy else None),
-    ("GPU memory", "GB", lambda level: _giga(level.energy.peak_memory) if level.energy else None),
-    ("TTFT: queue", "s", lambda level: level.ttft_split.queue_s if level.ttft_split else None),
-    ("TTFT: prefill", "s", lambda level: level.ttft_split.prefill_s if level.ttft_split else None),
-    ("TTFT: rest", "s", lambda level: level.ttft_split.rest_s if level.ttft_split else None),
+_ENERGY: tuple[tuple[str, str, Callable[[Energy], float | None]], ...] = (
+    ("energy per token", "J", lambda energy: energy.j_per_token),
+    ("GPU power", "W", lambda energy: energy.mean_w),
+    ("GPU memory", "GiB", lambda energy: _gib(energy.peak_memory)),
+)
+_TTFT_PARTS: tuple[tuple[str, Callable[[TtftSplit], float | None]], ...] = (
+    ("TTFT: queue", lambda split: split.queue_s),
+    ("TTFT: prefill", lambda split: split.prefill_s),
+    ("TTFT: rest", lambda split: split.rest_s),
 )
 
 
-def _giga(count: int | None) -> float | None:
-    return None if count is None else count / 1e9
+def _gib(count: int | None) -> float | None:
+    return None if count is None else count / (1 << 30)
 
 
-def _machine(a: Level, b: Level) -> list[MachineRow]:
-    made = []
-    for name, unit, of in _MACHINE:
-        before, after = of(a), of(b)
-        if before is not None or after is not None:
-            guessed = _guessed(name, a if before is not None else None, b if after is not None else None)
-            made.append(MachineRow(c=a.c, rate=a.rate, figure=name + guessed, unit=unit, before=before, after=after))
-    return made
+def _machine_rows(a: Level, b: Level) -> list[MachineRow]:
+    rows = [
+        MachineRow(
+            c=a.c,
+            rate=a.rate,
+            figure=name,
+            unit=unit,
+            before=value(a.energy) if a.energy else None,
+            after=value(b.energy) if b.energy else None,
+        )
+        for name, unit, value in _ENERGY
+    ]
+    for name, part in _TTFT_PARTS:
+        before = part(a.ttft_split) if a.ttft_split else None
+        after = part(b.ttft_split) if b.ttft_split else None
+        estimated = _estimated(a.ttft_split, before, b.ttft_split, after)
+        rows.append(MachineRow(c=a.c, rate=a.rate, figure=name + estimated, unit="s", before=before, after=after))
+    return [row for row in rows if row.before is not None or row.after is not None]
 
 
-def _guessed(name: str, a: Level | None, b: Level | None) -> str:
-    """Whose parts of TTFT are estimates from C=1, because the server did not tell them."""
-    if not name.startswith("TTFT"):
-        return ""
-    sides = [side for side, level in (("A", a), ("B", b)) if level and level.ttft_split and level.ttft_split.estimated]
+def _estimated(a: TtftSplit | None, before: float | None, b: TtftSplit | None, after: float | None) -> str:
+    """Name the sides whose part is estimated from C=1, because the server does not report it."""
+    values = (("A", a, before), ("B", b, after))
+    sides = [side for side, split, value in values if split and value is not None and split.estimated]
     return " est." if len(sides) == 2 else f" est. {sides[0]}" if sides else ""
 
 
 def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
-    """S1's stages: each row with what changed since the row before it."""
+    """List the sessions in order, each with its changes since the one before."""
     best: dict[str, float] = {}
     for summary in summaries:
         model, rate = _model(summary), _best(summary)[0]
         if rate is not None:
             best[model] = max(rate, best.get(model, 0.0))
-    stages = []
+    rows = []
     for place, summary in enumerate(summaries):
         rate, at = _best(summary)
-        alone = next((level for level in summary.levels if level.c == 1), None)
-        stages.append(
+        single = next((level for level in summary.levels if level.c == 1), None)
+        rows.append(
             LeaderboardRow(
                 id=summary.session.id,
                 label=summary.session.label,
                 model=_model(summary),
-                out_tps_alone=alone.headline_tps if alone else None,
+                out_tps_alone=single.headline_tps if single else None,
                 best_out_tps=rate,
                 best_c=at.c if at else None,
                 best_rate=at.rate if at else None,
@@ -188,7 +203,7 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
                 best_of_model=rate is not None and rate == best[_model(summary)],
             )
         )
-    return tuple(stages)
+    return tuple(rows)
 
 
 def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> ComparisonRow:
@@ -222,26 +237,26 @@ def _value(figure: Figure, level: Level | None) -> float | None:
     return value
 
 
-def _notes(a: Summary, b: Summary) -> tuple[str, ...]:
-    """What weakens a comparison without forbidding it."""
-    found = []
-    models = {_model(a), _model(b)}
-    if len(models) > 1:
-        found.append("different models: tokens of two tokenisers are not the same amount of text")
+def _notes(a: Summary, b: Summary) -> Findings:
+    """Return what weakens a comparison without ruling it out."""
+    found: list[tuple[str, str]] = []
+    if _model(a) != _model(b):
+        found.append(("models", "different models: tokens of two tokenizers are not the same amount of text"))
     for summary in (a, b):
+        name = summary.session.id
         if any(level.token_source in ("chunks", "mixed") for level in summary.levels):
-            found.append(f"{summary.session.id}: tokens are estimates (~)")
+            found.append(("token_source", f"{name}: tokens are estimates (~)"))
         if any(not level.complete for level in summary.levels):
-            found.append(f"{summary.session.id}: a level ended before all that was planned")
+            found.append(("incomplete", f"{name}: a level ended before all planned requests were done"))
         if any(level.errors for level in summary.levels):
-            found.append(f"{summary.session.id}: requests failed")
-    return tuple(found)
+            found.append(("errors", f"{name}: requests failed"))
+    return tuple(Finding(code=code, text=text) for code, text in found)
 
 
-def _sentence(rows: Sequence[ComparisonRow], refused: Sequence[str], both: Sequence[Level], unit: str) -> str:
-    """`C=4: +25.6 % output tok/s, faster (4 v 4 runs, p = 0.03)`, of the highest level that both have."""
+def _sentence(rows: Sequence[ComparisonRow], refused: Findings, both: Sequence[Level], unit: str) -> str:
+    """Describe the highest common level: `C=4: +25.6 % output tok/s, faster (4 v 4 runs, p = 0.03)`."""
     if refused:
-        return f"no ratio: {'; '.join(refused)}"
+        return f"no ratio: {'; '.join(map(str, refused))}"
     if not both:
         return "no level in common"
     top = max(both, key=lambda level: level.offered_load)
@@ -256,7 +271,8 @@ def _sentence(rows: Sequence[ComparisonRow], refused: Sequence[str], both: Seque
 
 def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
     flags = flag_differences(before, after)
-    others = [d for d in session_differences(before.session, after.session) if not d.what.startswith("client")]
+    sessions = session_differences(before.session, after.session)
+    others = [difference for difference in sessions if difference.code not in CLIENT_DIFFERENCES]
     return tuple(str(difference) for difference in (*flags, *others))
 
 

@@ -1,4 +1,4 @@
-"""Student's t distribution, exact to about 1e-12: two functions do not earn a dependency of a hundred megabytes."""
+"""Student's t distribution, exact to about 1e-12; two functions do not justify a dependency on scipy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _TINY = 1e-300
 
 
 def t_cdf(t: float, df: float) -> float:
-    """The share of Student's t below `t`; `df` need not be whole (Welch)."""
+    """Return the probability below `t`; `df` need not be whole (Welch)."""
     square = t * t
-    if square < df:  # near the middle the other end of the integral keeps its digits
+    if square < df:  # keeps the digits near the middle
         half = 0.5 * _incomplete_beta(0.5, df / 2, square / (df + square))
         return 0.5 + half if t > 0 else 0.5 - half
     tail = 0.5 * _incomplete_beta(df / 2, 0.5, df / (df + square))
@@ -21,7 +21,7 @@ def t_cdf(t: float, df: float) -> float:
 
 @lru_cache(maxsize=1024)
 def t_quantile(p: float, df: float) -> float:
-    """By halving: good to the last digits, and quick enough at a few dozen calls a table."""
+    """Invert `t_cdf` by bisection."""
     if not 0.0 < p < 1.0:
         return inf if p >= 1.0 else -inf
     if p < 0.5:
@@ -39,7 +39,7 @@ def t_quantile(p: float, df: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Regularised, by the continued fraction that converges on its side of the mean."""
+    """Return the regularised incomplete beta function, from the continued fraction that converges faster."""
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
@@ -49,22 +49,21 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """Lentz's way through the continued fraction."""
+    """Evaluate the continued fraction with Lentz's method."""
     c = 1.0
-    d = 1.0 / _away(1.0 - (a + b) * x / (a + 1))
+    d = 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, _STEPS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for part in (even, odd):
-            d = 1.0 / _away(1.0 + part * d)
-            c = _away(1.0 + part / c)
+            d = 1.0 / _nonzero(1.0 + part * d)
+            c = _nonzero(1.0 + part / c)
             value *= d * c
         if abs(d * c - 1.0) < 1e-15:
             break
     return value
 
 
-def _away(value: float) -> float:
-    """From nought, which cannot be divided by."""
+def _nonzero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY

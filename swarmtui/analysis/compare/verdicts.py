@@ -1,4 +1,4 @@
-"""Two sets of replicates: faster, slower, equivalent or undecided, and what that many could have told."""
+"""Decide between two sets of replicates: faster, slower, equivalent or undecided; a replicate is a run or a session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from swarmtui.analysis.compare.t_distribution import t_quantile
 from swarmtui.model.schema import Stored
-from swarmtui.numbers import signed_percent
+from swarmtui.numbers import percent, signed_percent
 
 ALPHA = 0.05
 EQUIVALENT = 0.02
@@ -22,16 +22,34 @@ MIN_RUNS = 4
 _EXACT_AT_MOST = 20_000
 _DRAWS = 10_000
 _NEAR = 1e-12
-# With few values a permutation test finds a little less than the t test from which the power is worked out.
+# With few values a permutation test has a little less power than the t test that the estimate is based on.
 _SLACK = 1.1
 
 VerdictWord = Literal["faster", "slower", "equivalent", "undecided"]
 
 
-class Verdict(Stored, frozen=True, kw_only=True):
-    """`change` is B against A, as a share; `p` is of a permutation test, exact where that is feasible.
+class Interval(Stored, frozen=True, kw_only=True):
+    middle: float
+    low: float
+    high: float
 
-    `detectable` is the smallest difference that `detectable_n` runs each would find four times in five.
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """Return the sample standard deviation of at least two values."""
+    middle = fsum(values) / len(values)
+    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float | None:
+    """Return standard deviation / mean; None below two values."""
+    middle = fsum(values) / len(values) if values else 0.0
+    return standard_deviation(values) / middle if len(values) > 1 and middle else None
+
+
+class Verdict(Stored, frozen=True, kw_only=True):
+    """`change` is B relative to A, as a share; `p` is from a permutation test, exact where that is feasible.
+
+    `detectable` is the smallest change that `detectable_n` runs per side would find with 80 % power.
     """
 
     word: VerdictWord
@@ -49,7 +67,7 @@ class Verdict(Stored, frozen=True, kw_only=True):
 def verdict(
     a: Sequence[float], b: Sequence[float], *, better: Literal["higher", "lower"] = "higher", unit: str = "runs"
 ) -> Verdict:
-    """All in logs, so that changes are shares. Values must be above nought; others leave it undecided."""
+    """Compare the logs of both sides, so that changes are shares; undecided where a value is not above zero."""
     n_a, n_b = len(a), len(b)
     smallest = min(1.0, 2 / comb(n_a + n_b, n_a)) if n_a and n_b else 1.0
     if not n_a or not n_b or min(*a, *b) <= 0:
@@ -60,7 +78,7 @@ def verdict(
         few = f"n={min(n_a, n_b)}" if n_a == n_b else f"{n_a} v {n_b} {unit}"
         return Verdict(
             word="undecided", n_a=n_a, n_b=n_b, change=change, smallest_p=smallest,
-            sentence=f"undecided: {few}; one has no spread, so nobody knows what {signed_percent(change)} means",
+            sentence=f"undecided: {few}; one run has no spread, so {signed_percent(change)} may be noise",
         )  # fmt: skip
     interval, spread = _difference(x, y)
     p = permutation_p(x, y)
@@ -82,7 +100,7 @@ def verdict(
 
 
 def permutation_p(x: Sequence[float], y: Sequence[float]) -> float:
-    """The share of all ways to deal out these values whose means lie at least as far apart."""
+    """Return the share of all permutations of the values whose means are at least as far apart."""
     pooled, n, total = [*x, *y], len(x), fsum([*x, *y])
     rest = len(y)
 
@@ -91,15 +109,15 @@ def permutation_p(x: Sequence[float], y: Sequence[float]) -> float:
 
     least = apart(fsum(x)) - _NEAR
     if comb(len(pooled), n) <= _EXACT_AT_MOST:
-        dealt = [apart(sum(hand)) >= least for hand in combinations(pooled, n)]
-        return sum(dealt) / len(dealt)
-    chance = Random(0)  # the same data always give the same p
-    hits = sum(apart(sum(chance.sample(pooled, n))) >= least for _ in range(_DRAWS))
-    return (hits + 1) / (_DRAWS + 1)
+        hits = [apart(sum(part)) >= least for part in combinations(pooled, n)]
+        return sum(hits) / len(hits)
+    random = Random(0)  # the same data always give the same p
+    count = sum(apart(sum(random.sample(pooled, n))) >= least for _ in range(_DRAWS))
+    return (count + 1) / (_DRAWS + 1)
 
 
 def detectable_change(spread: float, n_a: int, n_b: int) -> float:
-    """The change that so many runs of this spread (standard deviation of logs) find with 80 % power."""
+    """Return the change that runs of this spread (standard deviation of logs) find with 80 % power."""
     df = n_a + n_b - 2
     ways = comb(n_a + n_b, n_a)
     attainable = 2 * int(ALPHA * ways / 2) / ways or ALPHA
@@ -108,7 +126,7 @@ def detectable_change(spread: float, n_a: int, n_b: int) -> float:
 
 
 def _difference(x: list[float], y: list[float]) -> tuple[Interval, float]:
-    """Welch's interval of the change, and the pooled standard deviation."""
+    """Return Welch's interval of the change, and the pooled standard deviation."""
     n, m = len(x), len(y)
     parts = standard_deviation(x) ** 2 / n, standard_deviation(y) ** 2 / m
     error = sqrt(sum(parts))
@@ -123,7 +141,7 @@ def _difference(x: list[float], y: list[float]) -> tuple[Interval, float]:
 def _word(
     change: float, interval: Interval, p: float, decides: bool, better: Literal["higher", "lower"]
 ) -> VerdictWord:
-    """Equivalence goes first: a difference that is certain but within ±2 % is none that anybody needs."""
+    """Check equivalence first: a significant difference within ±2 % is not relevant."""
     if not decides:
         return "undecided"
     if interval.low >= -EQUIVALENT and interval.high <= EQUIVALENT:
@@ -138,37 +156,15 @@ def _sentence(found: Verdict, unit: str) -> str:
     if found.change is None or found.p is None or found.interval is None:
         return f"undecided: {runs}"
     change = signed_percent(found.change)
-    sure = f"95 %: {signed_percent(found.interval.low)} to {signed_percent(found.interval.high)}"
-    needs = "" if found.detectable is None else _percent(found.detectable)
+    bounds = f"95 %: {signed_percent(found.interval.low)} to {signed_percent(found.interval.high)}"
+    detectable = "" if found.detectable is None else percent(found.detectable, 1)
     if found.smallest_p > ALPHA:
         return (
-            f"undecided: {change}, {runs} can never decide (p ≥ {found.smallest_p:.2g}); "
-            f"{MIN_RUNS} v {MIN_RUNS} at this spread would find {needs}"
+            f"undecided: {change}, {runs} are too few to decide (p ≥ {found.smallest_p:.2g}); "
+            f"{MIN_RUNS} v {MIN_RUNS} at this spread would detect {detectable}"
         )
     if found.word == "undecided":
-        return f"undecided: {change} ({sure}; {runs}, p = {found.p:.2g}); {needs} would have been found"
+        return f"undecided: {change} ({bounds}; {runs}, p = {found.p:.2g}); {detectable} would be detected"
     if found.word == "equivalent":
-        return f"equivalent: {change} ({sure}, all within ±{100 * EQUIVALENT:.0f} %; {runs})"
-    return f"{found.word}: {change} ({sure}; {runs}, p = {found.p:.2g})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-class Interval(Stored, frozen=True, kw_only=True):
-    middle: float
-    low: float
-    high: float
-
-
-def standard_deviation(values: Sequence[float]) -> float:
-    """The standard deviation of the population from which at least two values were drawn."""
-    middle = fsum(values) / len(values)
-    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
-
-
-def coefficient_of_variation(values: Sequence[float]) -> float | None:
-    """The coefficient of variation; None below two values."""
-    middle = fsum(values) / len(values) if values else 0.0
-    return standard_deviation(values) / middle if len(values) > 1 and middle else None
+        return f"equivalent: {change} ({bounds}, all within ±{percent(EQUIVALENT)}; {runs})"
+    return f"{found.word}: {change} ({bounds}; {runs}, p = {found.p:.2g})"

@@ -1,4 +1,4 @@
-"""Records to the figures of each level: throughput, latency, contention, speed-up."""
+"""Compute the figures of each level from records: throughput, latency, contention, speed-up."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.levels.flags import flags
+from swarmtui.analysis.levels.flags import level_flags, serial_flags
 from swarmtui.analysis.levels.runs import LevelRun, runs_by_level
-from swarmtui.analysis.levels.serial import Rates, compare_with_serial
-from swarmtui.analysis.levels.stats import Tally, mean, median, rates, ratio, spread, tally_spread
+from swarmtui.analysis.levels.serial import compare_with_serial
+from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ratio, spread, tally_spread
 from swarmtui.analysis.levels.steady import Steady, steady
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.load import SerialRates
 from swarmtui.model.record import Record, TokenSource
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart
 
 
 def level_figures(
     records: Sequence[Record],
-    stretches: Sequence[StageStart],
+    stages: Sequence[StageStart],
     ends: Sequence[StageEnd],
-    rates: Rates | None = None,
+    single_stream: SerialRates | None = None,
 ) -> tuple[Level, ...]:
-    """One level for each C, or for each rate of an open loop.
+    """Return one level for each C, or for each rate of an open loop.
 
-    Warm-up is in no figure, and the tokens of a failed request are in no rate.
-    Each stretch is a run, but for two kinds: those that people steered through on the way to another C, and those
-    that were spoilt by a pause and run again. `rates` of one user alone stand in for a serial baseline.
+    Warm-up is in no figure, and the tokens of a failed request are in no rate. Each stage is a run, except stages that
+    the user steered through on the way to another C, and those repeated after a pause. The rates of a `single_stream`
+    replace a measured serial baseline.
     """
-    by_place = runs_by_level(records, stretches, ends)
-    one_by_one = runs_by_level(records, stretches, ends, "serial")
+    runs_by_key = runs_by_level(records, stages, ends)
+    serial_by_key = runs_by_level(records, stages, ends, "serial")
     levels = [
-        _against(_level(place[0], runs), runs, one_by_one.get(place, []), rates)
-        for place, runs in sorted(by_place.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
+        _with_serial(_level(key[0], runs), runs, serial_by_key.get(key, []), single_stream)
+        for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
-    alone = next((level for level in levels if level.c == 1), None)
-    return tuple(_beside(level, alone) for level in levels)
+    single = next((level for level in levels if level.c == 1), None)
+    return tuple(_with_contention(level, single) for level in levels)
 
 
-def _lateness_s(runs: Sequence[LevelRun]) -> Spread | None:
-    """How much later than due requests were sent; `runs_by_place` has put aside when that was."""
-    ok = [record for run in runs for record in run.finished if record.ok and run.rate is not None]
-    late = [(r.t_headers_ns - r.t_sent_ns) / 1e9 for r in ok if r.t_headers_ns is not None and r.t_sent_ns is not None]
-    return spread(late) if late else None
+def _send_delay_s(runs: Sequence[LevelRun]) -> Spread | None:
+    """Return how late the requests of an open loop were sent."""
+    delays = [delay for run in runs for delay in run.send_delays_s]
+    return spread(delays) if delays else None
 
 
-def _per_s(runs: Sequence[LevelRun], moment: Callable[[Record], int | None]) -> float | None:
-    """So many a second from the first to the last: what an open loop asked for, or got."""
+def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | None]) -> float | None:
+    """Return the rate of events from the first to the last: arrivals or completions of an open loop."""
     count, span_ns = 0, 0
     for run in runs:
-        moments = [at for at in map(moment, run.finished) if at is not None]
-        if len(moments) > 1:
-            count += len(moments) - 1
-            span_ns += max(moments) - min(moments)
+        times = [t_ns for t_ns in map(time_ns, run.finished) if t_ns is not None]
+        if len(times) > 1:
+            count += len(times) - 1
+            span_ns += max(times) - min(times)
     return ratio(count, span_ns / 1e9)
 
 
 def _level(c: int, runs: list[LevelRun]) -> Level:
-    held = [_steady(c, run) for run in runs if run.finished]
-    by_run = tuple(map(_run_figures, (run for run in runs if run.finished), held))
+    steady_parts = [_steady_part(c, run) for run in runs if run.finished]
+    by_run = tuple(map(_run_figures, (run for run in runs if run.finished), steady_parts))
     finished = [record for run in runs for record in run.finished]
     ok = [record for record in finished if record.ok]
     verdicts = [record.verdict for record in finished if record.verdict is not None]
@@ -70,8 +70,8 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
     tokens_in, tokens_out = _count(r.tokens_in for r in ok), _count(r.tokens_out for r in ok)
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
     all_tokens = None if tokens_in_of_all is None or tokens_out is None else tokens_in_of_all + tokens_out
-    steady_s = _sum(part.seconds if part else None for part in held)
-    per_stream = rates(_known(r.decode_tps for r in ok))
+    steady_s = _sum(part.seconds if part else None for part in steady_parts)
+    per_stream = rate_summary(_known(r.decode_tps for r in ok))
     out_tps_wall = ratio(tokens_out, wall_s)
     gaps = _gaps_us(ok)
     load, rate = runs[-1].load, runs[-1].rate
@@ -94,17 +94,17 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         tokens_out=tokens_out,
         cached_tokens=_count(r.cached_tokens for r in ok),
         out_tps_wall=out_tps_wall,
-        out_tps_steady=ratio(_sum(part.tokens if part else None for part in held), steady_s),
+        out_tps_steady=ratio(_sum(part.tokens if part else None for part in steady_parts), steady_s),
         prompt_tps=ratio(tokens_in_of_all, wall_s),
         total_tps=ratio(all_tokens, wall_s),
         per_stream_tps=per_stream,
-        per_stream_tps_clean=rates(_known(r.decode_tps for r in ok if not r.cap_hit)),
+        per_stream_tps_clean=rate_summary(_known(r.decode_tps for r in ok if not r.cap_hit)),
         ttft_s=spread(_known(r.ttft_s for r in ok)),
         ttfo_s=spread(_known(r.ttfo_s for r in ok)),
         tpot_s=spread(_known(r.tpot_s for r in ok)),
         icl_s=tally_spread(Tally(gaps, unit=1e6)),
         e2e_s=spread(_known(r.e2e_s for r in ok)),
-        longest_stall_s=_longest_s(gaps, ok),
+        longest_stall_s=_longest_gap_s(gaps, ok),
         straggler=ratio(out_tps_wall, None if per_stream.mean is None or rate is not None else c * per_stream.mean),
         contention=None,
         rate_speedup=None,
@@ -117,86 +117,89 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         by_run=by_run,
         load=load,
         rate=rate,
-        lateness_s=_lateness_s(runs),
-        arrived_per_s=_per_s(runs, lambda record: record.t_sent_ns) if rate is not None else None,
-        served_per_s=_per_s(runs, lambda record: record.t_last_ns if record.ok else None) if rate is not None else None,
+        lateness_s=_send_delay_s(runs),
+        arrived_per_s=_events_per_s(runs, lambda record: record.t_sent_ns) if rate is not None else None,
+        served_per_s=_events_per_s(runs, lambda record: record.t_last_ns if record.ok else None)
+        if rate is not None
+        else None,
         verdicts=dict(sorted(Counter(verdicts).items())),
         replicas=_replicas(finished, wall_s),
     )
     uncounted = sum(r.tokens_out is None for r in ok)
-    return msgspec.structs.replace(level, flags=flags(level, uncounted))
+    return msgspec.structs.replace(level, flags=level_flags(level, uncounted))
 
 
-def _against(level: Level, runs: list[LevelRun], alone: list[LevelRun], rates: Rates | None) -> Level:
-    """The level with what its batches won against the same tasks one by one."""
+def _with_serial(
+    level: Level, runs: list[LevelRun], serial_runs: list[LevelRun], single_stream: SerialRates | None
+) -> Level:
+    """Add the speed-up over the same tasks run serially."""
     if level.load not in ("barrier", "swarm") or level.c == 1:
         return level
     found = compare_with_serial(
         [record for run in runs for record in run.finished],
         level.wall_s,
-        [record for run in alone for record in run.finished],
-        _sum(run.wall_s for run in alone),
-        rates,
+        [record for run in serial_runs for record in run.finished],
+        _sum(run.wall_s for run in serial_runs),
+        single_stream,
     )
     if found is None:
         return level
     serial, token_ratio = found
-    said = (f"its serial time is {serial.how}",) if serial.extrapolated else ()
     return msgspec.structs.replace(
         level,
         serial=serial,
         wall_speedup=serial.speedup,
         token_ratio=token_ratio,
-        flags=(*level.flags, *said),
+        flags=(*level.flags, *serial_flags(serial)),
     )
 
 
 def _replicas(finished: Sequence[Record], wall_s: float | None) -> tuple[Replica, ...]:
-    """Nothing where there was but one endpoint."""
+    """Return the figures of each endpoint; empty for a single one."""
     numbers = sorted({record.endpoint for record in finished})
     if numbers in ([], [0]):
         return ()
-    made = []
+    replicas = []
     for number in numbers:
-        here = [record for record in finished if record.endpoint == number]
-        ok = [record for record in here if record.ok]
+        own = [record for record in finished if record.endpoint == number]
+        ok = [record for record in own if record.ok]
         tokens = _count(r.tokens_out for r in ok)
-        made.append(
+        replicas.append(
             Replica(
                 endpoint=number,
-                n=len(here),
+                n=len(own),
                 ok=len(ok),
-                errors=len(here) - len(ok),
+                errors=len(own) - len(ok),
                 tokens_out=tokens,
                 out_tps_wall=ratio(tokens, wall_s),
                 per_stream_tps=mean(_known(r.decode_tps for r in ok)),
                 ttft_s=spread(_known(r.ttft_s for r in ok)),
             )
         )
-    return tuple(made)
+    return tuple(replicas)
 
 
-def _beside(level: Level, alone: Level | None) -> Level:
-    """The level with what it lost and won against one stream alone."""
-    if alone is None:
+def _with_contention(level: Level, single: Level | None) -> Level:
+    """Add the slowdown per stream, and the scaling, relative to a single stream."""
+    if single is None:
         return level
-    kept = ratio(level.per_stream_tps.mean, alone.per_stream_tps.mean)
+    kept = ratio(level.per_stream_tps.mean, single.per_stream_tps.mean)
     batches = level.load not in ("closed", "ramp")
     return msgspec.structs.replace(
         level,
         contention=None if kept is None else 1.0 - kept,
-        rate_speedup=ratio(level.out_tps_wall, alone.out_tps_wall)
+        rate_speedup=ratio(level.out_tps_wall, single.out_tps_wall)
         if batches
-        else ratio(level.out_tps_steady, alone.out_tps_steady),
+        else ratio(level.out_tps_steady, single.out_tps_steady),
     )
 
 
-def _steady(c: int, run: LevelRun) -> Steady | None:
+def _steady_part(c: int, run: LevelRun) -> Steady | None:
     counted = any(record.ok and record.tokens_out is not None for record in run.finished)
     return steady(run.finished, c, run.end_ns) if counted else None
 
 
-def _run_figures(run: LevelRun, held: Steady | None) -> RunFigures:
+def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
     """`per_stream_tps` is the mean of the streams, `ttft_s` the median of the requests."""
     ok = [record for record in run.finished if record.ok]
     tokens = _count(r.tokens_out for r in ok)
@@ -207,11 +210,11 @@ def _run_figures(run: LevelRun, held: Steady | None) -> RunFigures:
         ok=len(ok),
         errors=len(run.finished) - len(ok),
         wall_s=wall_s,
-        steady_s=held.seconds if held else None,
+        steady_s=part.seconds if part else None,
         c_achieved=ratio(run.busy_s, wall_s),
         tokens_out=tokens or 0,
         out_tps_wall=ratio(tokens, wall_s),
-        out_tps_steady=held.tokens / held.seconds if held else None,
+        out_tps_steady=part.tokens / part.seconds if part else None,
         per_stream_tps=mean(_known(r.decode_tps for r in ok)),
         ttft_s=median(_known(r.ttft_s for r in ok)),
     )
@@ -224,8 +227,8 @@ def _gaps_us(ok: Iterable[Record]) -> Counter[int]:
     return gaps
 
 
-def _longest_s(gaps: Counter[int], ok: Iterable[Record]) -> float | None:
-    """Also of requests of which only the longest gap was kept."""
+def _longest_gap_s(gaps: Counter[int], ok: Iterable[Record]) -> float | None:
+    """Include requests of which only the longest gap was stored."""
     longest = max((*(record.stall_us for record in ok if record.stall_us is not None), *gaps), default=None)
     return None if longest is None else longest / 1e6
 
@@ -245,7 +248,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """Of what is known; null when nothing is."""
+    """Sum the known values; null where there is none."""
     known = _known(values)
     return fsum(known) if known else None
 

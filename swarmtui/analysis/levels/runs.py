@@ -1,4 +1,4 @@
-"""Records to runs: which requests are the runs of which level, and how long each run took."""
+"""Group the requests of a session into the runs of each level."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from swarmtui.model.session import StageEnd, StageStart
 
 
 class LevelRun(NamedTuple):
-    """The requests of one run: `finished` ended by themselves, well or not. `stretch` is the number of its stretch."""
+    """The requests of one run: `finished` ended by themselves, with or without an error; `stage` is a number."""
 
     number: int
-    stretch: int
+    stage: int
     finished: list[Record]
     cancelled: list[Record]
     complete: bool
     end_ns: int | None
     load: Mode
     rate: float | None
+    send_delays_s: tuple[float, ...]
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """The makespan: from the first sent to the last token, of finished requests."""
+        """The makespan of the finished requests: from the first send to the last token."""
         spans = [span for span in map(in_flight_span, self.finished) if span is not None]
         return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
 
@@ -40,7 +41,7 @@ class LevelRun(NamedTuple):
 
     @property
     def busy_s(self) -> float | None:
-        """Σ time in flight within the window (Little), whatever became of the request: it took a stream's place."""
+        """Σ time in flight within the window; failed and cancelled requests also occupied a stream."""
         window = self.window
         if window is None:
             return None
@@ -50,59 +51,62 @@ class LevelRun(NamedTuple):
 
 
 def finished_by_level(
-    records: Sequence[Record], stretches: Sequence[StageStart], ends: Sequence[StageEnd]
+    records: Sequence[Record], stages: Sequence[StageStart], ends: Sequence[StageEnd]
 ) -> dict[LevelKey, list[Record]]:
-    """The requests from which the figures of each level are made, by its `key`."""
-    runs = runs_by_level(records, stretches, ends)
-    return {place: [record for run in here for record in run.finished] for place, here in runs.items()}
+    """Return the requests that the figures of each level are based on."""
+    runs = runs_by_level(records, stages, ends)
+    return {key: [record for run in found for record in run.finished] for key, found in runs.items()}
 
 
 def runs_by_level(
     records: Sequence[Record],
-    stretches: Sequence[StageStart],
+    stages: Sequence[StageStart],
     ends: Sequence[StageEnd],
     phase: Phase = "level",
 ) -> dict[LevelKey, list[LevelRun]]:
-    by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
+    by_stage: defaultdict[int, list[Record]] = defaultdict(list)
     for record in records:
-        by_stretch[record.stage].append(record)
+        by_stage[record.stage].append(record)
     ended = {end.number: end for end in ends}
     runs: defaultdict[LevelKey, list[LevelRun]] = defaultdict(list)
-    all_stretches = _with_lost(stretches, by_stretch)
-    latest = {(s.c, s.rate, s.run): s.number for s in all_stretches if s.phase == phase and not s.steered}
-    for stretch in sorted(all_stretches, key=lambda s: s.number):
-        end = ended.get(stretch.number)
+    all_stages = _with_missing_stages(stages, by_stage)
+    latest = {(s.c, s.rate, s.run): s.number for s in all_stages if s.phase == phase and not s.steered}
+    for stage in sorted(all_stages, key=lambda s: s.number):
+        end = ended.get(stage.number)
         complete = end is not None and end.complete
-        superseded = stretch.steered or latest.get((stretch.c, stretch.rate, stretch.run)) != stretch.number
-        if stretch.phase != phase or (superseded and not complete):
+        superseded = stage.steered or latest.get((stage.c, stage.rate, stage.run)) != stage.number
+        if stage.phase != phase or (superseded and not complete):
             continue
-        found = [r for r in by_stretch[stretch.number] if r.phase == phase]
-        if stretch.load == "open":
-            found = list(map(_as_due, found))
+        found = [r for r in by_stage[stage.number] if r.phase == phase]
+        delays: list[float | None] = []
+        if stage.load == "open":
+            delays = [r.send_delay_s for r in found if r.ok]
+            found = list(map(_from_due_time, found))
         run = LevelRun(
-            number=len(runs[stretch.c, stretch.rate]) + 1,
-            stretch=stretch.number,
+            number=len(runs[stage.c, stage.rate]) + 1,
+            stage=stage.number,
             finished=[r for r in found if r.error != CANCELLED],
             cancelled=[r for r in found if r.error == CANCELLED],
             complete=complete,
             end_ns=end.t_ns if end else None,
-            load=stretch.load,
-            rate=stretch.rate,
+            load=stage.load,
+            rate=stage.rate,
+            send_delays_s=tuple(delay for delay in delays if delay is not None),
         )
-        runs[stretch.c, stretch.rate].append(run)
+        runs[stage.c, stage.rate].append(run)
     return runs
 
 
-def _as_due(record: Record) -> Record:
-    """In an open loop time counts from when a request was due: a client that is late hides no queue by it."""
-    return msgspec.structs.replace(record, t_sent_ns=record.t_sched_ns, t_headers_ns=record.t_sent_ns)
+def _from_due_time(record: Record) -> Record:
+    """Count latencies from when the request was due, so that a client that sends late does not hide queueing."""
+    return msgspec.structs.replace(record, t_sent_ns=record.t_sched_ns)
 
 
-def _with_lost(stretches: Sequence[StageStart], by_stretch: dict[int, list[Record]]) -> list[StageStart]:
-    """The stretches, and those whose own line in the journal was damaged, made again from their requests."""
-    known = {stretch.number for stretch in stretches}
-    lost = [found[0] for number, found in by_stretch.items() if number not in known]
+def _with_missing_stages(stages: Sequence[StageStart], by_stage: dict[int, list[Record]]) -> list[StageStart]:
+    """Add stages whose line in the journal was damaged, rebuilt from their requests."""
+    known = {stage.number for stage in stages}
+    missing = [found[0] for number, found in by_stage.items() if number not in known]
     return [
-        *stretches,
-        *(StageStart(number=r.stage, t_ns=r.t_sent_ns or 0, c=max(1, r.c), run=r.run, phase=r.phase) for r in lost),
+        *stages,
+        *(StageStart(number=r.stage, t_ns=r.t_sent_ns or 0, c=max(1, r.c), run=r.run, phase=r.phase) for r in missing),
     ]

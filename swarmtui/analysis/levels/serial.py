@@ -1,80 +1,20 @@
-"""The tasks of a level one after another: measured, or extrapolated from a few of them or from rates."""
+"""Compare a batch of tasks with the same tasks run serially: measured, or extrapolated from a few tasks or rates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from swarmtui.analysis.levels.stats import ratio
+from swarmtui.model.load import SerialRates
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import SerialBaseline
-
-
-class Rates(NamedTuple):
-    """Of one user alone."""
-
-    prompt_tps: float
-    decode_tps: float
-
-
-def serial_rates(plan: Plan) -> Rates | None:
-    if plan.serial_prompt_tps is None or plan.serial_decode_tps is None:
-        return None
-    return Rates(plan.serial_prompt_tps, plan.serial_decode_tps)
-
-
-def compare_with_serial(
-    swarm: Sequence[Record],
-    swarm_wall_s: float | None,
-    serial: Sequence[Record],
-    serial_wall_s: float | None,
-    rates: Rates | None,
-) -> tuple[SerialBaseline, float | None] | None:
-    """The baseline with its speed-up, and the token ratio; None where there is nothing to hold the batch against."""
-    if not swarm_wall_s or not any(record.ok for record in swarm):
-        return None
-    together = summarise_batch(swarm, swarm_wall_s)
-    if rates is not None:
-        serial = _from_rates(swarm, rates)
-        how = f"extrapolated from {rates.prompt_tps:g} prompt and {rates.decode_tps:g} output tok/s of one user alone"
-    else:
-        serial = summarise_batch(serial, serial_wall_s) if serial_wall_s else None
-        how = "measured"
-    if serial is None or not serial.tasks:
-        return None
-    extrapolated = rates is not None or serial.tasks < together.tasks
-    if extrapolated and rates is None:
-        tasks = "1 task" if serial.tasks == 1 else f"{serial.tasks} tasks"
-        how = f"extrapolated from {tasks} of {together.tasks} asked alone"
-    found = wall_speedup(serial, together)
-    return (
-        SerialBaseline(
-            how=how,
-            extrapolated=extrapolated,
-            tasks=serial.tasks,
-            wall_s=serial.wall_s * together.tasks / serial.tasks,
-            out_tps=ratio(serial.tokens_out, serial.wall_s),
-            speedup=found.raw,
-            clean_speedup=found.clean,
-            reason=found.reason,
-        ),
-        None if extrapolated else found.token_ratio,
-    )
-
-
-def _from_rates(swarm: Sequence[Record], rates: Rates) -> Batch | None:
-    ok = [record for record in swarm if record.ok]
-    if any(record.tokens_in is None or record.tokens_out is None for record in ok):
-        return None
-    tokens_in, tokens_out = sum(r.tokens_in or 0 for r in ok), sum(r.tokens_out or 0 for r in ok)
-    wall_s = tokens_in / rates.prompt_tps + tokens_out / rates.decode_tps
-    return Batch(tasks=len(ok), wall_s=wall_s, tokens_out=tokens_out)
+from swarmtui.text import count_noun
 
 
 class Batch(Stored, frozen=True, kw_only=True):
-    """`wall_s` is of the whole batch; `capped_s` is the time of its `capped` answers alone, one by one."""
+    """`capped_s` is the sum of the e2e times of the `capped` answers."""
 
     tasks: int
     wall_s: float
@@ -84,12 +24,59 @@ class Batch(Stored, frozen=True, kw_only=True):
 
 
 class Speedup(Stored, frozen=True, kw_only=True):
-    """`token_ratio`: how much of the serial work the swarm did. `clean` is null, with a `reason`, where it must be."""
+    """`token_ratio` is the swarm's share of the serial work; where `clean` is null, `reason` explains it."""
 
     raw: float
     clean: float | None
     token_ratio: float | None
     reason: str = ""
+
+
+def serial_rates(plan: Plan) -> SerialRates | None:
+    if plan.serial_prompt_tps is None or plan.serial_decode_tps is None:
+        return None
+    return SerialRates(prompt_tps=plan.serial_prompt_tps, decode_tps=plan.serial_decode_tps)
+
+
+def compare_with_serial(
+    swarm: Sequence[Record],
+    swarm_wall_s: float | None,
+    alone: Sequence[Record],
+    alone_wall_s: float | None,
+    rates: SerialRates | None,
+) -> tuple[SerialBaseline, float | None] | None:
+    """Return the serial baseline with the speed-up, and the token ratio; None without a baseline.
+
+    `alone` are the requests that ran serially; `rates` of a single stream replace them.
+    """
+    if not swarm_wall_s or not any(record.ok for record in swarm):
+        return None
+    concurrent = summarise_batch(swarm, swarm_wall_s)
+    if rates is not None:
+        serial = _batch_from_rates(swarm, rates)
+        how = f"extrapolated from {rates.prompt_tps:g} prompt and {rates.decode_tps:g} output tok/s of a single stream"
+    else:
+        serial = summarise_batch(alone, alone_wall_s) if alone_wall_s else None
+        how = "measured"
+    if serial is None or not serial.tasks:
+        return None
+    extrapolated = rates is not None or serial.tasks < concurrent.tasks
+    if extrapolated and rates is None:
+        how = f"extrapolated from {count_noun(serial.tasks, 'task', 'tasks')} of {concurrent.tasks} run serially"
+    found = wall_speedup(serial, concurrent)
+    return (
+        SerialBaseline(
+            how=how,
+            extrapolated=extrapolated,
+            tasks=serial.tasks,
+            wall_s=serial.wall_s * concurrent.tasks / serial.tasks,
+            out_tps=ratio(serial.tokens_out, serial.wall_s),
+            speedup=found.raw,
+            clean_speedup=found.clean,
+            reason=found.reason,
+        ),
+        None if extrapolated else found.token_ratio,
+    )
 
 
 def summarise_batch(records: Iterable[Record], wall_s: float) -> Batch:
@@ -101,16 +88,25 @@ def summarise_batch(records: Iterable[Record], wall_s: float) -> Batch:
 
 
 def wall_speedup(serial: Batch, swarm: Batch) -> Speedup:
-    """Raw: wall over wall. Clean: a serial answer that was cut counts as long as the mean of those that were not."""
-    per_batch = serial.wall_s * swarm.tasks / serial.tasks
-    raw = per_batch / swarm.wall_s
+    """Divide wall time by wall time; for `clean`, a cut serial answer counts as the mean of the uncut ones."""
+    raw = serial.wall_s * swarm.tasks / serial.tasks / swarm.wall_s
     share = ratio(swarm.tokens_out, serial.tokens_out)
     tokens = None if share is None else share * serial.tasks / swarm.tasks
     if swarm.capped:
-        why = f"answers of the swarm were cut too ({swarm.capped}), and its wall is that of its longest"
+        cut = count_noun(swarm.capped, "answer", "answers")
+        why = f"{cut} of the swarm hit the token limit too, and its longest answer sets its wall time"
         return Speedup(raw=raw, clean=None, token_ratio=tokens, reason=why)
     whole = serial.tasks - serial.capped
     if not whole:
         return Speedup(raw=raw, clean=None, token_ratio=tokens, reason="every serial answer was cut")
     clean = (serial.wall_s - serial.capped_s) / whole * swarm.tasks / swarm.wall_s
     return Speedup(raw=raw, clean=clean, token_ratio=tokens)
+
+
+def _batch_from_rates(swarm: Sequence[Record], rates: SerialRates) -> Batch | None:
+    ok = [record for record in swarm if record.ok]
+    if any(record.tokens_in is None or record.tokens_out is None for record in ok):
+        return None
+    tokens_in, tokens_out = sum(r.tokens_in or 0 for r in ok), sum(r.tokens_out or 0 for r in ok)
+    wall_s = tokens_in / rates.prompt_tps + tokens_out / rates.decode_tps
+    return Batch(tasks=len(ok), wall_s=wall_s, tokens_out=tokens_out)

@@ -1,4 +1,4 @@
-"""A sample in few numbers, and no percentile that its n cannot carry."""
+"""Summarise samples; a percentile needs a minimum number of values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
 class Ordered(Protocol):
-    """Values from small to large, each to be had by its rank."""
+    """Values in ascending order, accessed by rank."""
 
     def __len__(self) -> int: ...
 
@@ -23,7 +23,7 @@ class Ordered(Protocol):
 
 
 class Tally:
-    """Values by how often they came, in order: millions of whole numbers need no sorted list of them all."""
+    """Values with their counts, in ascending order, without a sorted list of millions."""
 
     def __init__(self, counts: Mapping[int, int], unit: float = 1.0) -> None:
         self._values = sorted(counts)
@@ -41,11 +41,11 @@ class Tally:
 
 
 def percentile(ordered: Ordered, q: float) -> float:
-    """Linear between the two nearest ranks; `q` is a share from 0 to 1, `ordered` has at least one value."""
-    place = q * (len(ordered) - 1)
-    rank = int(place)
+    """Interpolate linearly between the two nearest ranks; `q` is a share from 0 to 1, `ordered` is not empty."""
+    position = q * (len(ordered) - 1)
+    rank = int(position)
     low = ordered[rank]
-    rest = place - rank
+    rest = position - rank
     return low + rest * (ordered[rank + 1] - low) if rest else low
 
 
@@ -58,9 +58,9 @@ def tally_spread(tally: Tally) -> Spread:
     return _spread(tally, tally.total)
 
 
-def rates(values: Iterable[float]) -> RateSummary:
-    all_of_it = spread(values)
-    return RateSummary(mean=all_of_it.mean, min=all_of_it.min, p50=all_of_it.p50, max=all_of_it.max)
+def rate_summary(values: Iterable[float]) -> RateSummary:
+    found = spread(values)
+    return RateSummary(mean=found.mean, min=found.min, p50=found.p50, max=found.max)
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -68,13 +68,13 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def median(values: Iterable[float]) -> float | None:
-    """The middle of any number of values; where a percentile is claimed, `spread` is to be asked."""
+    """Return the middle of any number of values; unlike `spread`, without a minimum n."""
     ordered = sorted(values)
     return percentile(ordered, 0.5) if ordered else None
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
-    """Null where either is not known, or where nothing can be divided by."""
+    """Divide; null where either is null, or the divisor is zero."""
     return None if above is None or not below else above / below
 
 

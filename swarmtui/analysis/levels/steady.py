@@ -1,4 +1,4 @@
-"""The steady rate: output that came while exactly C requests were in flight, over that time."""
+"""Compute the steady rate: output tokens per second while exactly C requests were in flight."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Steady(Stored, frozen=True, kw_only=True):
 
 
 def in_flight_span(record: Record) -> Span | None:
-    """From sent to the last token; of one that failed to its end, since a silence before a timeout holds its place.
+    """Return the time from the send to the last token; of a failed request to its end, since it occupied a stream.
 
-    None for what was never sent.
+    None for a request that was never sent.
     """
     ends = (record.t_last_ns, record.t_done_ns) if record.ok else (record.t_done_ns, record.t_last_ns)
     end = ends[0] if ends[0] is not None else ends[1]
@@ -31,12 +31,12 @@ def in_flight_span(record: Record) -> Span | None:
 
 
 def steady(finished: Sequence[Record], c: int, until_ns: int | None = None) -> Steady | None:
-    """None when C were never in flight together, or when fewer than 2·C chunks came in that time.
+    """Return the time and tokens; None where C were never in flight together, or for fewer than 2·C chunks.
 
-    `finished` are the requests of one run that ended by themselves, well or not. Tokens of failed ones count in no
-    rate. A cancelled request has no place here: its tokens are not known, so the time that it took is left out by
-    counting one stream less. After `until_ns` the run was no longer alone on the server.
-    The first chunk of a request counts like any other: its tokens were made for it in that time.
+    `finished` are the requests of one run that ended by themselves, with or without an error; the tokens of failed
+    ones are in no rate. Cancelled requests are left out because their tokens are not known: while one was in flight,
+    fewer than C count. Other requests may share the server after `until_ns`. The first chunk of a request counts like
+    any other.
     """
     spans = (in_flight_span(record) for record in finished)
     bounds = intervals_at(c, [span for span in spans if span is not None], until_ns)
@@ -48,7 +48,7 @@ def steady(finished: Sequence[Record], c: int, until_ns: int | None = None) -> S
 
 
 def intervals_at(c: int, spans: Iterable[Span], until_ns: int | None = None) -> list[int]:
-    """Start, end, start, end … of the times in which exactly `c` spans lay over each other."""
+    """Return start, end, start, end … of the times at which exactly `c` spans overlap."""
     changes: defaultdict[int, int] = defaultdict(int)
     for start, end in spans:
         changes[start] += 1
@@ -67,9 +67,9 @@ def intervals_at(c: int, spans: Iterable[Span], until_ns: int | None = None) -> 
 
 
 def _output_within(bounds: Sequence[int], records: Iterable[Record]) -> tuple[float, int]:
-    """Tokens and chunks inside; a chunk exactly at a bound belongs to the time which that bound closes.
+    """Count tokens and chunks inside; a chunk exactly at a bound belongs to the interval which that bound ends.
 
-    With so many bounds below a time, it lies inside when their number is odd.
+    A time is inside where the number of bounds below it is odd.
     """
     tokens: list[float] = []
     chunks = 0

@@ -1,4 +1,4 @@
-"""The figures of a level by type of task and by turn: what the primary task lost, which answers were right."""
+"""Compute the figures of a level by task type and turn: slowdown of the primary task, answers that pass."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from swarmtui.model.level_key import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import TaskFigures
 
-# More types than a person can read are no types.
-_MOST_TYPES = 64
+# More types than this are not worth a table.
+_MAX_TYPES = 64
 
 
 def task_figures(finished: Mapping[LevelKey, Sequence[Record]]) -> tuple[TaskFigures, ...]:
-    """By level, in the order in which types and turns first came; nothing where no task has a type or a check."""
+    """Return figures by level, type and turn, in order; empty where no task has a type or a check."""
     found: list[TaskFigures] = []
     for (c, rate), records in sorted(finished.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):
         parts: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
         for record in sorted(records, key=lambda record: (record.task, record.turn)):
             parts[record.type, record.turn].append(record)
-        if len(parts) > _MOST_TYPES or not any(r.type or r.verdict for r in records):
+        if len(parts) > _MAX_TYPES or not any(r.type or r.verdict for r in records):
             continue
         found += [_figures(c, rate, kind, turn, part) for (kind, turn), part in parts.items()]
     return tuple(found)

@@ -1,4 +1,4 @@
-"""`ttft_p50>1s or out_tps_steady@4<200`: a small language for scripts, read and judged without running anything."""
+"""Parse and evaluate `--fail-if` conditions such as `ttft_p50>1s or out_tps_steady@4<200`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import NamedTuple
 from swarmtui.analysis.limits.quantities import Quantity, did_you_mean, find_quantity, null_reason, parse_amount
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Level
+from swarmtui.numbers import short, short_percent
 
 _KEY = "--fail-if"
-_DEEPEST = 50
+_MAX_DEPTH = 50
 _TOKENS = re.compile(
     r"\s*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<number>\d+(?:\.\d+)?|\.\d+)(?:\s*(?P<unit>%|(?:tok/s|us|ms|s|m)(?![A-Za-z0-9_/]))|(?P<odd>[A-Za-z]+))?"
@@ -24,14 +25,14 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 class LimitResult(Stored, frozen=True, kw_only=True):
-    """`true` is null where nothing could be judged. `because` names the figures that decided."""
+    """`true` is null where no figure was available; `because` lists the figures that decided."""
 
     true: bool | None
     because: tuple[str, ...] = ()
 
     @property
     def missed(self) -> bool:
-        """What could not be judged counts as missed: a script must not take silence for good news."""
+        """A condition without figures counts as missed, so that a script does not pass by accident."""
         return self.true is not False
 
 
@@ -56,7 +57,7 @@ _Node = _Compare | _Any | _All
 
 
 class FailCondition(NamedTuple):
-    """A parsed expression; `text` is as it was written."""
+    """A parsed condition; `text` is its source."""
 
     text: str
     node: _Node
@@ -66,7 +67,7 @@ class FailCondition(NamedTuple):
 
 
 def parse_fail_if(text: str, key: str = _KEY) -> FailCondition:
-    reader = _Reader(text, key)
+    reader = _Parser(text, key)
     node = reader.any_of(0)
     reader.end()
     return FailCondition(text, node)
@@ -80,21 +81,21 @@ class _Token(NamedTuple):
     end: int
 
 
-class _Reader:
-    """Recursive descent over at most fifty brackets."""
+class _Parser:
+    """Recursive descent parser with limited depth."""
 
     def __init__(self, text: str, key: str) -> None:
         self._text, self._key = text, key
-        self._tokens = list(self._split())
+        self._tokens = list(self._tokenize())
         self._at = 0
 
-    def _split(self) -> list[_Token]:
+    def _tokenize(self) -> list[_Token]:
         tokens, position, end = [], 0, len(self._text.rstrip())
         while position < end:
             match = _TOKENS.match(self._text, position)
             if match is None:
                 start = position + len(self._text[position:]) - len(self._text[position:].lstrip())
-                raise self._wrong(f"{self._text[start]!r} means nothing here", start)
+                raise self._error(f"{self._text[start]!r} is not valid here", start)
             kind = next(name for name in ("word", "number", "sign") if match.group(name) is not None)
             unit = match.group("unit") or match.group("odd") or ""
             tokens.append(_Token(kind, match.group(kind), unit, match.start(kind), match.end()))
@@ -114,12 +115,12 @@ class _Reader:
         return parts[0] if len(parts) == 1 else _All(tuple(parts))
 
     def _one(self, depth: int) -> _Node:
-        if depth > _DEEPEST:
-            raise self._wrong("too many brackets")
+        if depth > _MAX_DEPTH:
+            raise self._error("too many brackets")
         if self._take("("):
             node = self.any_of(depth + 1)
             if not self._take(")"):
-                raise self._wrong("a closing ) is missing")
+                raise self._error("a closing ) is missing")
             return node
         return self._comparison()
 
@@ -127,21 +128,21 @@ class _Reader:
         word = self._next("word", "a figure such as ttft_p50 or out_tps_steady")
         quantity = find_quantity(word.text)
         if quantity is None:
-            raise self._wrong(f"no figure is called {word.text}{did_you_mean(word.text)}", word.start)
+            raise self._error(f"unknown figure {word.text}{did_you_mean(word.text)}", word.start)
         at = None
         if self._take("@"):
-            level = self._next("number", "a level behind @, such as @4")
+            level = self._next("number", "a level after @, such as @4")
             if level.unit or not level.text.isdigit():
-                raise self._wrong("a level is a whole number", level.start)
+                raise self._error("a level is a whole number", level.start)
             at = int(level.text)
         sign = self._next("sign", "one of > >= < <= == !=")
         if sign.text not in _COMPARE:
-            raise self._wrong("expected one of > >= < <= == !=", sign.start)
+            raise self._error("expected one of > >= < <= == !=", sign.start)
         number = self._next("number", "a number, with its unit where it is a time")
         try:
             limit = parse_amount(number.text, number.unit, quantity.kind, self._key)
         except BadInput as error:
-            raise self._wrong(error.problem, number.start) from None
+            raise self._error(error.problem, number.start) from None
         return _Compare(word.text, quantity, at, sign.text, limit, self._text[word.start : number.end].strip())
 
     def _take(self, text: str) -> bool:
@@ -149,21 +150,21 @@ class _Reader:
         self._at += found
         return found
 
-    def _next(self, kind: str, wanted: str) -> _Token:
+    def _next(self, kind: str, expected: str) -> _Token:
         if self._at >= len(self._tokens):
-            raise self._wrong(f"expected {wanted}")
+            raise self._error(f"expected {expected}")
         token = self._tokens[self._at]
         if token.kind != kind:
-            raise self._wrong(f"expected {wanted}", token.start)
+            raise self._error(f"expected {expected}", token.start)
         self._at += 1
         return token
 
     def end(self) -> None:
         if self._at < len(self._tokens):
-            raise self._wrong("expected and, or, or the end", self._tokens[self._at].start)
+            raise self._error("expected and, or, or the end", self._tokens[self._at].start)
 
-    def _wrong(self, problem: str, position: int | None = None) -> BadInput:
-        """With the text, and a sign below the place."""
+    def _error(self, problem: str, position: int | None = None) -> BadInput:
+        """Return an error that marks the position below the text."""
         if position is None:
             position = self._tokens[self._at].start if self._at < len(self._tokens) else len(self._text)
         if not self._text.strip():
@@ -188,21 +189,21 @@ def _judge(node: _Node, levels: Sequence[Level]) -> LimitResult:
 
 
 def _compare(node: _Compare, levels: Sequence[Level]) -> LimitResult:
-    """Without @ it is true when it is so at any level; a level that lacks the figure counts only when all lack it."""
-    wanted = [level for level in levels if node.at is None or level.offered_load == node.at]
-    if not wanted:
+    """Evaluate at one level, or at any level without @; null where all levels lack the figure."""
+    expected = [level for level in levels if node.at is None or level.offered_load == node.at]
+    if not expected:
         varied = "rate" if any(level.rate is not None for level in levels) else "C"
         return LimitResult(true=None, because=(f"{node.text}: no level {varied}={node.at} was measured",))
     hits, values, missing = [], [], []
-    for level in wanted:
+    for level in expected:
         value = node.quantity.value(level)
         if value is None:
             missing.append(null_reason(node.name, level))
             continue
-        told = f"{node.text}: {node.name} is {format_quantity(value, node.quantity)} at {level.name}"
-        values.append(told)
+        shown = f"{node.text}: {node.name} is {format_quantity(value, node.quantity)} at {level.name}"
+        values.append(shown)
         if _COMPARE[node.sign](value, node.limit):
-            hits.append(told)
+            hits.append(shown)
     if hits:
         return LimitResult(true=True, because=tuple(hits))
     if not values:
@@ -212,7 +213,7 @@ def _compare(node: _Compare, levels: Sequence[Level]) -> LimitResult:
 
 def format_quantity(value: float, quantity: Quantity) -> str:
     if quantity.kind == "time":
-        return f"{value:.4g} s" if value >= 1 else f"{1e3 * value:.4g} ms"
+        return f"{short(value, 4)} s" if value >= 1 else f"{short(1e3 * value, 4)} ms"
     if quantity.kind == "share":
-        return f"{100 * value:.3g} %"
-    return f"{value:.4g}" + (" tok/s" if quantity.kind == "rate" else "")
+        return short_percent(value)
+    return short(value, 4) + (" tok/s" if quantity.kind == "rate" else "")

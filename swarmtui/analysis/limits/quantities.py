@@ -1,4 +1,4 @@
-"""The names by which people ask for a figure of a level, and the units in which they say how much."""
+"""Names and units of the figures that conditions can use."""
 
 from __future__ import annotations
 
@@ -73,34 +73,34 @@ QUANTITIES: dict[str, Quantity] = {
 
 
 def find_quantity(name: str) -> Quantity | None:
-    """`ttft_p50` and `ttft_s_p50` are the same; the fields of `run --json` are known by their own names."""
+    """Find a figure by name; `ttft_p50` and `ttft_s_p50` are the same, as are the field names of `run --json`."""
     return QUANTITIES.get(name) or QUANTITIES.get(name.replace("_s_", "_").removesuffix("_s"))
 
 
 def did_you_mean(name: str) -> str:
-    """`, did you mean …?`"""
+    """Return a suggestion to append to an error: `, did you mean …?`, or all known names."""
     lower = name.lower()
     parts = [known for part in ("_p50", "_mean") if (known := f"{lower}{part}") in QUANTITIES]
     close = [lower] if lower in QUANTITIES else parts or difflib.get_close_matches(lower, QUANTITIES, n=2, cutoff=0.5)
-    return f", did you mean {' or '.join(close)}?" if close else f"; known are {', '.join(sorted(QUANTITIES))}"
+    return f", did you mean {' or '.join(close)}?" if close else f"; known figures: {', '.join(sorted(QUANTITIES))}"
 
 
 def parse_amount(number: str, unit: str, kind: Kind, key: str) -> float:
-    """A number with its unit as seconds, share, tokens a second or count; a time must have one."""
+    """Convert a number with its unit to seconds, a share, tok/s or a count; a time needs a unit."""
     if not unit:
         if kind == "time":
             raise BadInput(f"{number} has no unit; write {number}s or {number}ms", key=key)
         return float(number)
     known = UNITS.get(unit)
     if known is None:
-        raise BadInput(f"{unit!r} is not a unit; known are {', '.join(UNITS)}", key=key)
+        raise BadInput(f"{unit!r} is not a known unit; use one of {', '.join(UNITS)}", key=key)
     if known[0] != kind:
-        raise BadInput(f"{unit} does not fit here, it measures a {known[0]} and not a {kind}", key=key)
+        raise BadInput(f"expected a {kind}, but {unit} is a unit of {known[0]}", key=key)
     return float(number) * known[1]
 
 
 def null_reason(name: str, level: Level) -> str:
-    """Why a level has no such figure, where n is the reason."""
+    """Explain why a level has no value for a figure."""
     part = name.rpartition("_")[2]
     least = SMALLEST_N.get(part)
     field = f"{name.rpartition('_')[0].removesuffix('_s')}_s"

@@ -1,4 +1,4 @@
-"""`ttft=500ms,tpot=50ms`: what each request should keep, and how many of a level did."""
+"""Parse service level objectives such as `ttft=500ms,tpot=50ms`, and count the requests of a level that meet them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from swarmtui.model.level_key import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Level
+from swarmtui.numbers import short_percent
 
 _KEY = "--slo"
-SHARE = 0.95
+DEFAULT_SHARE = 0.95
 
 
 def _stall(record: Record) -> float | None:
@@ -32,13 +33,13 @@ FIGURES: dict[str, Callable[[Record], float | None]] = {
 
 
 class Slo(Stored, frozen=True, kw_only=True):
-    """Seconds by figure, and the share of requests that is to keep all of them."""
+    """Limits in seconds by figure, and the share of requests that must meet all of them."""
 
     limits_s: dict[str, float]
-    share: float = SHARE
+    share: float = DEFAULT_SHARE
 
     def met_by(self, record: Record) -> bool:
-        """A failed request keeps nothing; a figure that an answer cannot have (one token has no tpot) is not broken."""
+        """Whether a request meets all limits; a failed one does not, and a figure it cannot have is ignored."""
         if not record.ok:
             return False
         values = ((FIGURES[name](record), most) for name, most in self.limits_s.items())
@@ -46,7 +47,7 @@ class Slo(Stored, frozen=True, kw_only=True):
 
 
 def validate_slo(text: str) -> str:
-    """The text itself, where it can be read or is empty."""
+    """Return the text if it is valid or empty; raise BadInput otherwise."""
     if text:
         parse_slo(text)
     return text
@@ -54,30 +55,30 @@ def validate_slo(text: str) -> str:
 
 def parse_slo(text: str, key: str = _KEY) -> Slo:
     most: dict[str, float] = {}
-    share = SHARE
+    share = DEFAULT_SHARE
     for part in text.split(","):
         match = re.fullmatch(r"\s*([a-z0-9]+)\s*=\s*(\d+(?:\.\d+)?)\s*([a-z%/]*)\s*", part)
         if match is None:
-            raise BadInput(f"{part.strip()!r} is not of the form ttft=500ms", key=key)
+            raise BadInput(f"{part.strip()!r} is not in the form ttft=500ms", key=key)
         name, number, unit = match.groups()
         if name != "share" and name not in FIGURES:
-            raise BadInput(f"{name!r} is none of {', '.join(FIGURES)}, share", key=key)
+            raise BadInput(f"unknown figure {name!r}; use one of {', '.join(FIGURES)}, share", key=key)
         if name in most:
-            raise BadInput(f"{name} stands twice", key=key)
+            raise BadInput(f"{name} is given twice", key=key)
         value = parse_amount(number, unit, "share" if name == "share" else "time", key)
         if name == "share":
             share = value
         else:
             most[name] = value
     if not most:
-        raise BadInput("names no time; expected something like ttft=500ms,tpot=50ms", key=key)
+        raise BadInput("sets no limit; expected something like ttft=500ms,tpot=50ms", key=key)
     if not 0.0 < share <= 1.0:
-        raise BadInput("share is from 1% to 100%", key=key)
+        raise BadInput("share must be between 1% and 100%", key=key)
     return Slo(limits_s=most, share=share)
 
 
 def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
-    """`finished` holds the requests of each level that ended by themselves, well or not."""
+    """Count good requests by level; `finished` ended by themselves, with or without an error."""
     found = []
     for level in levels:
         records = finished.get(level.key, ())
@@ -99,12 +100,12 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
 
 
 def slo_sentence(found: Sequence[Goodput], slo: Slo) -> str:
-    """`SLO kept up to C=4; at C=8 62 % of requests kept it (95 % wanted)`"""
+    """`SLO met up to C=4; at C=8 62 % of requests met it (95 % required)`"""
     missed = next((level for level in found if not level.kept), None)
     held = [level for level in found if level.kept and (missed is None or level.offered_load < missed.offered_load)]
     most = max(held, key=lambda level: level.offered_load, default=None)
     if missed is None:
-        return f"SLO kept up to {most.name}" if most else "SLO: nothing was measured"
-    parts = [f"SLO kept up to {most.name}" if most else "SLO missed"]
-    share = "no request was measured" if missed.share is None else f"{100 * missed.share:.3g} % of requests kept it"
-    return f"{parts[0]}; at {missed.name} {share} ({100 * slo.share:.3g} % wanted)"
+        return f"SLO met up to {most.name}" if most else "SLO: nothing was measured"
+    head = f"SLO met up to {most.name}" if most else "SLO missed"
+    share = "no request was measured" if missed.share is None else f"{short_percent(missed.share)} of requests met it"
+    return f"{head}; at {missed.name} {share} ({short_percent(slo.share)} required)"

@@ -1,4 +1,4 @@
-"""What the machine says, beside each level: energy from its counters, and where the time to the first token went."""
+"""Add machine figures to levels: energy from the GPU counters, and the split of TTFT."""
 
 from __future__ import annotations
 
@@ -17,41 +17,45 @@ from swarmtui.model.telemetry import Telemetry, TtftSplit
 
 def add_machine_figures(
     levels: Sequence[Level],
-    stretches: Sequence[StageStart],
+    stages: Sequence[StageStart],
     ends: Sequence[StageEnd],
     telemetry: Sequence[Telemetry],
     records: Sequence[Record],
 ) -> tuple[Level, ...]:
-    begun, ended = {start.number: start.t_ns for start in stretches}, {end.number: end.t_ns for end in ends}
-    # What a level's tokens are not counted in, its joules are not either: a pause, or C on the way to another.
-    runs = runs_by_level(records, stretches, ends)
-    alone = next((level for level in levels if level.c == 1), None)
-    looks = sorted((seen for seen in telemetry if seen.servers), key=lambda seen: seen.servers_read_ns)
-    by_stretch: defaultdict[int, list[Record]] = defaultdict(list)
+    started, ended = {start.number: start.t_ns for start in stages}, {end.number: end.t_ns for end in ends}
+    # Stages whose tokens are in no level, such as a pause, add no joules either.
+    runs = runs_by_level(records, stages, ends)
+    single = next((level for level in levels if level.c == 1), None)
+    samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
+    by_stage: defaultdict[int, list[Record]] = defaultdict(list)
     for record in records:
-        by_stretch[record.stage].append(record)
-    all_ends = request_ends(records) if looks else []
-    done = []
+        by_stage[record.stage].append(record)
+    all_ends = request_ends(records) if samples else []
+    found = []
     for level in levels:
-        made_of = [run.stretch for run in runs.get(level.key, ()) if run.finished]
-        own = [number for number in made_of if number in begun and number in ended]
-        spans = [(begun[number], ended[number]) for number in own]
-        # Of a run that was cut nobody knows when it ended, so that its tokens have no joules.
-        tokens = level.tokens_out if own == made_of else None
-        parts = level_split([by_stretch[number] for number in own], all_ends, looks)
-        done.append(
+        measured = [run.stage for run in runs.get(level.key, ()) if run.finished]
+        timed = [number for number in measured if number in started and number in ended]
+        spans = [(started[number], ended[number]) for number in timed]
+        # A run that was cut has no end time, so that its joules are not known.
+        tokens = level.tokens_out if timed == measured else None
+        parts = level_split([by_stage[number] for number in timed], all_ends, samples)
+        found.append(
             msgspec.structs.replace(
                 level,
                 energy=energy_used(telemetry, spans, tokens) if telemetry else None,
-                ttft_split=parts or _estimate(level, alone),
+                ttft_split=parts or _estimate(level, single),
             )
         )
-    return tuple(done)
+    return tuple(found)
 
 
-def _estimate(level: Level, alone: Level | None) -> TtftSplit | None:
-    return estimate_split(level.ttft_s.mean, _prompt(level), alone.ttft_s.mean, _prompt(alone)) if alone else None
+def _estimate(level: Level, single: Level | None) -> TtftSplit | None:
+    return (
+        estimate_split(level.ttft_s.mean, _mean_prompt_tokens(level), single.ttft_s.mean, _mean_prompt_tokens(single))
+        if single
+        else None
+    )
 
 
-def _prompt(level: Level) -> float | None:
+def _mean_prompt_tokens(level: Level) -> float | None:
     return level.tokens_in / level.ok if level.tokens_in is not None and level.ok else None

@@ -1,4 +1,4 @@
-"""What a level took of the GPUs: joules from the difference of their energy counters, not from sampled power."""
+"""GPU figures of a level: energy from the counters (sampled power lags by about 1 s), throttling, names."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from itertools import pairwise
 
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
+from swarmtui.numbers import gib
 
-# Clocks that people set are no throttling.
+# Clocks set by the user are not throttling.
 THROTTLE_REASONS = frozenset(
     ("power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake", "board limit", "reliability")
 )
-_REACH_NS = 1_500_000_000
+_MAX_DISTANCE_NS = 1_500_000_000
 
 Span = tuple[int, int]
 
@@ -21,12 +22,12 @@ Span = tuple[int, int]
 def energy_used(
     readings: Sequence[Telemetry], spans: Sequence[Span], tokens_out: float | None, uuids: Collection[str] = ()
 ) -> Energy | None:
-    """Of the spans together, on the GPUs named, or on all; None when no reading has a GPU.
+    """Return the energy used in all spans by the named GPUs, or by all; None where no reading has a GPU.
 
-    Joules are null unless every one of these GPUs has a counter that can be read at both ends of every span: a part of
-    the energy is not the energy. Parts of GPUs (MIG) have no counters, and are in the figures of the whole.
+    Joules are null unless each of these GPUs has a counter reading near both ends of each span. MIG devices have no
+    counters and are part of the whole GPU.
     """
-    chosen = [(reading.t_ns, _chosen(reading, uuids)) for reading in readings]
+    chosen = [(reading.t_ns, _selected(reading, uuids)) for reading in readings]
     names = {gpu.uuid for _, gpus in chosen for gpu in gpus}
     if not names:
         return None
@@ -35,11 +36,11 @@ def energy_used(
         read = {t: g.energy_j for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None}
         counter = sorted(read.items())
         for span in spans:
-            used = _used(counter, span)
+            used = _joules(counter, span)
             joules = None if joules is None or used is None else joules + used
     inside = [gpus for t, gpus in chosen if any(start <= t <= end for start, end in spans)]
     seconds = sum(end - start for start, end in spans) / 1e9
-    throttled, why = _throttled(inside)
+    throttled, why = throttled_share(inside)
     return Energy(
         seconds=seconds,
         joules=joules,
@@ -53,25 +54,25 @@ def energy_used(
     )
 
 
-def _chosen(reading: Telemetry, uuids: Collection[str]) -> list[Gpu]:
+def _selected(reading: Telemetry, uuids: Collection[str]) -> list[Gpu]:
     return [gpu for gpu in reading.gpus if not gpu.part_of and (not uuids or gpu.uuid in uuids)]
 
 
-def _used(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
-    """Null where the counter was not read near both ends, or fell back in between: the driver was loaded anew."""
+def _joules(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
+    """Return null where the counter was not read near both ends, or was reset in between by a driver reload."""
     start, end = span
     times = [t for t, _ in counter]
     first, last = max(bisect_left(times, start + 1) - 1, 0), min(bisect_left(times, end), len(times) - 1)
     near = counter[first : last + 1]
     if len(near) < 2 or any(later < earlier for (_, earlier), (_, later) in pairwise(near)):
         return None
-    if near[0][0] > start + _REACH_NS or near[-1][0] < end - _REACH_NS:
+    if near[0][0] > start + _MAX_DISTANCE_NS or near[-1][0] < end - _MAX_DISTANCE_NS:
         return None
-    return max(0.0, _at(near[-2], near[-1], end) - _at(near[0], near[1], start))
+    return max(0.0, _interpolate(near[-2], near[-1], end) - _interpolate(near[0], near[1], start))
 
 
-def _at(one: tuple[int, float], other: tuple[int, float], t: int) -> float:
-    """The counter at `t`, on the line through two readings."""
+def _interpolate(one: tuple[int, float], other: tuple[int, float], t: int) -> float:
+    """Return the counter at `t`, on the line through two readings."""
     return one[1] + (other[1] - one[1]) * (t - one[0]) / (other[0] - one[0])
 
 
@@ -80,11 +81,11 @@ def _memory(gpus: Sequence[Gpu]) -> int | None:
     return sum(known) if known and len(known) == len(gpus) else None
 
 
-def _throttled(inside: Sequence[Sequence[Gpu]]) -> tuple[float | None, tuple[str, ...]]:
-    """The share of the readings in which a GPU's clocks were lowered, and why."""
+def throttled_share(samples: Sequence[Sequence[Gpu]]) -> tuple[float | None, tuple[str, ...]]:
+    """Return the share of samples in which a GPU's clocks were lowered, and the reasons."""
     known = [
         {reason for gpu in gpus if gpu.throttle for reason in gpu.throttle if reason in THROTTLE_REASONS}
-        for gpus in inside
+        for gpus in samples
         if any(gpu.throttle is not None for gpu in gpus)
     ]
     if not known:
@@ -93,23 +94,23 @@ def _throttled(inside: Sequence[Sequence[Gpu]]) -> tuple[float | None, tuple[str
 
 
 def gpu_names(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> tuple[str, ...]:
-    """Those that the servers are known to use, else all that were seen; parts of a card are not told apart."""
-    seen: dict[str, Gpu] = {gpu.uuid: gpu for moment in telemetry for gpu in moment.gpus if not gpu.part_of}
+    """Return the names of the GPUs that the servers use, else of all; MIG devices are part of their GPU."""
+    seen: dict[str, Gpu] = {gpu.uuid: gpu for sample in telemetry for gpu in sample.gpus if not gpu.part_of}
     used = {uuid for server in servers for uuid in server.gpus} & set(seen)
     kept = [gpu for uuid, gpu in seen.items() if not used or uuid in used]
-    return tuple(_told(gpu) for gpu in sorted(kept, key=lambda gpu: gpu.index))
+    return tuple(_gpu_name(gpu) for gpu in sorted(kept, key=lambda gpu: gpu.index))
 
 
-def _told(gpu: Gpu) -> str:
+def _gpu_name(gpu: Gpu) -> str:
     parts = [gpu.name or "GPU"]
     if gpu.memory_total is not None:
-        parts.append(f"{gpu.memory_total / 1e9:.0f} GB")
+        parts.append(f"{gib(gpu.memory_total, 0)} GiB")
     if gpu.power_limit_w is not None:
         parts.append(f"{gpu.power_limit_w:.0f} W")
     return ", ".join(parts) + (" (SIMULATED)" if gpu.simulated and "SIMULATED" not in gpu.name.upper() else "")
 
 
 def count_names(names: Sequence[str]) -> str:
-    """`2 × NVIDIA H200, 151 GB, 700 W`"""
+    """`2 × NVIDIA H200, 140 GiB, 700 W`"""
     numbers = {name: names.count(name) for name in names}
     return "; ".join(name if n == 1 else f"{n} × {name}" for name, n in numbers.items())

@@ -1,4 +1,4 @@
-"""What servers did between two looks at their counters and histograms."""
+"""Compute the change of server counters and histograms between two samples."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HISTOGRAMS = ("ttft", "itl", "queue", "prefill", "decode", "e2e")
 
 
 class CounterChange(Stored, frozen=True, kw_only=True):
-    """`state` holds differences where counters and histograms stand, and the gauges of the later look.
+    """`state` holds the differences of counters and histograms, and the gauges of the later sample.
 
-    `restarted`: a counter fell back, so that the differences say nothing of that server, and are null.
+    After a restart a counter is lower than before, and the differences are null.
     """
 
     state: ServerState
@@ -28,7 +28,7 @@ class CounterChange(Stored, frozen=True, kw_only=True):
 
 
 def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) -> CounterChange | None:
-    """All servers as one; each is compared with itself, by its URL. None when none was seen both times."""
+    """Sum the changes of all servers, matched by URL; None where no server is in both samples."""
     earlier = {state.url: state for state in before}
     pairs = [(earlier[state.url], state) for state in after if state.url in earlier]
     if not pairs:
@@ -48,14 +48,14 @@ def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) 
 
 
 def sum_changes(grown: Sequence[ServerState]) -> ServerState:
-    """Differences of several stretches of time as one; gauges are those of the last."""
+    """Sum the changes of several periods; gauges are those of the last."""
     values: dict[str, Any] = {name: _total([getattr(state, name) for state in grown]) for name in COUNTERS}
     values |= {name: _merged([getattr(state, name) for state in grown]) for name in HISTOGRAMS}
     return msgspec.structs.replace(grown[-1], **values)
 
 
 def counters_reset(before: ServerState, after: ServerState) -> bool:
-    """A counter that falls back means that the server was started anew."""
+    """Whether a counter is lower than before, because the server restarted."""
     counters = ((getattr(before, name), getattr(after, name)) for name in COUNTERS)
     if any(old is not None and new is not None and new < old for old, new in counters):
         return True
@@ -64,7 +64,7 @@ def counters_reset(before: ServerState, after: ServerState) -> bool:
 
 
 def histogram_change(before: ServerHistogram | None, after: ServerHistogram | None) -> ServerHistogram | None:
-    """What was observed since `before`; all of it where that is null, nothing (null) where the server was restarted."""
+    """Return the observations since `before`: all where that is null, null where the server restarted."""
     if after is None or before is None or after.count < before.count:
         return after if before is None else None
     known = {bucket.le: bucket.count for bucket in before.buckets}
@@ -82,7 +82,7 @@ def _difference(before: float | None, after: float | None) -> float | None:
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    """Null where one is not known: a part is not the whole."""
+    """Return the sum; null where a value is missing."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
 

@@ -1,4 +1,4 @@
-"""Where the time to the first token goes: waiting for a seat, reading the prompt, and the rest."""
+"""Split the time to first token into waiting for a slot, prefill, and the rest."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from swarmtui.model.record import Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import ServerState, Telemetry, TtftSplit
 
-_CLOCKS_APART = 0.05
+_CLOCK_TOLERANCE = 0.05
 SAME_LENGTH = 0.10
 
-# The last seconds; where answers are long, the last few requests of a minute.
+# Recent requests are those of the last 10 s; with long answers, the last four within a minute.
 RECENT_NS = 10_000_000_000
 MAX_AGE_NS = 60_000_000_000
-_FEW = 4
+_MIN_RECENT = 4
 
 
 def split_by_counters(
     ttft_s: float | None, prompt_tokens: float | None, n: int, server: ServerState | None
 ) -> TtftSplit | None:
-    """`ttft_s` and `prompt_tokens` are the client's means of `n` requests, `server` what figures rose by in that time.
+    """Split by server counters: `ttft_s` and `prompt_tokens` are means of `n` requests, `server` the counters' change.
 
-    None when the server does not tell, or tells of more time than the client saw: then it was of other requests.
+    None where the server does not report the parts, or reports more time than the client measured, which then includes
+    other requests.
     """
     if ttft_s is None or server is None:
         return None
@@ -34,40 +35,41 @@ def split_by_counters(
     if queue_s is None and prefill_s is None:
         return None
     rest_s = ttft_s - (queue_s or 0.0) - (prefill_s or 0.0)
-    if rest_s < -_CLOCKS_APART * ttft_s:
+    if rest_s < -_CLOCK_TOLERANCE * ttft_s:
         return None
     return TtftSplit(ttft_s=ttft_s, queue_s=queue_s, prefill_s=prefill_s, rest_s=max(0.0, rest_s))
 
 
 def estimate_split(
-    ttft_s: float | None, prompt_tokens: float | None, alone_s: float | None, alone_prompt_tokens: float | None
+    ttft_s: float | None, prompt_tokens: float | None, single_s: float | None, single_prompt_tokens: float | None
 ) -> TtftSplit | None:
-    """By the time that one stream alone had to wait: what is more than that is the queue.
+    """Estimate from the TTFT of a single stream: everything above it is queueing.
 
-    None when the prompts were not of the same length (within 10 %), or when nobody counted them.
+    None where the prompts differ in length by more than 10 %, or were not counted.
     """
-    if ttft_s is None or alone_s is None or not prompt_tokens or not alone_prompt_tokens:
+    if ttft_s is None or single_s is None or not prompt_tokens or not single_prompt_tokens:
         return None
-    if abs(prompt_tokens / alone_prompt_tokens - 1.0) > SAME_LENGTH:
+    if abs(prompt_tokens / single_prompt_tokens - 1.0) > SAME_LENGTH:
         return None
-    prefill_s = min(alone_s, ttft_s)
+    prefill_s = min(single_s, ttft_s)
     return TtftSplit(ttft_s=ttft_s, queue_s=ttft_s - prefill_s, prefill_s=prefill_s, estimated=True)
 
 
 def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
-    """By what each answer told of itself: the engine's time for its prompt, in the timings at the end of its stream.
+    """Split by the engine's prefill time in the timings at the end of each stream.
 
-    Such an engine sends headers when a seat takes the request; where the rest is longer than that took, it does not.
+    Such an engine sends headers when a slot takes the request, so that they end the queueing; where the rest is longer
+    than the headers took, it does not.
     """
-    told = [
+    reported = [
         (ttft_s, (record.t_headers_ns - record.t_sent_ns) / 1e9, record.engine_prefill_s)
         for record in records
         if record.ok and (ttft_s := record.ttft_s) is not None and record.engine_prefill_s is not None
         if record.t_headers_ns is not None and record.t_sent_ns is not None
     ]
-    if not told or 2 * len(told) < len(records):
+    if not reported or 2 * len(reported) < len(records):
         return None
-    ttft_s, headers_s, prefill_s = (sum(column) / len(told) for column in zip(*told, strict=True))
+    ttft_s, headers_s, prefill_s = (sum(column) / len(reported) for column in zip(*reported, strict=True))
     rest_s = max(0.0, ttft_s - prefill_s)
     queue_s = headers_s if rest_s - headers_s <= headers_s else None
     return TtftSplit(
@@ -76,83 +78,90 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
 
 
 def level_split(
-    runs: Sequence[Sequence[Record]], ends: Sequence[tuple[int, int]], looks: Sequence[Telemetry]
+    runs: Sequence[Sequence[Record]], ends: Sequence[tuple[int, int]], samples: Sequence[Telemetry]
 ) -> TtftSplit | None:
-    """Of the requests of all its runs; `ends` are those of the session. None where servers tell of less than half."""
-    itself = split_by_timings([record for own in runs for record in own])
-    if itself is not None:
-        return itself
-    told: list[Record] = []
-    grown: list[ServerState] = []
-    for own in runs:
-        found = _between_looks(own, looks, *_undisturbed(ends, own)) if own else None
+    """Split the TTFT of a level; None where servers report less than half of its requests.
+
+    `runs` are the requests of its runs, `ends` the `request_ends` of the session.
+    """
+    by_timings = split_by_timings([record for records in runs for record in records])
+    if by_timings is not None:
+        return by_timings
+    reported: list[Record] = []
+    changes: list[ServerState] = []
+    for records in runs:
+        found = _between_samples(records, samples, *_undisturbed_window(ends, records)) if records else None
         if found is not None:
-            told += found[0]
-            grown.append(found[1])
-    if not told or 2 * len(told) < sum(map(len, runs)):
+            reported += found[0]
+            changes.append(found[1])
+    if not reported or 2 * len(reported) < sum(map(len, runs)):
         return None
-    return split_by_counters(*_means(told), len(told), sum_changes(grown))
+    return split_by_counters(*_means(reported), len(reported), sum_changes(changes))
 
 
 def request_ends(records: Iterable[Record]) -> list[tuple[int, int]]:
-    """When requests ended, in the order of time, each with the number of its stretch."""
-    return sorted((_ended(record), record.stage) for record in records)
+    """Return the end time and the stage of each request, in order of time."""
+    return sorted((_end_ns(record), record.stage) for record in records)
 
 
 def recent_split(
-    now_ns: int, c: int, finished: Sequence[Record], looks: Sequence[Telemetry], levels: Sequence[Level]
+    now_ns: int, c: int, finished: Sequence[Record], samples: Sequence[Telemetry], levels: Sequence[Level]
 ) -> TtftSplit | None:
-    """Of the requests at this C that ended in the last seconds; `finished` and `looks` are in the order of time."""
+    """Split the TTFT of recent requests at this C; `finished` and `samples` are in order of time."""
     newest = list(takewhile(lambda record: record.phase == "level" and record.c == c, reversed(finished)))
-    late = [record for record in newest if _ended(record) > now_ns - RECENT_NS]
-    if len(late) < _FEW:
-        late = [record for record in newest[:_FEW] if _ended(record) > now_ns - MAX_AGE_NS]
-    if not late:
+    recent = [record for record in newest if _end_ns(record) > now_ns - RECENT_NS]
+    if len(recent) < _MIN_RECENT:
+        recent = [record for record in newest[:_MIN_RECENT] if _end_ns(record) > now_ns - MAX_AGE_NS]
+    if not recent:
         return None
-    itself = split_by_timings(late)
-    if itself is not None:
-        return itself
-    others_ns = _ended(finished[-len(newest) - 1]) if len(finished) > len(newest) else 0
-    early_ns = min(_ended(record) for record in late)
-    before = [look.servers_read_ns for look in looks if look.servers and others_ns <= look.servers_read_ns < early_ns]
-    found = _between_looks(newest, looks, max(before, default=others_ns), now_ns)
+    by_timings = split_by_timings(recent)
+    if by_timings is not None:
+        return by_timings
+    others_ns = _end_ns(finished[-len(newest) - 1]) if len(finished) > len(newest) else 0
+    early_ns = min(_end_ns(record) for record in recent)
+    before = [
+        sample.servers_read_ns
+        for sample in samples
+        if sample.servers and others_ns <= sample.servers_read_ns < early_ns
+    ]
+    found = _between_samples(newest, samples, max(before, default=others_ns), now_ns)
     parts = split_by_counters(*_means(found[0]), len(found[0]), found[1]) if found is not None else None
-    alone = next((level for level in levels if level.c == 1 and level.ok), None)
-    if parts is not None or alone is None:
+    single = next((level for level in levels if level.c == 1 and level.ok), None)
+    if parts is not None or single is None:
         return parts
-    return estimate_split(*_means(late), alone.ttft_s.mean, ratio(alone.tokens_in, alone.ok))
+    return estimate_split(*_means(recent), single.ttft_s.mean, ratio(single.tokens_in, single.ok))
 
 
-def _undisturbed(ends: Sequence[tuple[int, int]], own: Sequence[Record]) -> tuple[int, int]:
-    """The time around these requests of one stretch in which no request of another one ended."""
-    number, times = own[0].stage, [_ended(record) for record in own]
+def _undisturbed_window(ends: Sequence[tuple[int, int]], records: Sequence[Record]) -> tuple[int, int]:
+    """Return the time around these requests of one stage in which no request of another stage ended."""
+    number, times = records[0].stage, [_end_ns(record) for record in records]
     middle = bisect_left(ends, ((min(times) + max(times)) // 2, 0))
     before = (ends[place][0] for place in range(middle - 1, -1, -1) if ends[place][1] != number)
-    behind = (ends[place][0] for place in range(middle, len(ends)) if ends[place][1] != number)
-    return next(before, 0), next(behind, max(times) + MAX_AGE_NS)
+    after = (ends[place][0] for place in range(middle, len(ends)) if ends[place][1] != number)
+    return next(before, 0), next(after, max(times) + MAX_AGE_NS)
 
 
-def _between_looks(
-    own: Sequence[Record], looks: Sequence[Telemetry], since_ns: int, until_ns: int
+def _between_samples(
+    records: Sequence[Record], samples: Sequence[Telemetry], since_ns: int, until_ns: int
 ) -> tuple[list[Record], ServerState] | None:
-    """The first and the last look at servers in this time, and the requests that ended between the two.
+    """Return the requests that ended between the first and the last sample in this time, and the counters' change.
 
-    Servers tell of a request when it has ended: so what they tell is of those requests, and of no others of ours.
+    Servers count a request when it ends, so that the change belongs to these requests and to no others of ours.
     """
-    seen = [look for look in looks if look.servers and since_ns <= look.servers_read_ns <= until_ns]
+    seen = [sample for sample in samples if sample.servers and since_ns <= sample.servers_read_ns <= until_ns]
     found = counter_change(seen[0].servers, seen[-1].servers) if len(seen) > 1 else None
     if found is None or found.restarted:
         return None
     first_ns, last_ns = seen[0].servers_read_ns, seen[-1].servers_read_ns
-    return [record for record in own if first_ns < _ended(record) <= last_ns], found.state
+    return [record for record in records if first_ns < _end_ns(record) <= last_ns], found.state
 
 
-def _ended(record: Record) -> int:
+def _end_ns(record: Record) -> int:
     return record.t_done_ns or record.t_last_ns or record.t_sent_ns or 0
 
 
 def _means(records: Sequence[Record]) -> tuple[float | None, float | None]:
-    """Time to the first token, and tokens of the prompt; null where one of them was not counted."""
+    """Return the mean TTFT, and the mean prompt tokens; null where a prompt was not counted."""
     good = [record for record in records if record.ok]
     times = [record.ttft_s for record in good if record.ttft_s is not None]
     prompts = [record.tokens_in for record in good if record.tokens_in is not None]
@@ -161,9 +170,9 @@ def _means(records: Sequence[Record]) -> tuple[float | None, float | None]:
 
 
 def _prefill_s(server: ServerState, prompt_tokens: float | None, n: int) -> float | None:
-    """Its own histogram; else the server's first token less its queue; else a counter of seconds over the requests.
+    """Return the mean prefill time from its histogram; else TTFT less queueing; else a counter of seconds per request.
 
-    So many requests as their prompts make, by the server's own count: a look may come before or behind some of ours.
+    The number of requests follows from the server's count of prompt tokens, since a sample can miss some of ours.
     """
     known = histogram_mean(None, server.prefill)
     if known is not None:

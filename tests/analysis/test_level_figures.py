@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.model.findings import Finding
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Level
-from tests.analysis.record_builders import BOOT_NS, MS, end, request, stretch
+from swarmtui.model.session import Entry, Level, RequestEntry, StageEnd, StageStart, TokenCount
+from swarmtui.sessions.journal import read_journal
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
+from tests.sessions.session_builders import T0, head, record, write_session
 
 
 def streams(c: int, requests: int, *, number: int, run: int = 1, gap: float = 10.0, start: float = 0.0) -> list[Record]:
-    """C streams, `requests` each without a pause between them; first token after 50 ms, then nine, each after `gap`."""
+    """Build C back-to-back streams; first token after 50 ms, then nine more, each after `gap`."""
     length = 50 + 9 * gap
     return [
         request(begin, [begin + 50 + gap * k for k in range(10)], task=1000 * agent + turn, stage=number, c=c, run=run)
@@ -22,14 +27,14 @@ def streams(c: int, requests: int, *, number: int, run: int = 1, gap: float = 10
 
 
 def one(records: list[Record], c: int = 1, *, complete: bool = True) -> Level:
-    (level,) = level_figures(records, [stretch(c=c)], [end(complete=complete)])
+    (level,) = level_figures(records, [stage(c=c)], [end(complete=complete)])
     return level
 
 
-def test_a_sweep_of_equal_streams_gives_the_figures_one_can_work_out() -> None:
-    """Alone a token every 10 ms; with four together every 20 ms: each loses half, all win four 140ths over 230ths."""
+def test_figures_of_a_sweep_of_equal_streams() -> None:
+    """A single stream has a token every 10 ms, four streams one every 20 ms each."""
     records = streams(1, 5, number=1) + streams(4, 5, number=2, gap=20.0)
-    alone, four = level_figures(records, [stretch(1, 1), stretch(2, 4)], [end(1), end(2)])
+    alone, four = level_figures(records, [stage(1, 1), stage(2, 4)], [end(1), end(2)])
 
     assert (alone.c, alone.runs, alone.n, alone.ok, alone.errors, alone.complete) == (1, 1, 5, 5, 0, True)
     assert alone.wall_s == pytest.approx(5 * 0.140)
@@ -55,20 +60,20 @@ def test_a_sweep_of_equal_streams_gives_the_figures_one_can_work_out() -> None:
     assert (four.wall_speedup, four.token_ratio, four.pass_rate) == (None, None, None)
 
 
-def test_without_c_1_nothing_is_said_of_contention() -> None:
+def test_no_contention_without_c_1() -> None:
     level = one(streams(2, 4, number=1), c=2)
     assert (level.contention, level.rate_speedup) == (None, None)
 
 
 def test_warm_up_is_in_no_figure() -> None:
     warm = [request(0, [500, 900], stage=0, phase="warmup")]
-    starts = [stretch(0, phase="warmup"), stretch(1)]
+    starts = [stage(0, phase="warmup"), stage(1)]
     levels = level_figures(warm + streams(1, 3, number=1), starts, [end(0), end(1)])
     assert levels == level_figures(streams(1, 3, number=1), starts, [end(0), end(1)])
     assert [level.n for level in levels] == [3]
 
 
-def test_failed_and_cancelled_requests_are_counted_apart_and_in_no_latency() -> None:
+def test_failed_and_cancelled_requests_are_in_no_latency() -> None:
     good = streams(1, 2, number=1)
     bad = [
         request(300, [900, 2000], error="reset", cap_hit=True, degenerate=True),
@@ -84,17 +89,17 @@ def test_failed_and_cancelled_requests_are_counted_apart_and_in_no_latency() -> 
     assert level.per_stream_tps.max == pytest.approx(100.0)
     assert level.tokens_out == 20
     assert level.wall_s == pytest.approx(2.001)
-    assert "3 of 5 requests failed: connect 1, http_429 1, reset 1" in level.flags
+    assert "3 of 5 requests failed: connect 1, http_429 1, reset 1" in map(str, level.flags)
 
 
-def test_silence_that_ended_in_a_timeout_held_its_place() -> None:
+def test_timed_out_request_occupied_a_stream() -> None:
     silent = request(0, [32, 64], error="idle_timeout", t_done_ns=BOOT_NS + 1000 * MS)
     level = one([silent, request(1000, [1500, 2000])])
     assert level.wall_s == pytest.approx(2.0)
     assert level.c_achieved == pytest.approx(1.0)
 
 
-def test_all_failed_is_null_and_not_nought() -> None:
+def test_figures_are_null_when_all_requests_failed() -> None:
     level = one([request(0, [], error="http_500", tokens_out=None, tokens_in=None, t_done_ns=BOOT_NS + MS)])
     assert (level.n, level.ok, level.errors, level.runs) == (1, 0, 1, 1)
     nulls = (level.out_tps_wall, level.out_tps_steady, level.steady_s, level.prompt_tps, level.total_tps)
@@ -103,17 +108,17 @@ def test_all_failed_is_null_and_not_nought() -> None:
     assert level.contention is None
 
 
-def test_a_level_in_which_nothing_finished_is_there_with_nulls() -> None:
+def test_unfinished_level_has_null_figures() -> None:
     level = one([], c=8, complete=False)
     assert (level.c, level.runs, level.n, level.wall_s, level.c_achieved, level.by_run) == (8, 0, 0, None, None, ())
     assert level.complete is False
-    assert level.flags == ("incomplete: it ended before all that was planned",)
+    assert [flag.code for flag in level.flags] == ["incomplete"]
 
 
-def test_runs_are_summed_tokens_over_summed_time() -> None:
-    """100 ms of pause between the runs are in neither."""
+def test_rate_over_runs_is_summed_tokens_over_summed_time() -> None:
+    """The pause of 100 ms between the runs is in neither."""
     records = streams(1, 5, number=1, run=1) + streams(1, 5, number=2, run=2, gap=20.0, start=800)
-    (level,) = level_figures(records, [stretch(1), stretch(2, run=2)], [end(1), end(2)])
+    (level,) = level_figures(records, [stage(1), stage(2, run=2)], [end(1), end(2)])
     assert level.runs == 2
     assert level.wall_s == pytest.approx(0.700 + 1.150)
     assert level.out_tps_wall == pytest.approx(100 / 1.850)
@@ -126,46 +131,46 @@ def test_runs_are_summed_tokens_over_summed_time() -> None:
     assert second.ttft_s == pytest.approx(0.05)
 
 
-def test_a_run_that_has_not_begun_is_not_counted_and_makes_the_level_incomplete() -> None:
-    (level,) = level_figures(streams(1, 5, number=1), [stretch(1), stretch(2, run=2)], [end(1)])
+def test_missing_run_makes_level_incomplete() -> None:
+    (level,) = level_figures(streams(1, 5, number=1), [stage(1), stage(2, run=2)], [end(1)])
     assert (level.runs, level.complete) == (1, False)
 
 
-def test_when_people_steer_only_whole_stretches_become_runs() -> None:
+def test_only_complete_steered_stages_become_runs() -> None:
     records = (
         streams(2, 2, number=1)
         + streams(4, 1, number=2, start=300)
         + streams(2, 3, number=3, start=500)
         + streams(8, 1, number=4, start=1000)
     )
-    starts = [stretch(n, c, steered=True) for n, c in ((1, 2), (2, 4), (3, 2), (4, 8))]
+    starts = [stage(n, c, steered=True) for n, c in ((1, 2), (2, 4), (3, 2), (4, 8))]
     ends = [end(1), end(2, complete=False), end(3)]
     (level,) = level_figures(records, starts, ends)
     assert (level.c, level.runs, level.n, level.complete) == (2, 2, 10, True)
     assert [(run.run, run.n) for run in level.by_run] == [(1, 4), (2, 6)]
 
 
-def test_a_run_that_a_pause_spoilt_is_replaced_by_the_one_that_was_run_again() -> None:
+def test_repeated_run_replaces_the_paused_one() -> None:
     records = streams(2, 2, number=1) + streams(2, 3, number=2, start=900)
-    (level,) = level_figures(records, [stretch(1, 2), stretch(2, 2)], [end(1, complete=False), end(2)])
+    (level,) = level_figures(records, [stage(1, 2), stage(2, 2)], [end(1, complete=False), end(2)])
     assert (level.runs, level.n, level.complete) == (1, 6, True)
 
 
-def test_what_comes_after_a_stretch_is_not_steady_though_its_streams_go_on() -> None:
-    """From 140 ms on four more streams are on the server, so the rest of these two says nothing of C=2."""
+def test_output_after_the_stage_end_is_not_steady() -> None:
+    """After 140 ms, streams of the next stage share the server."""
     records = streams(2, 2, number=1)
-    (level,) = level_figures(records, [stretch(1, 2)], [end(1, at=140)])
+    (level,) = level_figures(records, [stage(1, 2)], [end(1, at=140)])
     assert level.steady_s == pytest.approx(0.140)
     assert level.wall_s == pytest.approx(0.280)
 
 
-def test_requests_whose_stretch_was_lost_with_a_damaged_line_still_count() -> None:
+def test_requests_count_when_their_stage_line_is_damaged() -> None:
     (level,) = level_figures(streams(4, 5, number=9), [], [])
     assert (level.c, level.n, level.complete) == (4, 20, False)
 
 
-def test_a_cancelled_request_took_a_place_but_makes_no_steady_time() -> None:
-    """Two streams; the second is cancelled at 200 ms in its second request, while the first one goes on to 420 ms."""
+def test_cancelled_request_occupies_a_stream_but_is_not_steady() -> None:
+    """The second stream is cancelled at 200 ms, in its second request; the first continues to 420 ms."""
     records = [r for r in streams(2, 3, number=1) if r.task < 1001]
     cancelled = request(140, [190], task=1001, c=2, error=CANCELLED, t_done_ns=BOOT_NS + 200 * MS)
     level = one([*records, cancelled], c=2)
@@ -174,24 +179,24 @@ def test_a_cancelled_request_took_a_place_but_makes_no_steady_time() -> None:
     assert level.c_achieved == pytest.approx((3 * 140 + 140 + 60) / 420)
 
 
-def test_clean_rates_leave_cap_hits_out_and_the_raw_ones_do_not() -> None:
+def test_clean_rates_exclude_cap_hits() -> None:
     slow = request(1000, [1050, 1150, 1250], cap_hit=True)
     level = one([*streams(1, 2, number=1), slow])
     assert level.cap_hits == 1
     assert level.per_stream_tps.min == pytest.approx(10.0)
     assert level.per_stream_tps_clean.min == pytest.approx(100.0)
-    assert "1 of 3 answers were cut at the token limit" in level.flags
+    assert "1 of 3 answers were cut at the token limit" in map(str, level.flags)
 
 
-def test_achieved_concurrency_off_by_more_than_five_percent_is_flagged() -> None:
+def test_mean_in_flight_off_by_more_than_five_percent_is_flagged() -> None:
     records = streams(4, 4, number=1)
     shorter = [r for r in records if r.task not in (3002, 3003)]
     assert one(records, c=4).flags == ()
     assert one(shorter, c=4).c_achieved == pytest.approx(14 / 4)
-    assert one(shorter, c=4).flags == ("achieved C 3.5, wanted 4",)
+    assert one(shorter, c=4).flags == (Finding(code="in_flight", text="mean in flight 3.5, planned 4"),)
 
 
-def test_what_weakens_the_figures_is_said() -> None:
+def test_flags_have_codes_and_texts() -> None:
     records = [
         request(0, [10, 20, 30], token_source="chunks", stamp="read", coalesced_chunks=1),
         request(30, [40, 50, 60], token_source="chunks", stamp="read", degenerate=True),
@@ -199,34 +204,34 @@ def test_what_weakens_the_figures_is_said() -> None:
     level = one(records)
     assert (level.token_source, level.stamp, level.degenerate) == ("chunks", "read", 1)
     assert level.coalesced_chunks == pytest.approx(1 / 6)
-    assert level.flags == (
-        "1 of 2 answers are degenerate: empty, repeated, ended at once or miscounted",
-        "tokens are counted by chunks (~), the server did not tell",
-        "16.7 % of chunks shared a read, and so another chunk's time stamp",
-        "time stamps are from the reader, not from the kernel",
-    )
+    assert [(flag.code, flag.text) for flag in level.flags] == [
+        ("degenerate", "1 of 2 answers are degenerate: empty, repeated, ended at once or miscounted"),
+        ("token_source", "tokens are counted by chunks (~): the server did not report them"),
+        ("coalesced_chunks", "16.7 % of chunks were coalesced: they carry another chunk's time stamp"),
+        ("read_stamps", "time stamps are from the reader, not from the kernel"),
+    ]
 
 
-def test_different_sources_are_called_mixed() -> None:
+def test_different_sources_are_mixed() -> None:
     level = one([request(0, [10, 20]), request(20, [30, 40], token_source="engine", stamp="read")])
     assert (level.token_source, level.stamp) == ("mixed", "mixed")
 
 
-def test_an_answer_without_a_count_is_named_and_one_without_prompt_tokens_stops_prompt_rates() -> None:
+def test_uncounted_answer_is_flagged_and_missing_prompt_tokens_null_prompt_rates() -> None:
     level = one([request(0, [10, 20]), request(20, [30, 40], tokens_out=None, first_tokens=None, tokens_in=None)])
     assert (level.tokens_out, level.tokens_in) == (2, 10)
     assert level.out_tps_wall == pytest.approx(2 / 0.040)
     assert (level.prompt_tps, level.total_tps) == (None, None)
-    assert "1 of 2 answers have no token count, and add nothing to the rates" in level.flags
+    assert "1 of 2 answers have no token count and are in no rate" in map(str, level.flags)
 
 
-def test_the_pass_rate_is_of_those_that_carry_a_verdict() -> None:
+def test_pass_rate_counts_answers_with_a_verdict() -> None:
     verdicts = ("pass", "pass in reasoning", "fail", "empty content", None)
     level = one([request(20 * k, [20 * k + 9, 20 * k + 19], verdict=v) for k, v in enumerate(verdicts)])
     assert level.pass_rate == 0.5
 
 
-def test_time_to_the_answer_is_behind_the_reasoning() -> None:
+def test_ttfo_follows_reasoning() -> None:
     level = one([request(0, [10, 20, 30], t_first_content_ns=BOOT_NS + 20 * MS)])
     assert level.ttft_s.min == pytest.approx(0.010)
     assert level.ttfo_s.min == pytest.approx(0.020)
@@ -244,8 +249,8 @@ def test_time_to_the_answer_is_behind_the_reasoning() -> None:
         max_size=15,
     )
 )
-def test_wall_and_little_as_defined(made: list[tuple[int, list[int], str | None]]) -> None:
-    """c_achieved is the mean of the number in flight, here counted millisecond by millisecond."""
+def test_wall_and_mean_in_flight_match_brute_force(made: list[tuple[int, list[int], str | None]]) -> None:
+    """Count the requests in flight at each millisecond."""
     records = [
         request(sent, [sent + sum(waits[: k + 1]) for k in range(len(waits))], error=error)
         for sent, waits, error in made
@@ -262,3 +267,19 @@ def test_wall_and_little_as_defined(made: list[tuple[int, list[int], str | None]
     assert level.c_achieved == pytest.approx(in_flight / (last - first))
     ok = [len(waits) for _, waits, error in made if error is None]
     assert level.out_tps_wall == (pytest.approx(1e3 * sum(ok) / (last - first)) if ok else None)
+
+
+def test_decode_rate_after_a_recount_excludes_the_first_chunk(tmp_path: Path) -> None:
+    """Four tokens per chunk of 10 ms are 400 tok/s; with a single token in the first chunk they would be 433 tok/s."""
+    entries: list[Entry] = [head(), StageStart(number=1, t_ns=T0, c=1, run=1, phase="level")]
+    for task in range(5):
+        entries.append(RequestEntry(record=record(task, sent=200 * task, token_source="chunks")))
+        entries.append(TokenCount(stage=1, task=task, turn=0, tokens_out=40))
+    journal = read_journal(
+        write_session(tmp_path / "s", [*entries, StageEnd(number=1, t_ns=T0 + 10**9, complete=True)])
+    )
+    (level,) = level_figures(journal.records, journal.stages, journal.ends)
+    assert (level.token_source, level.tokens_out) == ("tokenize", 200)
+    assert level.per_stream_tps.mean == pytest.approx(400.0)
+    assert level.tpot_s.mean == pytest.approx(0.0025)
+    assert level.out_tps_steady == pytest.approx(40 / 0.140), "all tokens of an answer count in the throughput"

@@ -1,4 +1,4 @@
-"""What the load adds to a level: a serial baseline, due times, replicas, verdicts."""
+"""Figures that depend on the load: serial baseline, due times, replicas, verdicts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.runs import finished_by_level
-from swarmtui.analysis.levels.serial import Rates
 from swarmtui.analysis.levels.tasks import task_figures
+from swarmtui.model.load import SerialRates
 from swarmtui.model.record import Record
-from tests.analysis.record_builders import BOOT_NS, MS, end, request, stretch
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 
 
 def batch_of_two(**fields: object) -> list[Record]:
@@ -19,18 +19,18 @@ def batch_of_two(**fields: object) -> list[Record]:
     ]
 
 
-def one_by_one(*, cut: bool = False) -> list[Record]:
+def serial_tasks(*, cut: bool = False) -> list[Record]:
     return [
         request(300, [310, 400], task=3, c=2, tokens=50, stage=2, phase="serial"),
         request(400, [410, 600], task=4, c=2, tokens=100, stage=2, phase="serial", cap_hit=cut),
     ]
 
 
-STRETCHES = [stretch(1, 2, load="barrier"), stretch(2, 2, load="barrier", phase="serial")]
+STAGES = [stage(1, 2, load="barrier"), stage(2, 2, load="barrier", phase="serial")]
 
 
-def test_a_batch_against_the_same_tasks_one_by_one() -> None:
-    (level,) = level_figures([*batch_of_two(), *one_by_one()], STRETCHES, [end(1), end(2)])
+def test_batch_is_compared_with_serial_tasks() -> None:
+    (level,) = level_figures([*batch_of_two(), *serial_tasks()], STAGES, [end(1), end(2)])
     assert (level.n, level.load) == (2, "barrier")
     assert level.wall_s == pytest.approx(0.2)
     assert level.wall_speedup == pytest.approx(0.3 / 0.2)
@@ -39,69 +39,72 @@ def test_a_batch_against_the_same_tasks_one_by_one() -> None:
     assert (level.serial.how, level.serial.extrapolated) == ("measured", False)
     assert level.serial.wall_s == pytest.approx(0.3) and level.serial.out_tps == pytest.approx(500.0)
     assert level.out_tps_wall == pytest.approx(750.0) == level.headline_tps
-    assert level.flags == (), "that a batch does not hold C is no fault of it"
+    assert level.flags == (), "a batch is not meant to hold C"
 
 
-def test_a_cut_serial_answer_makes_raw_and_clean_differ() -> None:
-    (level,) = level_figures([*batch_of_two(), *one_by_one(cut=True)], STRETCHES, [end(1), end(2)])
+def test_cut_serial_answer_separates_raw_and_clean_speedup() -> None:
+    (level,) = level_figures([*batch_of_two(), *serial_tasks(cut=True)], STAGES, [end(1), end(2)])
     assert level.serial is not None
     assert level.serial.speedup == pytest.approx(1.5)
     assert level.serial.clean_speedup == pytest.approx(0.1 * 2 / 0.2)
 
 
-def test_a_sample_is_extrapolated_and_says_so() -> None:
-    (level,) = level_figures([*batch_of_two(), one_by_one()[0]], STRETCHES, [end(1), end(2)])
+def test_serial_sample_is_extrapolated_and_flagged() -> None:
+    (level,) = level_figures([*batch_of_two(), serial_tasks()[0]], STAGES, [end(1), end(2)])
     assert level.serial is not None and level.serial.extrapolated
-    assert level.serial.how == "extrapolated from 1 task of 2 asked alone"
+    assert level.serial.how == "extrapolated from 1 task of 2 run serially"
     assert level.serial.wall_s == pytest.approx(0.2)
     assert level.token_ratio is None
-    assert any("extrapolated" in flag for flag in level.flags)
+    assert [flag.code for flag in level.flags] == ["serial_extrapolated"]
 
 
-def test_rates_of_one_user_stand_in_for_a_baseline() -> None:
-    (level,) = level_figures(batch_of_two(), STRETCHES[:1], [end(1)], Rates(100.0, 50.0))
+def test_single_stream_rates_replace_serial_baseline() -> None:
+    (level,) = level_figures(batch_of_two(), STAGES[:1], [end(1)], SerialRates(prompt_tps=100.0, decode_tps=50.0))
     assert level.serial is not None and level.serial.extrapolated
     assert level.serial.wall_s == pytest.approx(20 / 100 + 150 / 50)
     assert level.wall_speedup == pytest.approx(3.2 / 0.2)
 
 
-def test_without_a_baseline_there_is_no_speed_up() -> None:
-    (level,) = level_figures(batch_of_two(), STRETCHES[:1], [end(1)])
+def test_no_speedup_without_baseline() -> None:
+    (level,) = level_figures(batch_of_two(), STAGES[:1], [end(1)])
     assert (level.serial, level.wall_speedup, level.token_ratio) == (None, None, None)
 
 
-def test_an_open_loop_counts_from_when_requests_were_due() -> None:
+def test_open_loop_latency_counts_from_due_time() -> None:
     records = [
         request(40, [50, 60], task=n, c=64, t_sched_ns=BOOT_NS + 10 * MS, t_headers_ns=BOOT_NS + 45 * MS)
         for n in range(5)
     ]
-    (level,) = level_figures(records, [stretch(1, 64, load="open", rate=8.0)], [end(1)])
+    (level,) = level_figures(records, [stage(1, 64, load="open", rate=8.0)], [end(1)])
     assert level.ttft_s.p50 == pytest.approx(0.040)
     assert level.e2e_s.p50 == pytest.approx(0.050)
     assert level.lateness_s is not None and level.lateness_s.max == pytest.approx(0.030)
     assert (level.rate, level.straggler) == (8.0, None)
-    assert any("30 ms late" in flag for flag in level.flags)
+    assert [flag.code for flag in level.flags] == ["send_delay"]
+    assert "30 ms late" in level.flags[0].text
 
 
-def test_replicas_are_told_apart() -> None:
+def test_figures_by_replica() -> None:
     records = [request(0, [10, 100], task=n, tokens=10 * (n + 1), endpoint=n % 2, c=4) for n in range(4)]
-    (level,) = level_figures(records, [stretch(1, 4)], [end(1)])
+    (level,) = level_figures(records, [stage(1, 4)], [end(1)])
     assert [(part.endpoint, part.n, part.tokens_out) for part in level.replicas] == [(0, 2, 40), (1, 2, 60)]
-    (alone,) = level_figures([request(0, [10, 100])], [stretch(1, 1)], [end(1)])
-    assert alone.replicas == ()
+    (single,) = level_figures([request(0, [10, 100])], [stage(1, 1)], [end(1)])
+    assert single.replicas == ()
 
 
-def test_verdicts_by_level_and_by_type() -> None:
-    said = ("pass", "pass in reasoning", "fail", "truncated")
-    records = [request(0, [10, 100], task=n, c=4, type=f"t{n % 2}", verdict=verdict) for n, verdict in enumerate(said)]
-    (level,) = level_figures(records, [stretch(1, 4)], [end(1)])
+def test_verdicts_by_level_and_task_type() -> None:
+    verdicts = ("pass", "pass in reasoning", "fail", "truncated")
+    records = [
+        request(0, [10, 100], task=n, c=4, type=f"t{n % 2}", verdict=verdict) for n, verdict in enumerate(verdicts)
+    ]
+    (level,) = level_figures(records, [stage(1, 4)], [end(1)])
     assert level.pass_rate == 0.5
     assert level.verdicts == {"fail": 1, "pass": 1, "pass in reasoning": 1, "truncated": 1}
-    even, odd = task_figures(finished_by_level(records, [stretch(1, 4)], [end(1)]))
+    even, odd = task_figures(finished_by_level(records, [stage(1, 4)], [end(1)]))
     assert (even.type, even.verdicts) == ("t0", {"fail": 1, "pass": 1})
     assert (odd.type, odd.verdicts) == ("t1", {"pass in reasoning": 1, "truncated": 1})
 
 
-def test_turns_are_told_apart() -> None:
+def test_figures_by_turn() -> None:
     records = [request(100 * n, [100 * n + 10, 100 * n + 90], turn=n, type="primary") for n in range(3)]
     assert [(t.type, t.turn, t.n) for t in task_figures({(1, None): records})] == [("primary", n, 1) for n in range(3)]

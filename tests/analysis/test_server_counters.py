@@ -19,13 +19,13 @@ def observed(*values: float) -> ServerHistogram:
     return ServerHistogram(count=float(len(values)), sum=sum(values), buckets=buckets)
 
 
-def test_only_what_is_new_counts() -> None:
+def test_histogram_change_counts_new_observations() -> None:
     before, after = observed(4.0, 4.0, 4.0), observed(4.0, 4.0, 4.0, 0.2, 0.4)
     assert histogram_mean(before, after) == pytest.approx(0.3)
     assert histogram_mean(before, before) is None
 
 
-def test_a_histogram_that_fell_back_has_no_difference() -> None:
+def test_reset_histogram_has_no_change() -> None:
     assert histogram_mean(observed(1.0, 2.0), observed(1.0)) is None
 
 
@@ -33,7 +33,7 @@ def state(url: str, tokens: float, finished: float, running: float | None = None
     return ServerState(engine="vLLM", url=url, output_tokens=tokens, finished=finished, running=running)
 
 
-def test_replicas_are_compared_each_with_itself() -> None:
+def test_replicas_are_matched_by_url() -> None:
     before = (state("a", 100.0, 1.0), state("b", 9000.0, 50.0))
     after = (state("b", 9010.0, 51.0, running=2.0), state("a", 150.0, 2.0, running=1.0))
     found = counter_change(before, after)
@@ -42,19 +42,19 @@ def test_replicas_are_compared_each_with_itself() -> None:
     assert found.state.prompt_tokens is None
 
 
-def test_a_restart_is_found_and_gives_no_differences() -> None:
+def test_restart_gives_no_changes() -> None:
     before, after = state("a", 100.0, 5.0), state("a", 20.0, 5.0)
     assert counters_reset(before, after) and not counters_reset(after, before)
     found = counter_change((before,), (after,))
     assert found is not None and found.restarted and found.state.output_tokens is None
 
 
-def test_servers_never_seen_together_have_no_change() -> None:
+def test_no_change_without_a_common_server() -> None:
     assert counter_change((state("a", 1.0, 1.0),), (state("b", 2.0, 2.0),)) is None
     assert counter_change((), ()) is None
 
 
-def test_histograms_of_replicas_are_added() -> None:
+def test_histograms_of_replicas_are_summed() -> None:
     old = (
         ServerState(engine="vLLM", url="a", ttft=observed(1.0)),
         ServerState(engine="vLLM", url="b", ttft=observed()),

@@ -25,33 +25,33 @@ from swarmtui.analysis.compare.verdicts import coefficient_of_variation, standar
         (0.975, 1e6, 1.95997),
     ],
 )
-def test_quantiles_are_those_of_printed_tables(p: float, df: float, table: float) -> None:
+def test_quantiles_match_printed_tables(p: float, df: float, table: float) -> None:
     assert t_quantile(p, df) == pytest.approx(table, abs=5e-5)
     assert t_quantile(1 - p, df) == pytest.approx(-table, abs=5e-5)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.floats(-50, 50))
-def test_one_and_two_degrees_of_freedom_have_closed_forms(t: float) -> None:
+def test_cdf_matches_closed_forms(t: float) -> None:
     assert t_cdf(t, 1) == pytest.approx(0.5 + atan(t) / pi, abs=1e-12)
     assert t_cdf(t, 2) == pytest.approx(0.5 + t / (2 * sqrt(2 + t * t)), abs=1e-12)
 
 
 @pytest.mark.parametrize(("n_a", "n_b", "cv"), [(3, 3, 0.01), (4, 4, 0.03), (4, 6, 0.01)])
-def test_nominal_95_percent_of_a_change_covers_93_to_97(n_a: int, n_b: int, cv: float) -> None:
-    """Rates of runs vary by a factor, so their logs are drawn from a normal distribution; the second is 5 % faster."""
-    chance = Random(n_a * n_b)
+def test_interval_covers_93_to_97_percent(n_a: int, n_b: int, cv: float) -> None:
+    """The logs of the rates are normally distributed; the second side is 5 % faster."""
+    random = Random(n_a * n_b)
     trials, covered = 3000, 0
     for _ in range(trials):
-        a = [exp(chance.gauss(4.0, 0.01)) for _ in range(n_a)]
-        b = [exp(chance.gauss(4.05, cv)) for _ in range(n_b)]
+        a = [exp(random.gauss(4.0, 0.01)) for _ in range(n_a)]
+        b = [exp(random.gauss(4.05, cv)) for _ in range(n_b)]
         found = verdict(a, b).interval
         assert found is not None
         covered += found.low <= expm1(0.05) <= found.high
     assert 0.93 <= covered / trials <= 0.97
 
 
-def test_spread_is_that_of_the_population() -> None:
+def test_sample_standard_deviation() -> None:
     assert standard_deviation([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]) == pytest.approx(sqrt(32 / 7))
     assert coefficient_of_variation([99.0, 101.0]) == pytest.approx(sqrt(2) / 100)
     assert coefficient_of_variation([3.0]) is None

@@ -1,0 +1,296 @@
+"""Judge the measurement quality: one rule and one limit for each fact, one line with a stable code for each rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Literal, NamedTuple
+
+from swarmtui.analysis.machine.energy import THROTTLE_REASONS
+from swarmtui.model.telemetry import QualityFacts, QualityLine
+from swarmtui.numbers import short_percent, signed_percent
+
+State = Literal["ok", "doubtful", "wrong"]
+
+
+class Limit(NamedTuple):
+    """A value up to `ok` is ok, up to `doubtful` doubtful, and above that wrong."""
+
+    ok: float
+    doubtful: float
+
+    def grade(self, value: float) -> State:
+        return "ok" if value <= self.ok else "doubtful" if value <= self.doubtful else "wrong"
+
+
+CLIENT_LAG = Limit(0.10, 1.0)  # p99, as a share of the time per token
+CLIENT_CPU = Limit(0.70, 0.95)  # of a core
+IN_FLIGHT = Limit(0.05, 0.25)  # distance of the mean in flight from C, as a share of C
+OTHER_CLIENTS = Limit(0.05, 0.25)  # their requests in flight, as a share of ours
+OTHER_REQUESTS = Limit(0.0, inf)
+TOKEN_COUNTS = Limit(0.0, 0.01)  # difference between client and server
+DECODE_RATE = Limit(0.03, 0.10)  # difference between client and engine
+CACHED = Limit(0.02, 0.10)  # of the prompt tokens
+PREEMPTIONS = Limit(0.0, inf)
+THROTTLED = Limit(0.0, 0.05)  # of the time
+GPU_CLOCKS = Limit(0.05, inf)  # (highest − lowest) / highest
+CLOCK_STEPS = Limit(0.0, inf)
+COALESCED_CHUNKS = Limit(0.01, 0.25)  # of all chunks
+TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
+
+# At its power limit a GPU is as fast as this machine allows; every other reason can differ from day to day.
+_WRONG_REASONS = THROTTLE_REASONS - {"power cap"}
+
+
+class Grade(NamedTuple):
+    state: State
+    value: str
+    sentence: str
+
+
+class Rule(NamedTuple):
+    """`unknown` explains why the fact can be missing; without it the checklist shows the rule only where it applies."""
+
+    code: str
+    name: str
+    limit: str
+    unknown: str
+    grade: Callable[[QualityFacts], Grade | None]
+
+
+def judge(facts: QualityFacts) -> tuple[QualityLine, ...]:
+    """Return one line for each fact that is known."""
+    graded = ((rule, rule.grade(facts)) for rule in RULES)
+    return tuple(
+        QualityLine(code=rule.code, name=rule.name, state=found.state, value=found.value, sentence=found.sentence)
+        for rule, found in graded
+        if found is not None
+    )
+
+
+# Lines of schema 1, which have no code and whose facts were not stored, by their name.
+_SCHEMA_1 = {"others on the server": "other_clients", "tokens": "token_counts", "clock": "client_clock"}
+
+
+def add_stored_lines(lines: Sequence[QualityLine], stored: Sequence[QualityLine]) -> tuple[QualityLine, ...]:
+    """Add stored lines of schema 1 whose facts cannot be derived again."""
+    known = {line.code for line in lines}
+    older = [
+        QualityLine(code=code, name=line.name, state=line.state, value=line.value, sentence=line.sentence)
+        for line in stored
+        if not line.code and (code := _SCHEMA_1.get(line.name)) is not None and code not in known
+    ]
+    return (*lines, *older)
+
+
+def _server_restart(facts: QualityFacts) -> Grade | None:
+    if not facts.restarted:
+        return None
+    return Grade(
+        "wrong", "restarted", "the server restarted during the session: its counters, and perhaps flags, changed"
+    )
+
+
+def _client_lag(facts: QualityFacts) -> Grade | None:
+    if facts.lag_p99_s is None or not facts.tpot_s:
+        return None
+    share = facts.lag_p99_s / facts.tpot_s
+    state = CLIENT_LAG.grade(share)
+    sentence = "the client keeps up with the tokens"
+    if state != "ok":
+        sentence = "the client reads late; run it on a quieter machine, or with fewer streams"
+        if facts.kernel_stamps:
+            state = "doubtful"
+            sentence = "the client reads late, but arrival times come from the kernel and are not affected"
+    return Grade(
+        state, f"p99 {1e3 * facts.lag_p99_s:.3g} ms, {short_percent(share, 2)} of the time per token", sentence
+    )
+
+
+def _client_cpu(facts: QualityFacts) -> Grade | None:
+    if facts.worker_cpu is None:
+        return None
+    state = CLIENT_CPU.grade(facts.worker_cpu)
+    sentence = "the client has CPU time to spare"
+    if state != "ok":
+        sentence = "the client may be the bottleneck; use fewer streams, or more cores"
+    return Grade(state, f"{short_percent(facts.worker_cpu, 2)} of a core", sentence)
+
+
+def _in_flight(facts: QualityFacts) -> Grade | None:
+    if facts.load is not None and facts.load not in ("closed", "ramp"):
+        return Grade("ok", f"{facts.load} load", "this load does not hold a constant C")
+    if facts.c_achieved is None or not facts.c:
+        return None
+    state = IN_FLIGHT.grade(abs(facts.c_achieved / facts.c - 1.0))
+    sentence = "the planned number of streams was active"
+    if state != "ok":
+        sentence = "not all streams were active: ramp-up and drain weigh in, less so with --requests 10C"
+    return Grade(state, f"{facts.c_achieved:.3g} of {facts.c}", sentence)
+
+
+def _other_clients(facts: QualityFacts) -> Grade | None:
+    states: list[State] = []
+    parts: list[str] = []
+    if facts.other_clients is not None and facts.in_flight is not None:
+        share = facts.other_clients / max(1.0, facts.in_flight)
+        states.append("ok" if facts.other_clients < 1.0 else OTHER_CLIENTS.grade(share))
+        parts.append(f"{facts.other_clients:g} in flight beside our {facts.in_flight:g}")
+    if facts.other_requests is not None:
+        states.append(OTHER_REQUESTS.grade(facts.other_requests))
+        parts.append(f"{facts.other_requests:g} finished beside ours")
+    if facts.idle_before is not None:
+        states += [] if facts.idle_before else ["doubtful"]
+        parts.append("idle before" if facts.idle_before else "busy before")
+    if not states:
+        return None
+    state = worst(states)
+    sentence = "no other client used the server"
+    if state != "ok":
+        sentence = "another client used the server at the same time and slowed it down"
+    return Grade(state, ", ".join(parts), sentence)
+
+
+def _token_source(facts: QualityFacts) -> Grade | None:
+    if not facts.token_sources:
+        return None
+    value = ", ".join(source.replace("_", " ") for source in facts.token_sources)
+    wrong = [source for source in facts.token_sources if source not in TOKEN_SOURCES]
+    sentences = {
+        "tokenize": "counted after the run by the server's tokenizer: special tokens may be missing",
+        "chunks": "chunks were counted, and a chunk can hold several tokens",
+        "mixed": "requests were counted in different ways",
+    }
+    if wrong:
+        return Grade("doubtful", value, sentences.get(wrong[0], "some answers have no token count"))
+    return Grade("ok", value, "the server counted the tokens")
+
+
+def _token_counts(facts: QualityFacts) -> Grade | None:
+    if facts.client_tokens is None or facts.server_tokens is None:
+        return None
+    state = TOKEN_COUNTS.grade(abs(facts.client_tokens - facts.server_tokens) / max(1.0, facts.server_tokens))
+    sentence = "client and server count the same tokens"
+    if state != "ok":
+        sentence = "client and server count differently: other clients, or requests that ended early"
+    return Grade(state, f"client {facts.client_tokens:,.0f}, server {facts.server_tokens:,.0f}", sentence)
+
+
+def _decode_rate(facts: QualityFacts) -> Grade | None:
+    if facts.engine_ratio is None:
+        return None
+    off = facts.engine_ratio - 1.0
+    state = DECODE_RATE.grade(abs(off))
+    sentence = "client and engine agree on the decode rate"
+    if state != "ok":
+        sentence = "client and engine disagree on the decode rate: tokens are held back between them"
+    return Grade(state, f"engine {signed_percent(off, 2)}", sentence)
+
+
+def _cold_cache(facts: QualityFacts) -> Grade | None:
+    if facts.cold_expected is False:
+        return Grade("ok", "declared warm", "the workload uses the prefix cache by design")
+    if facts.cold_expected is None or facts.cached_share is None:
+        return None
+    state = CACHED.grade(facts.cached_share)
+    sentence = "the prompts were not in the prefix cache"
+    if state != "ok":
+        sentence = "prompts that should be new were in the prefix cache: TTFT is too short"
+    return Grade(state, f"{short_percent(facts.cached_share, 2)} cached", sentence)
+
+
+def _preemptions(facts: QualityFacts) -> Grade | None:
+    if facts.preemptions is None:
+        return None
+    state = PREEMPTIONS.grade(facts.preemptions)
+    sentence = "the KV cache had room for all requests"
+    if state != "ok":
+        sentence = "the KV cache was full: requests were preempted and computed again"
+    return Grade(state, f"{facts.preemptions:g}", sentence)
+
+
+def _throttling(facts: QualityFacts) -> Grade | None:
+    if facts.throttled is None:
+        return None
+    reasons = [reason for reason in facts.throttle if reason in THROTTLE_REASONS] if facts.throttled else []
+    state = THROTTLED.grade(facts.throttled)
+    if state == "wrong" and not _WRONG_REASONS.intersection(reasons):
+        state = "doubtful"
+    sentence = "the GPUs were not throttled"
+    if state != "ok":
+        sentence = "the GPUs were throttled: figures will differ on another day, or on a cooler machine"
+    return Grade(
+        state, " ".join((f"{short_percent(facts.throttled, 2)} of the time", ", ".join(reasons))).strip(), sentence
+    )
+
+
+def _gpu_clocks(facts: QualityFacts) -> Grade | None:
+    if facts.clock_spread is None:
+        return None
+    state = GPU_CLOCKS.grade(facts.clock_spread)
+    sentence = "the GPU clocks were steady" if state == "ok" else "the GPU clocks changed under load"
+    return Grade(state, f"within {short_percent(facts.clock_spread, 2)}", sentence)
+
+
+def _client_clock(facts: QualityFacts) -> Grade | None:
+    if facts.clock_steps is None:
+        return None
+    state = CLOCK_STEPS.grade(facts.clock_steps)
+    sentence = "the clock of this machine ran evenly"
+    if state != "ok":
+        sentence = "the clock of this machine was set during the run; arrival times around that moment may be off"
+    return Grade(state, f"{facts.clock_steps} steps", sentence)
+
+
+def _coalesced_chunks(facts: QualityFacts) -> Grade | None:
+    if facts.coalesced_chunks is None:
+        return None
+    state = COALESCED_CHUNKS.grade(facts.coalesced_chunks)
+    sentence = "each chunk has its own time stamp"
+    if state != "ok":
+        sentence = "several chunks arrived in one read: gaps between tokens are blurred, totals are not"
+    return Grade(state, short_percent(facts.coalesced_chunks, 2), sentence)
+
+
+def _within(limit: Limit) -> str:
+    return f"within {short_percent(limit.ok)}"
+
+
+RULES = (
+    Rule("server_restart", "server restart", "none", "", _server_restart),
+    Rule(
+        "client_lag", "client lag", f"p99 ≤ {short_percent(CLIENT_LAG.ok)} of the time per token",
+        "the client's lag was not recorded", _client_lag,
+    ),
+    Rule(
+        "client_cpu", "client CPU", f"≤ {short_percent(CLIENT_CPU.ok)} of a core",
+        "the client's CPU time was not recorded", _client_cpu,
+    ),
+    Rule(
+        "in_flight", "in flight (mean)", f"{_within(IN_FLIGHT)} of C",
+        "not every level has a mean in flight", _in_flight,
+    ),
+    Rule(
+        "other_clients", "other clients", "none, idle before",
+        "the server does not report requests of other clients", _other_clients,
+    ),
+    Rule("token_source", "token source", "usage or engine", "nothing was measured", _token_source),
+    Rule("token_counts", "token counts", "equal", "", _token_counts),
+    Rule(
+        "decode_rate", "decode rate", _within(DECODE_RATE),
+        "the engine does not report its decode rate", _decode_rate,
+    ),
+    Rule(
+        "cold_cache", "cold cache", f"≤ {short_percent(CACHED.ok)} cached, or declared warm",
+        "the server does not report cached prompt tokens", _cold_cache,
+    ),
+    Rule("preemptions", "preemptions", "0", "the server does not report preemptions", _preemptions),
+    Rule("throttling", "throttling", "none", "no GPU telemetry", _throttling),
+    Rule("gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU telemetry", _gpu_clocks),
+    Rule("client_clock", "client clock", "not set during the run", "", _client_clock),
+    Rule("coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.ok)}", "", _coalesced_chunks),
+)  # fmt: skip
+
+
+def worst(states: Sequence[State]) -> State:
+    return max(states, key=("ok", "doubtful", "wrong").index)

@@ -1,0 +1,146 @@
+"""The rules of measurement quality: limits, codes and texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.analysis.quality.judge import RULES, add_stored_lines, judge
+from swarmtui.model.telemetry import QualityFacts, QualityLine
+
+GOOD = QualityFacts(
+    lag_p99_s=0.0005,
+    tpot_s=0.02,
+    kernel_stamps=True,
+    worker_cpu=0.3,
+    load="closed",
+    c=8,
+    c_achieved=7.9,
+    in_flight=8,
+    other_clients=0.0,
+    other_requests=0.0,
+    idle_before=True,
+    token_sources=("usage",),
+    client_tokens=4000,
+    server_tokens=4000,
+    engine_ratio=1.01,
+    cold_expected=True,
+    cached_share=0.0,
+    preemptions=0,
+    throttled=0.0,
+    clock_spread=0.01,
+    clock_steps=0,
+    coalesced_chunks=0.001,
+)
+
+
+def line(code: str, **facts: Any) -> QualityLine:
+    (found,) = [line for line in judge(QualityFacts(**facts)) if line.code == code]
+    return found
+
+
+def test_good_facts_give_one_ok_line_per_rule() -> None:
+    lines = judge(GOOD)
+    assert [line.state for line in lines] == ["ok"] * 13
+    assert all(line.value and line.sentence and line.name for line in lines)
+    assert {line.code for line in lines} == {rule.code for rule in RULES} - {"server_restart"}
+
+
+def test_unknown_facts_give_no_line() -> None:
+    assert judge(QualityFacts()) == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "facts", "state"),
+    [
+        ("client_lag", {"lag_p99_s": 0.002, "tpot_s": 0.02}, "ok"),
+        ("client_lag", {"lag_p99_s": 0.0021, "tpot_s": 0.02}, "doubtful"),
+        ("client_lag", {"lag_p99_s": 0.03, "tpot_s": 0.02}, "wrong"),
+        ("client_lag", {"lag_p99_s": 0.03, "tpot_s": 0.02, "kernel_stamps": True}, "doubtful"),
+        ("client_cpu", {"worker_cpu": 0.7}, "ok"),
+        ("client_cpu", {"worker_cpu": 0.8}, "doubtful"),
+        ("client_cpu", {"worker_cpu": 1.0}, "wrong"),
+        ("in_flight", {"c_achieved": 7.7, "c": 8}, "ok"),
+        ("in_flight", {"c_achieved": 7.0, "c": 8, "load": "closed"}, "doubtful"),
+        ("in_flight", {"c_achieved": 4.0, "c": 8}, "wrong"),
+        ("in_flight", {"c_achieved": 4.0, "c": 8, "load": "barrier"}, "ok"),
+        ("other_clients", {"other_clients": 0.0, "in_flight": 1}, "ok"),
+        ("other_clients", {"other_clients": 1.0, "in_flight": 8}, "doubtful"),
+        ("other_clients", {"other_clients": 4.0, "in_flight": 8}, "wrong"),
+        ("other_clients", {"other_requests": 3.0}, "doubtful"),
+        ("other_clients", {"idle_before": False}, "doubtful"),
+        ("other_clients", {"other_clients": 0.0, "in_flight": 8, "idle_before": False}, "doubtful"),
+        ("token_source", {"token_sources": ("engine",)}, "ok"),
+        ("token_source", {"token_sources": ("usage", "usage_chunks")}, "ok"),
+        ("token_source", {"token_sources": ("chunks",)}, "doubtful"),
+        ("token_source", {"token_sources": ("tokenize", "usage")}, "doubtful"),
+        ("token_counts", {"client_tokens": 1000, "server_tokens": 1000}, "ok"),
+        ("token_counts", {"client_tokens": 999, "server_tokens": 1000}, "doubtful"),
+        ("token_counts", {"client_tokens": 500, "server_tokens": 1000}, "wrong"),
+        ("decode_rate", {"engine_ratio": 0.98}, "ok"),
+        ("decode_rate", {"engine_ratio": 0.96}, "doubtful"),
+        ("decode_rate", {"engine_ratio": 1.2}, "wrong"),
+        ("cold_cache", {"cold_expected": True, "cached_share": 0.02}, "ok"),
+        ("cold_cache", {"cold_expected": True, "cached_share": 0.5}, "wrong"),
+        ("cold_cache", {"cold_expected": False, "cached_share": 0.5}, "ok"),
+        ("preemptions", {"preemptions": 3}, "doubtful"),
+        ("throttling", {"throttled": 1.0, "throttle": ("power cap",)}, "doubtful"),
+        ("throttling", {"throttled": 0.5, "throttle": ("thermal",)}, "wrong"),
+        ("throttling", {"throttled": 0.01, "throttle": ("thermal",)}, "doubtful"),
+        ("gpu_clocks", {"clock_spread": 0.05}, "ok"),
+        ("gpu_clocks", {"clock_spread": 0.2}, "doubtful"),
+        ("client_clock", {"clock_steps": 1}, "doubtful"),
+        ("coalesced_chunks", {"coalesced_chunks": 0.05}, "doubtful"),
+        ("server_restart", {"restarted": True}, "wrong"),
+    ],
+)
+def test_limits(code: str, facts: dict[str, Any], state: str) -> None:
+    assert line(code, **facts).state == state
+
+
+def test_idle_server_alone_does_not_rule_out_other_clients() -> None:
+    assert judge(QualityFacts(idle_before=True)) == ()
+
+
+def test_cold_cache_is_unknown_without_a_cached_share() -> None:
+    assert judge(QualityFacts(cold_expected=True)) == ()
+    assert judge(QualityFacts(cached_share=0.9)) == ()
+
+
+def test_schema_1_lines_fill_in_what_cannot_be_derived() -> None:
+    def stored(name: str) -> QualityLine:
+        return QualityLine(name=name, state="doubtful", value="x", sentence="y")
+
+    lines = judge(QualityFacts(clock_steps=0))
+    merged = add_stored_lines(lines, [stored("clock"), stored("tokens"), stored("client lag")])
+    assert [(line.code, line.state) for line in merged] == [("client_clock", "ok"), ("token_counts", "doubtful")]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.builds(
+        QualityFacts,
+        lag_p99_s=st.none() | st.floats(0, 10),
+        tpot_s=st.none() | st.floats(0, 10),
+        worker_cpu=st.none() | st.floats(0, 64),
+        c=st.none() | st.integers(0, 10000),
+        c_achieved=st.none() | st.floats(0, 10000),
+        in_flight=st.none() | st.integers(0, 10000),
+        other_clients=st.none() | st.floats(0, 10000),
+        other_requests=st.none() | st.floats(0, 10000),
+        client_tokens=st.none() | st.integers(0, 10**9),
+        server_tokens=st.none() | st.integers(0, 10**9),
+        engine_ratio=st.none() | st.floats(0, 1e5),
+        cold_expected=st.none() | st.booleans(),
+        cached_share=st.none() | st.floats(0, 1),
+        throttled=st.none() | st.floats(0, 1),
+        clock_spread=st.none() | st.floats(0, 1),
+        coalesced_chunks=st.none() | st.floats(0, 1),
+    )
+)
+def test_any_facts_can_be_judged(facts: QualityFacts) -> None:
+    lines = judge(facts)
+    assert all(line.code and line.value and line.sentence for line in lines)
