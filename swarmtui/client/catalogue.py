@@ -13,14 +13,14 @@ from swarmtui.model.endpoint import Address, parse_address
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import SIMULATOR
 from swarmtui.model.schema import BadInput, Stored
-from swarmtui.model.telemetry import Discovered
+from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Workload
 
 if TYPE_CHECKING:
-    from swarmtui.prompts.library import Found
+    from swarmtui.prompts.library import WorkloadFile
 
 
-class Machine(Stored, frozen=True, kw_only=True):
+class SimulatorPreset(Stored, frozen=True, kw_only=True):
     """A preset of the embedded simulator."""
 
     name: str
@@ -30,7 +30,7 @@ class Machine(Stored, frozen=True, kw_only=True):
     replicas: int
 
 
-class Task(Stored, frozen=True, kw_only=True):
+class WorkloadInfo(Stored, frozen=True, kw_only=True):
     """A workload, in words and as it is; `plan` is how it wants to be asked, `own_load` whether it says so itself."""
 
     name: str
@@ -49,20 +49,20 @@ class Task(Stored, frozen=True, kw_only=True):
     own_load: bool
 
 
-def servers_here(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
+def discover_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
     """Blocks for that long at most."""
     from swarmtui.telemetry.discovery import discover
 
     return discover(timeout_s)
 
 
-def look_at(url: str, timeout_s: float = 2.0) -> Discovered:
+def inspect_server(url: str, timeout_s: float = 2.0) -> DiscoveredServer:
     """One address that somebody typed; what is wrong with it is said in `problem`."""
     from swarmtui.telemetry.fingerprint import fingerprint
 
     address = parse_address(url)
     found = fingerprint(address.root, timeout_s=timeout_s)
-    return found or Discovered(url=address.root, reachable=False, problem=_why_not(address, timeout_s))
+    return found or DiscoveredServer(url=address.root, reachable=False, problem=_why_not(address, timeout_s))
 
 
 def _why_not(address: Address, timeout_s: float) -> str:
@@ -82,7 +82,7 @@ def _why_not(address: Address, timeout_s: float) -> str:
         return f"cannot be reached: {error.strerror or error}"
 
 
-def is_there(url: str, timeout_s: float = 1.0) -> bool:
+def is_listening(url: str, timeout_s: float = 1.0) -> bool:
     """Whether anybody listens at this address."""
     import socket
 
@@ -94,7 +94,7 @@ def is_there(url: str, timeout_s: float = 1.0) -> bool:
         return False
 
 
-def identify(url: str) -> Discovered | None:
+def identify(url: str) -> DiscoveredServer | None:
     """What serves there now, with the flags it was started with; None while it does not answer as a server."""
     from swarmtui.telemetry.discovery import identify as look
 
@@ -102,54 +102,55 @@ def identify(url: str) -> Discovered | None:
     return found if found is not None and found.reachable else None
 
 
-def machines() -> tuple[Machine, ...]:
+def simulator_presets() -> tuple[SimulatorPreset, ...]:
     from swarmtui.sim.presets import list_presets
 
     return tuple(
-        Machine(name=p.name, description=p.description, model=p.model, seats=p.seats, replicas=p.replicas)
+        SimulatorPreset(name=p.name, description=p.description, model=p.model, seats=p.slots, replicas=p.replicas)
         for p in list_presets()
     )
 
 
 @cache
-def tasks() -> tuple[Task, ...]:
+def shipped_workloads() -> tuple[WorkloadInfo, ...]:
     """Those that are shipped."""
-    from swarmtui.prompts.library import shipped
+    from swarmtui.prompts.library import shipped_workloads
 
-    return tuple(_task(found) for found in shipped())
+    return tuple(_describe(found) for found in shipped_workloads())
 
 
-def workload(name_or_path: str) -> Task:
-    """One of those, or a file of one's own, after everything in it was found to be good."""
-    known = next((task for task in tasks() if task.name == name_or_path), None)
-    if known is not None:
-        return known
-    path = Path(name_or_path).expanduser()
+def find_workload(name_or_path: str) -> WorkloadInfo:
+    """Describe a shipped workload or a workload file, after validating it."""
+    known = next((info for info in shipped_workloads() if info.name == name_or_path), None)
+    return known or _describe(load_workload(name_or_path))
+
+
+def load_workload(name_or_path: str) -> WorkloadFile:
+    """Read and validate a workload; a file is read again only after it has changed."""
     try:
-        changed = path.stat().st_mtime_ns
+        changed = Path(name_or_path).expanduser().stat().st_mtime_ns
     except OSError:
         changed = 0
-    return _own_file(name_or_path, changed)
+    return _load_workload(name_or_path, changed)
 
 
 @lru_cache(maxsize=4)
-def _own_file(name_or_path: str, changed: int) -> Task:
-    """Read again only when it has changed: a screen asks at every key."""
-    from swarmtui.prompts.library import find
-    from swarmtui.prompts.validate import problems
+def _load_workload(name_or_path: str, changed: int) -> WorkloadFile:
+    from swarmtui.prompts.library import find_workload
+    from swarmtui.prompts.validate import validate_workload
 
-    found = find(name_or_path)
-    for problem in problems(found.source):
+    found = find_workload(name_or_path)
+    for problem in validate_workload(found.source):
         raise problem
-    return _task(found)
+    return found
 
 
-def _task(found: Found) -> Task:
-    from swarmtui.model.plan_options import Asked, plan_for
-    from swarmtui.prompts.validate import describe
+def _describe(found: WorkloadFile) -> WorkloadInfo:
+    from swarmtui.model.plan_options import PlanOptions, build_plan
+    from swarmtui.prompts.validate import describe_workload
 
-    one, asked = describe(found), found.workload
-    return Task(
+    one, asked = describe_workload(found), found.workload
+    return WorkloadInfo(
         name=one.name,
         description=one.description,
         kind=one.kind,
@@ -162,16 +163,16 @@ def _task(found: Found) -> Task:
         sample=one.sample,
         path=str(Path(found.source).resolve()),
         workload=asked,
-        plan=plan_for(asked, Asked()),
+        plan=build_plan(asked, PlanOptions()),
         own_load=asked.load is not None or one.kind in ("mixed", "dag"),
     )
 
 
 def _checks(asked: Workload) -> str:
     """What answers are held against, each way once."""
-    from swarmtui.model.workload import checks_in
+    from swarmtui.model.workload import iter_checks
 
-    checks = [check for _, check in checks_in(asked)]
+    checks = [check for _, check in iter_checks(asked)]
     ways = (
         ("keywords", any(check.all or check.any for check in checks)),
         ("regular expressions", any(check.regex for check in checks)),

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from swarmtui.client.sockets import error_log, socket_directory, socket_path
-from swarmtui.client.spawn import Started, start_conductor
+from swarmtui.client.spawn import StartedProcess, start_session_process
 from swarmtui.model import client_protocol as said
-from swarmtui.model.run_request import Order
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.worker_protocol import Unpacker, pack
 
@@ -24,7 +24,7 @@ _MOVE_S = 10.0
 SPOOL_S = 0.5
 
 
-class Gone(Exception):
+class ConnectionLost(Exception):
     """The conductor ended without a last word."""
 
 
@@ -44,12 +44,12 @@ class Client:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def say(self, command: said.Command) -> None:
+    def send(self, command: said.ClientCommand) -> None:
         """To nobody, where the conductor is gone or we have hung up: a Ctrl-C can come as late as that."""
         with contextlib.suppress(OSError):
             self._socket.sendall(pack(command))
 
-    def next(self, timeout_s: float | None = None) -> said.Message | None:
+    def receive(self, timeout_s: float | None = None) -> said.SessionMessage | None:
         """The next message; None when none came in time. `Gone` when there will be no more."""
         while not self._ready:
             if not select.select([self._socket], [], [], timeout_s)[0]:
@@ -59,11 +59,11 @@ class Client:
             except ConnectionError:
                 data = b""
             if not data:
-                raise Gone
+                raise ConnectionLost
             self._ready = self._unpacker.feed(data)
         return said.decode_message(self._ready.pop(0))
 
-    def how_it_ended(self, wait_s: float = 5.0) -> str:
+    def exit_description(self, wait_s: float = 5.0) -> str:
         """Of a conductor that is gone without a last word: killed by somebody, or by a fault of ours."""
         try:
             code = self._process.wait(wait_s) if self._process else None
@@ -89,15 +89,15 @@ class Client:
                 self._process.wait(wait_s)
 
 
-def start(order: Order, wish: said.Subscribe, conductor: Started | None = None) -> Client:
+def start_session(order: RunRequest, wish: said.Subscribe, conductor: StartedProcess | None = None) -> Client:
     """Gives an order to a conductor: one that was started ahead, or a new one."""
-    sock, process = conductor or start_conductor()
+    sock, process = conductor or start_session_process()
     with contextlib.suppress(ConnectionError):
         sock.sendall(pack(order) + pack(wish))
     return Client(sock, process)
 
 
-def attach(session_id: str, first: said.Command) -> Client:
+def attach(session_id: str, first: said.ClientCommand) -> Client:
     """Joins with a first word, mostly a wish to be shown frames."""
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -109,29 +109,29 @@ def attach(session_id: str, first: said.Command) -> Client:
     return Client(sock)
 
 
-def move(session_id: str, root: Path) -> str:
+def move_session(session_id: str, root: Path) -> str:
     """Has a running session saved elsewhere: the next hello names its new directory, or a warning says why not."""
     # Asked to show only afterwards: no frame tells of a refusal from before.
     face = attach(session_id, said.SaveTo(str(root)))
     try:
-        face.say(said.Subscribe(hz=20.0))
+        face.send(said.Subscribe(hz=20.0))
         give_up = time.monotonic() + _MOVE_S
         while (left := give_up - time.monotonic()) > 0:
-            match face.next(left):
+            match face.receive(left):
                 case said.Hello(directory=directory) if Path(directory).parent == root:
                     return directory
-                case said.Frame(warnings=warnings) if refused := [w for w in warnings if w.startswith(said.REFUSED)]:
-                    raise BadInput(refused[0], key=session_id)
+                case said.Frame(warnings=warnings) if refused := [w for w in warnings if w.code == "save_refused"]:
+                    raise BadInput(refused[0].text, key=session_id)
                 case said.Ended(message=message):
                     raise BadInput(f"it has ended: {message}", key=session_id)
         raise BadInput(f"no answer within {_MOVE_S:g} s", key=session_id)
-    except Gone:
+    except ConnectionLost:
         raise BadInput("it ended before it answered", key=session_id) from None
     finally:
         face.close()
 
 
-def running() -> list[str]:
+def running_sessions() -> list[str]:
     """Ids of the sessions that can be joined now; sockets of dead conductors are cleared away."""
     alive = []
     for path in sorted(socket_directory().glob("*.sock")):
@@ -144,3 +144,47 @@ def running() -> list[str]:
             except OSError:
                 continue
     return alive
+
+
+# A conductor that was told to leave at once needs no longer, unless it hangs.
+_LEAVES_WITHIN_S = 1.5
+
+
+class StopControl:
+    """The first word stops in order and saves; the second leaves at once, with what is in the journal by then."""
+
+    def __init__(self) -> None:
+        self._client: Client | None = None
+        self._grace_s: float | None = None
+        self._gone_by: float | None = None
+
+    @property
+    def requested(self) -> bool:
+        return self._grace_s is not None
+
+    @property
+    def at_once(self) -> bool:
+        return self._gone_by is not None
+
+    def attach(self, client: Client) -> None:
+        """Somebody may have asked before there was a conductor to stop."""
+        self._client = client
+        if self.requested:
+            self._tell()
+
+    def request(self, grace_s: float) -> None:
+        """May be called by a signal handler in the middle of anything: it says it to the conductor, and no more."""
+        if self.requested:
+            self._gone_by = self._gone_by or time.monotonic() + _LEAVES_WITHIN_S
+        self._grace_s = 0.0 if self.requested else grace_s
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._client is not None:
+            self._client.send(said.Stop(grace_s=self._grace_s or 0.0, immediate=self.at_once))
+
+    def kill_if_overdue(self) -> None:
+        """To be called while we wait: ends a conductor that does not leave, so that its stream ends too."""
+        if self._client is not None and self._gone_by is not None and time.monotonic() > self._gone_by:
+            client, self._client = self._client, None
+            client.kill()

@@ -1,4 +1,4 @@
-"""Reads config.toml, and takes from it what a run of a named endpoint needs."""
+"""Read config.toml, and check the secrets and certificates that it names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.model.config import Config, Known, parse_config
-from swarmtui.model.endpoint import Secrets
+from swarmtui.model.config import Config, EndpointConfig, parse_config
 from swarmtui.model.schema import BadInput
-from swarmtui.sessions.paths import config_path
+from swarmtui.sessions.files import config_path
 
 
 def read_config(directory: Path | None = None) -> Config:
-    """Nothing there is fine; something wrong in it is said with file and key."""
+    """Return the defaults if there is no file; an error in the file names its key."""
     path = config_path(directory)
     try:
         text = path.read_text(encoding="utf-8")
@@ -25,39 +24,41 @@ def read_config(directory: Path | None = None) -> Config:
         raise BadInput(f"cannot be read: {error}", source=str(path)) from None
     config = parse_config(text, str(path))
     return msgspec.structs.replace(
-        config, endpoints={name: _beside(known, path.parent) for name, known in config.endpoints.items()}
+        config, endpoints={name: _resolve_ca_file(known, path.parent) for name, known in config.endpoints.items()}
     )
 
 
-def _beside(known: Known, directory: Path) -> Known:
-    """A certificate file is meant relative to the config that names it."""
+def _resolve_ca_file(known: EndpointConfig, directory: Path) -> EndpointConfig:
+    """Make the path of a certificate file relative to the config file."""
     if known.ca_file is None:
         return known
     return msgspec.structs.replace(known, ca_file=str(directory / Path(known.ca_file).expanduser()))
 
 
-def check_ca_file(path: str, key: str) -> None:
-    """Read once before anything is started: a worker could only fail on it."""
+def check_ca_file(path: str) -> None:
+    """Load the certificates once before the run starts, so that a wrong file does not fail in a worker."""
     import ssl
 
     try:
         ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        raise BadInput(f"{path} holds no certificate in PEM form") from None
     except OSError as error:
-        unreadable = not isinstance(error, ssl.SSLError)
-        said = f"cannot be read: {error.strerror}" if unreadable else "holds no certificate in PEM form"
-        raise BadInput(f"{path} {said}", key=key) from None
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
 
 
-def read_secrets(variable: str | None, headers: dict[str, str], key: str) -> Secrets:
-    """The key from the environment, and headers that are such; `key` is what people said the variable with."""
-    value = None
-    if variable is not None:
-        value = os.environ.get(variable, "").strip()
-        if not value:
-            raise BadInput("this variable is not set, or empty", key=f"{key} {variable}")
-        if re.search(r"[\r\n\0]", value):
-            raise BadInput("the key holds a line break", key=f"{key} {variable}")
+def read_api_key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise BadInput(f"the variable {variable} is not set, or empty")
+    if re.search(r"[\r\n\0]", value):
+        raise BadInput(f"the key in {variable} holds a line break")
+    return value
+
+
+def check_headers(headers: dict[str, str]) -> None:
     for name, text in headers.items():
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or re.search(r"[\r\n\0]", text):
-            raise BadInput("not a header", key=f"--header {name}")
-    return Secrets(api_key=value, headers=headers)
+            raise BadInput(f"{name!r} is not a header")

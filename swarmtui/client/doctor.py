@@ -11,12 +11,14 @@ from pathlib import Path
 
 import httpx2
 
-from swarmtui.client.selftest import USUAL_RATE, NotMeasured, measure
+from swarmtui.client.selftest import USUAL_RATE, SelfTestFailed, measure_client_speed
+from swarmtui.engines.registry import engine_named
 from swarmtui.model.endpoint import parse_address
-from swarmtui.model.telemetry import Trust
+from swarmtui.model.telemetry import QualityLine
+from swarmtui.numbers import gib
 from swarmtui.telemetry.discovery import discover
 from swarmtui.telemetry.fingerprint import fingerprint
-from swarmtui.telemetry.gpu.source import open_gpus
+from swarmtui.telemetry.gpu.readers import open_gpus
 
 _SPARE_FILES = 64
 _TIMEOUT_S = 5.0
@@ -24,128 +26,137 @@ _ENOUGH_BYTES, _LEAST_BYTES = 1 << 30, 50 << 20
 _LOCAL_MS, _FAR_MS = 5.0, 50.0
 
 
-def terminal(environ: Mapping[str, str], size: os.terminal_size | None) -> Trust:
+def check_terminal(environ: Mapping[str, str], size: os.terminal_size | None) -> QualityLine:
     """`size` is null where the output is no terminal."""
     name = environ.get("TERM", "")
     if size is None:
-        return Trust(
+        return QualityLine(
             name="terminal", state="ok", value="none", sentence="output goes elsewhere: headless commands work"
         )
     value = f"{name or 'TERM is not set'}, {size.columns}×{size.lines}"
     if name in ("", "dumb"):
-        return Trust(name="terminal", state="wrong", value=value, sentence="set TERM, for example to xterm-256color")
+        return QualityLine(
+            name="terminal", state="wrong", value=value, sentence="set TERM, for example to xterm-256color"
+        )
     if size.columns < 80 or size.lines < 24:
-        return Trust(name="terminal", state="doubtful", value=value, sentence="make it 80×24 or larger")
+        return QualityLine(name="terminal", state="doubtful", value=value, sentence="make it 80×24 or larger")
     locale = next((environ[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(key)), "")
     if "utf" not in locale.lower():
         value = f"{value}, {locale or 'no LANG'}"
-        return Trust(
+        return QualityLine(
             name="terminal", state="doubtful", value=value, sentence="set LANG to a UTF-8 locale, e.g. C.UTF-8"
         )
-    return Trust(name="terminal", state="ok", value=value, sentence="good")
+    return QualityLine(name="terminal", state="ok", value=value, sentence="good")
 
 
-def colours(environ: Mapping[str, str]) -> Trust:
+def check_colours(environ: Mapping[str, str]) -> QualityLine:
     name = environ.get("TERM", "")
     if environ.get("NO_COLOR"):
-        return Trust(
+        return QualityLine(
             name="colours", state="ok", value="off", sentence="NO_COLOR is set; words and signs say everything"
         )
     if environ.get("COLORTERM") in ("truecolor", "24bit"):
-        return Trust(name="colours", state="ok", value="16 million", sentence="good")
+        return QualityLine(name="colours", state="ok", value="16 million", sentence="good")
     if "256" in name:
-        return Trust(name="colours", state="ok", value="256", sentence="good; SSH does not hand on COLORTERM")
+        return QualityLine(name="colours", state="ok", value="256", sentence="good; SSH does not hand on COLORTERM")
     sentence = "works; for more set TERM=xterm-256color, where the terminal can do it"
-    return Trust(name="colours", state="ok", value="16", sentence=sentence)
+    return QualityLine(name="colours", state="ok", value="16", sentence=sentence)
 
 
-def files(streams: int) -> Trust:
+def check_open_files(streams: int) -> QualityLine:
     """Each stream is an open file; the worker raises the soft limit by itself."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
     value = f"{soft:,}, at most {most}"
     if hard == resource.RLIM_INFINITY or hard >= streams + _SPARE_FILES:
-        return Trust(name="open files", state="ok", value=value, sentence=f"enough for C = {streams:,}")
+        return QualityLine(name="open files", state="ok", value=value, sentence=f"enough for C = {streams:,}")
     sentence = f"too few for C = {streams:,}: raise the hard limit (ulimit -Hn, or limits.conf)"
-    return Trust(name="open files", state="wrong", value=value, sentence=sentence)
+    return QualityLine(name="open files", state="wrong", value=value, sentence=sentence)
 
 
-def gpus() -> Trust:
+def check_gpus() -> QualityLine:
     source = open_gpus()
     try:
         found = source.read()
     finally:
         source.close()
     if not found:
-        return Trust(name="GPU", state="doubtful", value="none", sentence=f"{source.problem}; everything else works")
+        return QualityLine(
+            name="GPU", state="doubtful", value="none", sentence=f"{source.problem}; everything else works"
+        )
     names = sorted({gpu.name for gpu in found if not gpu.part_of})
     value = f"{sum(not gpu.part_of for gpu in found)} × {', '.join(names)}"
     if source.problem:
-        return Trust(name="GPU", state="doubtful", value=value, sentence=source.problem)
+        return QualityLine(name="GPU", state="doubtful", value=value, sentence=source.problem)
     if any(gpu.energy_j is None for gpu in found if not gpu.part_of):
-        return Trust(name="GPU", state="doubtful", value=value, sentence="no energy counter: no joules per token")
-    return Trust(name="GPU", state="ok", value=value, sentence="memory, power and energy can be read")
+        return QualityLine(name="GPU", state="doubtful", value=value, sentence="no energy counter: no joules per token")
+    return QualityLine(name="GPU", state="ok", value=value, sentence="memory, power and energy can be read")
 
 
-def endpoint(url: str) -> Trust:
+def check_endpoint(url: str) -> QualityLine:
     root = parse_address(url).root
     found = fingerprint(root, timeout_s=_TIMEOUT_S)
     if found is None:
         sentence = "no server of models answers there: is it up, are host and port right?"
-        return Trust(name="endpoint", state="wrong", value=root, sentence=sentence)
+        return QualityLine(name="endpoint", state="wrong", value=root, sentence=sentence)
     if not found.reachable or (found.problem and not found.models):
-        return Trust(name="endpoint", state="wrong", value=root, sentence=found.problem)
+        return QualityLine(name="endpoint", state="wrong", value=root, sentence=found.problem)
     trip_ms = _round_trip_ms(root)
     who = " ".join(filter(None, (found.engine, found.version, ", ".join(found.models[:2]))))
     if trip_ms is None:
-        return Trust(name="endpoint", state="wrong", value=root, sentence=f"{who}: it stopped answering")
+        return QualityLine(name="endpoint", state="wrong", value=root, sentence=f"{who}: it stopped answering")
     value = f"{root}, {trip_ms:.2g} ms there and back"
     if trip_ms > _FAR_MS:
         sentence = f"{who}; so long a way is in every TTFT: measure from a machine nearer to it, or when it is idle"
-        return Trust(name="endpoint", state="doubtful", value=value, sentence=sentence)
-    sentence = who if trip_ms <= _LOCAL_MS else f"{who}; the way there is in every TTFT"
-    return Trust(name="endpoint", state="ok", value=value, sentence=sentence)
+        return QualityLine(name="endpoint", state="doubtful", value=value, sentence=sentence)
+    network = "" if trip_ms <= _LOCAL_MS else "every TTFT includes this round trip"
+    sentence = "; ".join(filter(None, (who, engine_named(found.engine).metrics_limits, network)))
+    return QualityLine(name="endpoint", state="ok", value=value, sentence=sentence)
 
 
-def endpoints_here() -> Trust:
+def check_local_endpoints() -> QualityLine:
     """Where none was named: what discovery finds."""
     found = [server for server in discover() if server.reachable]
     value = ", ".join(server.url for server in found) or "none"
     sentence = "found on this host; check one with --endpoint" if found else "none found here; name one with --endpoint"
-    return Trust(name="endpoint", state="ok", value=value, sentence=sentence)
+    return QualityLine(name="endpoint", state="ok", value=value, sentence=sentence)
 
 
-def disk(directory: Path) -> Trust:
+def check_disk(directory: Path) -> QualityLine:
     """The nearest folder that is there already, for a session directory that is still to be made."""
     try:
         there = next(path for path in (directory, *directory.parents) if path.exists())
         free = shutil.disk_usage(there).free
     except OSError as error:
-        return Trust(name="disk", state="wrong", value=str(directory), sentence=f"cannot be read: {error.strerror}")
-    value = f"{free / (1 << 30):.1f} GiB free at {directory}"
+        return QualityLine(
+            name="disk", state="wrong", value=str(directory), sentence=f"cannot be read: {error.strerror}"
+        )
+    value = f"{gib(free)} GiB free at {directory}"
     if not os.access(there, os.W_OK | os.X_OK):
         sentence = "sessions cannot be written there; choose another place with --session-dir"
-        return Trust(name="disk", state="wrong", value=value, sentence=sentence)
+        return QualityLine(name="disk", state="wrong", value=value, sentence=sentence)
     if free < _LEAST_BYTES:
-        return Trust(name="disk", state="wrong", value=value, sentence="no room for a session; clear some")
+        return QualityLine(name="disk", state="wrong", value=value, sentence="no room for a session; clear some")
     roomy = free >= _ENOUGH_BYTES
     sentence = "enough" if roomy else "little: 100,000 requests take about 0.3 GiB"
-    return Trust(name="disk", state="ok" if roomy else "doubtful", value=value, sentence=sentence)
+    return QualityLine(name="disk", state="ok" if roomy else "doubtful", value=value, sentence=sentence)
 
 
-def speed(streams: int) -> Trust:
+def check_client_speed(streams: int) -> QualityLine:
     """A second of real work by a real worker, and what follows from it."""
     try:
-        found = measure()
-    except NotMeasured as error:
-        return Trust(
+        found = measure_client_speed()
+    except SelfTestFailed as error:
+        return QualityLine(
             name="client speed", state="wrong", value="not measured", sentence=f"the self-test failed: {error}"
         )
     value = f"{found.streams:,} streams × {USUAL_RATE:g} tok/s ({found.event_us:.0f} µs a token)"
     if found.streams >= streams:
-        return Trust(name="client speed", state="ok", value=value, sentence=f"this machine can follow C = {streams:,}")
+        return QualityLine(
+            name="client speed", state="ok", value=value, sentence=f"this machine can follow C = {streams:,}"
+        )
     sentence = f"less than C = {streams:,} needs: close what else runs here, or take a machine with more cores"
-    return Trust(name="client speed", state="doubtful", value=value, sentence=sentence)
+    return QualityLine(name="client speed", state="doubtful", value=value, sentence=sentence)
 
 
 def _round_trip_ms(root: str) -> float | None:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from swarmtui.client.spawn import environment
+from swarmtui.client.spawn import child_environment
 from swarmtui.model import worker_protocol
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
@@ -26,7 +26,7 @@ CPU_LIMIT = 0.7
 _PATIENCE_S = 10.0
 
 
-class Speed(Stored, frozen=True, kw_only=True):
+class ClientSpeed(Stored, frozen=True, kw_only=True):
     """`event_us` is CPU time for each token of a stream, `streams` what all cores but one can follow at 50 tok/s."""
 
     event_us: float
@@ -34,14 +34,14 @@ class Speed(Stored, frozen=True, kw_only=True):
     shared_reads: float
 
 
-class NotMeasured(Exception):
+class SelfTestFailed(Exception):
     """The test itself did not work: what happened."""
 
 
-def measure() -> Speed:
+def measure_client_speed() -> ClientSpeed:
     """Tokens come one by one, as real ones do: a burst would be cheaper to read, and would promise too much."""
     ours, theirs = socket.socketpair()
-    python, env = [sys.executable, "-P", "-m"], environment()
+    python, env = [sys.executable, "-P", "-m"], child_environment()
     server = subprocess.Popen([*python, __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
     with theirs:
         worker = subprocess.Popen(
@@ -51,11 +51,11 @@ def measure() -> Speed:
         assert server.stdout is not None
         port = server.stdout.readline().decode().strip()
         if not port:
-            raise NotMeasured("the pacing server did not start")
+            raise SelfTestFailed("the pacing server did not start")
         with ours:
             records, cpu_s = _drive(ours, f"http://127.0.0.1:{port}")
     except OSError as error:
-        raise NotMeasured(str(error)) from None
+        raise SelfTestFailed(str(error)) from None
     finally:
         for process in (worker, server):
             process.kill()
@@ -65,14 +65,16 @@ def measure() -> Speed:
                     end.close()
     failed = [record for record in records if not record.ok]
     if failed:
-        raise NotMeasured(f"{len(failed)} of {len(records)} streams failed: {failed[0].error} {failed[0].error_detail}")
+        raise SelfTestFailed(
+            f"{len(failed)} of {len(records)} streams failed: {failed[0].error} {failed[0].error_detail}"
+        )
     chunks = sum(record.chunks for record in records)
     event_us = 1e6 * cpu_s / max(chunks, 1)
     workers = max(1, (os.cpu_count() or 2) - 1)
-    return Speed(
+    return ClientSpeed(
         event_us=event_us,
         streams=int(workers * CPU_LIMIT * 1e6 / event_us / USUAL_RATE) if event_us else 0,
-        shared_reads=sum(record.shared_reads for record in records) / max(chunks, 1),
+        shared_reads=sum(record.coalesced_chunks for record in records) / max(chunks, 1),
     )
 
 
@@ -92,19 +94,19 @@ def _drive(pipe: socket.socket, url: str) -> tuple[list[Record], float]:
     while ended is None:
         data = pipe.recv(1 << 20)
         if not data or time.monotonic() > give_up:
-            raise NotMeasured("the worker ended" if not data else f"not done within {_PATIENCE_S:g} s")
+            raise SelfTestFailed("the worker ended" if not data else f"not done within {_PATIENCE_S:g} s")
         for body in unpacker.feed(data):
             match worker_protocol.decode_report(body):
                 case worker_protocol.WorkerFrame(cpu_ns=cpu_ns) if begun is None:
                     begun = cpu_ns
-                    pipe.sendall(worker_protocol.pack(worker_protocol.Stretch(1, STREAMS, STREAMS)))
+                    pipe.sendall(worker_protocol.pack(worker_protocol.StartStage(1, STREAMS, STREAMS)))
                 case worker_protocol.WorkerFrame(cpu_ns=cpu_ns) if len(records) == STREAMS:
                     ended = cpu_ns
                 case worker_protocol.Finished(number=number, record=record):
                     records.append(record)
                     pipe.sendall(worker_protocol.pack(worker_protocol.Ack(number)))
                 case worker_protocol.Failed(problem=problem):
-                    raise NotMeasured(problem)
+                    raise SelfTestFailed(problem)
     return records, (ended - (begun or 0)) / 1e9
 
 

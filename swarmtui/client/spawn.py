@@ -1,6 +1,6 @@
-"""Starting our own processes, each with a socket to us as its standard input.
+"""Start the processes of swarmtui, each connected to its parent by a socket as its standard input.
 
-Imports next to nothing: a process that is started early is ready when the work for it is.
+This module imports as little as possible: the sooner a process is started, the sooner it is ready.
 """
 
 from __future__ import annotations
@@ -14,38 +14,67 @@ from typing import NamedTuple
 from swarmtui.client.sockets import error_log
 
 _BUFFER = 4 << 20
+_EXIT_TIMEOUT_S = 2.0
 
-# What Python needs to start and some clusters' NVIDIA library to be found, and nothing else: no proxies, no keys.
-_KEPT = (
+# What Python needs to start, and some clusters to find the NVIDIA library; no proxies and no keys.
+_INHERITED = (
     "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 )  # fmt: skip
 
 
-class Started(NamedTuple):
+class StartedProcess(NamedTuple):
     socket: socket.socket
     process: subprocess.Popen[bytes]
 
 
-def start_conductor() -> Started:
-    """In a session of its own: it goes on when we end. It needs our environment to find the user's directories."""
-    names = (*_KEPT, "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
+def start_session_process() -> StartedProcess:
+    """Start it in its own process group, so that it continues after we exit."""
+    # It also needs the variables that name the user's directories.
+    names = (*_INHERITED, "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
     handle = os.open(error_log(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        return _start("swarmtui.session_process", environment(names), stderr=handle, own_session=True)
+        return _start("swarmtui.session_process", child_environment(names), stderr=handle, own_session=True)
     finally:
         os.close(handle)
 
 
-def start_worker() -> Started:
-    return _start("swarmtui.loadgen.worker", environment(_KEPT), stderr=None, own_session=False)
+def start_worker() -> StartedProcess:
+    return _start("swarmtui.loadgen.worker", child_environment(_INHERITED), stderr=None, own_session=False)
 
 
-def environment(names: tuple[str, ...] = _KEPT) -> dict[str, str]:
+def child_environment(names: tuple[str, ...] = _INHERITED) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _start(module: str, env: dict[str, str], stderr: int | None, own_session: bool) -> Started:
+class SimulatorProcess:
+    """The embedded simulator in a process that ends with its parent."""
+
+    def __init__(self, spec: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "swarmtui.sim", spec, "--watch-stdin"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=child_environment(),
+        )
+
+    def url(self) -> str:
+        """Wait until it listens; return an empty string if it did not start."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().decode().strip()
+
+    def end(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        try:
+            self._process.wait(_EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _start(module: str, env: dict[str, str], stderr: int | None, own_session: bool) -> StartedProcess:
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
@@ -58,4 +87,4 @@ def _start(module: str, env: dict[str, str], stderr: int | None, own_session: bo
             env=env,
             start_new_session=own_session,
         )
-    return Started(ours, process)
+    return StartedProcess(ours, process)

@@ -1,4 +1,4 @@
-"""The worker is started first: while our own imports run, so do its."""
+"""Start the session process; the first worker is started before anything else, so that both import at the same time."""
 
 import signal
 
@@ -6,7 +6,7 @@ from swarmtui.client.spawn import start_worker
 
 
 def run() -> None:
-    # Ctrl-C and a hang-up are for the face: the run outlives both, and so do the workers, who inherit this.
+    # Ctrl-C and a hang-up are for the client: the run continues, and so do the workers, which inherit this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     first_worker = start_worker()

@@ -1,4 +1,4 @@
-"""Faces that look on and give commands: any number of them, none of them waited for."""
+"""Serve any number of clients: send them frames and pass on their commands, without waiting for them."""
 
 from __future__ import annotations
 
@@ -11,83 +11,86 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.model import client_protocol as said
+from swarmtui.model import client_protocol
 from swarmtui.model.worker_protocol import Unpacker, pack
 
+_MIN_HZ, _MAX_HZ = 0.1, 20.0
+_POLL_HELLO_S = 0.05
+_CLOSE_TIMEOUT_S = 2.0
 
-class Faces:
+
+class ClientConnections:
     def __init__(
         self,
-        hello: Callable[[], said.Hello | None],
-        frame: Callable[[bool], said.Frame],
-        obey: Callable[[said.Command], None],
+        hello: Callable[[], client_protocol.Hello | None],
+        frame: Callable[[bool], client_protocol.Frame],
+        handle_command: Callable[[client_protocol.ClientCommand], None],
     ) -> None:
-        self._hello, self._frame, self._obey = hello, frame, obey
+        self._hello, self._frame, self._handle_command = hello, frame, handle_command
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, path: Path) -> None:
+    async def listen(self, path: Path) -> None:
         mask = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self.welcome, path)
+            self._server = await asyncio.start_unix_server(self.accept, path)
         finally:
             os.umask(mask)
         self._path = path
 
-    def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The one that started us, or one that joins. It hears how the session ends, however soon that is."""
-        if not _is_ours(writer.get_extra_info("socket")):
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Add a client. It gets the end of the session even if it has not subscribed yet."""
+        if not _is_same_user(writer.get_extra_info("socket")):
             writer.close()
             return
         self._writers.add(writer)
-        task = asyncio.create_task(self._meet(reader, writer))
+        task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # So that `drain` at the end means: the face has it.
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # With no buffer, `drain` at the end waits until the client has received everything.
         writer.transport.set_write_buffer_limits(0)
-        showing: asyncio.Task[None] | None = None
+        sending: asyncio.Task[None] | None = None
         unpacker = Unpacker()
         try:
             while data := await reader.read(1 << 16):
                 for body in unpacker.feed(data):
-                    command = said.decode_command(body)
-                    if isinstance(command, said.Subscribe):
-                        if showing is not None:
-                            showing.cancel()
-                        showing = asyncio.create_task(self._show(writer, command))
+                    command = client_protocol.decode_command(body)
+                    if isinstance(command, client_protocol.Subscribe):
+                        if sending is not None:
+                            sending.cancel()
+                        sending = asyncio.create_task(self._send_frames(writer, command))
                     else:
-                        self._obey(command)
+                        self._handle_command(command)
         except (ConnectionError, msgspec.DecodeError, ValueError, RecursionError):
-            # Whoever this is, it does not speak our language (any more); the run does not care.
-            pass
+            pass  # the client is gone or sends nonsense; the run continues
         finally:
-            if showing is not None:
-                showing.cancel()
+            if sending is not None:
+                sending.cancel()
             self._writers.discard(writer)
             writer.close()
 
-    async def _show(self, writer: asyncio.StreamWriter, wish: said.Subscribe) -> None:
-        pause = 1.0 / min(20.0, max(0.1, wish.hz))
-        hello: said.Hello | None = None
+    async def _send_frames(self, writer: asyncio.StreamWriter, subscription: client_protocol.Subscribe) -> None:
+        pause = 1.0 / min(_MAX_HZ, max(_MIN_HZ, subscription.hz))
+        hello: client_protocol.Hello | None = None
         while not writer.is_closing():
-            # A face that has not taken its last frame gets the next one when it has: the latest, not all.
+            # A client that has not read the last frame gets no other until it has, and then the newest.
             if not writer.transport.get_write_buffer_size():
                 if hello is None and (hello := self._hello()) is not None:
                     writer.write(pack(hello))
-                writer.write(pack(self._frame(wish.rows)))
-            await asyncio.sleep(pause if hello else 0.05)
+                writer.write(pack(self._frame(subscription.rows)))
+            await asyncio.sleep(pause if hello else _POLL_HELLO_S)
 
-    async def close(self, last: said.Ended, frame: said.Frame) -> None:
-        """Says goodbye with the final state; nobody can delay it for long."""
+    async def close(self, last: client_protocol.Ended, frame: client_protocol.Frame) -> None:
+        """Send the final state; a client that does not read delays this only for a short time."""
         for writer in list(self._writers):
             writer.write(pack(frame) + pack(last))
         try:
-            async with asyncio.timeout(2.0):
-                # Exceptions are results here: one that has hung up does not cost the others the last word.
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                # A client that has disconnected must not keep the others from receiving the end.
                 await asyncio.gather(*(writer.drain() for writer in self._writers), return_exceptions=True)
         except TimeoutError:
             pass
@@ -97,8 +100,7 @@ class Faces:
             self._path.unlink(missing_ok=True)
 
 
-def _is_ours(sock: socket.socket) -> bool:
-    """Only processes of the same user may steer."""
+def _is_same_user(sock: socket.socket) -> bool:
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, uid, _ = struct.unpack("3i", raw)
     return bool(uid == os.getuid())

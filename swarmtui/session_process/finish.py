@@ -1,66 +1,93 @@
-"""The end of a session: tokens that are counted late, the last line of its journal, and the summary made of it."""
+"""Finish a session: count missing tokens, write the end of the journal, and write the summary."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 from swarmtui.model.client_protocol import Ending
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
-from swarmtui.model.run_request import Order
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import End, TokenCount
-from swarmtui.session_process import opening
-from swarmtui.session_process.journal_queue import Ledger
-from swarmtui.session_process.live_state import Board
-from swarmtui.session_process.patience import unless
-from swarmtui.sessions.paths import sessions_root
-from swarmtui.sessions.store import figures_later, unsummed, write_summary
+from swarmtui.session_process import preflight
+from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.sessions.files import sessions_root
+from swarmtui.sessions.store import summary_error, summary_hint, write_summary
 
-# A short session is summed up in so little time, also where somebody wants to leave at once.
-_MOMENT_S = 0.3
+Args = TypeVarTuple("Args")
+Result = TypeVar("Result")
+
+_RECOUNT_S = 60.0
+
+# The summary of a short session takes no longer, so that even an immediate stop waits for it.
+_SUMMARY_S = 0.3
+
+
+async def run_interruptible(
+    interrupt: asyncio.Event, work: Callable[[*Args], Result], *args: *Args
+) -> asyncio.Future[Result]:
+    """Run blocking work in a thread; return when it is done or `interrupt` is set, whichever is first."""
+    # An executor of its own: work that is not waited for must not block other work.
+    working = asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), work, *args)
+    # Retrieve the exception of abandoned work, which asyncio would log otherwise.
+    working.add_done_callback(lambda future: future.cancelled() or future.exception())
+    interrupted = asyncio.create_task(interrupt.wait())
+    await asyncio.wait((working, interrupted), return_when=asyncio.FIRST_COMPLETED)
+    interrupted.cancel()
+    return working
 
 
 async def recount(
-    order: Order, endpoint: Endpoint, uncounted: list[Record], board: Board, ledger: Ledger, hurry: asyncio.Event
+    request: RunRequest, endpoint: Endpoint, uncounted: list[Record], journal: JournalQueue, hurry: asyncio.Event
 ) -> None:
-    """What was counted by then, where somebody is in a hurry: nobody waits for a count that is under way."""
-    board.note = f"the server counts the tokens of {len(uncounted)} answers"
+    """Write token counts for answers that the server did not count, as far as it gets before `hurry` is set."""
     counts: list[TokenCount] = []
-    await unless(hurry, opening.recount, order, endpoint, uncounted, counts)
-    board.note = ""
+    await run_interruptible(hurry, _count_tokens, request, endpoint, uncounted, counts)
     for count in tuple(counts):
-        ledger.write(count)
+        journal.write(count)
+
+
+def _count_tokens(request: RunRequest, endpoint: Endpoint, uncounted: list[Record], counts: list[TokenCount]) -> None:
+    deadline = time.monotonic() + _RECOUNT_S
+    with preflight.open_probe(request, endpoint.url) as probe:
+        for record in uncounted:
+            tokens = probe.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
+            if tokens is None or time.monotonic() > deadline:
+                break
+            counts.append(TokenCount(task=record.task, turn=record.turn, stage=record.stage, tokens_out=tokens))
 
 
 async def save(
-    ledger: Ledger, root: str, ending: Ending, message: str, leaving: asyncio.Event
+    journal: JournalQueue, root: str, ending: Ending, message: str, leave_now: asyncio.Event
 ) -> tuple[Ending, str, str]:
-    """How it ended after all, in which words, and where it lies; `leaving`: nobody waits for the summary."""
-    ledger.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
-    saved_elsewhere = ledger.rescue(_other_places(root))
-    problem = ledger.loss
-    ledger.close()
-    saving = await unless(leaving, write_summary, ledger.directory)
-    await asyncio.wait((saving,), timeout=_MOMENT_S)
+    """Return the final ending, message and directory; `leave_now` leaves the summary to be written later."""
+    journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
+    saved_elsewhere = journal.rescue(_fallback_roots(root))
+    problem = journal.final_problem
+    journal.close()
+    saving = await run_interruptible(leave_now, write_summary, journal.directory)
+    await asyncio.wait((saving,), timeout=_SUMMARY_S)
     if not saving.done():
         ending = "stopped" if ending == "done" else ending
-        message = f"{message or 'stopped at once'}; {figures_later(ledger.directory)}"
+        message = f"{message or 'stopped immediately'}; {summary_hint(journal.directory)}"
     elif isinstance(error := saving.exception(), OSError | BadInput):
-        problem = problem or unsummed(ledger.directory, error)
+        problem = problem or summary_error(journal.directory, error)
     elif error is not None:
         raise error
     if problem:
-        return "failed", " · ".join(filter(None, [message, problem])), str(ledger.directory)
-    return ending, " · ".join(filter(None, [message, saved_elsewhere])), str(ledger.directory)
+        return "failed", " · ".join(filter(None, [message, problem])), str(journal.directory)
+    return ending, " · ".join(filter(None, [message, saved_elsewhere])), str(journal.directory)
 
 
-def _other_places(first: str) -> Iterator[Path]:
-    """Where a session may be saved that its own place does not take any more."""
+def _fallback_roots(first: str) -> Iterator[Path]:
+    """Where to save a session whose own directory is full or gone."""
     yield Path(first)
     yield sessions_root()
     yield Path(tempfile.mkdtemp(prefix="swarmtui-sessions-"))

@@ -1,4 +1,4 @@
-"""The journal as the conductor uses it: what the disk does not take now is kept, tried again, and said aloud."""
+"""Write the journal; entries that cannot be written are kept in memory and tried again."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from swarmtui.model.session import End, Entry, Event, Request, StretchEnd, StretchStart
-from swarmtui.sessions.journal import SPOOLS, JournalWriter, thinned
-from swarmtui.sessions.store import discard
-from swarmtui.text import counted
+from swarmtui.model.client_protocol import SessionWarning, WarningCode
+from swarmtui.model.session import End, Entry, Event, RequestEntry, StageEnd, StageStart
+from swarmtui.sessions.journal import SPOOLS, JournalWriter, without_chunk_times
+from swarmtui.sessions.store import discard_session
+from swarmtui.text import count_noun
 
 _RETRY_S = 1.0
 
-# A journal of this size is about three quarters of an hour of 64 streams at 50 tokens a second. From there on only one
-# request of so many keeps the time of each chunk; any other is half a kilobyte, however long its answer.
-_WHOLE_BYTES = 64 << 20
-_WHOLE_ONE_IN = 8
+# 64 streams at 50 tok/s fill this size in about 45 minutes. Beyond it only one request in eight keeps its chunk times;
+# the others take half a kilobyte each, however long their answers.
+_FULL_DETAIL_BYTES = 64 << 20
+_FULL_DETAIL_ONE_IN = 8
 
 
-class Ledger:
-    """Writes at once; a full or broken disk turns it into a queue in memory until the disk is back."""
+class JournalQueue:
+    """Writes each entry immediately, or queues it in memory while the disk is full or fails."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -30,37 +31,51 @@ class Ledger:
         self._unsaved: deque[Entry] = deque()
         self._removed = self._unsynced = False
         self._problem = ""
-        self._look_at = 0.0
-        self._thin = False
+        self._check_at = 0.0
+        self._thinned = False
 
     @property
-    def problem(self) -> str:
-        """Of a session that goes on, with how to save it; empty when all is on disk."""
+    def warning(self) -> SessionWarning | None:
+        """What is not safely on disk, and how to save the running session elsewhere; None if all is on disk."""
+        code = self._problem_code
+        if code is None:
+            return None
         kept = "kept in memory; " if self._removed or self._unsaved else ""
         advice = f"{kept}save elsewhere with: swarmtui sessions save-to {self.directory.name} DIR"
-        return f"{self._trouble}; {advice}" if self._trouble else ""
+        return SessionWarning(code, f"{self._problem_text}; {advice}")
 
     @property
-    def loss(self) -> str:
-        """The same of one that has ended: there is nothing left to save elsewhere."""
-        return f"{self._trouble}; next time keep it where there is room: --session-dir DIR" if self._trouble else ""
+    def final_problem(self) -> str:
+        """What is not safely on disk at the end, when nothing can be saved elsewhere any more."""
+        if self._problem_code is None:
+            return ""
+        return f"{self._problem_text}; next time use a directory with enough space: --session-dir DIR"
 
     @property
-    def _trouble(self) -> str:
+    def _problem_code(self) -> WarningCode | None:
         if self._removed:
-            return f"its directory was removed: {self.directory}"
-        if not self._unsaved:
-            return f"the disk may have lost some of it: {self.directory}: {self._problem}" if self._unsynced else ""
-        missing = counted(len(self._unsaved), "entry is", "entries are")
+            return "directory_removed"
+        if self._unsaved:
+            return "not_on_disk"
+        return "not_synced" if self._unsynced else None
+
+    @property
+    def _problem_text(self) -> str:
+        match self._problem_code:
+            case "directory_removed":
+                return f"its directory was removed: {self.directory}"
+            case "not_synced":
+                return f"some entries may not be on disk: {self.directory}: {self._problem}"
+        missing = count_noun(len(self._unsaved), "entry is", "entries are")
         return f"{missing} not on disk: {self.directory}: {self._problem}"
 
     def write(self, entry: Entry) -> None:
-        if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + _RETRY_S
-            self._removed = not self._writer.is_there()
-            self.catch_up()
-        if isinstance(entry, Request):
-            entry = self._bounded(entry)
+        if time.monotonic() >= self._check_at:
+            self._check_at = time.monotonic() + _RETRY_S
+            self._removed = not self._writer.is_in_place()
+            self.flush()
+        if isinstance(entry, RequestEntry):
+            entry = self._limit_detail(entry)
         if self._unsaved:
             self._unsaved.append(entry)
             return
@@ -70,21 +85,23 @@ class Ledger:
             self._problem = error.strerror or str(error)
             self._unsaved.append(entry)
             return
-        if isinstance(entry, StretchStart | StretchEnd | End):
+        if isinstance(entry, StageStart | StageEnd | End):
             self._sync()
 
-    def _bounded(self, entry: Request) -> Request:
-        """A run of a day is to fit on the disk, and into the memory of who reads it."""
-        if self._writer.size < _WHOLE_BYTES:
+    def _limit_detail(self, entry: RequestEntry) -> RequestEntry:
+        """Drop chunk times in a long journal, so that a run of a day fits on disk and can be read into memory."""
+        if self._writer.size < _FULL_DETAIL_BYTES:
             return entry
-        if not self._thin:
-            self._thin = True
-            self.note(
+        if not self._thinned:
+            self._thinned = True
+            self.log_event(
                 "thinned",
-                f"the journal has {_WHOLE_BYTES >> 20} MB: from here on one request in {_WHOLE_ONE_IN} keeps the time "
-                "of each chunk; of the others first, last, count and longest gap are kept",
+                f"the journal has {_FULL_DETAIL_BYTES >> 20} MB: from now on one request in {_FULL_DETAIL_ONE_IN} "
+                "keeps its chunk times; of the others the first, last, count and longest gap are kept",
             )
-        return entry if entry.record.task % _WHOLE_ONE_IN == 0 else Request(record=thinned(entry.record))
+        if entry.record.task % _FULL_DETAIL_ONE_IN == 0:
+            return entry
+        return RequestEntry(record=without_chunk_times(entry.record))
 
     @property
     def unsaved(self) -> Iterable[Entry]:
@@ -93,10 +110,10 @@ class Ledger:
     def fileno(self) -> int:
         return self._writer.fileno()
 
-    def note(self, name: str, detail: str = "") -> None:
+    def log_event(self, name: str, detail: str = "") -> None:
         self.write(Event(t_ns=time.perf_counter_ns(), name=name, detail=detail))
 
-    def catch_up(self) -> None:
+    def flush(self) -> None:
         while self._unsaved:
             try:
                 self._writer.append(self._unsaved[0])
@@ -106,7 +123,7 @@ class Ledger:
             self._unsaved.popleft()
 
     def move(self, directory: Path) -> None:
-        """To another place, with all that was written and all that could not be. OSError: it stays where it was."""
+        """Move the journal with all its entries, written or not; after an OSError it is where it was."""
         writer = JournalWriter(directory)
         try:
             writer.copy(self._writer)
@@ -117,32 +134,32 @@ class Ledger:
                 shutil.copy(spool, directory)
         except OSError:
             writer.close()
-            discard(directory)
+            discard_session(directory)
             raise
         before, self.directory = self.directory, directory
         self._writer.close()
         self._writer = writer
         self._unsaved.clear()
-        # What a sync failed for is there as far as anybody can see, and stays: nobody knows which disk is the better.
+        # After a failed sync the old files may be complete or not: keep them too.
         if before != directory and not self._unsynced:
-            discard(before)
+            discard_session(before)
         self._removed = self._unsynced = False
 
     def rescue(self, roots: Iterable[Path]) -> str:
-        """At the end: to the first place that takes all of it. What was wrong, where something was."""
-        self._removed = not self._writer.is_there()
-        self.catch_up()
-        if not self.problem:
+        """Move an incomplete journal to the first directory that takes it; return what happened, or nothing."""
+        self._removed = not self._writer.is_in_place()
+        self.flush()
+        if self._problem_code is None:
             return ""
-        problem = self._problem if self._unsaved or self._unsynced else "removed while it was written"
+        problem = self._problem if self._unsaved or self._unsynced else "removed during the run"
         before = self.directory
         for root in roots:
             try:
                 self.move(root / before.name)
             except OSError:
                 continue
-            return f"{before}: {problem}; all of it was saved elsewhere"
-        return self.loss
+            return f"{before}: {problem}; all entries were saved elsewhere"
+        return self.final_problem
 
     def _sync(self) -> None:
         try:

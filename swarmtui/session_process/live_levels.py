@@ -1,4 +1,4 @@
-"""What the levels are made of: kept in memory while it is little, read again from the journal when it is much."""
+"""Compute the figures of the levels during a run: from memory while that is little, later from the journal."""
 
 from __future__ import annotations
 
@@ -9,72 +9,107 @@ import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.client.spawn import environment
+from swarmtui.client.spawn import child_environment
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, Request, StretchEnd, StretchStart, entry_encoder
-from swarmtui.session_process.journal_queue import Ledger
-from swarmtui.sessions.journal import Thrift
+from swarmtui.model.session import Level, RequestEntry, StageEnd, StageStart, entry_encoder
+from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.live_state import LiveState
+from swarmtui.sessions.journal import GapCache
 
-# Gaps between chunks, and as much for a request without any: about 3 MB in all. A run of hours must not grow with them.
-_MOST_KEPT = 200_000
-_PER_REQUEST = 100
+# Limit on the chunk gaps kept in memory, about 3 MB, so that memory does not grow during a run of hours.
+_MAX_GAPS = 200_000
+# A request without gaps counts as much as this many.
+_GAPS_PER_REQUEST = 100
 
 _levels_decoder: msgspec.json.Decoder[tuple[Level, ...]] = msgspec.json.Decoder(tuple[Level, ...])
 
 
-class Measured:
-    """`answered`: at least one request that counts came back well."""
+class LevelRecords:
+    """The records and stages that levels are computed from; `answered` once a request of a level succeeded."""
 
-    def __init__(self, plan: Plan, ledger: Ledger) -> None:
-        self._rates, self._ledger = serial_rates(plan), ledger
-        self._starts: list[StretchStart] = []
-        self._ends: list[StretchEnd] = []
+    def __init__(self, plan: Plan, journal: JournalQueue) -> None:
+        self._rates, self._journal = serial_rates(plan), journal
+        self._starts: list[StageStart] = []
+        self._ends: list[StageEnd] = []
         self._records: list[Record] | None = []
-        self._kept = 0
-        self._thrift = Thrift()
+        self._gaps = 0
+        self._gap_cache = GapCache()
         self.answered = False
 
     def add(self, record: Record) -> None:
-        """One that the ledger has already."""
+        """Add a record that is already in the journal."""
         self.answered = self.answered or record.ok
         if self._records is None:
             return
-        self._records.append(self._thrift.record(msgspec.structs.replace(record, text=None, reasoning=None)))
-        self._kept += len(record.chunk_us) + _PER_REQUEST
-        if self._kept > _MOST_KEPT:
-            self._records, self._thrift = None, Thrift()
+        self._records.append(self._gap_cache.compact(msgspec.structs.replace(record, text=None, reasoning=None)))
+        self._gaps += len(record.chunk_us) + _GAPS_PER_REQUEST
+        if self._gaps > _MAX_GAPS:
+            self._records, self._gap_cache = None, GapCache()
 
-    def begin(self, start: StretchStart) -> None:
+    def start_stage(self, start: StageStart) -> None:
         self._starts.append(start)
 
-    def end(self, end: StretchEnd) -> None:
+    def end_stage(self, end: StageEnd) -> None:
         self._ends.append(end)
 
     @property
-    def at_hand(self) -> tuple[Level, ...] | None:
-        """The levels, where that takes no reading."""
+    def levels_in_memory(self) -> tuple[Level, ...] | None:
+        """Return the levels, or None if the journal has to be read for them."""
         if self._records is None:
             return None
         return level_figures(self._records, self._starts, self._ends, self._rates)
 
-    async def read(self) -> tuple[Level, ...] | None:
-        """Made in a process of its own, whose memory goes with it; None where it came to nothing."""
-        unsaved = (entry for entry in self._ledger.unsaved if isinstance(entry, Request))
+    async def levels_from_journal(self) -> tuple[Level, ...] | None:
+        """Compute the levels in a process whose memory is freed with it; None if it fails."""
+        unsaved = (entry for entry in self._journal.unsaved if isinstance(entry, RequestEntry))
         lines = [entry_encoder.encode(entry) for entry in (*self._starts, *self._ends, *unsaved)]
-        journal = self._ledger.fileno()
+        journal = self._journal.fileno()
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "swarmtui.sessions.figures", str(journal),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=(journal,), env=environment(),
+                sys.executable, "-P", "-m", "swarmtui.sessions.compute_levels", str(journal),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                pass_fds=(journal,), env=child_environment(),
             )  # fmt: skip
         except OSError:
             return None
         try:
-            told, _ = await process.communicate(b"\n".join([*lines, b""]))
+            output, _ = await process.communicate(b"\n".join([*lines, b""]))
         except asyncio.CancelledError:
             process.kill()
             raise
         if process.returncode:
             return None
-        return _levels_decoder.decode(told)
+        return _levels_decoder.decode(output)
+
+
+class LiveLevels:
+    """Keeps the levels of the live state up to date, with at most one computation at a time and one after it."""
+
+    def __init__(self, records: LevelRecords, state: LiveState) -> None:
+        self._records, self._state = records, state
+        self._computing: asyncio.Task[None] | None = None
+        self._stale = False
+
+    def refresh(self) -> None:
+        levels = self._records.levels_in_memory
+        if levels is not None:
+            self._state.levels = levels
+            return
+        self._stale = True
+        if self._computing is None or self._computing.done():
+            self._computing = asyncio.create_task(self._compute())
+
+    async def _compute(self) -> None:
+        while self._stale:
+            self._stale = False
+            self._state.levels = await self._records.levels_from_journal() or self._state.levels
+
+    async def wait(self, hurry: asyncio.Event) -> None:
+        """Wait until the levels are up to date, or `hurry` is set."""
+        if self._computing is None:
+            return
+        hurried = asyncio.create_task(hurry.wait())
+        await asyncio.wait((self._computing, hurried), return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        self._computing.cancel()

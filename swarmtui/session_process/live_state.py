@@ -1,4 +1,4 @@
-"""What is known at this moment, gathered from frames and records, and shown to faces as one frame."""
+"""Collect the current state of a session, and render it as the frame that clients receive."""
 
 from __future__ import annotations
 
@@ -7,24 +7,68 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 
 from swarmtui.analysis.levels.tasks import task_figures
-from swarmtui.model.client_protocol import Frame, Status
-from swarmtui.model.level_key import Place
+from swarmtui.analysis.stream_detail import finished_request, live_stream
+from swarmtui.model import client_protocol, worker_protocol
+from swarmtui.model.client_protocol import Frame, SessionWarning, Status
+from swarmtui.model.level_key import LevelKey
 from swarmtui.model.plan import Mode
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.model.telemetry import Discovered, Point, Telemetry, Trust, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
-from swarmtui.session_process.watched_stream import Watching
 
-_WINDOW_NS = 1_000_000_000
-_TTFT_WINDOW_NS = 10_000_000_000
-_NEWEST_POINTS = 20
-_MOST_POINTS = 1_200
-_MOST_TASKS = 256
+_RATE_WINDOW_NS = 1_000_000_000
+_RECENT_NS = 10_000_000_000
+_FRAME_POINTS = 20
+_MAX_POINTS = 1_200
+_MAX_TASKS = 256
+
+# Of the watched stream: finished requests that are kept per agent, and characters of the current answer.
+_FINISHED_REQUESTS = 8
+_MAX_TEXT = 32 << 10
 
 
-class Board:
-    """The runner writes here what it is doing; workers' news come in by `hear` and `finish`."""
+class StreamWatcher:
+    """Collects the current request of one selected agent, and the last requests of all agents."""
+
+    def __init__(self) -> None:
+        self._agent: int | None = None
+        self._latest: worker_protocol.WatchedUpdate | None = None
+        self._times: list[int] = []
+        self._reasoning = self._text = ""
+        self._finished: defaultdict[int, deque[client_protocol.FinishedRequest]] = defaultdict(
+            lambda: deque(maxlen=_FINISHED_REQUESTS)
+        )
+
+    def select(self, agent: int | None) -> None:
+        self._agent, self._latest = agent, None
+        self._times, self._reasoning, self._text = [], "", ""
+
+    def update(self, update: worker_protocol.WatchedUpdate) -> None:
+        """Add what arrived; between two requests the last answer stays."""
+        if update.agent != self._agent or update.task < 0:
+            return
+        if self._latest is None or (update.task, update.turn) != (self._latest.task, self._latest.turn):
+            self._times, self._reasoning, self._text = [], "", ""
+        self._latest = update
+        self._times += update.times
+        self._reasoning = (self._reasoning + update.reasoning)[-_MAX_TEXT:]
+        self._text = (self._text + update.text)[-_MAX_TEXT:]
+
+    def add_record(self, record: Record) -> None:
+        self._finished[record.agent].appendleft(finished_request(record))
+
+    def view(self) -> client_protocol.WatchedStream | None:
+        if self._agent is None:
+            return None
+        latest, finished = self._latest, tuple(self._finished.get(self._agent, ()))
+        if latest is None:
+            return client_protocol.WatchedStream(agent=self._agent, before=finished)
+        return live_stream(latest, self._times, self._reasoning, self._text, finished)
+
+
+class LiveState:
+    """The scheduler sets what is running; frames and records of the workers are added as they arrive."""
 
     def __init__(self, t0_ns: int) -> None:
         self._t0 = t0_ns
@@ -36,37 +80,37 @@ class Board:
         self.steered = False
         self.rate: float | None = None
         self.done = 0
-        self.of: int | None = None
+        self.total: int | None = None
         self.left_s: float | None = None
         self.levels: tuple[Level, ...] = ()
-        self._beside: defaultdict[Place, list[Record]] = defaultdict(list)
+        self._mixed_records: defaultdict[LevelKey, list[Record]] = defaultdict(list)
         self._tasks: tuple[TaskFigures, ...] = ()
-        self.warnings: tuple[str, ...] = ()
-        self.down_s: float | None = None
+        self.warnings: tuple[SessionWarning, ...] = ()
+        self.outage_s: float | None = None
         self.finished = 0
         self.errors: Counter[str] = Counter()
         self._workers: dict[int, WorkerFrame] = {}
         self._rows: dict[int, StreamRow] = {}
-        self._produced: deque[tuple[int, int]] = deque()
+        self._chunk_counts: deque[tuple[int, int]] = deque()
         self._ttfts: deque[tuple[int, int, float]] = deque(maxlen=32)
         self._cpu: dict[int, tuple[int, int, float]] = {}
         self._chunks = self._tokens = 0
-        self._late: deque[tuple[int, float]] = deque(maxlen=512)
-        self.watching = Watching()
-        self.answer = ""
+        self._send_delays: deque[tuple[int, float]] = deque(maxlen=512)
+        self.watched = StreamWatcher()
+        self.search_result = ""
         self.telemetry: Telemetry | None = None
-        self.trust: tuple[Trust, ...] = ()
+        self.quality: tuple[QualityLine, ...] = ()
         self.ttft_split: TtftSplit | None = None
-        self.servers: tuple[Discovered, ...] = ()
-        self.history: list[Point] = []
-        self._newest: deque[Point] = deque(maxlen=_NEWEST_POINTS)
+        self.servers: tuple[DiscoveredServer, ...] = ()
+        self.history: list[HistoryPoint] = []
+        self._newest: deque[HistoryPoint] = deque(maxlen=_FRAME_POINTS)
 
-    def mark(self) -> None:
-        """One more point of the history; of a long one every second point goes, so that it stays bounded."""
+    def add_point(self) -> None:
+        """Add the current values to the history; when it is full, every second point is dropped."""
         frame = self.frame(rows=False)
         server = self.telemetry.servers if self.telemetry else ()
         gpus = self.telemetry.gpus if self.telemetry else ()
-        point = Point(
+        point = HistoryPoint(
             t_ns=frame.t_ns,
             c=frame.c,
             in_flight=frame.in_flight,
@@ -80,14 +124,14 @@ class Board:
         )
         self._newest.append(point)
         self.history.append(point)
-        if len(self.history) > _MOST_POINTS:
+        if len(self.history) > _MAX_POINTS:
             self.history = self.history[::2]
 
-    def hear(self, worker: int, frame: WorkerFrame) -> None:
+    def update_worker(self, worker: int, frame: WorkerFrame) -> None:
         self._workers[worker] = frame
-        self._produced.append((frame.t_ns, sum(row.chunks for row in frame.rows)))
-        while self._produced[0][0] < frame.t_ns - _WINDOW_NS:
-            self._produced.popleft()
+        self._chunk_counts.append((frame.t_ns, sum(row.chunks for row in frame.rows)))
+        while self._chunk_counts[0][0] < frame.t_ns - _RATE_WINDOW_NS:
+            self._chunk_counts.popleft()
         for row in frame.rows:
             if row.ttft_s is not None and row.chunks == row.total:
                 self._ttfts.append((self.c, frame.t_ns, row.ttft_s))
@@ -96,27 +140,27 @@ class Board:
         passed = frame.t_ns - before_t
         self._cpu[worker] = (frame.t_ns, frame.cpu_ns, (frame.cpu_ns - before_cpu) / passed if passed else 0.0)
         if frame.watched is not None:
-            self.watching.hear(frame.watched)
+            self.watched.update(frame.watched)
 
-    def finish(self, record: Record) -> None:
+    def add_record(self, record: Record) -> None:
         if record.error is None:
             self._chunks += record.chunks
             self._tokens += record.tokens_out or 0
         elif record.error != CANCELLED:
             self.errors[record.error] += 1
         self.finished += 1
-        self.watching.finish(record)
+        self.watched.add_record(record)
         if self.load == "mixed" and record.phase == "level" and record.error != CANCELLED:
-            self._note_task(record)
+            self._add_mixed_record(record)
         if record.t_sent_ns is not None and record.t_sched_ns is not None:
-            self._late.append((record.t_sent_ns, (record.t_sent_ns - record.t_sched_ns) / 1e9))
+            self._send_delays.append((record.t_sent_ns, (record.t_sent_ns - record.t_sched_ns) / 1e9))
 
-    def _note_task(self, record: Record) -> None:
-        """Mixed loads are small; what is beyond a readable number of them is in the report at the end."""
-        here = self._beside[record.c, None]
-        here.append(record.lean())
-        del here[:-_MOST_TASKS]
-        self._tasks = task_figures(self._beside)
+    def _add_mixed_record(self, record: Record) -> None:
+        """Keep the newest records of a mixed load; the report at the end covers all."""
+        records = self._mixed_records[record.c, None]
+        records.append(record.without_chunks())
+        del records[:-_MAX_TASKS]
+        self._tasks = task_figures(self._mixed_records)
 
     @property
     def in_flight(self) -> int:
@@ -127,24 +171,24 @@ class Board:
         return self._tokens / self._chunks if self._chunks else 1.0
 
     def _rate(self) -> float | None:
-        """Over the window: what came after its first frame, and the time since that."""
-        span = self._produced[-1][0] - self._produced[0][0] if self._produced else 0
-        if span < _WINDOW_NS // 4:
+        """Tokens per second in the window: those after its first frame, divided by the time since that frame."""
+        span = self._chunk_counts[-1][0] - self._chunk_counts[0][0] if self._chunk_counts else 0
+        if span < _RATE_WINDOW_NS // 4:
             return None
-        return sum(chunks for _, chunks in list(self._produced)[1:]) * self._tokens_per_chunk * 1e9 / span
+        return sum(chunks for _, chunks in list(self._chunk_counts)[1:]) * self._tokens_per_chunk * 1e9 / span
 
-    def _newest_ttfts(self) -> list[float]:
-        """Sorted, of one C and of a few seconds: those from before would hold the median back."""
+    def _recent_ttfts(self) -> list[float]:
+        """Return, sorted, the TTFTs of the last seconds at the current C; older ones would delay the median."""
         if not self._ttfts:
             return []
         c, newest_ns, _ = self._ttfts[-1]
-        return sorted(ttft for at, t_ns, ttft in self._ttfts if at == c and t_ns >= newest_ns - _TTFT_WINDOW_NS)
+        return sorted(ttft for at, t_ns, ttft in self._ttfts if at == c and t_ns >= newest_ns - _RECENT_NS)
 
-    def _latest_lateness(self, now: int) -> float | None:
-        """The worst of the last seconds; nobody is late where nothing is due at a set time."""
+    def _worst_send_delay(self, now: int) -> float | None:
+        """Return the largest send delay of the last seconds; only an open loop has send times."""
         if self.load != "open":
             return None
-        return max((late for t_ns, late in self._late if t_ns >= now - _TTFT_WINDOW_NS), default=None)
+        return max((delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS), default=None)
 
     def frame(self, rows: bool) -> Frame:
         now = time.perf_counter_ns()
@@ -152,7 +196,7 @@ class Board:
         waiting = sum(frame.waiting for frame in self._workers.values())
         out_tps = self._rate()
         writing = in_flight - waiting
-        ttfts = self._newest_ttfts()
+        ttfts = self._recent_ttfts()
         return Frame(
             t_ns=now,
             status=self.status,
@@ -160,7 +204,7 @@ class Board:
             elapsed_s=(now - self._t0) / 1e9,
             left_s=self.left_s,
             done=self.done,
-            of=self.of,
+            of=self.total,
             c=self.c,
             run=self.run,
             runs=self.runs,
@@ -174,25 +218,25 @@ class Board:
             error_counts=dict(self.errors),
             lag_ms=max((frame.lag_ms for frame in self._workers.values()), default=0.0),
             worker_cpu=max((share for _, _, share in self._cpu.values()), default=0.0),
-            shared_reads=sum(frame.shared_reads for frame in self._workers.values()),
+            coalesced_chunks=sum(frame.coalesced_chunks for frame in self._workers.values()),
             clock_steps=max((frame.clock_steps for frame in self._workers.values()), default=0),
             levels=self.levels,
             warnings=self.warnings,
             rows=tuple(sorted(self._rows.values(), key=lambda row: row.agent)) if rows else (),
-            watched=self.watching.shown() if rows else None,
+            watched=self.watched.view() if rows else None,
             points=tuple(self._newest),
             telemetry=self.telemetry,
-            trust=self.trust,
+            quality=self.quality,
             ttft_split=self.ttft_split,
-            answer=self.answer,
+            search_result=self.search_result,
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,
             load=self.load,
             steered=self.steered,
             rate=self.rate,
-            late_s=self._latest_lateness(now),
+            send_delay_s=self._worst_send_delay(now),
             tasks=self._tasks,
-            down_s=self.down_s,
+            outage_s=self.outage_s,
         )
 
 

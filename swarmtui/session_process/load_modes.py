@@ -1,239 +1,325 @@
-"""Where the tasks of a stretch come from, one class for each way of laying on load."""
+"""Define the load modes: in which order levels run, where their tasks come from, and how tasks are handed out."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from swarmtui.model.level_key import LevelKey
+from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.record import Record
 from swarmtui.model.workload import Graph, Task
-from swarmtui.prompts.generator import Source, with_answers
+from swarmtui.prompts.generator import TaskGenerator, fill_answers
+from swarmtui.prompts.sampling import arrival_times
 
-# Warm-up wakes caches, graphs and clocks; a short answer does that.
+# Short answers are enough to warm up caches, CUDA graphs and clocks.
 _WARMUP_TOKENS = 64
 
-# Workers get tasks this long before they are due; the first is due when connections have had time to open.
+# Workers get scheduled tasks this long before their send time.
 _AHEAD_S = 1.0
+# The first scheduled task is due after this time, so that connections can open.
 _LEAD_S = 0.2
 
 
-class Feed(Protocol):
-    """`of` is how many tasks there will be, where that is known; `more`: there may be another, now or later."""
+class TaskFactory:
+    """Creates tasks and numbers the requests of a session; warm-up and repeated tasks use up no new prompts."""
 
-    of: int | None
-
-    @property
-    def more(self) -> bool: ...
-
-    def next(self) -> Task | None:
-        """None: not now."""
-
-    def over(self, task: Task, record: Record) -> None:
-        """A task has come to its end, well or not."""
-
-    def close(self) -> None:
-        """No more from now on."""
-
-
-class Asker:
-    """Numbers the requests of a session, and what is asked by them: a warm-up or a baseline uses up no prompt."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, generator: TaskGenerator) -> None:
+        self.generator = generator
         self._requests = 0
         self._contents = 0
 
-    def fresh(self, c: int, position: int) -> tuple[Task, int]:
-        """The task, and the number of its content."""
+    def create(self, c: int, position: int) -> tuple[Task, int]:
+        """Return a task with new content, and the number of that content."""
         content, self._contents = self._contents, self._contents + 1
-        return self.again(c, position, content), content
+        return self.repeat(c, position, content), content
 
-    def again(self, c: int, position: int, content: int) -> Task:
-        number = self._number()
-        return msgspec.structs.replace(self.source.task(number, c, position, content), id=number)
+    def repeat(self, c: int, position: int, content: int) -> Task:
+        number = self._next_number()
+        return msgspec.structs.replace(self.generator.task(number, c, position, content), id=number)
 
     def warmup(self) -> Task:
-        number = self._number()
-        task = self.source.warmup(number)
+        number = self._next_number()
+        task = self.generator.warmup(number)
         cap = min(_WARMUP_TOKENS, task.max_tokens or _WARMUP_TOKENS)
         return msgspec.structs.replace(task, id=number, max_tokens=cap, check=None)
 
-    def _number(self) -> int:
+    def _next_number(self) -> int:
         number, self._requests = self._requests, self._requests + 1
         return number
 
 
-class Counted:
-    """Base of feeds that give so many tasks and end; without `of` they go on until they are closed."""
+class TaskSource:
+    """The tasks of one stage. This base class issues `total` tasks, or tasks without end if it is None.
 
-    def __init__(self, asker: Asker, of: int | None) -> None:
-        self.of = of
-        self._asker = asker
-        self._given = 0
+    `skipped` counts tasks that can never be issued because a task they depend on failed.
+    `contents` are the numbers of what was issued, for batches that are repeated serially.
+    """
+
+    def __init__(self, factory: TaskFactory, c: int, total: int | None) -> None:
+        self.total = total
+        self.skipped = 0
+        self.contents: list[int] = []
+        self._factory, self._c = factory, c
+        self._issued = 0
         self._closed = False
 
     @property
-    def more(self) -> bool:
-        return not self._closed and (self.of is None or self._given < self.of)
+    def has_more(self) -> bool:
+        """Whether another task may follow, now or later."""
+        return not self._closed and (self.total is None or self._issued < self.total)
 
-    def next(self) -> Task | None:
-        if not self.more:
+    def next_task(self) -> Task | None:
+        """Return the next task, or None if there is none at this moment."""
+        if not self.has_more:
             return None
-        task = self._make(self._given)
-        self._given += 1
+        task = self._create(self._issued)
+        self._issued += 1
         return task
 
-    def _make(self, position: int) -> Task:
+    def _create(self, position: int) -> Task:
         raise NotImplementedError
 
-    def over(self, task: Task, record: Record) -> None:
-        return
+    def task_finished(self, task: Task, record: Record) -> None:
+        """Called when a task has succeeded or failed."""
 
     def close(self) -> None:
+        """Issue no more tasks."""
         self._closed = True
 
 
-class Warmups(Counted):
-    def _make(self, position: int) -> Task:
-        return self._asker.warmup()
+class WarmupTasks(TaskSource):
+    def _create(self, position: int) -> Task:
+        return self._factory.warmup()
 
 
-class Fresh(Counted):
-    """New content for each task: closed loops, and batches whose `contents` may be asked again."""
+class NewTasks(TaskSource):
+    """New content for each task, for closed loops and for batches."""
 
-    def __init__(self, asker: Asker, c: int, of: int | None) -> None:
-        super().__init__(asker, of)
-        self._c = c
-        self.contents: list[int] = []
-
-    def _make(self, position: int) -> Task:
-        task, content = self._asker.fresh(self._c, position)
-        if self.of is not None:
+    def _create(self, position: int) -> Task:
+        task, content = self._factory.create(self._c, position)
+        if self.total is not None:
             self.contents.append(content)
         return task
 
 
-class Again(Counted):
-    """The same content once more, in the same places of the batch."""
+class RepeatedTasks(TaskSource):
+    """The contents of a batch once more, each at its position in the batch."""
 
-    def __init__(self, asker: Asker, c: int, contents: Sequence[int]) -> None:
-        super().__init__(asker, len(contents))
-        self._c, self._contents = c, contents
+    def __init__(self, factory: TaskFactory, c: int, contents: Sequence[int]) -> None:
+        super().__init__(factory, c, len(contents))
+        self._repeated = contents
 
-    def _make(self, position: int) -> Task:
-        return self._asker.again(self._c, position, self._contents[position])
+    def _create(self, position: int) -> Task:
+        return self._factory.repeat(self._c, position, self._repeated[position])
 
 
-class Arriving(Counted):
-    """Tasks with the time at which they are due, given to workers a little ahead of it."""
+class ScheduledTasks(TaskSource):
+    """Tasks with a send time, issued a little ahead of it; the source ends after `total` tasks or `duration_s`."""
 
-    def __init__(self, asker: Asker, c: int, times: Iterator[float], of: int | None, seconds: float | None) -> None:
-        super().__init__(asker, of)
-        self._c, self._times, self._seconds = c, times, seconds
-        self._begun = time.monotonic()
+    def __init__(
+        self, factory: TaskFactory, c: int, times: Iterator[float], total: int | None, duration_s: float | None
+    ) -> None:
+        super().__init__(factory, c, total)
+        self._times, self._duration_s = times, duration_s
+        self._started = time.monotonic()
         self._due = next(times)
 
     @property
-    def more(self) -> bool:
-        return super().more and (self._seconds is None or self._due <= self._seconds)
+    def has_more(self) -> bool:
+        return super().has_more and (self._duration_s is None or self._due <= self._duration_s)
 
-    def next(self) -> Task | None:
-        if self._due > time.monotonic() - self._begun + _AHEAD_S:
+    def next_task(self) -> Task | None:
+        if self._due > time.monotonic() - self._started + _AHEAD_S:
             return None
-        return super().next()
+        return super().next_task()
 
-    def _make(self, position: int) -> Task:
-        task, _ = self._asker.fresh(self._c, position)
+    def _create(self, position: int) -> Task:
+        task, _ = self._factory.create(self._c, position)
         at_ns = int((self._due + _LEAD_S) * 1e9)
         self._due = next(self._times)
         return msgspec.structs.replace(task, at_ns=at_ns)
 
 
-class Beside:
-    """A primary task and C − 1 beside it; with `loop` those begin again until the primary one has ended."""
+class MixedTasks(TaskSource):
+    """A primary task and C − 1 side tasks; with `loop` side tasks start again until the primary task has ended."""
 
-    def __init__(self, asker: Asker, c: int, loop: bool) -> None:
-        self.of = None if loop else c
-        self._asker, self._c, self._loop = asker, c, loop
-        self._waiting = deque(range(c))
-        self._places: dict[int, int] = {}
-        self._primary_over = False
+    def __init__(self, factory: TaskFactory, c: int, loop: bool) -> None:
+        super().__init__(factory, c, None if loop else c)
+        self._loop = loop
+        self._queue = deque(range(c))
+        self._positions: dict[int, int] = {}
 
     @property
-    def more(self) -> bool:
-        return bool(self._waiting) or (self._loop and not self._primary_over)
+    def has_more(self) -> bool:
+        return bool(self._queue) or (self._loop and not self._closed)
 
-    def next(self) -> Task | None:
-        if not self._waiting:
+    def next_task(self) -> Task | None:
+        if not self._queue:
             return None
-        place = self._waiting.popleft()
-        task, _ = self._asker.fresh(self._c, place)
-        self._places[task.id] = place
+        position = self._queue.popleft()
+        task, _ = self._factory.create(self._c, position)
+        self._positions[task.id] = position
         return task
 
-    def over(self, task: Task, record: Record) -> None:
-        place = self._places.pop(task.id)
-        if place == 0:
+    def task_finished(self, task: Task, record: Record) -> None:
+        position = self._positions.pop(task.id)
+        if position == 0:
             self.close()
-        elif self._loop and not self._primary_over:
-            self._waiting.append(place)
+        elif self._loop and not self._closed:
+            self._queue.append(position)
 
     def close(self) -> None:
-        self._primary_over = True
-        self._waiting.clear()
+        super().close()
+        self._queue.clear()
 
 
-class Waiting:
-    """The tasks of a graph, each as soon as those that it waits for have answered; `lost` can never be asked."""
+class GraphTasks(TaskSource):
+    """The tasks of a graph, each issued as soon as the tasks that it depends on have answered."""
 
-    def __init__(self, asker: Asker, c: int, graph: Graph) -> None:
-        self.of: int | None = graph.size
-        self._asker, self._c = asker, c
+    def __init__(self, factory: TaskFactory, c: int, graph: Graph) -> None:
+        super().__init__(factory, c, graph.size)
         self._nodes = [node for node in graph.tasks for _ in range(node.copies)]
         self._copies_left = {node.id: node.copies for node in graph.tasks}
         self._answers: dict[str, str] = {}
-        self._places = set(range(len(self._nodes)))
+        self._pending = set(range(len(self._nodes)))
         self._running: dict[int, int] = {}
         self._quoted = {name for node in graph.tasks for name in node.after}
-        self.lost = 0
 
     @property
-    def more(self) -> bool:
-        return bool(self._places)
+    def has_more(self) -> bool:
+        return bool(self._pending)
 
-    def next(self) -> Task | None:
-        place = next((p for p in sorted(self._places) if not self._missing(p)), None)
-        if place is None:
+    def next_task(self) -> Task | None:
+        position = next((p for p in sorted(self._pending) if not self._is_blocked(p)), None)
+        if position is None:
             return None
-        self._places.discard(place)
-        node = self._nodes[place]
-        task, _ = self._asker.fresh(self._c, place)
-        task = with_answers(task, {name: self._answers[name] for name in node.after})
-        self._running[task.id] = place
+        self._pending.discard(position)
+        node = self._nodes[position]
+        task, _ = self._factory.create(self._c, position)
+        task = fill_answers(task, {name: self._answers[name] for name in node.after})
+        self._running[task.id] = position
         return msgspec.structs.replace(task, with_text=node.id in self._quoted)
 
-    def _missing(self, place: int) -> bool:
-        return any(self._copies_left[name] > 0 for name in self._nodes[place].after)
+    def _is_blocked(self, position: int) -> bool:
+        return any(self._copies_left[name] > 0 for name in self._nodes[position].after)
 
-    def over(self, task: Task, record: Record) -> None:
+    def task_finished(self, task: Task, record: Record) -> None:
         node = self._nodes[self._running.pop(task.id)]
         if record.ok:
             self._copies_left[node.id] -= 1
             before = self._answers.get(node.id, "")
             self._answers[node.id] = f"{before}\n\n{record.text or ''}".strip()
-            return
-        fallen = {node.id}
-        while more := {n.id for n in self._nodes if n.id not in fallen and fallen.intersection(n.after)}:
-            fallen |= more
-        gone = {place for place in self._places if self._nodes[place].id in fallen - {node.id}}
-        self.lost += len(gone)
-        self._places -= gone
-        if self.of is not None:
-            self.of -= len(gone)
+        else:
+            self._skip_dependents(node.id)
+
+    def _skip_dependents(self, failed: str) -> None:
+        affected = {failed}
+        while more := {n.id for n in self._nodes if n.id not in affected and affected.intersection(n.after)}:
+            affected |= more
+        skipped = {position for position in self._pending if self._nodes[position].id in affected - {failed}}
+        self._pending -= skipped
+        self.skipped += len(skipped)
+        if self.total is not None:
+            self.total -= len(skipped)
 
     def close(self) -> None:
-        self._places.clear()
+        self._pending.clear()
+
+
+def _requested_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+    return NewTasks(factory, key[0], None if plan.duration_s else plan.requests.at(key[0]))
+
+
+def _batch(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+    return NewTasks(factory, key[0], key[0])
+
+
+def _arrivals(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+    c, rate = key
+    assert rate is not None
+    times = arrival_times(rate, plan.arrival, plan.burst, plan.seed, run)
+    return ScheduledTasks(factory, c, times, None if plan.duration_s else plan.requests.at(c), plan.duration_s)
+
+
+def _mixed_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+    return MixedTasks(factory, key[0], plan.loop)
+
+
+def _graph_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+    graph = factory.generator.workload
+    assert isinstance(graph, Graph)
+    return GraphTasks(factory, key[0], graph)
+
+
+class LoadMode(NamedTuple):
+    """How the scheduler runs a level.
+
+    `looping`: a stream sends one request after another. `scheduled`: requests have send times, whether or not streams
+    are free. `continuous`: streams continue from one level to the next. `batch`: all tasks of a level start together,
+    and can be repeated serially to measure the speed-up.
+    """
+
+    make_source: Callable[[Plan, TaskFactory, LevelKey, int], TaskSource]
+    looping: bool = False
+    scheduled: bool = False
+    continuous: bool = False
+    batch: bool = False
+
+
+LOAD_MODES: dict[Mode, LoadMode] = {
+    "closed": LoadMode(_requested_tasks, looping=True),
+    "barrier": LoadMode(_batch, batch=True),
+    "swarm": LoadMode(_batch, batch=True),
+    "open": LoadMode(_arrivals, scheduled=True),
+    "ramp": LoadMode(_requested_tasks, looping=True, continuous=True),
+    "mixed": LoadMode(_mixed_tasks),
+    "dag": LoadMode(_graph_tasks),
+}
+
+
+class LoadLayout:
+    """The levels of a plan; `load` is the plan's mode until the user takes manual control of a closed loop."""
+
+    def __init__(self, plan: Plan, factory: TaskFactory) -> None:
+        self._plan, self._factory = plan, factory
+        self.load: Mode = plan.load
+
+    @property
+    def mode(self) -> LoadMode:
+        return LOAD_MODES[self.load]
+
+    @property
+    def duration_s(self) -> float | None:
+        """The duration of a run, if the scheduler ends runs by time."""
+        return self._plan.duration_s if self.mode.looping and not self.mode.continuous else None
+
+    def run_order(self, levels: tuple[int, ...], runs: int) -> list[tuple[LevelKey, int]]:
+        """Order by level, or rotated: each run starts with another level, as in a Latin square."""
+        keys: list[LevelKey] = [(c, None) for c in levels]
+        if self.mode.scheduled:
+            keys = [(c, rate) for c in levels for rate in self._plan.rates]
+        if not self._plan.rotate:
+            return [(key, run) for key in keys for run in range(1, runs + 1)]
+        rotated = [keys[run % len(keys) :] + keys[: run % len(keys)] for run in range(runs)]
+        return [(key, run) for run, row in enumerate(rotated, 1) for key in row]
+
+    def task_source(self, key: LevelKey, run: int) -> TaskSource:
+        return self.mode.make_source(self._plan, self._factory, key, run)
+
+    def serial_contents(self, c: int, contents: list[int]) -> list[int]:
+        """Select what of a batch is repeated serially: all, or a sample to extrapolate from."""
+        plan = self._plan
+        if c == 1 or not self.mode.batch or plan.serial == "none" or plan.serial_decode_tps:
+            return []
+        return contents if plan.serial == "measured" else contents[: plan.sample]
+
+    def requests_in_sequence(self, c: int) -> float:
+        """How many requests a stream sends one after another in a run of this level."""
+        if self.mode.looping:
+            return self._plan.requests.at(c) / c
+        return 1.0 + len(self.serial_contents(c, [0] * c))

@@ -1,9 +1,10 @@
-"""The process: an order comes in over standard input, a session goes to disk, faces look on."""
+"""Run one session: read a run request from standard input, measure, write the session to disk, and serve clients."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import signal
 import socket
 import sys
@@ -12,293 +13,339 @@ import traceback
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.capacity.slots import seats_of
+import swarmtui
+from swarmtui.analysis.capacity.slots import server_slots
 from swarmtui.client.sockets import error_log, socket_path
-from swarmtui.client.spawn import Started
-from swarmtui.model import client_protocol as said
-from swarmtui.model import worker_protocol
-from swarmtui.model.run_request import Order, decode_order
+from swarmtui.client.spawn import SimulatorProcess, StartedProcess
+from swarmtui.engines.simulator import Simulator
+from swarmtui.model import client_protocol, worker_protocol
+from swarmtui.model.client_protocol import Ending, SessionWarning
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Description, Head, Sample, ServerFound, Session
-from swarmtui.prompts.library import find
-from swarmtui.session_process import finish, opening
-from swarmtui.session_process.clients import Faces
-from swarmtui.session_process.journal_queue import Ledger
-from swarmtui.session_process.live_state import Board
-from swarmtui.session_process.outage import Absence
-from swarmtui.session_process.patience import unless
-from swarmtui.session_process.quality_monitor import Doubts
-from swarmtui.session_process.sampler import Seen, Watch
-from swarmtui.session_process.scheduler import Runner
-from swarmtui.session_process.waits import Waits
-from swarmtui.session_process.workers import Crew, Link, Simulator, check_files, workers_for
-from swarmtui.sessions.paths import new_id
-from swarmtui.sessions.store import discard
-
-Ending = said.Ending
+from swarmtui.model.session import ClientInfo, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
+from swarmtui.prompts.filler_text import Calibration
+from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
+from swarmtui.session_process import finish, preflight
+from swarmtui.session_process.clients import ClientConnections
+from swarmtui.session_process.finish import run_interruptible
+from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.live_state import LiveState
+from swarmtui.session_process.outage import Outage
+from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
+from swarmtui.session_process.sampler import PreflightFindings, Sampler
+from swarmtui.session_process.scheduler import Scheduler
+from swarmtui.session_process.workers import (
+    WorkerLink,
+    WorkerPool,
+    check_open_file_limit,
+    worker_count,
+    worker_setup,
+)
+from swarmtui.sessions.files import new_session_id
+from swarmtui.sessions.store import discard_session
 
 _POINT_S = 0.25
-_WATCH_AFTER_S = 0.3
-_SAMPLE_NS = 900_000_000
+_JOURNAL_SAMPLE_NS = 900_000_000
+
+# The imports of the sampler would delay the first request.
+_SAMPLER_DELAY_S = 0.3
+
+# Parts of a workload that are not copied into the session; its digest covers them.
+_PROMPT_KEYS = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")
 
 
-class Conductor:
-    """Puts the parts of one session together, and takes them apart again."""
+class SessionProcess:
+    """Connects the parts of one session: scheduler, workers, sampler, journal and clients."""
 
-    def __init__(self, order: Order, first_worker: Started) -> None:
-        self._order = order
+    def __init__(self, request: RunRequest, first_worker: StartedProcess) -> None:
+        self._request = request
         self._t0 = time.perf_counter_ns()
-        self._board = Board(self._t0)
+        self._state = LiveState(self._t0)
         self._session: Session | None = None
-        self._runner: Runner | None = None
-        self._ledger: Ledger | None = None
-        self._absence: Absence | None = None
-        self._refusal = ""
-        self._simulators: list[Simulator] = []
-        self._doubts = Doubts(cold_promised=True)
-        self._waits = Waits()
-        self._seen = Seen()
-        self._died = asyncio.Event()
-        self._death = ""
-        self._early: list[said.Command] = []
-        self._stopped = asyncio.Event()
-        self._leaving = asyncio.Event()
-        self._faces = Faces(self._hello, self._board.frame, self._obey)
-        streams = max(order.plan.levels)
-        self._crew = Crew(order.plan.workers or workers_for(streams), first_worker, self._hear, self._lost)
+        self._scheduler: Scheduler | None = None
+        self._journal: JournalQueue | None = None
+        self._outage: Outage | None = None
+        self._save_refused: SessionWarning | None = None
+        self._simulators: list[SimulatorProcess] = []
+        self._quality = QualityMonitor(cold_expected=True)
+        self._ttft_split = TtftSplitWindow()
+        self._findings = PreflightFindings()
+        self._interrupted = asyncio.Event()
+        self._interruption = ""
+        self._early_commands: list[client_protocol.ClientCommand] = []
+        self._stopped_early = asyncio.Event()
+        self._leave_now = asyncio.Event()
+        self._clients = ClientConnections(self._hello, self._state.frame, self._handle_command)
+        count = request.plan.workers or worker_count(max(request.plan.levels))
+        self._workers = WorkerPool(count, first_worker, self._handle_report, self._worker_exited)
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._faces.welcome(reader, writer)
+        self._clients.accept(reader, writer)
         directory = ""
         try:
-            ending, message = await self._conduct()
+            ending, message = await self._measure()
         except BadInput as error:
             ending, message = "failed", str(error)
-        except Exception as error:  # noqa: BLE001 - a fault of ours, whatever it is: what was measured is saved
+        except Exception as error:  # noqa: BLE001 - whatever our own error is, what was measured is saved
             traceback.print_exc()
-            ending, message = "failed", f"a fault of swarmtui, {type(error).__name__}: {error}; see {error_log()}"
-        if self._ledger is not None:
+            ending, message = "failed", f"internal error, {type(error).__name__}: {error}; see {error_log()}"
+        if self._journal is not None:
             ending, message, directory = await self._save(ending, message)
-        self._board.status = "ended"
-        await self._faces.close(said.Ended(ending, message, directory), self._board.frame(False))
+        self._state.status = "ended"
+        await self._clients.close(client_protocol.Ended(ending, message, directory), self._state.frame(False))
         for simulator in self._simulators:
             simulator.end()
 
-    async def _conduct(self) -> tuple[Ending, str]:
-        order = self._order
-        check_files(max(order.plan.levels), len(self._crew.links))
-        found = find(order.workload)
-        identity = new_id(datetime.now(UTC))
-        directory = Path(order.session_root) / identity
-        try:
-            self._ledger = Ledger(directory)
-        except OSError as error:
-            raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
-        meeting = socket_path(identity)
-        try:
-            await self._faces.open(meeting)
-        except OSError as error:
-            raise BadInput(f"no place for sockets: {error.strerror or error}", key=str(meeting)) from None
-        from swarmtui.session_process.preflight import Unusable
-
-        looking = await unless(self._stopped, opening.look, order, found, self._simulators, self._seen)
-        if not looking.done():
+    async def _measure(self) -> tuple[Ending, str]:
+        request = self._request
+        check_open_file_limit(max(request.plan.levels), len(self._workers.links))
+        workload = find_workload(request.workload)
+        session_id = new_session_id(datetime.now(UTC))
+        self._journal = journal = _open_journal(Path(request.session_root) / session_id)
+        await self._listen(socket_path(session_id))
+        inspecting = await run_interruptible(
+            self._stopped_early, preflight.inspect_endpoints, request, workload, self._simulators, self._findings
+        )
+        if not inspecting.done():
             return "stopped", "stopped before the first request"
         try:
-            endpoints, calibration = looking.result()
-        except Unusable as error:
+            endpoints, calibration = inspecting.result()
+        except preflight.EndpointUnusable as error:
             return "unusable", str(error)
-        source = opening.source_for(order, found, calibration, endpoints)
-        self._doubts = Doubts(cold_promised=source.task(0, 1, 0).cold)
-        self._session = session = opening.describe(order, identity, self._t0, found, endpoints, calibration)
-        self._ledger.write(Head(session=self._session, pid=os.getpid()))
-        if self._ledger.problem:
-            return "failed", self._ledger.loss
-        self._runner = Runner(
-            order.plan,
-            source,
-            self._crew,
-            self._board,
-            self._ledger,
-            keep_text=order.keep_text,
-            previews=order.previews,
-            seats=lambda: seats_of(session, self._board.servers),
+        generator = preflight.task_generator(request, workload, calibration, endpoints)
+        self._quality = QualityMonitor(cold_expected=generator.task(0, 1, 0).cold)
+        session = _describe_session(request, session_id, self._t0, workload, endpoints, calibration)
+        self._session = session
+        journal.write(Head(session=session, pid=os.getpid()))
+        if journal.warning is not None:
+            return "failed", journal.final_problem
+        self._scheduler = scheduler = Scheduler(
+            request.plan,
+            generator,
+            self._workers,
+            self._state,
+            journal,
+            keep_text=request.keep_text,
+            previews=request.previews,
+            slots=lambda: server_slots(session, self._state.servers),
         )
-        self._absence = Absence(
-            self._board,
-            self._ledger,
-            self._runner.obey,
-            lambda: opening.answers(order, endpoints),
-            lambda: opening.differences(self._board.servers, endpoints),
-            order.restart_s,
+        self._outage = outage = Outage(
+            self._state,
+            journal,
+            scheduler.handle_command,
+            lambda: preflight.all_respond(request, endpoints),
+            lambda: preflight.describe_changed_servers(self._state.servers, endpoints),
+            request.restart_s,
         )
-        following = self._crew.start(partial(opening.setup, order, directory, endpoints))
-        for command in self._early:
-            self._obey(command)
-        watch = Watch(
-            endpoints,
-            order.secrets,
-            simulated=self._session.simulated,
-            gpus=order.gpus,
-            metrics_urls=order.metrics_urls,
-            gpu_metrics_urls=order.gpu_metrics_urls,
-            seen=self._seen,
-        )
-        # Its imports are not to come between the command and the first request.
-        asyncio.get_running_loop().call_later(_WATCH_AFTER_S, watch.start)
-        marking = asyncio.create_task(self._mark(watch))
-        running = asyncio.create_task(self._runner.run())
-        dying = asyncio.create_task(self._died.wait())
-        await asyncio.wait((running, dying, marking, following), return_when=asyncio.FIRST_COMPLETED)
-        faults = [beside for beside in (marking, following) if beside.done() and beside.exception()]
-        marking.cancel()
-        if faults:
+        receiving = self._workers.start(partial(worker_setup, request, journal.directory, endpoints))
+        for command in self._early_commands:
+            self._handle_command(command)
+        sampler = Sampler(endpoints, request, simulated=session.simulated, findings=self._findings)
+        asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
+        sampling = asyncio.create_task(self._sample(sampler, journal, outage))
+        running = asyncio.create_task(scheduler.run())
+        interrupted = asyncio.create_task(self._interrupted.wait())
+        await asyncio.wait((running, interrupted, sampling, receiving), return_when=asyncio.FIRST_COMPLETED)
+        failed = [task for task in (sampling, receiving) if task.done() and task.exception()]
+        sampling.cancel()
+        if failed:
             running.cancel()
-            faults[0].result()  # no run waits for who is no longer there
-        await unless(self._leaving, watch.finish)
-        self._board.telemetry = watch.latest()
-        self._doubts.look(watch.latest(), 0)
-        self._ledger.write(Sample(telemetry=watch.sample()))
+            failed[0].result()  # raises
+        await run_interruptible(self._leave_now, sampler.finish)
+        self._state.telemetry = sampler.latest()
+        self._quality.add_sample(sampler.latest(), 0)
+        journal.write(TelemetryEntry(telemetry=sampler.sample()))
         if not running.done():
             running.cancel()
-            return "interrupted", self._death
-        if self._absence.verdict:
-            return "unusable", f"{endpoints[0].url}: {self._absence.verdict}"
-        if self._absence.changed:
-            return "stopped", f"the server came back with other flags: {self._absence.changed}"
-        ending: Literal["done", "stopped", "unusable"] = running.result()
-        return ending, self._blame() if ending == "unusable" else ""
+            return "interrupted", self._interruption
+        if outage.failure:
+            return "unusable", f"{endpoints[0].url}: {outage.failure}"
+        if outage.changes:
+            return "stopped", f"the server came back with other flags: {outage.changes}"
+        ending = running.result()
+        return ending, self._describe_failure(scheduler, endpoints[0]) if ending == "unusable" else ""
 
-    async def _mark(self, watch: Watch) -> None:
-        """Four times a second a point of the history; once a second what the machine says, into the journal."""
-        assert self._ledger is not None
-        written = 0
+    async def _listen(self, path: Path) -> None:
+        try:
+            await self._clients.listen(path)
+        except OSError as error:
+            raise BadInput(f"cannot create the socket: {error.strerror or error}", key=str(path)) from None
+
+    async def _sample(self, sampler: Sampler, journal: JournalQueue, outage: Outage) -> None:
+        """Add a point to the history four times per second, and a sample to the journal once per second."""
+        state, written_ns = self._state, 0
         while True:
-            seen = self._board.telemetry = watch.latest()
-            self._doubts.look(seen, self._board.in_flight)
-            if self._absence is not None:
-                self._absence.look(seen)
-                self._doubts.restarted = self._absence.restarted
-            self._board.trust = self._doubts.lines(self._board.levels)
-            self._waits.look(seen)
-            self._board.ttft_split = self._waits.split(seen.t_ns, self._board.c, self._board.levels)
-            self._board.mark()
-            while not watch.before.empty():
-                before = watch.before.get()
-                self._doubts.before(before)
-                self._ledger.write(Sample(telemetry=before))
-            while not watch.found.empty():
-                number, server = watch.found.get()
-                self._board.servers += (server,)
-                self._ledger.write(ServerFound(endpoint=number, server=server))
-            sample = watch.sample()
-            if sample.t_ns - written >= _SAMPLE_NS and (sample.gpus or sample.servers):
-                written = sample.t_ns
-                self._ledger.write(Sample(telemetry=sample))
+            latest = state.telemetry = sampler.latest()
+            self._quality.add_sample(latest, state.in_flight)
+            outage.check_counters(latest)
+            self._quality.restarted = outage.restarted
+            state.quality = self._quality.lines(state.levels)
+            self._ttft_split.add_sample(latest)
+            state.ttft_split = self._ttft_split.split(latest.t_ns, state.c, state.levels)
+            state.add_point()
+            while not sampler.baseline.empty():
+                baseline = sampler.baseline.get()
+                self._quality.add_baseline(baseline)
+                journal.write(TelemetryEntry(telemetry=baseline))
+            while not sampler.servers.empty():
+                number, server = sampler.servers.get()
+                state.servers += (server,)
+                journal.write(ServerEntry(endpoint=number, server=server))
+            sample = sampler.sample()
+            if sample.t_ns - written_ns >= _JOURNAL_SAMPLE_NS and (sample.gpus or sample.servers):
+                written_ns = sample.t_ns
+                journal.write(TelemetryEntry(telemetry=sample))
             await asyncio.sleep(_POINT_S)
 
-    def _hello(self) -> said.Hello | None:
-        if self._session is None or self._ledger is None:
+    def _hello(self) -> client_protocol.Hello | None:
+        if self._session is None or self._journal is None:
             return None
-        return said.Hello(self._session, str(self._ledger.directory), tuple(self._board.history))
+        return client_protocol.Hello(self._session, str(self._journal.directory), tuple(self._state.history))
 
-    def _obey(self, command: said.Command) -> None:
-        if isinstance(command, said.Stop) and command.at_once:
-            self._leaving.set()
-        if isinstance(command, said.Describe) and self._session is not None and self._ledger is not None:
+    def _handle_command(self, command: client_protocol.ClientCommand) -> None:
+        if isinstance(command, client_protocol.Stop) and command.immediate:
+            self._leave_now.set()
+        if isinstance(command, client_protocol.Describe) and self._session is not None and self._journal is not None:
             self._session = msgspec.structs.replace(self._session, label=command.label, note=command.note)
-            self._ledger.write(Description(label=command.label, note=command.note))
-        elif isinstance(command, said.SaveTo) and self._session is not None and self._ledger is not None:
-            self._move(self._ledger, Path(command.directory))
-        elif self._runner is not None:
-            self._runner.obey(command)
+            self._journal.write(DescriptionEntry(label=command.label, note=command.note))
+        elif isinstance(command, client_protocol.SaveTo) and self._session is not None and self._journal is not None:
+            self._move(self._journal, Path(command.directory))
+        elif self._scheduler is not None:
+            self._scheduler.handle_command(command)
         else:
-            self._early.append(command)
-            if isinstance(command, said.Stop):
-                self._stopped.set()
+            self._early_commands.append(command)
+            if isinstance(command, client_protocol.Stop):
+                self._stopped_early.set()
 
-    def _move(self, ledger: Ledger, root: Path) -> None:
-        self._refusal = ""
+    def _move(self, journal: JournalQueue, root: Path) -> None:
+        self._save_refused = None
         try:
-            ledger.move(root / ledger.directory.name)
-            self._crew.spool_to(ledger.directory)
+            journal.move(root / journal.directory.name)
+            self._workers.spool_to(journal.directory)
         except OSError as error:
-            self._refusal = f"{said.REFUSED}{root}: {error.strerror}"
-        self._warn()
+            self._save_refused = SessionWarning("save_refused", f"cannot be saved to {root}: {error.strerror}")
+        self._update_warnings()
 
-    def _warn(self) -> None:
-        problem = self._ledger.problem if self._ledger else ""
-        self._board.warnings = tuple(filter(None, [problem, self._refusal]))
+    def _update_warnings(self) -> None:
+        warnings = (self._journal.warning if self._journal else None, self._save_refused)
+        self._state.warnings = tuple(warning for warning in warnings if warning is not None)
 
-    def _hear(self, link: Link, report: worker_protocol.Report) -> None:
-        runner = self._runner
+    def _handle_report(self, link: WorkerLink, report: worker_protocol.WorkerReport) -> None:
+        scheduler = self._scheduler
         match report:
-            case worker_protocol.Finished(record=record) if runner is not None:
-                runner.finish(link, record)
-                self._doubts.finish(record)
-                self._waits.finish(record)
-                if self._absence is not None:
-                    self._absence.finish(record)
-            case worker_protocol.WorkerFrame() if runner is not None:
-                runner.hear(link, report)
-                self._doubts.hear(report)
-                self._warn()
+            case worker_protocol.Finished(record=record) if scheduler is not None:
+                scheduler.finish_request(link, record)
+                self._quality.add_record(record)
+                self._ttft_split.add_record(record)
+                if self._outage is not None:
+                    self._outage.add_record(record)
+            case worker_protocol.WorkerFrame() if scheduler is not None:
+                scheduler.update_worker(link, report)
+                self._quality.add_frame(report)
+                self._update_warnings()
             case worker_protocol.Failed(problem):
-                self._end_by(problem)
+                self._interrupt(problem)
 
-    def _lost(self, link: Link, how: str) -> None:
-        self._end_by(f"worker {link.number} ended {how}; what it had finished is saved")
+    def _worker_exited(self, link: WorkerLink, how: str) -> None:
+        self._interrupt(f"worker {link.number} exited {how}; the requests it had finished are saved")
 
-    def _end_by(self, death: str) -> None:
-        self._death = self._death or death
-        self._died.set()
+    def _interrupt(self, reason: str) -> None:
+        self._interruption = self._interruption or reason
+        self._interrupted.set()
 
     def stop(self) -> None:
-        """SIGTERM: as a person's stop, without grace."""
-        self._obey(said.Stop(grace_s=0.0))
+        """Handle SIGTERM: stop without a grace period."""
+        self._handle_command(client_protocol.Stop(grace_s=0.0))
 
-    def _blame(self) -> str:
-        assert self._runner is not None and self._session is not None
-        where = self._session.endpoints[0].url
-        if not self._runner.first_errors:
-            return f"{where}: no request came back"
-        record = self._runner.first_errors[0]
-        return f"{where}: every request failed: {record.error}: {record.error_detail}"
+    def _describe_failure(self, scheduler: Scheduler, endpoint: Endpoint) -> str:
+        error = scheduler.first_error
+        if error is None:
+            return f"{endpoint.url}: no request was answered"
+        return f"{endpoint.url}: every request failed: {error.error}: {error.error_detail}"
 
     async def _save(self, ending: Ending, message: str) -> tuple[Ending, str, str]:
-        assert self._ledger is not None
-        self._board.status = "saving"
-        await self._crew.end()
-        ledger = self._ledger
-        if self._session is None or not self._board.finished:
-            ledger.close()
-            discard(ledger.directory)
+        assert self._journal is not None
+        self._state.status = "saving"
+        await self._workers.shut_down()
+        journal, scheduler = self._journal, self._scheduler
+        if self._session is None or not self._state.finished:
+            journal.close()
+            discard_session(journal.directory)
             return ending, message, ""
-        runner = self._runner
-        if runner is not None and runner.uncounted:
-            await finish.recount(
-                self._order, self._session.endpoints[0], runner.uncounted, self._board, ledger, runner.hurry
-            )
-        ledger.write(self._doubts.verdict(self._board.levels))
-        return await finish.save(ledger, self._order.session_root, ending, message, self._leaving)
+        if scheduler is not None and scheduler.uncounted.records:
+            self._state.note = f"counting the tokens of {len(scheduler.uncounted.records)} answers"
+            endpoint = self._session.endpoints[0]
+            await finish.recount(self._request, endpoint, scheduler.uncounted.records, journal, scheduler.hurry)
+            self._state.note = ""
+        journal.write(self._quality.final(self._state.levels))
+        return await finish.save(journal, self._request.session_root, ending, message, self._leave_now)
 
 
-async def conduct(pipe: socket.socket, first_worker: Started) -> None:
+def _open_journal(directory: Path) -> JournalQueue:
+    try:
+        return JournalQueue(directory)
+    except OSError as error:
+        raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
+
+
+def _describe_session(
+    request: RunRequest,
+    session_id: str,
+    t0_ns: int,
+    workload: WorkloadFile,
+    endpoints: tuple[Endpoint, ...],
+    calibration: Calibration | None,
+) -> Session:
+    return Session(
+        id=session_id,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        t0_ns=t0_ns,
+        endpoints=endpoints,
+        workload=workload.workload.name,
+        workload_digest=workload_digest(workload),
+        workload_spec=_workload_spec(workload),
+        plan=request.plan,
+        client=ClientInfo(
+            version=swarmtui.__version__,
+            python=platform.python_version(),
+            host=socket.gethostname(),
+            cores=os.cpu_count() or 1,
+            kernel=platform.release(),
+        ),
+        label=request.label,
+        note=request.note,
+        tags=request.tags,
+        series=request.series,
+        server_flags=request.server_flags,
+        previous=request.previous,
+        prompt_tokens_by=calibration.by if calibration else "none",
+        simulated=bool(endpoints) and all(endpoint.engine == Simulator.name for endpoint in endpoints),
+    )
+
+
+def _workload_spec(workload: WorkloadFile) -> dict[str, object]:
+    """Return the workload without its prompts, but with the type of a primary task."""
+    spec = msgspec.to_builtins(workload.workload)
+    kept = {key: value for key, value in spec.items() if key not in _PROMPT_KEYS}
+    return kept | {"primary": {"type": spec["primary"]["type"]}} if "primary" in spec else kept
+
+
+async def serve(pipe: socket.socket, first_worker: StartedProcess) -> None:
     reader, writer = await asyncio.open_connection(sock=pipe)
     size = int.from_bytes(await reader.readexactly(worker_protocol.HEADER_BYTES), "big")
-    conductor = Conductor(decode_order(await reader.readexactly(size)), first_worker)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, conductor.stop)
-    await conductor.run(reader, writer)
+    process = SessionProcess(decode_run_request(await reader.readexactly(size)), first_worker)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, process.stop)
+    await process.run(reader, writer)
 
 
-def main(first_worker: Started) -> None:
+def main(first_worker: StartedProcess) -> None:
     try:
-        asyncio.run(conduct(socket.socket(fileno=os.dup(0)), first_worker))
+        asyncio.run(serve(socket.socket(fileno=os.dup(0)), first_worker))
     except asyncio.IncompleteReadError:
-        sys.exit(1)  # no order came: a mistake in the words of the command, or its face is gone
-    # A look at a server that does not answer may still be under way in its thread; nobody waits for it.
+        sys.exit(1)  # no request was sent: the command line was wrong, or the client is gone
+    # A thread may still wait for a server that does not answer; exit without it.
     os._exit(0)

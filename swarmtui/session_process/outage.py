@@ -1,4 +1,4 @@
-"""A server that goes away in mid-run: noticed, told in the journal, and waited for with a countdown."""
+"""Detect a server that goes away during a run, and wait for it to come back."""
 
 from __future__ import annotations
 
@@ -7,100 +7,106 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from swarmtui.analysis.machine.server_counters import change
-from swarmtui.model import client_protocol as said
+from swarmtui.analysis.machine.server_counters import counter_change
+from swarmtui.model import client_protocol
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
-from swarmtui.session_process.journal_queue import Ledger
-from swarmtui.session_process.live_state import Board
+from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.live_state import LiveState
 
-# Streams that a dying server cuts off, and what those meet that come after it.
-_CUT = ("reset", "closed_early")
-_CLOSED = ("refused", "unreachable", "connect_timeout")
+# Errors of streams that a dying server cuts off, and of connections to a server that is gone.
+_CUT_OFF = ("reset", "closed_early")
+_NO_SERVER = ("refused", "unreachable", "connect_timeout")
 
-_LOOK_S = 1.0
-_COUNT_S = 0.25
+_MIN_ERRORS = 2
+
+_CHECK_S = 1.0
+_COUNTDOWN_S = 0.25
 
 
-class Absence:
-    """Pauses the run when no stream reaches the server any more, and goes on when it `answers`; a pause spoils its
-    level, so that level is begun again. `patience_s` of zero: a server that went away ends the run.
+class Outage:
+    """Pauses the run when the server is gone, and resumes it when the server responds again.
 
-    One that came back with other flags is another server: `differs` says in what, and its figures would not belong to
-    this session, so that it ends.
+    The server is gone when as many requests in a row as there are streams, and at least two, were cut off or could not
+    connect, the last of them at connecting. The level is then run again. With a `timeout_s` of zero the run ends. A
+    server that comes back with other flags ends the run too: its figures would not belong to this session.
+    `failure` or `changes` say so.
     """
 
     def __init__(
         self,
-        board: Board,
-        ledger: Ledger,
-        obey: Callable[[said.Command], None],
-        answers: Callable[[], bool],
-        differs: Callable[[], str],
-        patience_s: float,
+        state: LiveState,
+        journal: JournalQueue,
+        handle_command: Callable[[client_protocol.ClientCommand], None],
+        responds: Callable[[], bool],
+        describe_changes: Callable[[], str],
+        timeout_s: float,
     ) -> None:
-        self._board, self._ledger, self._obey = board, ledger, obey
-        self._answers, self._differs, self._patience_s = answers, differs, patience_s
-        self._lost = 0
+        self._state, self._journal, self._handle_command = state, journal, handle_command
+        self._responds, self._describe_changes, self._timeout_s = responds, describe_changes, timeout_s
+        self._errors_in_a_row = 0
         self._waiting: asyncio.Task[None] | None = None
         self._servers: tuple[ServerState, ...] = ()
         self.restarted = False
-        self.verdict = ""
-        self.changed = ""
+        self.failure = ""
+        self.changes = ""
 
-    def look(self, seen: Telemetry) -> None:
-        """A counter that fell back tells of a restart that no stream met."""
-        found = change(self._servers, seen.servers)
-        if found is not None and found.restarted:
-            self._ledger.note("server_restarted", "a counter of its metrics fell back")
+    def check_counters(self, telemetry: Telemetry) -> None:
+        """Detect a restart between two requests: the counters of the server start again at zero."""
+        change = counter_change(self._servers, telemetry.servers)
+        if change is not None and change.restarted:
+            self._journal.log_event("server_restarted", "a counter of its metrics decreased")
             self.restarted = True
-        self._servers = seen.servers or self._servers
+        self._servers = telemetry.servers or self._servers
 
-    def finish(self, record: Record) -> None:
-        """Gone is who cuts off or refuses all streams, one after another, and answers none between."""
-        if record.error == CANCELLED or self._waiting is not None or self.verdict:
+    def add_record(self, record: Record) -> None:
+        if record.error == CANCELLED or self._waiting is not None or self.failure:
             return
-        self._lost = self._lost + 1 if record.error in (*_CUT, *_CLOSED) else 0
-        if record.error in _CLOSED and self._lost >= max(2, record.c) and record.phase == "level":
-            self._waiting = asyncio.create_task(self._wait(record))
+        self._errors_in_a_row = self._errors_in_a_row + 1 if record.error in (*_CUT_OFF, *_NO_SERVER) else 0
+        enough = self._errors_in_a_row >= max(_MIN_ERRORS, record.c)
+        if enough and record.error in _NO_SERVER and record.phase == "level":
+            self._waiting = asyncio.create_task(self._handle_outage(record))
 
-    async def _wait(self, record: Record) -> None:
-        what = f"the server went away at C={record.c} ({record.error})"
-        self._ledger.note("server_gone", f"{what}: {record.error_detail}")
-        begun = time.monotonic()
-        if self._patience_s:
-            self._obey(said.Pause())
-            if await self._is_back(what, begun, begun + self._patience_s):
-                away = f"after {time.monotonic() - begun:.0f} s"
-                self.changed = await asyncio.to_thread(self._differs)
-                if self.changed:
-                    self._ledger.note("server_changed", f"{away}: {self.changed}")
-                    self._obey(said.Stop(grace_s=0.0))
-                    return
-                self._ledger.note("server_back", f"{away}; C={record.c} is begun again")
-                self._lost, self._waiting = 0, None
-                self._obey(said.Resume())
+    async def _handle_outage(self, record: Record) -> None:
+        problem = f"the server went away at C={record.c} ({record.error})"
+        self._journal.log_event("server_gone", f"{problem}: {record.error_detail}")
+        started = time.monotonic()
+        if self._timeout_s:
+            self._handle_command(client_protocol.Pause())
+            if await self._wait_for_server(problem, started):
+                await self._handle_return(record, started)
                 return
-            what += f", and was not back within {self._patience_s:g} s"
-        self.verdict = what
-        self._obey(said.Stop(grace_s=0.0))
+            problem += f", and was not back within {self._timeout_s:g} s"
+        self.failure = problem
+        self._handle_command(client_protocol.Stop(grace_s=0.0))
 
-    async def _is_back(self, what: str, begun: float, until: float) -> bool:
-        """Looks at it in a thread: one that does not answer at all must not stop the countdown."""
+    async def _handle_return(self, record: Record, started: float) -> None:
+        after = f"after {time.monotonic() - started:.0f} s"
+        self.changes = await asyncio.to_thread(self._describe_changes)
+        if self.changes:
+            self._journal.log_event("server_changed", f"{after}: {self.changes}")
+            self._handle_command(client_protocol.Stop(grace_s=0.0))
+            return
+        self._journal.log_event("server_back", f"{after}; C={record.c} starts again")
+        self._errors_in_a_row, self._waiting = 0, None
+        self._handle_command(client_protocol.Resume())
+
+    async def _wait_for_server(self, problem: str, started: float) -> bool:
+        """Check the server in a thread, so that one that does not answer does not stop the countdown."""
         loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(1)
-        looking = loop.run_in_executor(pool, self._answers)
-        looked = time.monotonic()
+        checking, checked = loop.run_in_executor(pool, self._responds), time.monotonic()
+        deadline = started + self._timeout_s
         try:
-            while (now := time.monotonic()) < until:
-                self._board.down_s = now - begun
-                self._board.note = f"{what}; waiting for it, {until - now:.0f} s left"
-                if looking.done():
-                    if looking.result():
+            while (now := time.monotonic()) < deadline:
+                self._state.outage_s = now - started
+                self._state.note = f"{problem}; waiting for it, {deadline - now:.0f} s left"
+                if checking.done():
+                    if checking.result():
                         return True
-                    if now - looked >= _LOOK_S:
-                        looking, looked = loop.run_in_executor(pool, self._answers), now
-                await asyncio.sleep(_COUNT_S)
+                    if now - checked >= _CHECK_S:
+                        checking, checked = loop.run_in_executor(pool, self._responds), now
+                await asyncio.sleep(_COUNTDOWN_S)
             return False
         finally:
-            self._board.note, self._board.down_s = "", None
+            self._state.note, self._state.outage_s = "", None
             pool.shutdown(wait=False)

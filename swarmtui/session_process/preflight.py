@@ -1,42 +1,63 @@
-"""Before any load: is the endpoint there, which model does it serve, how does it count tokens."""
+"""Check the endpoints before any load: are they up, which model do they serve, and how do they count tokens.
+
+All functions that send requests block, and are called in a thread.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
+import msgspec
 
-from swarmtui.model.endpoint import PATHS, Address, Dialect, Secrets
+from swarmtui.analysis.compare.differences import describe_server_changes, server_changes
+from swarmtui.client.spawn import SimulatorProcess
+from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
+from swarmtui.model.endpoint import PATHS, Address, Dialect, Endpoint, Secrets, dialect_from_url, parse_address
+from swarmtui.model.run_request import SIMULATOR, RunRequest
 from swarmtui.model.schema import Stored
-from swarmtui.prompts.calibrate import Calibration, fit, probe_texts
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
+from swarmtui.prompts.generator import TaskGenerator, open_generator
+from swarmtui.prompts.library import WorkloadFile
+from swarmtui.session_process.sampler import MetricsPage, PreflightFindings
+from swarmtui.telemetry.discovery import identify, listeners_at
+from swarmtui.telemetry.fingerprint import fingerprint
+from swarmtui.telemetry.metrics import metrics_url
 
 _TIMEOUT_S = 10.0
+_FINGERPRINT_TIMEOUT_S = 2.0
+_METRICS_TIMEOUT_S = 1.0
 _CALIBRATION_TIMEOUT_S = 120.0
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 
-# What reading a number of tokens from an answer may end with: no JSON, nothing of that name, infinity …
-_NO_COUNT = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+# A server that has just started does not report everything at once.
+_IDENTIFY_ATTEMPTS = 2
+_IDENTIFY_PAUSE_S = 1.0
+
+# What parsing a token count may raise: no JSON, a missing key, a wrong type, infinity.
+_COUNT_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
-class Unusable(Exception):
-    """The endpoint cannot be used: what happened, where, what to do."""
+class EndpointUnusable(Exception):
+    """The endpoint cannot be used; the message says what failed and what to do."""
 
 
-class Server(Stored, frozen=True, kw_only=True):
-    """What an endpoint says of itself."""
-
+class ServerIdentity(Stored, frozen=True, kw_only=True):
     model: str
     engine: str
 
 
-class Visit:
-    """Plain requests to one endpoint. Proxy variables of the environment are not used: a proxy is not the server."""
+class EndpointProbe:
+    """Sends single requests to one endpoint. Proxies set in the environment are not used: they are not the server."""
 
     def __init__(self, address: Address, secrets: Secrets, verify: str | bool) -> None:
         self._address = address
         headers = {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
-        # Made only where it is needed: certificates take longer to load than everything else here.
+        # Certificates are loaded only for https: that takes longer than everything else here.
         context: Any = verify if address.scheme == "https" else False
         if isinstance(context, str):
             import ssl
@@ -49,88 +70,96 @@ class Visit:
     def close(self) -> None:
         self._client.close()
 
-    def look(self, dialect: Dialect, wanted: str | None) -> Server:
-        path = "/api/tags" if dialect == "ollama" else "/v1/models"
-        answer = self._get(path)
-        models, owner = _models(answer)
-        return Server(model=self._choose(models, wanted, path, answer), engine=_engine(answer, owner))
+    def inspect(self, dialect: Dialect, model: str | None) -> ServerIdentity:
+        path = _models_path(dialect)
+        response = self._get(path)
+        rows = _model_rows(response)
+        names = None if rows is None else [str(row.get("id") or row.get("name") or "") for row in rows]
+        chosen = model if model is not None else self._first_model(names, path, response)
+        return ServerIdentity(model=chosen, engine=self._engine(rows or [], response.headers.get("server", "")))
 
-    def answers(self, dialect: Dialect) -> bool:
-        """Whether it is there and ready: one that still loads its model says so with a 5xx."""
-        path = "/api/tags" if dialect == "ollama" else "/v1/models"
+    def _engine(self, rows: list[dict[str, Any]], server_header: str) -> str:
+        """Return the engine's name, empty if unknown; send more requests only if the model list is not enough."""
+        if engine := engine_from_models(rows, server_header):
+            return engine.name
+        found = fingerprint(self._address.root, client=self._client, timeout_s=_FINGERPRINT_TIMEOUT_S)
+        return "" if found is None or found.engine == GENERIC.name else found.engine
+
+    def responds(self, dialect: Dialect) -> bool:
+        """Return whether the server is ready; one that is still loading its model answers with a 5xx."""
         try:
-            return self._ask("GET", self._address.root + path).status_code < 500
+            return self._request("GET", self._address.root + _models_path(dialect)).status_code < 500
         except httpx2.HTTPError:
             return False
 
-    def glance(self, url: str) -> tuple[str, int, str] | None:
-        """A metrics page as it was before our first request: was the server idle, who else is on it."""
+    def fetch_metrics(self, url: str) -> MetricsPage | None:
+        """Read a metrics page before our first request, to see whether the server is idle."""
         try:
-            answer = self._ask("GET", url, 1.0)
+            response = self._request("GET", url, _METRICS_TIMEOUT_S)
         except httpx2.HTTPError:
             return None
-        return (url, time.perf_counter_ns(), answer.text) if answer.status_code == 200 else None
+        return (url, time.perf_counter_ns(), response.text) if response.status_code == 200 else None
 
-    def _ask(self, method: str, url: str, timeout_s: float = _TIMEOUT_S, **given: Any) -> httpx2.Response:
-        """Reads no more than such a page can hold, and no longer than the limit: it may never end."""
-        give_up, body = time.monotonic() + timeout_s, bytearray()
-        with self._client.stream(method, url, timeout=timeout_s, **given) as answer:
-            for part in answer.iter_bytes():
+    def _request(self, method: str, url: str, timeout_s: float = _TIMEOUT_S, **options: Any) -> httpx2.Response:
+        """Limit the size and the total time of a response, which may be endless."""
+        deadline, body = time.monotonic() + timeout_s, bytearray()
+        with self._client.stream(method, url, timeout=timeout_s, **options) as response:
+            for part in response.iter_bytes():
                 body += part
-                if len(body) > _MOST_BYTES or time.monotonic() > give_up:
-                    raise httpx2.ReadTimeout("an answer without an end")
-            headers = {name: answer.headers[name] for name in ("content-type", "server") if name in answer.headers}
-            return httpx2.Response(answer.status_code, headers=headers, content=bytes(body))
+                if len(body) > _MAX_BYTES or time.monotonic() > deadline:
+                    raise httpx2.ReadTimeout("the response does not end")
+            headers = {name: response.headers[name] for name in ("content-type", "server") if name in response.headers}
+            return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
 
     def _get(self, path: str) -> httpx2.Response:
         root = self._address.root
         try:
-            answer = self._ask("GET", root + path)
+            response = self._request("GET", root + path)
         except httpx2.ConnectTimeout:
-            raise Unusable(f"{root}: no connection within {_TIMEOUT_S:g} s; is the host right?") from None
+            raise EndpointUnusable(f"{root}: no connection within {_TIMEOUT_S:g} s; is the host right?") from None
         except httpx2.ConnectError as error:
             from swarmtui.model.tls_errors import tls_problem
 
             if problem := tls_problem(error):
-                raise Unusable(f"{root}: {problem}") from None
-            raise Unusable(f"{root}: cannot connect ({error}); is the server up, are host and port right?") from None
+                raise EndpointUnusable(f"{root}: {problem}") from None
+            raise EndpointUnusable(
+                f"{root}: cannot connect ({error}); is the server up, are host and port right?"
+            ) from None
         except httpx2.TimeoutException:
-            raise Unusable(f"{root}{path}: no answer within {_TIMEOUT_S:g} s") from None
+            raise EndpointUnusable(f"{root}{path}: no answer within {_TIMEOUT_S:g} s") from None
         except httpx2.HTTPError as error:
-            raise Unusable(f"{root}{path}: {error or type(error).__name__}; {self._doubt}") from None
-        if answer.status_code in (401, 403):
-            raise Unusable(
-                f"{root}{path}: HTTP {answer.status_code}, not authorised; "
+            https = " Or is it https://?" if self._address.scheme == "http" else ""
+            problem = str(error) or type(error).__name__
+            raise EndpointUnusable(f"{root}{path}: {problem}; does it speak HTTP?{https}") from None
+        if response.status_code in (401, 403):
+            raise EndpointUnusable(
+                f"{root}{path}: HTTP {response.status_code}, not authorised; "
                 "name the variable that holds the key with --api-key-env"
             )
-        return answer
+        return response
 
-    @property
-    def _doubt(self) -> str:
-        return "does it speak HTTP?" + (" Or is it https://?" if self._address.scheme == "http" else "")
-
-    def _choose(self, models: list[str] | None, wanted: str | None, path: str, answer: httpx2.Response) -> str:
+    def _first_model(self, models: list[str] | None, path: str, response: httpx2.Response) -> str:
         where = f"{self._address.root}{path}"
-        if wanted is not None:
-            return wanted
         if models is None:
-            kind = answer.headers.get("content-type", "no content type")
-            raise Unusable(f"{where}: HTTP {answer.status_code}, {kind}, not a model list; name one with --model")
-        if not models:
-            raise Unusable(f"{where}: the server lists no model; name one with --model")
-        return models[0]
+            kind = response.headers.get("content-type", "no content type")
+            raise EndpointUnusable(
+                f"{where}: HTTP {response.status_code}, {kind}, not a model list; choose a model with --model"
+            )
+        if not any(models):
+            raise EndpointUnusable(f"{where}: the server lists no model; choose one with --model")
+        return next(filter(None, models))
 
     def calibrate(self, dialect: Dialect, model: str, system: str, seed: int) -> Calibration:
-        """Tokens of a few texts behind `system`, by `/tokenize`, else by the usage of one-token requests."""
-        texts = probe_texts(seed, salt=str(time.time_ns()))
-        prompts = [_prompt(dialect, system, text) for text in texts]
+        """Count the tokens of sample texts after `system`, with `/tokenize` or the usage of one-token requests."""
+        texts = calibration_texts(seed, salt=str(time.time_ns()))
+        prompts = [_prompt_body(dialect, system, text) for text in texts]
         counts = [self._tokenize(model, prompt) for prompt in prompts]
         if None in counts:
-            return fit(texts, [self._ask_one_token(dialect, model, prompt) for prompt in prompts], "usage")
-        return fit(texts, [count for count in counts if count is not None], "tokenize")
+            return fit_calibration(texts, [self._prompt_usage(dialect, model, prompt) for prompt in prompts], "usage")
+        return fit_calibration(texts, [count for count in counts if count is not None], "tokenize")
 
     def count_tokens(self, model: str, text: str) -> int | None:
-        """Tokens of an answer that its server did not count; None when it cannot. Servers disagree on how to ask."""
+        """Count the tokens of an answer, or return None if the server cannot; servers differ in path and field."""
         count = self._tokenize(model, {"prompt": text, "content": text, "add_special_tokens": False})
         return self._post_count("/extras/tokenize/count", {"input": text}) if count is None else count
 
@@ -139,53 +168,160 @@ class Visit:
 
     def _post_count(self, path: str, body: dict[str, Any]) -> int | None:
         try:
-            answer = self._ask("POST", self._address.root + path, json=body)
-            found = answer.json() if answer.status_code == 200 else None
+            response = self._request("POST", self._address.root + path, json=body)
+            found = response.json() if response.status_code == 200 else None
         except (httpx2.HTTPError, ValueError, RecursionError):
             return None
         if not isinstance(found, dict):
             return None
         count = found.get("count", len(tokens) if isinstance(tokens := found.get("tokens"), list) else None)
-        # llama.cpp answers a question it does not understand with no tokens at all.
+        # llama.cpp returns an empty list for a request body that it does not understand.
         return count if isinstance(count, int) and count > 0 else None
 
-    def _ask_one_token(self, dialect: Dialect, model: str, prompt: dict[str, Any]) -> int:
+    def _prompt_usage(self, dialect: Dialect, model: str, prompt: dict[str, Any]) -> int:
         root, path = self._address.root, PATHS[dialect]
         cap = {"options": {"num_predict": 1}} if dialect == "ollama" else {"max_tokens": 1}
         try:
-            asked = {"model": model, "stream": False} | prompt | cap
-            answer = self._ask("POST", root + path, _CALIBRATION_TIMEOUT_S, json=asked)
-            found = answer.json()
+            body = {"model": model, "stream": False} | prompt | cap
+            found = self._request("POST", root + path, _CALIBRATION_TIMEOUT_S, json=body).json()
             return int(found.get("prompt_eval_count") or found["usage"]["prompt_tokens"])
-        except (httpx2.HTTPError, *_NO_COUNT) as error:
-            raise Unusable(
+        except (httpx2.HTTPError, *_COUNT_ERRORS) as error:
+            raise EndpointUnusable(
                 f"{root}{path}: prompt lengths cannot be calibrated: no /tokenize, and a one-token request "
                 f"reports no usage ({type(error).__name__}); use a workload with written prompts, such as coding"
             ) from None
 
 
-def _prompt(dialect: Dialect, system: str, text: str) -> dict[str, Any]:
+def _models_path(dialect: Dialect) -> str:
+    return "/api/tags" if dialect == "ollama" else "/v1/models"
+
+
+def _prompt_body(dialect: Dialect, system: str, text: str) -> dict[str, Any]:
     if dialect == "completions":
         return {"prompt": f"{system}\n\n{text}" if system else text}
     messages = [{"role": "system", "content": system}] if system else []
     return {"messages": [*messages, {"role": "user", "content": text}]}
 
 
-def _models(answer: httpx2.Response) -> tuple[list[str] | None, str]:
-    """Names and the owner that the list gives; None when it is no list."""
+def _model_rows(response: httpx2.Response) -> list[dict[str, Any]] | None:
+    """Return the entries of a model list, or None if the response is not a model list."""
     try:
-        found = answer.json() if answer.status_code == 200 else None
+        found = response.json() if response.status_code == 200 else None
     except (ValueError, RecursionError):
-        return None, ""
+        return None
     rows = found.get("data", found.get("models")) if isinstance(found, dict) else None
-    if not isinstance(rows, list):
-        return None, ""
-    rows = [row for row in rows if isinstance(row, dict)]
-    names = [str(row.get("id") or row.get("name")) for row in rows if row.get("id") or row.get("name")]
-    return names, next((str(row["owned_by"]) for row in rows if row.get("owned_by")), "")
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
 
 
-def _engine(answer: httpx2.Response, owner: str) -> str:
-    if answer.headers.get("server", "") == "llama.cpp" or owner == "llamacpp":
-        return "llama.cpp"
-    return {"vllm": "vLLM", "sglang": "SGLang", "swarmtui-sim": "simulator"}.get(owner, "")
+@contextmanager
+def open_probe(request: RunRequest, url: str, secrets: Secrets | None = None) -> Iterator[EndpointProbe]:
+    verify = False if request.insecure else request.ca_file or True
+    probe = EndpointProbe(parse_address(url), request.secrets if secrets is None else secrets, verify)
+    try:
+        yield probe
+    finally:
+        probe.close()
+
+
+def inspect_endpoints(
+    request: RunRequest, workload: WorkloadFile, simulators: list[SimulatorProcess], findings: PreflightFindings
+) -> tuple[tuple[Endpoint, ...], Calibration | None]:
+    """Check all endpoints while the workers start; adds to `simulators` and `findings`."""
+    endpoints: list[Endpoint] = []
+    calibration = None
+    for address in request.endpoints:
+        url, embedded = address, address.startswith(SIMULATOR)
+        if embedded:
+            url = _start_simulator(address, simulators)
+        dialect = dialect_from_url(url)
+        with open_probe(request, url) as probe:
+            server = probe.inspect(dialect, request.model)
+            if calibration is None and needs_calibration(workload.workload):
+                calibration = probe.calibrate(dialect, server.model, workload.workload.system, request.plan.seed)
+            own_metrics = metrics_url(parse_address(url).root, server.engine) if server.engine else None
+            if own_metrics and not request.metrics_urls and (page := probe.fetch_metrics(own_metrics)):
+                findings.metrics_pages.append(page)
+        endpoints.append(
+            Endpoint(
+                url=url,
+                model=server.model,
+                dialect=dialect,
+                engine=server.engine,
+                ca_file=request.ca_file,
+                insecure=request.insecure,
+                header_names=tuple(sorted(request.secrets.headers)),
+                embedded=embedded,
+            )
+        )
+    findings.listeners = listeners_at(parse_address(endpoint.url).root for endpoint in endpoints)
+    findings.metrics_pages += _named_metrics_pages(
+        request, {parse_address(endpoint.url).host for endpoint in endpoints}
+    )
+    return tuple(_with_engine_of_process(endpoint, findings) for endpoint in endpoints), calibration
+
+
+def _start_simulator(address: str, simulators: list[SimulatorProcess]) -> str:
+    simulator = SimulatorProcess(address.removeprefix(SIMULATOR))
+    simulators.append(simulator)
+    url = simulator.url()
+    if not url:
+        raise EndpointUnusable(f"{address}: the simulator did not start; see `swarmtui sim --list`")
+    return url
+
+
+def _with_engine_of_process(endpoint: Endpoint, findings: PreflightFindings) -> Endpoint:
+    """Take the engine from the server's command line if its replies do not show it."""
+    listener = findings.listeners.get(parse_address(endpoint.url).root)
+    if endpoint.engine or listener is None or listener.engine in (None, GENERIC):
+        return endpoint
+    return msgspec.structs.replace(endpoint, engine=listener.engine.name)
+
+
+def _named_metrics_pages(request: RunRequest, endpoint_hosts: set[str]) -> list[MetricsPage]:
+    """Fetch the pages of --metrics-url; hosts other than the endpoints' get no API key and no headers."""
+    pages = []
+    for url in request.metrics_urls:
+        secrets = request.secrets if parse_address(url).host in endpoint_hosts else Secrets()
+        with open_probe(request, url, secrets) as probe:
+            pages.append(probe.fetch_metrics(url))
+    return [page for page in pages if page is not None]
+
+
+def all_respond(request: RunRequest, endpoints: tuple[Endpoint, ...]) -> bool:
+    for endpoint in endpoints:
+        with open_probe(request, endpoint.url) as probe:
+            if not probe.responds(endpoint.dialect):
+                return False
+    return True
+
+
+def describe_changed_servers(before: tuple[DiscoveredServer, ...], endpoints: tuple[Endpoint, ...]) -> str:
+    """Describe how restarted servers differ from what they were before; empty if they do not."""
+    known = {server.url: server for server in before}
+    for attempt in range(_IDENTIFY_ATTEMPTS):
+        time.sleep(attempt * _IDENTIFY_PAUSE_S)
+        now = [found for endpoint in endpoints if (found := identify(parse_address(endpoint.url).root)) is not None]
+        pairs = [(known[server.url], server) for server in now if server.url in known]
+        changed = [pair for pair in pairs if server_changes(*pair)]
+        if not changed:
+            return ""
+    return "; ".join(describe_server_changes(*pair) for pair in changed)
+
+
+def task_generator(
+    request: RunRequest, workload: WorkloadFile, calibration: Calibration | None, endpoints: tuple[Endpoint, ...]
+) -> TaskGenerator:
+    plan = request.plan
+    # Keep engines from answering out of their prompt cache if the workload promises a cold one.
+    uncached: dict[str, object] = {}
+    for endpoint in endpoints:
+        uncached |= engine_named(endpoint.engine).uncached_request
+    return open_generator(
+        workload,
+        seed=plan.seed,
+        calibration=calibration,
+        max_tokens=plan.max_tokens,
+        temperature=plan.temperature,
+        salt=request.salt,
+        cold_extra=uncached or None,
+    )

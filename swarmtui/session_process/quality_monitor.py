@@ -1,50 +1,56 @@
-"""Gathers what speaks for or against the figures while they are made; the verdict is analysis.trust's."""
+"""Gather the facts about measurement quality during a run; `analysis.quality.judge` judges them."""
 
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
+from collections.abc import Sequence
 
-from swarmtui.analysis.levels.stats import percentile, ratio
-from swarmtui.analysis.machine.energy import LOWERED
-from swarmtui.analysis.machine.server_counters import change
-from swarmtui.analysis.quality.trust import Facts, judge, strangers
+from swarmtui.analysis.levels.stats import percentile
+from swarmtui.analysis.machine.energy import THROTTLE_REASONS
+from swarmtui.analysis.machine.server_counters import counter_change
+from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
+from swarmtui.analysis.quality.facts import counter_facts, level_facts, merge_facts, other_clients, record_facts
+from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, Trusted
-from swarmtui.model.telemetry import ServerState, Telemetry, Trust
+from swarmtui.model.session import Level, QualityEntry
+from swarmtui.model.telemetry import QualityFacts, QualityLine, ServerState, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
 
-# A minute of frames, a screenful of requests, a few looks at the server.
+# Frames of a minute, recent requests, and samples of the server that are kept.
 _FRAMES = 600
 _RECORDS = 256
-_LOOKS = 3
-# Our own count and the server's are of one moment when they are no further apart than this.
-_MOMENT_NS = 400_000_000
+_SAMPLES = 3
+# Requests for the TTFT split; more would not change the mean of the last seconds.
+_SPLIT_RECORDS = 512
+# Our own count of requests and the server's are compared if they are no further apart than this.
+_SAME_TIME_NS = 400_000_000
+# Frames over which the CPU share of a worker is measured, about a second.
+_CPU_FRAMES = 11
 
 
-class Doubts:
-    """`cpu` is the largest share of a core that a worker took for a second."""
+class QualityMonitor:
+    """`cpu` is the largest share of a core that a worker used during a second."""
 
-    def __init__(self, cold_promised: bool) -> None:
-        self._cold = cold_promised
+    def __init__(self, cold_expected: bool) -> None:
+        self._cold_expected = cold_expected
         self._lags: deque[float] = deque(maxlen=_FRAMES)
-        self._cpu: deque[tuple[int, int]] = deque(maxlen=11)
+        self._cpu: deque[tuple[int, int]] = deque(maxlen=_CPU_FRAMES)
         self._records: deque[Record] = deque(maxlen=_RECORDS)
-        self._ours: deque[tuple[int, int]] = deque(maxlen=12)
-        self._looks: deque[tuple[float, float]] = deque(maxlen=_LOOKS)
-        self._most: tuple[float, float] | None = None
+        self._own_counts: deque[tuple[int, int]] = deque(maxlen=12)
+        self._server_counts: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
+        self._max_other_clients: tuple[float, float] | None = None
         self._throttled: deque[bool] = deque(maxlen=_FRAMES)
-        self._reasons: set[str] = set()
+        self._throttle_reasons: set[str] = set()
         self._clock_steps = 0
-        self._before: tuple[ServerState, ...] = ()
+        self._baseline: tuple[ServerState, ...] = ()
         self._first: tuple[ServerState, ...] = ()
-        self._seen_ns: int | None = None
-        self._now: tuple[ServerState, ...] = ()
+        self._latest_ns: int | None = None
+        self._latest: tuple[ServerState, ...] = ()
         self._tokens: int | None = 0
         self.cpu: float | None = None
         self.restarted = False
 
-    def hear(self, frame: WorkerFrame) -> None:
+    def add_frame(self, frame: WorkerFrame) -> None:
         if frame.in_flight:
             self._lags.append(frame.lag_ms)
         self._cpu.append((frame.t_ns, frame.cpu_ns))
@@ -53,94 +59,85 @@ class Doubts:
         if share is not None and len(self._cpu) == self._cpu.maxlen:
             self.cpu = max(self.cpu or 0.0, share)
 
-    def before(self, seen: Telemetry) -> None:
-        """What servers had counted before our first request."""
-        self._before += seen.servers
+    def add_baseline(self, sample: Telemetry) -> None:
+        """Add what the servers had counted before our first request."""
+        self._baseline += sample.servers
 
-    def finish(self, record: Record) -> None:
-        # What a request that was cut off has cost the server, only the server knows.
+    def add_record(self, record: Record) -> None:
+        # Only the server knows how many tokens it generated for a request that was cut off.
         self._tokens = None if self._tokens is None or not record.ok else self._tokens + (record.tokens_out or 0)
         if record.ok and record.phase == "level":
-            self._records.append(record.lean())
+            self._records.append(record.without_chunks())
 
-    def look(self, seen: Telemetry, in_flight: int) -> None:
-        self._ours.append((seen.t_ns, in_flight))
-        told = [gpu.throttle for gpu in seen.gpus if gpu.throttle is not None]
-        if told and in_flight:
-            lowered = LOWERED.intersection(reason for reasons in told for reason in reasons)
-            self._throttled.append(bool(lowered))
-            self._reasons |= lowered
-        if seen.servers and seen.asked_ns != self._seen_ns:
-            self._seen_ns, self._now = seen.asked_ns, seen.servers
-            self._first = self._first or seen.servers
-            self._compare(seen)
+    def add_sample(self, sample: Telemetry, in_flight: int) -> None:
+        self._own_counts.append((sample.t_ns, in_flight))
+        reported = [gpu.throttle for gpu in sample.gpus if gpu.throttle is not None]
+        if reported and in_flight:
+            throttle = THROTTLE_REASONS.intersection(reason for reasons in reported for reason in reasons)
+            self._throttled.append(bool(throttle))
+            self._throttle_reasons |= throttle
+        if sample.servers and sample.servers_read_ns != self._latest_ns:
+            self._latest_ns, self._latest = sample.servers_read_ns, sample.servers
+            self._first = self._first or sample.servers
+            self._compare_counts(sample)
 
-    def _compare(self, seen: Telemetry) -> None:
-        """Who is on the server beside us, counted here and there at the same moment."""
-        ours = [count for t_ns, count in self._ours if abs(t_ns - seen.asked_ns) <= _MOMENT_NS]
-        there = [(s.running or 0.0) + (s.waiting or 0.0) for s in seen.servers if None not in (s.running, s.waiting)]
-        if not ours or not there:
+    def _compare_counts(self, sample: Telemetry) -> None:
+        """Compare our requests in flight with those that the server counted at the same time."""
+        own = [count for t_ns, count in self._own_counts if abs(t_ns - sample.servers_read_ns) <= _SAME_TIME_NS]
+        total = [(s.running or 0.0) + (s.waiting or 0.0) for s in sample.servers if None not in (s.running, s.waiting)]
+        if not own or not total:
             return
-        self._looks.append((float(max(ours)), sum(there)))
-        found = strangers(self._looks) if len(self._looks) == self._looks.maxlen else None
-        if found is not None and (self._most is None or found > self._most[0]):
-            self._most = (found, self._looks[-1][0])
+        counts = self._server_counts
+        counts.append((float(max(own)), sum(total)))
+        others = other_clients(counts) if len(counts) == counts.maxlen else None
+        if others is not None and (self._max_other_clients is None or others > self._max_other_clients[0]):
+            self._max_other_clients = (others, counts[-1][0])
 
-    def lines(self, levels: tuple[Level, ...], *, ended: bool = False) -> tuple[Trust, ...]:
-        last = levels[-1] if levels else None
-        gaps = [record.tpot_s for record in self._records if record.tpot_s is not None]
-        chunks = sum(record.chunks for record in self._records)
-        asked = sum(record.tokens_in or 0 for record in self._records)
-        cached = [record.cached_tokens for record in self._records if record.cached_tokens is not None]
-        engine = [record.engine_decode_tps for record in self._records if record.engine_decode_tps]
-        ours = [record.decode_tps for record in self._records if record.engine_decode_tps and record.decode_tps]
-        told = self._told(self._before or self._first)
-        counted = told.output_tokens if told is not None and self._before and ended and self._tokens else None
-        others, beside = (self._most if ended else self._alone()) or (None, None)
-        return judge(
-            Facts(
-                restarted=self.restarted,
+    def lines(self, levels: tuple[Level, ...]) -> tuple[QualityLine, ...]:
+        """Judge the present: the latest requests, and the latest level."""
+        return judge(self.facts(levels[-1:]))
+
+    def final(self, levels: tuple[Level, ...]) -> QualityEntry:
+        """Judge the whole session, once all requests have ended."""
+        facts = self.facts(levels, ended=True)
+        return QualityEntry(lines=judge(facts), lag_p99_s=facts.lag_p99_s, cpu=self.cpu, facts=facts)
+
+    def facts(self, levels: tuple[Level, ...], *, ended: bool = False) -> QualityFacts:
+        growth = self._counter_growth(self._baseline or self._first)
+        # Only when all requests have ended do both sides count the same tokens.
+        counted = growth.output_tokens if growth is not None and self._baseline and ended and self._tokens else None
+        others, in_flight = (self._max_other_clients if ended else self._current_other_clients()) or (None, None)
+        lag_ms = self.lag_p99_ms
+        return merge_facts(
+            counter_facts(growth),
+            record_facts(self._records),
+            level_facts(levels),
+            QualityFacts(
+                lag_p99_s=None if lag_ms is None else lag_ms / 1e3,
+                worker_cpu=self.cpu if ended and self.cpu is not None else self._cpu_share(),
+                in_flight=in_flight,
+                other_clients=others,
                 client_tokens=self._tokens if counted is not None else None,
                 server_tokens=counted,
-                client_decode_tps=median(ours) if engine and ours else None,
-                engine_decode_tps=median(engine) if engine and ours else None,
-                lag_p99_ms=self.lag_p99_ms,
-                tpot_s=median(gaps) if gaps else None,
-                kernel_stamps=all(record.stamp == "kernel" for record in self._records) if self._records else None,
-                worker_cpu=self.cpu if ended and self.cpu is not None else self._cpu_share(),
-                # In an open loop nobody holds C.
-                c_target=float(last.c) if last and last.rate is None else None,
-                c_achieved=last.c_achieved if last else None,
-                in_flight=beside,
-                strangers=others,
-                token_source=last.token_source if last else None,
-                cold_promised=self._cold,
-                cached_share=sum(cached) / asked if cached and asked else _cached(told),
-                preemptions=told.preemptions if told is not None else None,
+                cold_expected=self._cold_expected,
                 throttled=sum(self._throttled) / len(self._throttled) if self._throttled else None,
-                throttle=tuple(sorted(self._reasons)),
+                throttle=tuple(sorted(self._throttle_reasons)),
                 clock_steps=self._clock_steps if self._lags else None,
-                shared_reads=sum(record.shared_reads for record in self._records) / chunks if chunks else None,
-            )
+                restarted=self.restarted,
+            ),
         )
 
-    def verdict(self, levels: tuple[Level, ...]) -> Trusted:
-        """With what can be said only when all requests have ended: do both sides count the same tokens?"""
-        lag = self.lag_p99_ms
-        lines = self.lines(levels, ended=True)
-        return Trusted(lines=lines, lag_p99_s=lag / 1e3 if lag is not None else None, cpu=self.cpu)
-
-    def _told(self, since: tuple[ServerState, ...]) -> ServerState | None:
-        """What servers have counted; of some of them only it would be held against all of our requests."""
-        if self.restarted or {state.url for state in since} != {state.url for state in self._now}:
+    def _counter_growth(self, since: tuple[ServerState, ...]) -> ServerState | None:
+        """Return what the servers have counted since then; None unless all of them are known."""
+        if self.restarted or {state.url for state in since} != {state.url for state in self._latest}:
             return None
-        grown = change(since, self._now)
-        return grown.state if grown is not None and not grown.restarted else None
+        change = counter_change(since, self._latest)
+        return change.state if change is not None and not change.restarted else None
 
-    def _alone(self) -> tuple[float, float] | None:
-        """The present: strangers, and our own requests beside them."""
-        found = strangers(self._looks)
-        return None if found is None else (found, self._looks[-1][0])
+    def _current_other_clients(self) -> tuple[float, float] | None:
+        """Return the requests of other clients and our own."""
+        others = other_clients(self._server_counts)
+        return None if others is None else (others, self._server_counts[-1][0])
 
     @property
     def lag_p99_ms(self) -> float | None:
@@ -152,6 +149,22 @@ class Doubts:
         return (self._cpu[-1][1] - self._cpu[0][1]) / (self._cpu[-1][0] - self._cpu[0][0])
 
 
-def _cached(told: ServerState | None) -> float | None:
-    """By the server's own count, where answers do not say it of themselves."""
-    return ratio(told.cache_hits, told.cache_queries) if told is not None else None
+class TtftSplitWindow:
+    """The recent requests and samples that the TTFT split is computed from."""
+
+    def __init__(self) -> None:
+        self._finished: deque[Record] = deque(maxlen=_SPLIT_RECORDS)
+        self._samples: deque[Telemetry] = deque()
+
+    def add_record(self, record: Record) -> None:
+        self._finished.append(record.without_chunks())
+
+    def add_sample(self, sample: Telemetry) -> None:
+        """Add a sample, unless its server metrics are those of the last one."""
+        if sample.servers and (not self._samples or self._samples[-1].servers_read_ns < sample.servers_read_ns):
+            self._samples.append(sample)
+            while self._samples[0].servers_read_ns < sample.servers_read_ns - MAX_AGE_NS:
+                self._samples.popleft()
+
+    def split(self, now_ns: int, c: int, levels: Sequence[Level]) -> TtftSplit | None:
+        return recent_split(now_ns, c, self._finished, self._samples, levels)

@@ -1,6 +1,6 @@
-"""Looks at GPUs and server metrics beside the load: two threads, and the newest of what they saw.
+"""Sample GPUs and server metrics in two threads during the load, and provide the newest sample.
 
-Nothing here is waited for: a metrics page that hangs makes an old reading, not a late frame.
+Nothing waits for the threads: a metrics page that hangs leaves an old sample, and delays no frame.
 """
 
 from __future__ import annotations
@@ -14,185 +14,175 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.model.endpoint import Endpoint, Secrets, parse_address
-from swarmtui.model.telemetry import Discovered, Gpu, ServerState, Telemetry
+from swarmtui.model.endpoint import Endpoint, parse_address
+from swarmtui.model.run_request import RunRequest
+from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
 
 if TYPE_CHECKING:
     from swarmtui.telemetry.discovery import Listener
 
-# A metrics page: where, when, and what it said.
-Glance = tuple[str, int, str]
+# The URL of a metrics page, when it was read, and its text.
+MetricsPage = tuple[str, int, str]
 
 _METRICS_S = 1.0
-_LAST_LOOK_S = 2.5
-_SILENT_NS = 10_000_000_000
+_LAST_SAMPLE_S = 2.5
+_STALE_NS = 10_000_000_000
 
 
-class Seen:
-    """What was noticed before the load, when looking costs nobody anything."""
+class PreflightFindings:
+    """What preflight found out before the load, when requests disturb nothing."""
 
     def __init__(self) -> None:
-        self.glances: list[Glance] = []
+        self.metrics_pages: list[MetricsPage] = []
         self.listeners: dict[str, Listener] = {}
 
 
-class Watch:
-    """`found` gets what is known of each endpoint's server, `before` what metrics said before the load; both once."""
+class Sampler:
+    """`servers` receives the server of each endpoint, `baseline` the metrics from before the load; each once."""
 
     def __init__(
-        self,
-        endpoints: tuple[Endpoint, ...],
-        secrets: Secrets,
-        *,
-        simulated: bool,
-        gpus: bool,
-        metrics_urls: tuple[str, ...],
-        gpu_metrics_urls: tuple[str, ...],
-        seen: Seen,
+        self, endpoints: tuple[Endpoint, ...], request: RunRequest, *, simulated: bool, findings: PreflightFindings
     ) -> None:
-        self._seen = seen
-        self._endpoints, self._secrets, self._simulated = endpoints, secrets, simulated
-        self._look_at_gpus = gpus
-        self._metrics_urls, self._gpu_metrics_urls = metrics_urls, gpu_metrics_urls
+        self._endpoints, self._request, self._simulated, self._findings = endpoints, request, simulated, findings
         self._gpus: tuple[Gpu, ...] = ()
-        self._counted: tuple[int, tuple[Gpu, ...]] = (0, ())
-        self._gpu_problem = "" if gpus else "switched off (--no-gpu)"
-        self._served: tuple[int | None, tuple[ServerState, ...]] = (None, ())
+        # The last sample that holds energy counters, and when it was taken.
+        self._gpu_counters: tuple[int, tuple[Gpu, ...]] = (0, ())
+        self._gpu_problem = "" if request.gpus else "switched off (--no-gpu)"
+        self._metrics: tuple[int | None, tuple[ServerState, ...]] = (None, ())
         self._server_problem = ""
-        self.found: SimpleQueue[tuple[int, Discovered]] = SimpleQueue()
-        self.before: SimpleQueue[Telemetry] = SimpleQueue()
+        self.servers: SimpleQueue[tuple[int, DiscoveredServer]] = SimpleQueue()
+        self.baseline: SimpleQueue[Telemetry] = SimpleQueue()
         self._ending = threading.Event()
-        self._last_looks: set[str] = set()
+        self._last_sample_due: set[str] = set()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        if self._look_at_gpus:
-            self._begin(self._follow_gpus)
-        self._begin(self._follow_servers)
+        if self._request.gpus:
+            self._start_thread(self._sample_gpus)
+        self._start_thread(self._sample_servers)
 
-    def _begin(self, work: Callable[[], None]) -> None:
+    def _start_thread(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         self._threads.append(thread)
 
     def finish(self) -> None:
-        """One last look, so that counters hold all of the load; a read that hangs is left behind with the process."""
+        """Take one last sample, so that counters cover the whole load; a read that hangs is abandoned."""
         self._ending.set()
-        until = time.monotonic() + _LAST_LOOK_S
+        deadline = time.monotonic() + _LAST_SAMPLE_S
         for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _ended(self, pause: float) -> bool:
-        """Waits for the next look. The end cuts the wait short, and lets one more look through."""
+    def _has_ended(self, pause: float) -> bool:
+        """Wait for the next sample; after `finish` each thread takes one more, without waiting."""
         name = threading.current_thread().name
-        if name in self._last_looks:
+        if name in self._last_sample_due:
             return True
         if self._ending.wait(pause):
-            self._last_looks.add(name)
+            self._last_sample_due.add(name)
         return False
 
     def latest(self) -> Telemetry:
-        """For the screen: the newest of everything."""
+        """Return the newest values, for the screen."""
         return self._telemetry(time.perf_counter_ns(), self._gpus)
 
     def sample(self) -> Telemetry:
-        """For the journal: the last reading with energy counters, at the time when they were read.
+        """Return the last sample with energy counters and its time, for the journal.
 
-        GPUs that no longer answer are left out, so that servers are still heard.
+        GPUs that no longer answer are left out, so that samples of servers continue.
         """
-        (t_ns, gpus), served_ns = self._counted, self._served[0]
-        if t_ns and served_ns and served_ns - t_ns > _SILENT_NS:
-            return self._telemetry(served_ns, ())
+        (t_ns, gpus), metrics_ns = self._gpu_counters, self._metrics[0]
+        if t_ns and metrics_ns and metrics_ns - t_ns > _STALE_NS:
+            return self._telemetry(metrics_ns, ())
         return self._telemetry(t_ns or time.perf_counter_ns(), gpus)
 
     def _telemetry(self, t_ns: int, gpus: tuple[Gpu, ...]) -> Telemetry:
-        asked_ns, servers = self._served
+        read_ns, servers = self._metrics
         return Telemetry(
             t_ns=t_ns,
             gpus=gpus,
             gpu_problem=self._gpu_problem,
             servers=servers,
             server_problem=self._server_problem,
-            servers_t_ns=asked_ns,
+            servers_t_ns=read_ns,
         )
 
-    def _follow_gpus(self) -> None:
-        from swarmtui.telemetry.gpu.cadence import LOOK_S, PAGE_S, Depth, Pace
-        from swarmtui.telemetry.gpu.source import open_gpus
+    def _sample_gpus(self) -> None:
+        from swarmtui.telemetry.gpu.cadence import EXPORTER_S, SAMPLE_S, Depth, ReadCadence
+        from swarmtui.telemetry.gpu.readers import open_gpus
 
         urls = self._gpu_urls()
         if urls is None:
             self._gpu_problem = "the endpoint is on another host; name its DCGM exporter with --gpu-metrics-url"
             return
-        source, pace, pause = open_gpus(urls), Pace(PAGE_S if urls else LOOK_S), 0.0
-        while not self._ended(pause):
-            depth = Depth.WHOLE if self._ending.is_set() else pace.depth(time.monotonic())
-            begun_ns, cpu_s = time.perf_counter_ns(), time.thread_time()
-            self._gpus, self._gpu_problem = source.read(depth), source.problem
-            taken_ns = time.perf_counter_ns() - begun_ns
-            if depth > Depth.MOVING or any(gpu.energy_j is not None for gpu in self._gpus):
-                self._counted = (begun_ns + taken_ns // 2, self._gpus)
-            pause = pace.pause(time.thread_time() - cpu_s, taken_ns / 1e9)
-        source.close()
+        reader, cadence, pause = open_gpus(urls), ReadCadence(EXPORTER_S if urls else SAMPLE_S), 0.0
+        while not self._has_ended(pause):
+            depth = Depth.FULL if self._ending.is_set() else cadence.next_depth(time.monotonic())
+            started_ns, cpu_s = time.perf_counter_ns(), time.thread_time()
+            self._gpus, self._gpu_problem = reader.read(depth), reader.problem
+            taken_ns = time.perf_counter_ns() - started_ns
+            if depth > Depth.FAST or any(gpu.energy_j is not None for gpu in self._gpus):
+                self._gpu_counters = (started_ns + taken_ns // 2, self._gpus)
+            pause = cadence.pause(time.thread_time() - cpu_s, taken_ns / 1e9)
+        reader.close()
 
     def _gpu_urls(self) -> tuple[str, ...] | None:
-        """Exporters to read; empty for this host's own GPUs; None when there is nothing to look at from here."""
-        if self._gpu_metrics_urls:
-            return self._gpu_metrics_urls
+        """Return the exporters to read, empty for the GPUs of this host, None if the GPUs cannot be reached."""
+        if self._request.gpu_metrics_urls:
+            return self._request.gpu_metrics_urls
         if self._simulated:
             return tuple(f"{parse_address(endpoint.url).root}/gpu/metrics" for endpoint in self._endpoints)
         return () if any(_is_local(parse_address(endpoint.url).host) for endpoint in self._endpoints) else None
 
-    def _first_look(self) -> None:
-        """What preflight saw of the metrics, read now that there is time for it."""
-        from swarmtui.telemetry.metrics import parse
+    def _parse_baseline(self) -> None:
+        """Parse the metrics that preflight read, which had no time for it."""
+        from swarmtui.telemetry.metrics import parse_page
 
-        for url, t_ns, text in self._seen.glances:
-            state = parse(text, self._endpoints[0].engine)
+        for url, t_ns, text in self._findings.metrics_pages:
+            state = parse_page(url, text, self._endpoints[0].engine)
             if state is not None:
-                self.before.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=url),)))
+                self.baseline.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=url),)))
 
     def _identify(self) -> None:
         from swarmtui.telemetry.discovery import identify, with_gpus
 
         for number, endpoint in enumerate(self._endpoints):
             root = parse_address(endpoint.url).root
-            found = identify(root, self._seen.listeners.get(root))
+            found = identify(root, self._findings.listeners.get(root))
             if found is not None:
-                (found,) = with_gpus([found], self._counted[1])
-                self.found.put((number, found))
+                (found,) = with_gpus([found], self._gpu_counters[1])
+                self.servers.put((number, found))
 
-    def _follow_servers(self) -> None:
+    def _sample_servers(self) -> None:
         from swarmtui.telemetry.metrics import MetricsReader, metrics_url
 
-        first, secrets = self._endpoints[0], self._secrets
-        urls = self._metrics_urls or tuple(
-            metrics_url(parse_address(endpoint.url).root, endpoint.engine) for endpoint in self._endpoints
-        )
+        first, secrets = self._endpoints[0], self._request.secrets
+        own = [metrics_url(parse_address(endpoint.url).root, endpoint.engine) for endpoint in self._endpoints]
+        urls = self._request.metrics_urls or tuple(url for url in own if url)
         headers = {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
-        # What authorises us there is told nobody else.
-        ours = {parse_address(endpoint.url).host for endpoint in self._endpoints}
-        known = all(parse_address(url).host in ours for url in urls)
+        # Other hosts than the endpoints' get no API key and no headers.
+        hosts = {parse_address(endpoint.url).host for endpoint in self._endpoints}
+        trusted = all(parse_address(url).host in hosts for url in urls)
         reader = MetricsReader(
             urls,
-            headers | secrets.headers if known else None,
+            headers | secrets.headers if trusted else None,
             engine=first.engine,
             ca_file=first.ca_file,
             insecure=first.insecure,
         )
-        self._first_look()
+        self._parse_baseline()
         self._identify()
-        looks = 0
-        while not self._ended(_METRICS_S if looks else 0.0):
-            asked_ns = time.perf_counter_ns()
+        pause = 0.0
+        while not self._has_ended(pause):
+            started_ns = time.perf_counter_ns()
             servers, self._server_problem = reader.read()
-            self._served = (asked_ns, servers)
-            looks += 1
+            self._metrics = (started_ns, servers)
+            pause = _METRICS_S
         reader.close()
 
 
 def _is_local(host: str) -> bool:
-    """Whether an address is one of this host's own: then it can be bound here."""
+    """Return whether an address belongs to this host, which only then can bind it."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
         with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:

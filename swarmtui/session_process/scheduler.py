@@ -1,4 +1,4 @@
-"""The plan, carried out: warm-up, levels and runs, stretch by stretch, and the tasks that workers get for them."""
+"""Run a plan: warm-up, then each level and run in order, stage by stage."""
 
 from __future__ import annotations
 
@@ -8,354 +8,318 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-import msgspec
-
 from swarmtui.analysis.capacity.cliff import next_level
-from swarmtui.analysis.capacity.scaling import search_answer
-from swarmtui.model import client_protocol as said
-from swarmtui.model import worker_protocol
-from swarmtui.model.findings import Seats
-from swarmtui.model.level_key import Place
-from swarmtui.model.plan import MAX_STREAMS, STEERED_ENOUGH, Mode, Plan
+from swarmtui.analysis.capacity.scaling import cliff_search_sentence
+from swarmtui.model import client_protocol, worker_protocol
+from swarmtui.model.findings import Slots
+from swarmtui.model.level_key import LevelKey
+from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, Mode, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import Request, StretchEnd, StretchStart
-from swarmtui.model.workload import Task
-from swarmtui.prompts.generator import Source
-from swarmtui.session_process.answer_checks import Judge
-from swarmtui.session_process.figures import Figures
-from swarmtui.session_process.journal_queue import Ledger
-from swarmtui.session_process.layout import Layout
-from swarmtui.session_process.live_levels import Measured
-from swarmtui.session_process.live_state import Board
-from swarmtui.session_process.load_modes import Again, Asker, Feed, Fresh, Waiting, Warmups
-from swarmtui.session_process.stage import Stretch
-from swarmtui.session_process.steering import Turn, Wheel
-from swarmtui.session_process.workers import Crew, Link
+from swarmtui.model.session import RequestEntry, StageEnd, StageStart
+from swarmtui.prompts.generator import TaskGenerator
+from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
+from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.live_levels import LevelRecords, LiveLevels
+from swarmtui.session_process.live_state import LiveState
+from swarmtui.session_process.load_modes import (
+    LoadLayout,
+    NewTasks,
+    RepeatedTasks,
+    TaskFactory,
+    TaskSource,
+    WarmupTasks,
+)
+from swarmtui.session_process.steering import Steering, SteeringState
+from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 
-# How many connections an open loop opens before its first request.
-_CONNECTIONS_AHEAD = 64
-
-# Answers to be counted at the end are kept up to so many characters; a minute of counting takes no more.
-_MOST_UNCOUNTED = 2 << 20
-_PER_ANSWER = 1_000
+_POLL_S = 0.1
 
 
-class Runner:
-    """Owns the present stretch. Everything here runs in the conductor's event loop; nothing blocks it.
-
-    `uncounted` are the answers whose tokens no server counted, with their text.
-    """
+class Scheduler:
+    """Owns the running stage. It runs in the event loop of the session process and never blocks it."""
 
     def __init__(
         self,
         plan: Plan,
-        source: Source,
-        crew: Crew,
-        board: Board,
-        ledger: Ledger,
+        generator: TaskGenerator,
+        workers: WorkerPool,
+        state: LiveState,
+        journal: JournalQueue,
         *,
         keep_text: bool = False,
         previews: bool = True,
-        seats: Callable[[], Seats | None] = lambda: None,
+        slots: Callable[[], Slots | None] = lambda: None,
     ) -> None:
-        self._plan, self._crew, self._board, self._ledger = plan, crew, board, ledger
-        self._seats = seats
-        self._asker = Asker(source)
-        self._judge = Judge(ledger, keep_text=keep_text, previews=previews)
-        self._layout = Layout(plan, self._asker)
-        self._stretch: Stretch | None = None
-        self._numbers = 0
-        self._open: dict[int, Task] = {}
-        self._measured = Measured(plan, ledger)
-        self._figures = Figures(self._measured, board)
-        self._wheel = Wheel(plan)
+        self._plan, self._workers, self._state, self._journal = plan, workers, state, journal
+        self._slots = slots
+        self._factory = TaskFactory(generator)
+        self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
+        self._layout = LoadLayout(plan, self._factory)
+        self._stage: ActiveStage | None = None
+        self._stages = 0
+        self._records = LevelRecords(plan, journal)
+        self._levels = LiveLevels(self._records, state)
+        self._steering = Steering(plan)
         self._changed = asyncio.Event()
-        self._last_e2e: float | None = None
-        self._ended: Stretch | None = None
-        self.first_errors: list[Record] = []
-        self.uncounted: list[Record] = []
-        self._uncounted_text = 0
-
-    # what comes in
-
-    def obey(self, command: said.Command) -> None:
-        if isinstance(command, said.WatchStream):
-            self._board.watching.choose(command.agent)
-            self._crew.watch(command.agent)
-        elif not self._wheel.obey(command):
-            return
-        elif self._wheel.turn == "turn":
-            self._layout.load = "closed"
-            stretch = self._stretch
-            if isinstance(command, said.SetConcurrency) and command.cancel and stretch and command.c < stretch.c:
-                self._tell(stretch, c=max(1, command.c), cancel=True)
-        self._changed.set()
+        self._last_e2e_s: float | None = None
+        self.first_error: Record | None = None
+        self.uncounted = UncountedAnswers()
 
     @property
     def hurry(self) -> asyncio.Event:
-        return self._wheel.hurry
+        return self._steering.hurry
 
-    def finish(self, link: Link, record: Record) -> None:
-        """A record from a worker: on disk first, then in the figures."""
-        # Many end at once, and many begin: a server on this host gets its turn between two of them.
+    # commands and reports
+
+    def handle_command(self, command: client_protocol.ClientCommand) -> None:
+        if isinstance(command, client_protocol.WatchStream):
+            self._state.watched.select(command.agent)
+            self._workers.watch(command.agent)
+        elif not self._steering.handle_command(command):
+            return
+        elif self._steering.state == "new_goal":
+            self._layout.load = "closed"
+            stage = self._stage
+            if isinstance(command, client_protocol.SetConcurrency) and command.cancel and stage and command.c < stage.c:
+                self._workers.start_stage(stage, c=max(1, command.c), cancel=True)
+        self._changed.set()
+
+    def finish_request(self, link: WorkerLink, record: Record) -> None:
+        """Write a record to the journal, then count it."""
+        # Many requests end and start at the same time: let a server on this host run in between.
         os.sched_yield()
         link.last_record += 1
-        task = self._open.get(record.task)
-        record = self._judge.judged(task, record)
-        kept = self._judge.kept(task, record)
-        self._ledger.write(Request(record=kept))
-        self._board.finish(kept)
+        task = self._workers.task(record)
+        record = self._checker.check(task, record)
+        kept = self._checker.trim_text(task, record)
+        self._journal.write(RequestEntry(record=kept))
+        self._state.add_record(kept)
         if record.phase != "warmup":
-            self._measured.add(record)
-            if record.ok and record.token_source == "chunks" and self._uncounted_text < _MOST_UNCOUNTED:
-                self._uncounted_text += len(record.text or "") + len(record.reasoning or "") + _PER_ANSWER
-                self.uncounted.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))
+            self._records.add(record)
+            self.uncounted.add(record)
         if record.error is None:
-            self._last_e2e = record.e2e_s
+            self._last_e2e_s = record.e2e_s
         elif record.error != CANCELLED:
-            self.first_errors = self.first_errors or [record]
-        stretch = self._stretch
+            self.first_error = self.first_error or record
         if task is None or (record.error is None and record.turn < len(task.followups)):
             return
-        del self._open[record.task]
-        link.outstanding -= 1
-        if stretch is not None and record.stretch == stretch.number:
-            stretch.done += 1
-            stretch.succeeded += record.error is None
-            stretch.feed.over(task, record)
-            self._board.done, self._board.of = stretch.done, stretch.feed.of
-        self._supply_all(link)
+        self._workers.task_finished(link, record)
+        stage = self._stage
+        if stage is not None and record.stage == stage.number:
+            stage.done += 1
+            stage.succeeded += record.error is None
+            stage.source.task_finished(task, record)
+            self._state.done, self._state.total = stage.done, stage.source.total
+        self._supply(link)
         self._changed.set()
 
-    def hear(self, link: Link, frame: worker_protocol.WorkerFrame) -> None:
+    def update_worker(self, link: WorkerLink, frame: worker_protocol.WorkerFrame) -> None:
         link.frame = frame
-        self._board.hear(link.number, frame)
-        self._crew.acknowledge()
-        self._board.left_s = self._layout.left_s(self._stretch, self._wheel.movement, self._last_e2e)
-        if self._stretch is not None and self._stretch.load == "open":
-            self._supply_all(link)
+        self._state.update_worker(link.number, frame)
+        self._workers.acknowledge()
+        self._state.left_s = self._remaining_s()
+        if self._stage is not None and self._stage.scheduled:
+            self._supply(link)
         self._changed.set()
+
+    def _supply(self, first: WorkerLink) -> None:
+        """Hand out tasks; the worker that has just become free goes first."""
+        stage = self._stage
+        if stage is not None and self._steering.state == "run":
+            self._workers.supply(stage, first)
+
+    def _remaining_s(self) -> float | None:
+        """Estimate the time to the end of a sweep, if each request takes as long as the last one."""
+        stage, goal, layout = self._stage, self._steering.goal, self._layout
+        if stage is None or stage.phase == "warmup" or not isinstance(goal, client_protocol.Sweep):
+            return None
+        order = layout.run_order(goal.levels, goal.runs)
+        current = ((stage.c, stage.rate), stage.run)
+        next_runs = order[order.index(current) + 1 :] if current in order else []
+        if layout.duration_s is not None:
+            return max(0.0, (stage.until or 0.0) - time.monotonic()) + layout.duration_s * len(next_runs)
+        if self._last_e2e_s is None or layout.mode.scheduled or layout.mode.continuous or stage.source.total is None:
+            return None
+        in_sequence = sum(layout.requests_in_sequence(c) for (c, _), _ in next_runs)
+        return self._last_e2e_s * (in_sequence + max(0, stage.source.total - stage.done) / stage.streams)
 
     # the plan
 
     async def run(self) -> Literal["done", "stopped", "unusable"]:
         if self._plan.warmup and not await self._warm_up():
-            return "stopped" if self._wheel.turn == "stop" else "unusable"
+            return "stopped" if self._steering.state == "stop" else "unusable"
         while True:
-            if self._wheel.asked() == "turn":
-                self._wheel.go_on()
-            match self._wheel.movement:
-                case said.SetConcurrency(c):
-                    await self._steer(min(MAX_STREAMS, max(1, c)))
-                case said.Sweep(levels, runs):
+            if self._steering.current_state() == "new_goal":
+                self._steering.resume()
+            match self._steering.goal:
+                case client_protocol.SetConcurrency(c):
+                    await self._run_manual(min(MAX_STREAMS, max(1, c)))
+                case client_protocol.Sweep(levels, runs):
                     if not await self._sweep(levels, runs):
                         return "unusable"
-                case said.FindCliff(highest):
-                    await self._find_cliff(highest)
-            if self._wheel.asked() != "turn":
+                case client_protocol.FindCliff(max_c):
+                    await self._find_cliff(max_c)
+            if self._steering.current_state() != "new_goal":
                 break
-        await self._figures.settled(self.hurry)
-        steered = isinstance(self._wheel.movement, said.SetConcurrency)
-        return "stopped" if self._wheel.turn == "stop" and not steered else "done"
+        await self._levels.wait(self.hurry)
+        manual = isinstance(self._steering.goal, client_protocol.SetConcurrency)
+        return "stopped" if self._steering.state == "stop" and not manual else "done"
+
+    async def _warm_up(self) -> bool:
+        """Return whether at least one request succeeded."""
+        self._state.status = "warming up"
+        count = self._plan.warmup
+        streams = min(count, max(self._plan.levels))
+        stage = await self._run_stage(streams, 0, "warmup", WarmupTasks(self._factory, streams, count))
+        return self._steering.state != "stop" and stage.succeeded > 0
 
     async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
-        """False when not one request of the first level came back well: then there is nothing to sweep."""
-        await self._drain(cancel=False)
-        if self._layout.load == "ramp":
+        """Return False, and skip the remaining levels, if no request of the first level succeeded."""
+        await self._drain()
+        if self._layout.mode.continuous:
             await self._ramp(levels)
-            return self._measured.answered
-        order = self._layout.order(levels, runs)
-        for number, (place, run) in enumerate(order, 1):
-            await self._level(place, run, runs)
-            if self._wheel.asked() in ("stop", "turn"):
+            return self._records.answered
+        order = self._layout.run_order(levels, runs)
+        for number, (key, run) in enumerate(order, 1):
+            await self._run_level(key, run, runs)
+            if self._steering.current_state() in ("stop", "new_goal"):
                 return True
-            last_of_place = number == len(order) or order[number][0] != place
-            if last_of_place and not self._measured.answered:
+            is_last_run = number == len(order) or order[number][0] != key
+            if is_last_run and not self._records.answered:
                 return False
         return True
 
     async def _ramp(self, levels: tuple[int, ...]) -> None:
-        """From one C to the next while requests go on; each is a level when enough of them ended in its time."""
+        """Raise C while requests continue; each C becomes a level if enough requests ended during it."""
         for c in levels:
-            if not await self._steered(c, self._plan.every_s):
+            if not await self._run_continuous(c, self._plan.every_s):
                 return
-        await self._drain(cancel=False)
+        await self._drain()
 
-    async def _find_cliff(self, highest: int) -> None:
-        await self._drain(cancel=False)
-        while (c := next_level(self._board.levels, highest, self._seats())) is not None:
-            await self._level((c, None), 1, 1)
-            await self._figures.settled(self.hurry)
-            if self._wheel.asked() in ("stop", "turn"):
+    async def _find_cliff(self, max_c: int) -> None:
+        await self._drain()
+        while (c := next_level(self._state.levels, max_c, self._slots())) is not None:
+            await self._run_level((c, None), 1, 1)
+            await self._levels.wait(self.hurry)
+            if self._steering.current_state() in ("stop", "new_goal"):
                 return
-        self._board.answer = search_answer(self._board.levels, self._seats())
-        self._ledger.note("cliff", self._board.answer)
+        self._state.search_result = cliff_search_sentence(self._state.levels, self._slots())
+        self._journal.log_event("cliff", self._state.search_result)
 
-    async def _warm_up(self) -> bool:
-        """True when at least one request came back well."""
-        self._board.status = "warming up"
-        count = self._plan.warmup
-        await self._carry_out(min(count, max(self._plan.levels)), 0, "warmup", Warmups(self._asker, count))
-        return self._wheel.turn != "stop" and bool(self._ended and self._ended.succeeded)
-
-    async def _level(self, place: Place, run: int, runs: int) -> None:
-        """One run of one level, and its tasks one by one where the plan wants that; a pause spoils either."""
+    async def _run_level(self, key: LevelKey, run: int, runs: int) -> None:
+        """Run a level once, then its tasks serially if the plan says so; after a pause, run it again."""
         while True:
-            self._board.status, self._board.runs, self._board.note = "running", runs, ""
-            feed, c = self._layout.feed(place, run), place[0]
-            await self._carry_out(c, run, "level", feed, rate=place[1], duration_s=self._layout.duration_s)
-            if isinstance(feed, Waiting) and feed.lost:
-                self._ledger.note("lost", f"{feed.lost} tasks waited for one that failed, and were not asked")
-            if (
-                self._wheel.asked() == "go"
-                and isinstance(feed, Fresh)
-                and (alone := self._layout.alone(c, feed.contents))
-            ):
-                self._board.note = "the same tasks one by one"
-                await self._carry_out(c, run, "serial", Again(self._asker, c, alone), streams=1)
-            self._figures.refresh()
-            if self._wheel.turn == "next":
-                self._wheel.go_on()
-            if self._wheel.turn != "pause" or await self._paused() != "go":
+            self._state.status, self._state.runs, self._state.note = "running", runs, ""
+            source, c = self._layout.task_source(key, run), key[0]
+            await self._run_stage(c, run, "level", source, rate=key[1], duration_s=self._layout.duration_s)
+            if source.skipped:
+                self._journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
+            contents = self._layout.serial_contents(c, source.contents)
+            if self._steering.current_state() == "run" and contents:
+                self._state.note = "the same tasks serially"
+                await self._run_stage(c, run, "serial", RepeatedTasks(self._factory, c, contents), streams=1)
+            self._levels.refresh()
+            if self._steering.state == "next":
+                self._steering.resume()
+            if self._steering.state != "pause" or await self._wait_while_paused() != "run":
                 return
 
-    async def _steer(self, c: int) -> None:
-        """People hold the wheel: no end but theirs, and streams go on from one C to the next."""
-        while await self._steered(c, None):
+    async def _run_manual(self, c: int) -> None:
+        """Keep C streams busy until the next command."""
+        while await self._run_continuous(c, None):
             pass
 
-    async def _steered(self, c: int, duration_s: float | None) -> bool:
-        """One stretch that ends while its requests go on; whether another one is to follow it."""
-        self._board.status, self._board.runs = "running", 1
-        await self._carry_out(c, 1, "level", Fresh(self._asker, c, None), duration_s=duration_s, steered=True)
-        self._figures.refresh()
-        if self._wheel.asked() == "pause":
-            await self._drain(cancel=False)
-            await self._paused()
-        if self._wheel.asked() == "next":
-            self._wheel.go_on()
-        return self._wheel.asked() == "go"
+    async def _run_continuous(self, c: int, duration_s: float | None) -> bool:
+        """Run a stage whose requests continue after it; return whether another stage may follow."""
+        self._state.status, self._state.runs = "running", 1
+        await self._run_stage(c, 1, "level", NewTasks(self._factory, c, None), duration_s=duration_s, steered=True)
+        self._levels.refresh()
+        if self._steering.current_state() == "pause":
+            await self._drain()
+            await self._wait_while_paused()
+        if self._steering.current_state() == "next":
+            self._steering.resume()
+        return self._steering.current_state() == "run"
 
-    async def _paused(self) -> Turn:
-        """Until somebody says what comes next."""
-        self._board.status = "paused"
-        self._ledger.note("paused")
-        while self._wheel.turn == "pause":
-            await self._change()
-        self._ledger.note("resumed")
-        return self._wheel.turn
+    async def _wait_while_paused(self) -> SteeringState:
+        self._state.status = "paused"
+        self._journal.log_event("paused")
+        while self._steering.state == "pause":
+            await self._wait_for_change()
+        self._journal.log_event("resumed")
+        return self._steering.state
 
-    async def _carry_out(
+    # stages
+
+    async def _run_stage(
         self,
         c: int,
         run: int,
         phase: Phase,
-        feed: Feed,
+        source: TaskSource,
         *,
         rate: float | None = None,
         duration_s: float | None = None,
         steered: bool = False,
         streams: int | None = None,
-    ) -> None:
-        """One stretch from its first request to its last answer, or to the next command."""
-        self._numbers += 1
+    ) -> ActiveStage:
+        """Run a stage from its first request to its last answer, or until the next command."""
+        self._stages += 1
         load: Mode = "closed" if phase == "warmup" else self._layout.load
-        stretch = Stretch(
-            self._numbers, c, run, phase, feed, load=load, rate=rate, duration_s=duration_s, streams=streams
+        stage = ActiveStage(
+            self._stages, c, run, phase, source, load=load, rate=rate, duration_s=duration_s, streams=streams
         )
-        self._stretch = stretch
-        board = self._board
-        board.c, board.run, board.done, board.of = stretch.streams, run, 0, feed.of
-        board.load, board.rate, board.steered = load, rate, steered
-        start = StretchStart(
-            number=stretch.number,
-            t_ns=time.perf_counter_ns(),
-            c=c,
-            run=run,
-            phase=phase,
-            of=feed.of,
-            steered=steered,
-            load=load,
-            rate=rate,
+        self._stage = stage
+        state = self._state
+        state.c, state.run, state.done, state.total = stage.streams, run, 0, source.total
+        state.load, state.rate, state.steered = load, rate, steered
+        start = StageStart(
+            number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
+            steered=steered, load=load, rate=rate,
+        )  # fmt: skip
+        self._records.start_stage(start)
+        self._journal.write(start)
+        self._workers.start_stage(stage)
+        self._supply(self._workers.links[0])
+        while self._steering.state == "run" and not stage.complete:
+            await self._wait_for_change()
+        complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else stage.complete
+        # Under manual control the running streams continue; everything else starts without requests in flight.
+        taken_over = self._steering.current_state() == "new_goal" and isinstance(
+            self._steering.goal, client_protocol.SetConcurrency
         )
-        self._measured.begin(start)
-        self._ledger.write(start)
-        self._tell(stretch)
-        self._supply_all(self._crew.links[0])
-        while self._wheel.turn == "go" and not stretch.complete:
-            await self._change()
-        complete = stretch.succeeded >= STEERED_ENOUGH * c if steered else stretch.complete
-        # Whoever takes the wheel drives on with the streams that are there; all else begins on an empty road.
-        taken_over = self._wheel.asked() == "turn" and isinstance(self._wheel.movement, said.SetConcurrency)
-        if self._wheel.asked() == "stop" or not (steered or taken_over):
-            await self._drain(cancel=False)
-        end = StretchEnd(number=stretch.number, t_ns=time.perf_counter_ns(), complete=complete)
-        self._measured.end(end)
-        self._ledger.write(end)
-        self._ended, self._stretch = stretch, None
+        if self._steering.current_state() == "stop" or not (steered or taken_over):
+            await self._drain()
+        end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
+        self._records.end_stage(end)
+        self._journal.write(end)
+        self._stage = None
+        return stage
 
-    def _tell(self, stretch: Stretch, *, c: int | None = None, cancel: bool = False) -> None:
-        ahead = _CONNECTIONS_AHEAD if stretch.load == "open" else None
-        streams = c or stretch.streams
-        self._crew.stretch(
-            stretch.number, streams, stretch.run, stretch.phase, c=c or stretch.c, cancel=cancel, ahead=ahead
-        )
-
-    async def _drain(self, cancel: bool) -> None:
-        """Lets what is in flight come to its end; a stop waits only for its grace."""
-        if self._stretch is not None:
-            self._stretch.feed.close()
-        if not any(link.outstanding for link in self._crew.links):
+    async def _drain(self) -> None:
+        """Wait for the requests in flight; after a stop, cancel them when its grace period is over."""
+        if self._stage is not None:
+            self._stage.source.close()
+        if not self._workers.has_tasks:
             return
-        self._crew.drop(cancel)
-        begun = time.monotonic()
-        while not self._crew.idle:
-            if self._wheel.turn == "stop":
-                self._board.status = "stopping"
-                if not cancel and time.monotonic() - begun >= self._wheel.grace_s:
-                    cancel = True
-                    self._crew.drop(cancel=True)
-            elif self._stretch is not None and self._stretch.done < self._stretch.issued:
-                self._board.status = "draining"
-            await self._change()
-        self._open.clear()
-        for link in self._crew.links:
-            link.outstanding = 0
+        self._workers.drop(cancel=False)
+        started, cancelled = time.monotonic(), False
+        while not self._workers.idle:
+            if self._steering.state == "stop":
+                self._state.status = "stopping"
+                if not cancelled and time.monotonic() - started >= self._steering.grace_s:
+                    cancelled = True
+                    self._workers.drop(cancel=True)
+            elif self._stage is not None and self._stage.done < self._stage.issued:
+                self._state.status = "draining"
+            await self._wait_for_change()
+        self._workers.forget_tasks()
 
-    async def _change(self) -> None:
-        """Until something happened, and not longer than a clock needs to be looked at."""
+    async def _wait_for_change(self) -> None:
+        """Wait for a command or a report, but not longer than the interval in which deadlines are checked."""
         self._changed.clear()
         try:
-            async with asyncio.timeout(0.1):
+            async with asyncio.timeout(_POLL_S):
                 await self._changed.wait()
         except TimeoutError:
             pass
-
-    # tasks
-
-    def _supply_all(self, first: Link) -> None:
-        """The worker that has just become free goes first."""
-        links, stretch = self._crew.links, self._stretch
-        if stretch is not None and stretch.load == "open":
-            self._supply_arrivals(stretch)
-            return
-        for link in (first, *(link for link in links if link is not first)) if len(links) > 1 else (first,):
-            self._supply(link)
-
-    def _supply(self, link: Link) -> None:
-        stretch = self._stretch
-        if stretch is None or self._wheel.turn != "go":
-            return
-        tasks: list[Task] = []
-        room = self._crew.room(link, stretch.depth)
-        while room > len(tasks) and (task := stretch.next()) is not None:
-            self._open[task.id] = task
-            tasks.append(task)
-        if tasks:
-            self._crew.give(link, tuple(tasks))
-
-    def _supply_arrivals(self, stretch: Stretch) -> None:
-        """In turn to each worker, whatever it still has to do: nobody asks whether there is room."""
-        while self._wheel.turn == "go" and (task := stretch.next()) is not None:
-            self._open[task.id] = task
-            self._crew.give(self._crew.links[stretch.issued % len(self._crew.links)], (task,))

@@ -1,59 +1,66 @@
-"""What people want of a run: the movement that its plan began with, until they take the wheel."""
+"""Hold what the user wants of a run: the plan's own goal, until a client sends another one."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Literal
 
-from swarmtui.model import client_protocol as said
+from swarmtui.model import client_protocol
 from swarmtui.model.plan import Plan
-from swarmtui.model.plan_options import IN_ONE_WAY
-from swarmtui.session_process.layout import Movement
+from swarmtui.model.plan_options import FIXED_MODES
 
-# go on; end this run; do something else; hold; end all.
-Turn = Literal["go", "next", "turn", "pause", "stop"]
+Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.FindCliff
+
+# run: continue; next: end this run; new_goal: end it and pursue the new goal; pause: hold; stop: end the session.
+SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
 
 
-class Wheel:
-    """`turn` is what becomes of the present stretch, `movement` what is carried out.
+class Steering:
+    """`state` decides what happens to the running stage, `goal` what the scheduler runs.
 
-    `grace_s` is how long a stop waits; `hurry` is set when it was asked for again, or without any grace.
+    `grace_s` is how long a stop waits for requests in flight; `hurry` is set by a second stop, or one without grace.
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.turn: Turn = "go"
-        self.movement: Movement = said.Sweep(plan.levels, plan.runs)
-        if plan.mode != "sweep":
-            self.movement = said.FindCliff() if plan.mode == "cliff" else said.SetConcurrency(plan.levels[0])
+        self.state: SteeringState = "run"
+        self.goal: Goal = client_protocol.Sweep(plan.levels, plan.runs)
+        if plan.mode == "cliff":
+            self.goal = client_protocol.FindCliff()
+        elif plan.mode == "manual":
+            self.goal = client_protocol.SetConcurrency(plan.levels[0])
         self.grace_s = 0.0
         self.hurry = asyncio.Event()
-        # The tasks of some workloads belong together, and can be asked in one way alone.
-        self._fixed = plan.load in IN_ONE_WAY
+        # The tasks of these workloads depend on each other and cannot run as a closed loop.
+        self._fixed = plan.load in FIXED_MODES
 
-    def obey(self, command: said.Command) -> bool:
-        """Whether that was a command of this moment."""
+    def handle_command(self, command: client_protocol.ClientCommand) -> bool:
+        """Return whether the command changes anything in the current state."""
         match command:
-            case said.Stop(grace_s):
-                # Asked again, there is no more waiting.
-                if self.turn == "stop" or not grace_s:
+            case client_protocol.Stop(grace_s):
+                stopping = self.state == "stop"
+                if stopping or not grace_s:
                     self.hurry.set()
-                self.grace_s = min(grace_s, self.grace_s) if self.turn == "stop" else grace_s
-                self.turn = "stop"
-            case said.SetConcurrency() | said.Sweep() | said.FindCliff() if self.turn != "stop" and not self._fixed:
-                self.movement, self.turn = command, "turn"
-            case said.NextLevel() if self.turn != "stop":
-                self.turn = "next"
-            case said.Pause() if self.turn == "go":
-                self.turn = "pause"
-            case said.Resume() if self.turn == "pause":
-                self.turn = "go"
+                self.grace_s = min(grace_s, self.grace_s) if stopping else grace_s
+                self.state = "stop"
+            case _ if self.state == "stop":
+                return False
+            case client_protocol.SetConcurrency() | client_protocol.Sweep() | client_protocol.FindCliff():
+                if self._fixed:
+                    return False
+                self.goal, self.state = command, "new_goal"
+            case client_protocol.NextLevel():
+                self.state = "next"
+            case client_protocol.Pause() if self.state == "run":
+                self.state = "pause"
+            case client_protocol.Resume() if self.state == "pause":
+                self.state = "run"
             case _:
                 return False
         return True
 
-    def asked(self) -> Turn:
-        """Commands come in while one waits: what was true before an await need not be true behind it."""
-        return self.turn
+    def current_state(self) -> SteeringState:
+        """Return the state; after an await it may differ, which a type checker does not know of `state`."""
+        return self.state
 
-    def go_on(self) -> None:
-        self.turn = "go"
+    def resume(self) -> None:
+        self.state = "run"

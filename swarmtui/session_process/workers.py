@@ -1,4 +1,4 @@
-"""The workers of a session: started, told what to do, heard, and never waited for."""
+"""Start the workers of a session, hand out tasks to them and receive their reports, without ever waiting for them."""
 
 from __future__ import annotations
 
@@ -8,32 +8,44 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from swarmtui.client.spawn import Started, environment, start_worker
+from swarmtui.client.spawn import StartedProcess, start_worker
 from swarmtui.model import worker_protocol
-from swarmtui.model.record import Phase
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.plan import Mode
+from swarmtui.model.record import Phase, Record
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Task
+from swarmtui.session_process.load_modes import LOAD_MODES, TaskSource
 
-_PER_WORKER = 512
+_STREAMS_PER_WORKER = 512
 
-# Standard streams, the pipe, epoll, libraries: files of a worker that are no streams.
+# Open files of a worker besides its streams: standard streams, the pipe, epoll, libraries.
 _SPARE_FILES = 64
 
+# Connections that an open loop opens before its first request.
+_PRECONNECT = 64
 
-def workers_for(streams: int) -> int:
-    """About one for each 512 streams, and a core left for everything else."""
-    return max(1, min(-(-streams // _PER_WORKER), (os.cpu_count() or 2) - 1))
+# Tasks that a worker may hold per stream, so that a free stream does not wait for the next one.
+_LOOPING_DEPTH = 3
+
+_EXIT_TIMEOUT_S = 2.0
 
 
-def check_files(streams: int, workers: int) -> None:
-    """Each stream is an open file of its worker, which raises its own limit as far as the system lets it."""
+def worker_count(streams: int) -> int:
+    """One worker per 512 streams, but leave one core for everything else."""
+    return max(1, min(-(-streams // _STREAMS_PER_WORKER), (os.cpu_count() or 2) - 1))
+
+
+def check_open_file_limit(streams: int, workers: int) -> None:
+    """Each stream is an open file of its worker, which raises its own soft limit to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = -(-streams // workers) + _SPARE_FILES
     if hard != resource.RLIM_INFINITY and needed > hard:
@@ -44,10 +56,71 @@ def check_files(streams: int, workers: int) -> None:
         )
 
 
-class Link:
-    """One worker process, and the stream between us."""
+def worker_setup(
+    request: RunRequest, directory: Path, endpoints: tuple[Endpoint, ...], worker: int, workers: int
+) -> worker_protocol.Setup:
+    secrets = request.secrets
+    targets = tuple(
+        worker_protocol.Target(
+            endpoint.url,
+            endpoint.model,
+            endpoint.dialect,
+            secrets.api_key,
+            secrets.headers,
+            endpoint.ca_file,
+            endpoint.insecure,
+        )
+        for endpoint in endpoints
+    )
+    spool = str(_spool_path(directory, worker))
+    return worker_protocol.Setup(worker, workers, targets, request.plan.timeouts, spool, request.keep_text)
 
-    def __init__(self, number: int, started: Started) -> None:
+
+class ActiveStage:
+    """The stage that is running. `streams` is 1 while a batch of C tasks is repeated serially."""
+
+    def __init__(
+        self,
+        number: int,
+        c: int,
+        run: int,
+        phase: Phase,
+        source: TaskSource,
+        *,
+        load: Mode = "closed",
+        rate: float | None = None,
+        duration_s: float | None = None,
+        streams: int | None = None,
+    ) -> None:
+        self.number, self.c, self.run, self.phase, self.source, self.load = number, c, run, phase, source, load
+        self.rate = rate
+        self.streams = c if streams is None else streams
+        self.scheduled = LOAD_MODES[load].scheduled
+        # A batch is divided evenly among streams, so that none holds a second task.
+        self.depth = _LOOPING_DEPTH if LOAD_MODES[load].looping else 1
+        self.until = None if duration_s is None else time.monotonic() + duration_s
+        self.issued = self.done = self.succeeded = 0
+
+    @property
+    def timed_out(self) -> bool:
+        return self.until is not None and time.monotonic() >= self.until
+
+    def next_task(self) -> Task | None:
+        task = None if self.timed_out else self.source.next_task()
+        self.issued += task is not None
+        return task
+
+    @property
+    def complete(self) -> bool:
+        if self.until is not None:
+            return self.timed_out
+        return not self.source.has_more and self.done >= self.issued
+
+
+class WorkerLink:
+    """One worker process and the connection to it."""
+
+    def __init__(self, number: int, started: StartedProcess) -> None:
         self.number = number
         self.agents = 0
         self.outstanding = 0
@@ -57,24 +130,24 @@ class Link:
         self.drops = 0
         self._socket, self._process = started
         self._writer: asyncio.StreamWriter | None = None
-        self._dismissed = False
+        self._closed = False
 
-    async def listen(self, hear: Callable[[Link, worker_protocol.Report], None]) -> str:
-        """Hands on each report; returns how the worker ended."""
+    async def receive(self, on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None]) -> str:
+        """Pass on each report until the worker exits; return how it exited."""
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         unpacker = worker_protocol.Unpacker()
         try:
             while data := await reader.read(1 << 20):
                 for body in unpacker.feed(data):
-                    hear(self, worker_protocol.decode_report(body))
+                    on_report(self, worker_protocol.decode_report(body))
         except ConnectionError:
             pass
         code = await asyncio.to_thread(self._process.wait)
         return f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
-    def say(self, command: msgspec.Struct) -> None:
-        """To nobody, where the worker is gone or dismissed: whoever listens to it hears that."""
-        if self._dismissed:
+    def send(self, command: msgspec.Struct) -> None:
+        """Dropped silently if the worker has exited or was closed; `receive` reports its exit."""
+        if self._closed:
             return
         message = worker_protocol.pack(command)
         if self._writer is not None:
@@ -85,9 +158,9 @@ class Link:
             self._socket.sendall(message)
         self._socket.setblocking(False)
 
-    def dismiss(self) -> None:
-        """At the end of the stream a worker leaves on disk what we have not confirmed, and goes."""
-        self._dismissed = True
+    def close(self) -> None:
+        """Close our side; the worker then writes its unacknowledged records to disk and exits."""
+        self._closed = True
         with suppress(OSError):
             if self._writer is not None:
                 self._writer.write_eof()
@@ -96,73 +169,105 @@ class Link:
 
     def wait(self) -> None:
         try:
-            self._process.wait(2)
+            self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
 
-class Crew:
-    """All workers as one. `hear` gets their records and frames, `lost` that one of them died."""
+class WorkerPool:
+    """All workers of the session. `on_report` gets their reports, `on_exit` a worker that exited early."""
 
     def __init__(
         self,
         count: int,
-        first: Started,
-        hear: Callable[[Link, worker_protocol.Report], None],
-        lost: Callable[[Link, str], None],
+        first: StartedProcess,
+        on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None],
+        on_exit: Callable[[WorkerLink, str], None],
     ) -> None:
-        self.links = [Link(0, first), *(Link(number, start_worker()) for number in range(1, count))]
-        self._hear, self._lost = hear, lost
-        self._ending = False
+        self.links = [WorkerLink(0, first), *(WorkerLink(number, start_worker()) for number in range(1, count))]
+        self._on_report, self._on_exit = on_report, on_exit
+        self._tasks: dict[int, Task] = {}
+        self._shutting_down = False
 
     def start(self, setup: Callable[[int, int], worker_protocol.Setup]) -> asyncio.Future[list[None]]:
-        """What it returns is done when all of them have ended, or with a fault of our own."""
+        """The result is done when all workers have exited, or has the exception of an error of our own."""
         following = [asyncio.create_task(self._follow(link)) for link in self.links]
         for link in self.links:
-            link.say(setup(link.number, len(self.links)))
+            link.send(setup(link.number, len(self.links)))
         return asyncio.gather(*following)
 
-    async def _follow(self, link: Link) -> None:
-        how = await link.listen(self._hear)
-        if not self._ending:
-            self._lost(link, how)
+    async def _follow(self, link: WorkerLink) -> None:
+        how = await link.receive(self._on_report)
+        if not self._shutting_down:
+            self._on_exit(link, how)
 
-    def stretch(
-        self,
-        number: int,
-        streams: int,
-        run: int,
-        phase: Phase,
-        *,
-        c: int,
-        cancel: bool = False,
-        ahead: int | None = None,
-    ) -> None:
-        """So many streams in all, divided as evenly as it goes; `c` is the level that they are part of."""
-        count = len(self.links)
+    def start_stage(self, stage: ActiveStage, *, c: int | None = None, cancel: bool = False) -> None:
+        """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""
+        count, streams = len(self.links), c or stage.streams
         for link in self.links:
             link.agents = streams // count + (link.number < streams % count)
-            link.say(
-                worker_protocol.Stretch(number, link.agents, c=c, run=run, phase=phase, cancel=cancel, ahead=ahead)
+            link.send(
+                worker_protocol.StartStage(
+                    stage.number,
+                    link.agents,
+                    c=c or stage.c,
+                    run=stage.run,
+                    phase=stage.phase,
+                    cancel=cancel,
+                    preconnect=_PRECONNECT if stage.scheduled else None,
+                )
             )
 
-    def room(self, link: Link, depth: int) -> int:
-        """How many more tasks a worker should hold: what it does, and what its streams are to find in wait."""
-        return max(0, depth * link.agents - link.outstanding)
+    def supply(self, stage: ActiveStage, first: WorkerLink) -> None:
+        """Give each worker as many tasks as it may hold, `first` before the others.
 
-    def give(self, link: Link, tasks: tuple[Task, ...]) -> None:
+        Scheduled tasks go to the workers in turn, however many tasks these already hold.
+        """
+        if stage.scheduled:
+            while (task := stage.next_task()) is not None:
+                self.enqueue(self.links[stage.issued % len(self.links)], (task,))
+            return
+        others = (link for link in self.links if link is not first)
+        for link in (first, *others):
+            room = stage.depth * link.agents - link.outstanding
+            tasks: list[Task] = []
+            while room > len(tasks) and (task := stage.next_task()) is not None:
+                tasks.append(task)
+            if tasks:
+                self.enqueue(link, tuple(tasks))
+
+    def enqueue(self, link: WorkerLink, tasks: tuple[Task, ...]) -> None:
+        self._tasks.update((task.id, task) for task in tasks)
         link.outstanding += len(tasks)
-        link.say(worker_protocol.Enqueue(tasks))
+        link.send(worker_protocol.Enqueue(tasks))
+
+    def task(self, record: Record) -> Task | None:
+        """Return the task of a record, unless it was dropped."""
+        return self._tasks.get(record.task)
+
+    def task_finished(self, link: WorkerLink, record: Record) -> None:
+        del self._tasks[record.task]
+        link.outstanding -= 1
+
+    @property
+    def has_tasks(self) -> bool:
+        return any(link.outstanding for link in self.links)
+
+    def forget_tasks(self) -> None:
+        self._tasks.clear()
+        for link in self.links:
+            link.outstanding = 0
 
     def drop(self, cancel: bool) -> None:
+        """Drop all queued tasks; `cancel` also aborts requests in flight."""
         for link in self.links:
             link.drops += 1
-            link.say(worker_protocol.Drop(cancel))
+            link.send(worker_protocol.Drop(cancel))
 
     @property
     def idle(self) -> bool:
-        """Nothing in flight and nothing queued, as told since the last `drop`."""
+        """Whether all workers have reported, since the last `drop`, that nothing is in flight."""
         return all(
             link.frame is not None and link.frame.drops == link.drops and not link.frame.in_flight
             for link in self.links
@@ -172,51 +277,24 @@ class Crew:
         for link in self.links:
             if link.last_record > link.acknowledged:
                 link.acknowledged = link.last_record
-                link.say(worker_protocol.Ack(link.last_record))
+                link.send(worker_protocol.Ack(link.last_record))
 
     def watch(self, agent: int | None) -> None:
         for link in self.links:
-            link.say(worker_protocol.Watch(agent))
+            link.send(worker_protocol.WatchAgent(agent))
 
     def spool_to(self, directory: Path) -> None:
         for link in self.links:
-            link.say(worker_protocol.SpoolTo(str(spool_path(directory, link.number))))
+            link.send(worker_protocol.SpoolTo(str(_spool_path(directory, link.number))))
 
-    async def end(self) -> None:
-        """Waited for beside the loop: what they were told last still has to reach them, and what they say us."""
-        self._ending = True
+    async def shut_down(self) -> None:
+        """Wait in threads: the event loop still has to send the last commands and receive the last reports."""
+        self._shutting_down = True
         self.acknowledge()
         for link in self.links:
-            link.dismiss()
+            link.close()
         await asyncio.gather(*(asyncio.to_thread(link.wait) for link in self.links))
 
 
-class Simulator:
-    """The embedded endpoint, in a process of its own that ends with us."""
-
-    def __init__(self, spec: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "swarmtui.sim", spec, "--watch-stdin"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment(),
-        )
-
-    def url(self) -> str:
-        """Waits until it listens; empty when it did not start."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().decode().strip()
-
-    def end(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-def spool_path(directory: Path, worker: int) -> Path:
+def _spool_path(directory: Path, worker: int) -> Path:
     return directory / f"spool-{worker}.jsonl"

@@ -15,7 +15,7 @@ from swarmtui.client.sockets import socket_path
 from swarmtui.model import client_protocol as said
 from swarmtui.model.schema import BadInput
 from swarmtui.model.worker_protocol import pack
-from swarmtui.session_process.live_state import Board
+from swarmtui.session_process.live_state import LiveState
 
 NAME = "20260101-000000-0000"
 
@@ -41,15 +41,17 @@ def test_a_conductor_that_ends_while_somebody_joins_is_no_crash(
         client.attach(NAME, said.Subscribe())
 
 
-@pytest.mark.parametrize("warnings", [(), ("12 entries are not on disk: {root}/full/here: No space left on device",)])
+@pytest.mark.parametrize("warned", [False, True])
 def test_one_that_dies_before_it_has_moved_is_no_crash_and_no_refusal(
-    listening: socket.socket, tmp_path: Path, warnings: tuple[str, ...]
+    listening: socket.socket, tmp_path: Path, warned: bool
 ) -> None:
     """A warning may name the place for another reason: its old directory lies below the one that was asked for."""
 
     def die() -> None:
-        board = Board(0)
-        board.warnings = tuple(text.format(root=tmp_path) for text in warnings)
+        board = LiveState(0)
+        if warned:
+            text = f"12 entries are not on disk: {tmp_path}/full/here: No space left on device"
+            board.warnings = (said.SessionWarning("not_on_disk", text),)
         joined, _ = listening.accept()
         with joined:
             joined.sendall(pack(board.frame(False)))
@@ -60,5 +62,5 @@ def test_one_that_dies_before_it_has_moved_is_no_crash_and_no_refusal(
     conductor = threading.Thread(target=die)
     conductor.start()
     with pytest.raises(BadInput, match="ended before it answered"):
-        client.move(NAME, tmp_path)
+        client.move_session(NAME, tmp_path)
     conductor.join()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.programs import Place
-from tests.cli.scripted import scripted, words
-from tests.faults.test_kill import nobody_left
+from tests.cli.programs import Sandbox
+from tests.cli.scripted_server import respond_with_words, scripted_server
+from tests.faults.test_kill import assert_no_processes
 
 # Imported by every Python that is started with it; in the conductor a method fails after a while.
 FAULT = """
 import sys
 if "swarmtui.session_process" in sys.orig_argv:
-    from swarmtui.session_process.quality_monitor import Doubts
-    real, calls = Doubts.{name}, []
+    from swarmtui.session_process.quality_monitor import QualityMonitor
+    real, calls = QualityMonitor.{name}, []
 
     def {name}(self, *given):
         calls.append(1)
@@ -21,25 +21,25 @@ if "swarmtui.session_process" in sys.orig_argv:
             raise ZeroDivisionError("made up")
         return real(self, *given)
 
-    Doubts.{name} = {name}
+    QualityMonitor.{name} = {name}
 """
 
 
-@pytest.mark.parametrize("name", ["look", "hear"])
-def test_a_fault_beside_the_run_ends_and_saves_it(place: Place, name: str) -> None:
-    """`look` is called by what watches the machine, `hear` by what listens to workers."""
-    folder = place.home / "fault"
+@pytest.mark.parametrize("name", ["add_sample", "add_frame"])
+def test_a_fault_beside_the_run_ends_and_saves_it(sandbox: Sandbox, name: str) -> None:
+    """`add_sample` is called by the sampling task, `add_frame` by the task that receives from workers."""
+    folder = sandbox.home / "fault"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(FAULT.format(name=name))
-    env = {"PYTHONPATH": f"{folder}:{place.environment['PYTHONPATH']}"}
-    with scripted(words(20, gap_s=0.01)) as server:
+    env = {"PYTHONPATH": f"{folder}:{sandbox.environment['PYTHONPATH']}"}
+    with scripted_server(respond_with_words(20, gap_s=0.01)) as server:
         options = ("--levels", "4", "--requests", "2000", "--warmup", "none", "--no-gpu")
-        ran = place.measure(server.url, *options, env=env)
+        ran = sandbox.run_benchmark(server.url, *options, env=env)
     assert ran.code == 2, ran
-    assert "a fault of swarmtui, ZeroDivisionError: made up; see " in ran.err and "Traceback" not in ran.err
-    assert "made up" in place.complaints()
+    assert "internal error, ZeroDivisionError: made up; see " in ran.err and "Traceback" not in ran.err
+    assert "made up" in sandbox.error_log()
     # This one was meant; any other test fails for it.
-    (place.runtime / "swarmtui" / "errors.log").unlink()
-    assert place.listed()[0]["state"] == "failed"
-    assert place.shown()["levels"][0]["ok"] > 0
-    nobody_left(place)
+    (sandbox.runtime / "swarmtui" / "errors.log").unlink()
+    assert sandbox.list_sessions()[0]["state"] == "failed"
+    assert sandbox.show_session()["levels"][0]["ok"] > 0
+    assert_no_processes(sandbox)

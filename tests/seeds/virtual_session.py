@@ -1,7 +1,7 @@
-"""A whole session in virtual time: the workload's own tasks, the simulator's own engine, and no clock to be late by.
+"""Run a whole session in virtual time, with the tasks of a workload and the engine of the simulator.
 
-What a client does is done here in the same order as the conductor does it, with a millisecond from an answer to the
-next request. The figures are made of the records by the same code as those of any session on disk.
+The stages run in the same order as in the session process, with a millisecond from an answer to the next request. The
+figures are derived from the records by the same code as those of any saved session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from swarmtui.session_process.load_modes import (
     WarmupTasks,
 )
 from swarmtui.sessions.journal import Journal
-from swarmtui.sessions.store import Loaded, summarise
+from swarmtui.sessions.store import LoadedSession, summarise
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset, parse_spec
 from swarmtui.sim.requests import ParsedRequest, parse_chat
@@ -41,20 +41,20 @@ from swarmtui.sim.tokens import chat_pieces
 _THINK_S = 0.001
 
 
-def play(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Summary:
-    """`swarmtui run --endpoint sim:… --workload …`; `given` are fields of the plan, as the command line gives them."""
+def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Summary:
+    """Simulate `swarmtui run --endpoint sim:… --workload …`; `given` are fields of the plan."""
     preset, _ = parse_spec(simulator)
     found = find_workload(workload)
     plan = make_plan(effective_load(found.workload), size=task_count(found.workload), seed=seed, **given)
-    source = open_generator(found, seed=seed, calibration=_calibrated(seed), max_tokens=plan.max_tokens)
+    source = open_generator(found, seed=seed, calibration=_calibrate(seed), max_tokens=plan.max_tokens)
     asker = TaskFactory(source)
-    layout, client = LoadLayout(plan, asker), _Client(preset)
-    client.carry_out(max(plan.levels), 0, "warmup", WarmupTasks(asker, plan.warmup))
+    layout, client = LoadLayout(plan, asker), _VirtualClient(preset)
+    client.run_stage(max(plan.levels), 0, "warmup", WarmupTasks(asker, max(plan.levels), plan.warmup))
     for (c, rate), run in layout.run_order(plan.levels, plan.runs):
         feed = layout.task_source((c, rate), run)
-        client.carry_out(c, run, "level", feed, load=plan.load)
+        client.run_stage(c, run, "level", feed, load=plan.load)
         if isinstance(feed, NewTasks) and (alone := layout.serial_contents(c, feed.contents)):
-            client.carry_out(c, run, "serial", RepeatedTasks(asker, c, alone), load=plan.load, streams=1)
+            client.run_stage(c, run, "serial", RepeatedTasks(asker, c, alone), load=plan.load, streams=1)
     session = Session(
         id="virtual",
         created="2026-11-15T01:44:55Z",
@@ -69,37 +69,39 @@ def play(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Summa
     )
     journal = Journal(
         head=Head(session=session, pid=1),
-        stretches=tuple(client.starts),
+        stages=tuple(client.starts),
         ends=tuple(client.ends),
         records=tuple(client.records),
         servers=(_discovered(preset),),
         end=End(t_ns=_ns(client.now), state="done"),
     )
-    return summarise(Loaded(directory=Path("virtual"), journal=journal))
+    return summarise(LoadedSession(directory=Path("virtual"), journal=journal))
 
 
-class _Flight(msgspec.Struct, kw_only=True):
-    """A request under way, and when its tokens came."""
+class _RequestInFlight(msgspec.Struct, kw_only=True):
+    """A request in flight, and the times of its tokens."""
 
     task: Task
     turn: int
     agent: int
     messages: tuple[Message, ...]
-    ask: ParsedRequest
+    request: ParsedRequest
     job: Job
     sent: float
     times: list[float] = msgspec.field(default_factory=list)
 
     @property
     def reasoning(self) -> str:
-        return self.ask.words.text(0, self.ask.reasoning_tokens).decode() if self.ask.reasoning_tokens else ""
+        return (
+            self.request.words.text(0, self.request.reasoning_tokens).decode() if self.request.reasoning_tokens else ""
+        )
 
     @property
     def content(self) -> str:
-        return self.ask.words.text(0, self.ask.output_tokens).decode()[len(self.reasoning) :]
+        return self.request.words.text(0, self.request.output_tokens).decode()[len(self.reasoning) :]
 
 
-class _Client:
+class _VirtualClient:
     def __init__(self, preset: Preset) -> None:
         self._preset, self._engine = preset, BatchingEngine(preset)
         self._jobs = 0
@@ -108,16 +110,16 @@ class _Client:
         self.ends: list[StageEnd] = []
         self.records: list[Record] = []
 
-    def carry_out(
+    def run_stage(
         self, c: int, run: int, phase: Phase, feed: TaskSource, *, load: Any = "closed", streams: int | None = None
     ) -> None:
         number = len(self.starts) + 1
         self.starts.append(
-            StageStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=feed.of, load=load)
+            StageStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=feed.total, load=load)
         )
-        flights: dict[int, _Flight] = {}
+        flights: dict[int, _RequestInFlight] = {}
         free = deque((self.now, agent) for agent in range(streams or c))
-        turns: deque[tuple[float, _Flight]] = deque()
+        turns: deque[tuple[float, _RequestInFlight]] = deque()
         idle: list[int] = []
         while free or turns or flights:
             end = self._engine.next_end() or math.inf
@@ -128,7 +130,7 @@ class _Client:
                 continue
             if free and free[0][0] < end:
                 at, agent = free.popleft()
-                if (task := feed.next()) is None:
+                if (task := feed.next_task()) is None:
                     idle.append(agent)
                     continue
                 flight = self._send(task, 0, agent, task.messages, at)
@@ -145,13 +147,13 @@ class _Client:
                     if flight.turn < len(flight.task.followups):
                         turns.append((step.end + _THINK_S, flight))
                         continue
-                    feed.over(flight.task, record)
+                    feed.task_finished(flight.task, record)
                     free.extend((step.end + _THINK_S, agent) for agent in (flight.agent, *idle))
                     idle.clear()
         self.now += _THINK_S
         self.ends.append(StageEnd(number=number, t_ns=_ns(self.now), complete=True))
 
-    def _send(self, task: Task, turn: int, agent: int, messages: tuple[Message, ...], at: float) -> _Flight:
+    def _send(self, task: Task, turn: int, agent: int, messages: tuple[Message, ...], at: float) -> _RequestInFlight:
         body: dict[str, Any] = {"messages": messages, **task.extra}
         if task.max_tokens is not None:
             body["max_tokens"] = task.max_tokens
@@ -159,10 +161,10 @@ class _Client:
         job = Job(self._jobs, len(ask.prompt), ask.output_tokens)
         self._jobs += 1
         self._engine.submit(job, at)
-        return _Flight(task=task, turn=turn, agent=agent, messages=messages, ask=ask, job=job, sent=at)
+        return _RequestInFlight(task=task, turn=turn, agent=agent, messages=messages, request=ask, job=job, sent=at)
 
-    def _record(self, flight: _Flight, stretch: int, c: int, run: int, phase: Phase) -> Record:
-        task, ask, times = flight.task, flight.ask, flight.times
+    def _record(self, flight: _RequestInFlight, stage: int, c: int, run: int, phase: Phase) -> Record:
+        task, ask, times = flight.task, flight.request, flight.times
         last = flight.turn == len(task.followups)
         cut = ask.finish_reason == "length"
         judged = None
@@ -172,7 +174,7 @@ class _Client:
             task=task.id,
             turn=flight.turn,
             type=task.type,
-            stage=stretch,
+            stage=stage,
             c=c,
             run=run,
             phase=phase,
@@ -196,12 +198,12 @@ class _Client:
         )
 
 
-def _history(flight: _Flight) -> tuple[Message, ...]:
+def _history(flight: _RequestInFlight) -> tuple[Message, ...]:
     answer = Message(role="assistant", content=flight.content)
     return (*flight.messages, answer, Message(role="user", content=flight.task.followups[flight.turn]))
 
 
-def _calibrated(seed: int) -> Calibration:
+def _calibrate(seed: int) -> Calibration:
     texts = calibration_texts(seed)
     return fit_calibration(texts, [len(chat_pieces([("user", text)])) for text in texts], "tokenize")
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import place_in
-from tests.session_process.watching import Stage
+from tests.cli.programs import open_sandbox
+from tests.session_process.harness import SessionHarness
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    with place_in(tmp_path) as place:
-        for name, value in place.environment.items():
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SessionHarness]:
+    with open_sandbox(tmp_path) as sandbox:
+        for name, value in sandbox.environment.items():
             monkeypatch.setenv(name, value)
-        stage = Stage(place)
-        yield stage
-        stage.close()
+        harness = SessionHarness(sandbox)
+        yield harness
+        harness.close()

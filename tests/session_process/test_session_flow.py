@@ -1,4 +1,4 @@
-"""What a face hears of a session, from its first word to its last."""
+"""What a client receives from a session, from the hello to the end."""
 
 from __future__ import annotations
 
@@ -11,86 +11,93 @@ from pathlib import Path
 import pytest
 
 from swarmtui.client import client
-from swarmtui.model import client_protocol as said
+from swarmtui.model import client_protocol
 from swarmtui.model.schema import BadInput
-from swarmtui.sessions.store import list_sessions, load, summarise
-from tests.cli.programs import until
-from tests.cli.scripted import scripted, words
-from tests.session_process.watching import OFTEN, Stage, plan
+from swarmtui.sessions.index import list_sessions
+from swarmtui.sessions.store import load, summarise
+from tests.cli.programs import wait_until
+from tests.cli.scripted_server import respond_with_words, scripted_server
+from tests.session_process.harness import OFTEN, SessionHarness, plan
 
-SLOW = words(5, gap_s=0.01)
+SLOW = respond_with_words(5, gap_s=0.01)
 
 
-def test_hello_then_frames_then_the_end(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(1, 2), label="here")
-        ended = face.to_the_end()
-    hello = face.known()
+def test_client_receives_hello_then_frames_then_end(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(1, 2), label="here")
+        ended = session_client.wait_for_end()
+    hello = session_client.wait_for_hello()
     assert (ended.ending, ended.message, ended.directory) == ("done", "", hello.directory)
     assert hello.session.label == "here" and hello.session.endpoints[0].url == server.url
-    assert {1, 2} <= {frame.c for frame in face.frames}
-    assert [frame.elapsed_s for frame in face.frames] == sorted(frame.elapsed_s for frame in face.frames)
-    last = face.frames[-1]
+    assert {1, 2} <= {frame.c for frame in session_client.frames}
+    assert [frame.elapsed_s for frame in session_client.frames] == sorted(
+        frame.elapsed_s for frame in session_client.frames
+    )
+    last = session_client.frames[-1]
     assert last.status == "ended" and last.finished == 24 and last.errors == 0
     assert [(level.c, level.n, level.complete) for level in last.levels] == [(1, 12, True), (2, 12, True)]
-    on_disk = summarise(load(stage.place.sessions, "last")).levels
+    on_disk = summarise(load(harness.sandbox.sessions, "last")).levels
     for shown, saved in zip(last.levels, on_disk, strict=True):
         for name in ("c", "n", "out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s", "e2e_s", "contention"):
             assert getattr(shown, name) == getattr(saved, name), name
-    with pytest.raises(client.Gone):
-        face.client.next(5.0)
+    with pytest.raises(client.ConnectionLost):
+        session_client.client.receive(5.0)
 
 
-def test_a_second_face_joins_a_running_session_and_leaves_it(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        first = stage.start(server.url, plan(2, requests=60))
-        session = first.known().session.id
-        first.until(lambda frame: frame.done > 0)
-        assert client.running() == [session]
-        leaving, staying = stage.attach(session), stage.attach(session, said.Subscribe(hz=20.0, rows=True))
-        assert leaving.known() == staying.known()
+def test_second_client_attaches_and_leaves(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        first = harness.start(server.url, plan(2, requests=60))
+        session = first.wait_for_hello().session.id
+        first.wait_for_frame(lambda frame: frame.done > 0)
+        assert client.running_sessions() == [session]
+        leaving, staying = (
+            harness.attach(session),
+            harness.attach(session, client_protocol.Subscribe(hz=20.0, rows=True)),
+        )
+        assert leaving.wait_for_hello() == staying.wait_for_hello()
         leaving.client.close()
-        assert {row.agent for row in staying.until(lambda frame: bool(frame.rows)).rows} <= {0, 1}
-        assert staying.to_the_end() == first.to_the_end()
+        assert {row.agent for row in staying.wait_for_frame(lambda frame: bool(frame.rows)).rows} <= {0, 1}
+        assert staying.wait_for_end() == first.wait_for_end()
     assert first.frames[-1].levels[0].n == 60
 
 
-def test_the_socket_is_for_its_owner_alone_and_goes_with_the_session(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(2, requests=30))
-        path = stage.place.runtime / "swarmtui" / f"{face.known().session.id}.sock"
+def test_socket_is_private_and_removed_at_the_end(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(2, requests=30))
+        path = harness.sandbox.runtime / "swarmtui" / f"{session_client.wait_for_hello().session.id}.sock"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-        face.to_the_end()
-    face.client.close()
-    assert not path.exists() and client.running() == []
+        session_client.wait_for_end()
+    session_client.client.close()
+    assert not path.exists() and client.running_sessions() == []
     with pytest.raises(BadInput, match="cannot join it"):
         client.attach(path.stem, OFTEN)
 
 
-def test_sockets_of_the_dead_are_cleared_away(stage: Stage) -> None:
-    client.running()
-    path = stage.place.runtime / "swarmtui" / "20200101-000000-dead.sock"
+def test_sockets_of_dead_sessions_are_removed(harness: SessionHarness) -> None:
+    client.running_sessions()
+    path = harness.sandbox.runtime / "swarmtui" / "20200101-000000-dead.sock"
     with socket.socket(socket.AF_UNIX) as abandoned:
         abandoned.bind(str(path))
     assert path.exists()
-    assert client.running() == []
+    assert client.running_sessions() == []
     assert not path.exists()
 
 
-def test_a_directory_for_sockets_that_others_can_enter_is_refused(stage: Stage) -> None:
-    shared = stage.place.runtime / "swarmtui"
+def test_shared_socket_directory_is_refused(harness: SessionHarness) -> None:
+    shared = harness.sandbox.runtime / "swarmtui"
     shared.mkdir(mode=0o755)
     shared.chmod(0o755)
     with pytest.raises(BadInput, match="must belong to you alone"):
-        client.running()
+        client.running_sessions()
 
 
-def test_the_face_that_started_it_need_not_listen(stage: Stage) -> None:
-    """It never reads a byte: the run goes on to its end, and is saved."""
-    with scripted(words(3)) as server:
-        stage.start(server.url, plan(8, requests=200), said.Subscribe(hz=20.0, rows=True))
-        (row,) = until(lambda: [row for row in list_sessions(stage.place.sessions) if row.requests], "it is saved")
+def test_session_completes_if_its_client_never_reads(harness: SessionHarness) -> None:
+    with scripted_server(respond_with_words(3)) as server:
+        harness.start(server.url, plan(8, requests=200), client_protocol.Subscribe(hz=20.0, rows=True))
+        (row,) = wait_until(
+            lambda: [row for row in list_sessions(harness.sandbox.sessions) if row.requests], "the session is saved"
+        )
     assert (row.state, row.requests) == ("done", 200)
     assert len(server.completed) == 200
 
@@ -99,61 +106,63 @@ NONSENSE = (
     b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
     b"\xff" * 4096,
     struct.pack(">I", 5) + b"\xc1junk",
-    struct.pack(">I", 1 << 20) + b"never the rest",
+    struct.pack(">I", 1 << 20) + b"incomplete",
     struct.pack(">I", 0),
     b"",
 )
 
 
-def test_strangers_do_no_harm(stage: Stage) -> None:
-    with scripted(SLOW) as server, ExitStack() as strangers:
-        face = stage.start(server.url, plan(2, requests=40))
-        path = stage.place.runtime / "swarmtui" / f"{face.known().session.id}.sock"
+def test_invalid_messages_do_not_disturb_the_session(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server, ExitStack() as connections:
+        session_client = harness.start(server.url, plan(2, requests=40))
+        path = harness.sandbox.runtime / "swarmtui" / f"{session_client.wait_for_hello().session.id}.sock"
         for nonsense in NONSENSE:
-            stranger = strangers.enter_context(socket.socket(socket.AF_UNIX))
-            stranger.connect(str(path))
-            stranger.sendall(nonsense)
-        assert face.to_the_end().ending == "done"
-    assert face.frames[-1].levels[0].n == 40
+            connection = connections.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(str(path))
+            connection.sendall(nonsense)
+        assert session_client.wait_for_end().ending == "done"
+    assert session_client.frames[-1].levels[0].n == 40
 
 
-def test_two_sessions_at_once_do_not_know_each_other(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        faces = [stage.start(server.url, plan(2, requests=40)) for _ in range(2)]
-        sessions = {face.known().session.id for face in faces}
-        assert len(sessions) == 2 and set(client.running()) == sessions
-        ended = [face.to_the_end() for face in faces]
+def test_two_sessions_run_independently(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        clients = [harness.start(server.url, plan(2, requests=40)) for _ in range(2)]
+        sessions = {session_client.wait_for_hello().session.id for session_client in clients}
+        assert len(sessions) == 2 and set(client.running_sessions()) == sessions
+        ended = [session_client.wait_for_end() for session_client in clients]
     assert [end.ending for end in ended] == ["done", "done"]
     assert len({end.directory for end in ended}) == 2
-    assert [face.frames[-1].levels[0].n for face in faces] == [40, 40]
+    assert [session_client.frames[-1].levels[0].n for session_client in clients] == [40, 40]
     assert len(server.completed) == 80
 
 
-def test_two_workers_are_one_swarm(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(5, requests=100, workers=2), said.Subscribe(hz=20.0, rows=True))
-        full = face.until(lambda frame: frame.in_flight == 5 and len(frame.rows) == 5)
+def test_two_workers_share_the_streams(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(
+            server.url, plan(5, requests=100, workers=2), client_protocol.Subscribe(hz=20.0, rows=True)
+        )
+        full = session_client.wait_for_frame(lambda frame: frame.in_flight == 5 and len(frame.rows) == 5)
         assert [row.agent for row in full.rows] == [0, 1, 2, 3, 4]
-        assert face.to_the_end().ending == "done"
-    journal = stage.journal(face)
+        assert session_client.wait_for_end().ending == "done"
+    journal = harness.journal(session_client)
     assert {record.id for record in journal.records} == {answer.id for answer in server.completed}
     assert {record.agent for record in journal.records} == {0, 1, 2, 3, 4}
     assert len({record.task for record in journal.records}) == 100
-    assert max(frame.in_flight for frame in face.frames) <= 5
+    assert max(frame.in_flight for frame in session_client.frames) <= 5
 
 
-def test_an_endpoint_that_cannot_be_used_is_said_in_the_last_word(stage: Stage) -> None:
-    face = stage.start("http://127.0.0.1:9", plan(1))
-    ended = face.to_the_end()
+def test_end_says_why_the_endpoint_is_unusable(harness: SessionHarness) -> None:
+    session_client = harness.start("http://127.0.0.1:9", plan(1))
+    ended = session_client.wait_for_end()
     assert (ended.ending, ended.directory) == ("unusable", "") and "cannot connect" in ended.message
-    assert face.hello is None and not list(Path(stage.place.sessions).iterdir())
+    assert session_client.hello is None and not list(Path(harness.sandbox.sessions).iterdir())
 
 
-def test_no_process_stays_and_no_spool_is_left_after_a_good_end(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(4, requests=20, workers=2))
-        ended = face.to_the_end()
-    face.client.close()
-    assert stage.place.processes() == []
+def test_no_process_and_no_spool_file_is_left_at_the_end(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(4, requests=20, workers=2))
+        ended = session_client.wait_for_end()
+    session_client.client.close()
+    assert harness.sandbox.processes() == []
     names = sorted(path.name for path in Path(ended.directory).iterdir())
     assert names == ["detail.json", "index.json", "journal.jsonl", "summary.toml"]

@@ -1,191 +1,191 @@
-"""What people command while a session runs."""
+"""Commands that clients send to a running session."""
 
 from __future__ import annotations
 
 import time
 
-from swarmtui.model import client_protocol as said
+from swarmtui.model import client_protocol
 from swarmtui.sessions.store import load, summarise
-from tests.cli.scripted import scripted, words
-from tests.session_process.watching import Stage, plan, ramp
+from tests.cli.scripted_server import respond_with_words, scripted_server
+from tests.session_process.harness import SessionHarness, plan, ramp
 
-SLOW = words(5, gap_s=0.01)
-ENDLESS = words(100_000, gap_s=0.02)
+SLOW = respond_with_words(5, gap_s=0.01)
+ENDLESS = respond_with_words(100_000, gap_s=0.02)
 
 
-def test_each_stretch_with_enough_completions_becomes_a_level(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, ramp(2))
-        face.until(lambda frame: frame.c == 2 and frame.done >= 8)
-        face.say(said.SetConcurrency(3))
-        face.until(lambda frame: frame.c == 3 and frame.done >= 12)
-        face.say(said.SetConcurrency(20))
-        face.until(lambda frame: frame.c == 20)
-        face.say(said.SetConcurrency(1))
-        face.until(lambda frame: frame.c == 1 and frame.done >= 4)
-        face.say(said.Stop(grace_s=5.0))
-        assert face.to_the_end().ending == "done"
-    journal = stage.journal(face)
-    assert [stretch.c for stretch in journal.stretches] == [2, 3, 20, 1]
+def test_manual_stage_becomes_level_after_enough_completions(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, ramp(2))
+        session_client.wait_for_frame(lambda frame: frame.c == 2 and frame.done >= 8)
+        session_client.send(client_protocol.SetConcurrency(3))
+        session_client.wait_for_frame(lambda frame: frame.c == 3 and frame.done >= 12)
+        session_client.send(client_protocol.SetConcurrency(20))
+        session_client.wait_for_frame(lambda frame: frame.c == 20)
+        session_client.send(client_protocol.SetConcurrency(1))
+        session_client.wait_for_frame(lambda frame: frame.c == 1 and frame.done >= 4)
+        session_client.send(client_protocol.Stop(grace_s=5.0))
+        assert session_client.wait_for_end().ending == "done"
+    journal = harness.journal(session_client)
+    assert [stage.c for stage in journal.stages] == [2, 3, 20, 1]
     assert [end.complete for end in journal.ends] == [True, True, False, True]
-    summary = summarise(load(stage.place.sessions, "last"))
+    summary = summarise(load(harness.sandbox.sessions, "last"))
     assert [level.c for level in summary.levels] == [1, 2, 3]
     for level in summary.levels:
         assert level.complete and level.ok >= 4 * level.c and level.errors == 0
     assert {record.id for record in journal.records if record.ok} == {answer.id for answer in server.completed}
 
 
-def test_lowering_c_lets_streams_finish(stage: Stage) -> None:
-    with scripted(words(30, gap_s=0.02)) as server:
-        face = stage.start(server.url, ramp(4))
-        face.until(lambda frame: frame.in_flight == 4)
-        face.say(said.SetConcurrency(1))
-        face.until(lambda frame: frame.c == 1 and frame.in_flight == 1 and frame.finished >= 4)
-        face.say(said.Stop(grace_s=10.0))
-        face.to_the_end()
-    assert all(record.ok for record in stage.journal(face).records)
+def test_lowering_c_lets_requests_finish(harness: SessionHarness) -> None:
+    with scripted_server(respond_with_words(30, gap_s=0.02)) as server:
+        session_client = harness.start(server.url, ramp(4))
+        session_client.wait_for_frame(lambda frame: frame.in_flight == 4)
+        session_client.send(client_protocol.SetConcurrency(1))
+        session_client.wait_for_frame(lambda frame: frame.c == 1 and frame.in_flight == 1 and frame.finished >= 4)
+        session_client.send(client_protocol.Stop(grace_s=10.0))
+        session_client.wait_for_end()
+    assert all(record.ok for record in harness.journal(session_client).records)
 
 
-def test_lowering_c_with_cancel_does_not_wait(stage: Stage) -> None:
-    with scripted(ENDLESS) as server:
-        face = stage.start(server.url, ramp(4))
-        face.until(lambda frame: frame.in_flight == 4)
-        face.say(said.SetConcurrency(1, cancel=True))
-        face.until(lambda frame: frame.c == 1 and frame.in_flight == 1)
-        face.say(said.Stop(grace_s=0.0))
-        face.to_the_end()
-    assert face.frames[-1].errors == 0 and not server.completed
+def test_lowering_c_with_cancel_aborts_requests(harness: SessionHarness) -> None:
+    with scripted_server(ENDLESS) as server:
+        session_client = harness.start(server.url, ramp(4))
+        session_client.wait_for_frame(lambda frame: frame.in_flight == 4)
+        session_client.send(client_protocol.SetConcurrency(1, cancel=True))
+        session_client.wait_for_frame(lambda frame: frame.c == 1 and frame.in_flight == 1)
+        session_client.send(client_protocol.Stop(grace_s=0.0))
+        session_client.wait_for_end()
+    assert session_client.frames[-1].errors == 0 and not server.completed
 
 
-def test_c_below_one_is_one(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, ramp(2))
-        face.until(lambda frame: frame.in_flight == 2)
-        face.say(said.SetConcurrency(0, cancel=True))
-        face.until(lambda frame: frame.c == 1 and frame.in_flight == 1)
-        face.say(said.SetConcurrency(-3))
-        face.until(lambda frame: frame.c == 1 and frame.done >= 2)
-        face.say(said.Stop(grace_s=5.0))
-        assert face.to_the_end().ending == "done"
+def test_c_is_at_least_one(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, ramp(2))
+        session_client.wait_for_frame(lambda frame: frame.in_flight == 2)
+        session_client.send(client_protocol.SetConcurrency(0, cancel=True))
+        session_client.wait_for_frame(lambda frame: frame.c == 1 and frame.in_flight == 1)
+        session_client.send(client_protocol.SetConcurrency(-3))
+        session_client.wait_for_frame(lambda frame: frame.c == 1 and frame.done >= 2)
+        session_client.send(client_protocol.Stop(grace_s=5.0))
+        assert session_client.wait_for_end().ending == "done"
 
 
-def test_taking_the_wheel_ends_a_sweep(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(1, 2, requests=100_000))
-        face.until(lambda frame: frame.done >= 2)
-        face.say(said.SetConcurrency(3))
-        face.until(lambda frame: frame.c == 3 and frame.done >= 12)
-        face.say(said.Stop(grace_s=5.0))
-        face.to_the_end()
-    assert 3 in [level.c for level in face.frames[-1].levels]
-    assert 2 not in [level.c for level in face.frames[-1].levels]
+def test_manual_control_ends_a_sweep(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(1, 2, requests=100_000))
+        session_client.wait_for_frame(lambda frame: frame.done >= 2)
+        session_client.send(client_protocol.SetConcurrency(3))
+        session_client.wait_for_frame(lambda frame: frame.c == 3 and frame.done >= 12)
+        session_client.send(client_protocol.Stop(grace_s=5.0))
+        session_client.wait_for_end()
+    assert 3 in [level.c for level in session_client.frames[-1].levels]
+    assert 2 not in [level.c for level in session_client.frames[-1].levels]
 
 
-def test_a_paused_run_is_begun_again(stage: Stage) -> None:
-    """No request goes out in a pause, and none from before it is in the figures."""
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(2, requests=20))
-        face.until(lambda frame: frame.done >= 5)
-        face.say(said.Pause())
-        face.until(lambda frame: frame.status == "paused")
-        asked = len(server.asked)
+def test_paused_run_starts_again(harness: SessionHarness) -> None:
+    """During a pause no request is sent, and requests from before it do not count."""
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(2, requests=20))
+        session_client.wait_for_frame(lambda frame: frame.done >= 5)
+        session_client.send(client_protocol.Pause())
+        session_client.wait_for_frame(lambda frame: frame.status == "paused")
+        received = len(server.received)
         time.sleep(0.3)
-        assert len(server.asked) == asked == len(server.completed)
-        face.say(said.Resume())
-        assert face.to_the_end().ending == "done"
-    journal = stage.journal(face)
+        assert len(server.received) == received == len(server.completed)
+        session_client.send(client_protocol.Resume())
+        assert session_client.wait_for_end().ending == "done"
+    journal = harness.journal(session_client)
     assert [event.name for event in journal.events] == ["paused", "resumed"]
     assert [end.complete for end in journal.ends] == [False, True]
-    (level,) = face.frames[-1].levels
-    again = journal.stretches[-1].number
+    (level,) = session_client.frames[-1].levels
+    again = journal.stages[-1].number
     assert (level.n, level.runs, level.complete) == (20, 1, True)
-    assert len(journal.records) == asked + 20 == len(server.completed)
-    assert sum(record.stretch == again for record in journal.records) == 20
+    assert len(journal.records) == received + 20 == len(server.completed)
+    assert sum(record.stage == again for record in journal.records) == 20
 
 
-def test_a_pause_on_a_ramp_and_on_again(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, ramp(2))
-        face.until(lambda frame: frame.done >= 2)
-        face.say(said.Pause())
-        face.until(lambda frame: frame.status == "paused" and frame.in_flight == 0)
-        asked = len(server.asked)
+def test_manual_stage_continues_after_a_pause(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, ramp(2))
+        session_client.wait_for_frame(lambda frame: frame.done >= 2)
+        session_client.send(client_protocol.Pause())
+        session_client.wait_for_frame(lambda frame: frame.status == "paused" and frame.in_flight == 0)
+        received = len(server.received)
         time.sleep(0.2)
-        assert len(server.asked) == asked
-        face.say(said.Resume())
-        face.until(lambda frame: frame.status == "running" and frame.done >= 8)
-        face.say(said.Stop(grace_s=5.0))
-        assert face.to_the_end().ending == "done"
-    assert len(stage.journal(face).records) == len(server.completed)
+        assert len(server.received) == received
+        session_client.send(client_protocol.Resume())
+        session_client.wait_for_frame(lambda frame: frame.status == "running" and frame.done >= 8)
+        session_client.send(client_protocol.Stop(grace_s=5.0))
+        assert session_client.wait_for_end().ending == "done"
+    assert len(harness.journal(session_client).records) == len(server.completed)
 
 
-def test_the_next_level_does_not_wait_for_the_rest_of_this_one(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(1, 2, requests=100_000))
-        face.until(lambda frame: frame.c == 1 and frame.done >= 5)
-        face.say(said.NextLevel())
-        face.until(lambda frame: frame.c == 2 and frame.done >= 5)
-        face.say(said.NextLevel())
-        assert face.to_the_end().ending == "done"
-    one, two = face.frames[-1].levels
+def test_next_level_ends_the_current_one(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(1, 2, requests=100_000))
+        session_client.wait_for_frame(lambda frame: frame.c == 1 and frame.done >= 5)
+        session_client.send(client_protocol.NextLevel())
+        session_client.wait_for_frame(lambda frame: frame.c == 2 and frame.done >= 5)
+        session_client.send(client_protocol.NextLevel())
+        assert session_client.wait_for_end().ending == "done"
+    one, two = session_client.frames[-1].levels
     assert (one.c, one.complete, two.c, two.complete) == (1, False, 2, False)
     assert one.ok >= 5 and two.ok >= 5 and one.cancelled == two.cancelled == 0
 
 
-def test_stop_waits_for_its_grace(stage: Stage) -> None:
-    with scripted(words(30, gap_s=0.02)) as server:
-        face = stage.start(server.url, plan(2, requests=100_000))
-        face.until(lambda frame: frame.in_flight == 2)
-        face.say(said.Stop(grace_s=20.0))
-        assert face.to_the_end().ending == "stopped"
-    assert [record.error for record in stage.journal(face).records] == [None, None]
+def test_stop_waits_for_its_grace_period(harness: SessionHarness) -> None:
+    with scripted_server(respond_with_words(30, gap_s=0.02)) as server:
+        session_client = harness.start(server.url, plan(2, requests=100_000))
+        session_client.wait_for_frame(lambda frame: frame.in_flight == 2)
+        session_client.send(client_protocol.Stop(grace_s=20.0))
+        assert session_client.wait_for_end().ending == "stopped"
+    assert [record.error for record in harness.journal(session_client).records] == [None, None]
     assert len(server.completed) == 2
 
 
-def test_stop_without_grace_cancels(stage: Stage) -> None:
-    with scripted(ENDLESS) as server:
-        face = stage.start(server.url, plan(2, requests=100_000))
-        face.until(lambda frame: frame.in_flight == 2)
-        face.say(said.Stop(grace_s=0.0))
-        assert face.to_the_end().ending == "stopped"
-    assert face.frames[-1].errors == 0
+def test_stop_without_grace_cancels(harness: SessionHarness) -> None:
+    with scripted_server(ENDLESS) as server:
+        session_client = harness.start(server.url, plan(2, requests=100_000))
+        session_client.wait_for_frame(lambda frame: frame.in_flight == 2)
+        session_client.send(client_protocol.Stop(grace_s=0.0))
+        assert session_client.wait_for_end().ending == "stopped"
+    assert session_client.frames[-1].errors == 0
 
 
-def test_stop_before_anything_began(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(1, requests=100_000))
-        face.say(said.Stop(grace_s=0.0))
-        assert face.to_the_end().ending == "stopped"
+def test_stop_before_the_first_request(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(1, requests=100_000))
+        session_client.send(client_protocol.Stop(grace_s=0.0))
+        assert session_client.wait_for_end().ending == "stopped"
 
 
-def test_a_watched_stream_comes_whole_with_every_frame(stage: Stage) -> None:
-    """Two faces may look at it, and one that was late misses nothing: text, stamps, gaps, and the answers before."""
-    with scripted(words(40, gap_s=0.02, text="look")) as server:
-        face = stage.start(server.url, ramp(2), said.Subscribe(hz=20.0, rows=True))
-        face.until(lambda frame: frame.in_flight == 2)
-        face.say(said.WatchStream(1))
-        face.until(lambda frame: frame.watched is not None and frame.watched.text.count("look") > 9)
-        seen = face.frames[-1].watched
+def test_each_frame_holds_the_whole_watched_stream(harness: SessionHarness) -> None:
+    """A client that misses frames still has the text, time stamps, gaps and earlier answers."""
+    with scripted_server(respond_with_words(40, gap_s=0.02, text="look")) as server:
+        session_client = harness.start(server.url, ramp(2), client_protocol.Subscribe(hz=20.0, rows=True))
+        session_client.wait_for_frame(lambda frame: frame.in_flight == 2)
+        session_client.send(client_protocol.WatchStream(1))
+        session_client.wait_for_frame(lambda frame: frame.watched is not None and frame.watched.text.count("look") > 9)
+        seen = session_client.frames[-1].watched
         assert seen is not None and seen.agent == 1
         assert seen.chunks == seen.text.count("look") == seen.gaps_s.n + 1
         assert None not in (seen.t_sched_ns, seen.t_sent_ns, seen.t_headers_ns)
         assert (seen.t_sent_ns or 0) < (seen.t_first_ns or 0) < (seen.t_last_ns or 0)
         assert seen.recent_gaps_s and max(seen.recent_gaps_s) == seen.gaps_s.max
-        face.until(lambda frame: frame.watched is not None and bool(frame.watched.before))
-        before = face.frames[-1].watched
+        session_client.wait_for_frame(lambda frame: frame.watched is not None and bool(frame.watched.before))
+        before = session_client.frames[-1].watched
         assert before is not None and before.before[0].task == seen.task
         assert before.before[0].ttft_s is not None and before.before[0].preview == ""
-        face.say(said.WatchStream(None))
-        face.until(lambda frame: frame.watched is None)
-        face.say(said.Stop(grace_s=0.0))
-        face.to_the_end()
+        session_client.send(client_protocol.WatchStream(None))
+        session_client.wait_for_frame(lambda frame: frame.watched is None)
+        session_client.send(client_protocol.Stop(grace_s=0.0))
+        session_client.wait_for_end()
 
 
-def test_a_new_label_is_kept(stage: Stage) -> None:
-    with scripted(SLOW) as server:
-        face = stage.start(server.url, plan(1, requests=30), label="old")
-        face.until(lambda frame: frame.done >= 1)
-        face.say(said.Describe("new", "with a note"))
-        face.to_the_end()
-    session = summarise(load(stage.place.sessions, "last")).session
+def test_new_label_is_saved(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(1, requests=30), label="old")
+        session_client.wait_for_frame(lambda frame: frame.done >= 1)
+        session_client.send(client_protocol.Describe("new", "with a note"))
+        session_client.wait_for_end()
+    session = summarise(load(harness.sandbox.sessions, "last")).session
     assert (session.label, session.note) == ("new", "with a note")

@@ -1,0 +1,220 @@
+"""Build a run request from what the user typed, for the command line and the app alike."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from swarmtui.analysis.limits.slo import validate_slo
+from swarmtui.client.catalogue import check_endpoint, load_workload
+from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
+from swarmtui.model.config import EndpointConfig, merge_endpoints
+from swarmtui.model.endpoint import Secrets, parse_address
+from swarmtui.model.plan import Arrival, Plan, parse_timeouts
+from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
+from swarmtui.model.run_request import RunRequest, parse_restart
+from swarmtui.model.schema import BadInput
+from swarmtui.model.workload import Workload
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PlanKind = Literal["sweep", "manual", "cliff", "open", "probe"]
+
+_MAX_RUNS = 1000
+# Keys of errors that are not the name of a field.
+_FIELDS = {"find_cliff": "mode", "endpoint": "endpoints"}
+
+
+class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's choices, as typed. An empty one falls back to the endpoint's config, then to the workload.
+
+    `endpoints` are already looked up in config.toml; `headers` and `tags` are written K=V.
+    """
+
+    endpoints: tuple[EndpointConfig, ...]
+    session_root: str
+    workload: str = "coding"
+    model: str | None = None
+    mode: PlanKind = "sweep"
+    levels: str | None = None
+    rate: str | None = None
+    arrival: Arrival | None = None
+    burst: float | None = None
+    serial_rates: str | None = None
+    runs: str | None = None
+    requests: str | None = None
+    duration: str | None = None
+    warmup: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    workers: int | None = None
+    slo: str = ""
+    timeout: str = "600s"
+    idle_timeout: str = "30s"
+    on_restart: str = "wait"
+    api_key_env: str | None = None
+    headers: tuple[str, ...] = ()
+    ca_file: str | None = None
+    insecure: bool = False
+    metrics_urls: tuple[str, ...] = ()
+    gpu_metrics_urls: tuple[str, ...] = ()
+    no_gpu: bool = False
+    keep_text: bool = False
+    no_previews: bool = False
+    label: str = ""
+    note: str = ""
+    tags: tuple[str, ...] = ()
+    server_flags: str = ""
+    baseline: str | None = None
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """What is wrong with one field of `RunChoices`."""
+
+    field: str
+    message: str
+
+
+class _Errors:
+    """Collects the errors of all fields, so that one mistake does not hide another."""
+
+    def __init__(self) -> None:
+        self.found: list[FieldError] = []
+
+    def catch(self, field: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what `work` returns; after an error the result is None and must not be used."""
+        try:
+            return work(*args, **kwargs)
+        except BadInput as error:
+            self.found.append(_field_error(field, error))
+            return cast(T, None)
+
+
+def _field_error(field: str, error: BadInput) -> FieldError:
+    """Blame the field that the error names, else `field`."""
+    key = error.key.removeprefix("--").replace("-", "_")
+    key = _FIELDS.get(key, key)
+    if key in RunChoices.__struct_fields__ and not error.source:
+        return FieldError(key, error.problem)
+    return FieldError(field, str(error))
+
+
+def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
+    """Check all choices, without a request to the endpoint; return the request, or every error found."""
+    errors = _Errors()
+    catch = errors.catch
+    for configured in choices.endpoints:
+        catch("endpoints", check_endpoint, configured.url)
+    endpoint = catch("endpoints", merge_endpoints, list(choices.endpoints)) or EndpointConfig(url="")
+    urls = tuple(configured.url for configured in choices.endpoints)
+    workload = catch("workload", load_workload, choices.workload)
+    plan = catch("mode", _plan, choices, workload.workload) if workload is not None else None
+    if choices.ca_file is not None:
+        catch("ca_file", check_ca_file, choices.ca_file)
+    elif endpoint.ca_file is not None:
+        catch("endpoints", check_ca_file, endpoint.ca_file)
+    key_field = "api_key_env" if choices.api_key_env else "endpoints"
+    api_key = catch(key_field, read_api_key, choices.api_key_env or endpoint.api_key_env)
+    headers = catch("headers", _pairs, choices.headers) or {}
+    catch("headers", check_headers, endpoint.headers | headers)
+    tags = catch("tags", _pairs, choices.tags)
+    metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
+    gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
+    restart_s = catch("on_restart", parse_restart, choices.on_restart, "on_restart")
+    previous = catch("baseline", _session_name, choices.session_root, choices.baseline)
+    if errors.found or plan is None:
+        return errors.found
+    return RunRequest(
+        endpoints=urls,
+        model=(choices.model or "").strip() or endpoint.model,
+        workload=str(Path(workload.source).resolve()),
+        plan=plan,
+        session_root=choices.session_root,
+        secrets=Secrets(api_key=api_key, headers=endpoint.headers | headers),
+        ca_file=choices.ca_file or endpoint.ca_file,
+        insecure=choices.insecure or endpoint.insecure,
+        keep_text=choices.keep_text,
+        previews=not choices.no_previews,
+        gpus=not choices.no_gpu,
+        metrics_urls=metrics_urls or endpoint.metrics_urls,
+        gpu_metrics_urls=gpu_metrics_urls or endpoint.gpu_metrics_urls,
+        restart_s=restart_s,
+        label=choices.label.strip(),
+        note=choices.note.strip(),
+        tags=tags,
+        series=probe_series(urls) if choices.mode == "probe" else None,
+        server_flags=choices.server_flags.strip() or endpoint.server_flags,
+        previous=previous,
+    )
+
+
+def _plan(choices: RunChoices, workload: Workload) -> Plan:
+    return build_plan(
+        workload,
+        _plan_options(choices),
+        max_tokens=choices.max_tokens,
+        temperature=choices.temperature,
+        seed=choices.seed if choices.seed is not None else secrets.randbelow(1_000_000),
+        workers=choices.workers,
+        slo=validate_slo(choices.slo),
+        timeouts=parse_timeouts(choices.timeout, choices.idle_timeout),
+    )
+
+
+def _plan_options(choices: RunChoices) -> PlanOptions:
+    runs = _number_of_runs(choices.runs) if choices.runs is not None else None
+    if choices.mode == "probe":
+        return msgspec.structs.replace(PROBE, runs=runs)
+    if choices.mode == "open" and not choices.rate:
+        raise BadInput("enter the requests per second, for example 4, or 2,4,8", key="rate")
+    return PlanOptions(
+        mode=choices.mode if choices.mode in ("manual", "cliff") else "sweep",
+        levels=choices.levels,
+        runs=runs,
+        requests=choices.requests,
+        duration=choices.duration,
+        warmup=choices.warmup,
+        rate=choices.rate,
+        arrival=choices.arrival,
+        burst=choices.burst,
+        serial_rates=choices.serial_rates,
+    )
+
+
+def _number_of_runs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MAX_RUNS:
+        raise BadInput(f"enter a number from 1 to {_MAX_RUNS}", key="runs")
+    return int(text)
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise BadInput(f"expected K=V, got {name!r}")
+        pairs[name.strip()] = value
+    return pairs
+
+
+def _metrics_addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
+    for url in urls:
+        if "://" not in url:
+            raise BadInput(f"{url!r} is not of the form http://HOST:PORT/metrics")
+        parse_address(url)
+    return urls
+
+
+def _session_name(root: str, baseline: str | None) -> str:
+    """Resolve a baseline to its full session id before anything is measured."""
+    if baseline is None:
+        return ""
+    from swarmtui.sessions.store import load
+
+    return load(Path(root), baseline).directory.name

@@ -1,0 +1,109 @@
+"""A client for tests: starts sessions, records their messages, and waits for frames."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from swarmtui.client import client
+from swarmtui.model import client_protocol
+from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.run_request import RunRequest
+from swarmtui.sessions.journal import Journal, read_journal
+from tests.cli.programs import TIMEOUT_S, Sandbox, send_signal
+
+OFTEN = client_protocol.Subscribe(hz=20.0)
+
+
+def plan(*levels: int, requests: int = 12, **given: Any) -> Plan:
+    """No warm-up, and a fixed number of requests per level."""
+    return Plan(levels=levels, requests=Requests(count=requests, per_stream=False), warmup=0, **given)
+
+
+def ramp(c: int, **given: Any) -> Plan:
+    return Plan(mode="manual", levels=(c,), warmup=0, **given)
+
+
+class RecordingClient:
+    """A client, and the messages it has received."""
+
+    def __init__(self, connection: client.Client) -> None:
+        self.client = connection
+        self.hello: client_protocol.Hello | None = None
+        self.frames: list[client_protocol.Frame] = []
+        self.ended: client_protocol.Ended | None = None
+
+    def send(self, command: client_protocol.ClientCommand) -> None:
+        self.client.send(command)
+
+    def receive(self, timeout_s: float) -> client_protocol.SessionMessage | None:
+        message = self.client.receive(timeout_s)
+        match message:
+            case client_protocol.Hello():
+                assert self.hello is None
+                self.hello = message
+            case client_protocol.Frame():
+                self.frames.append(message)
+            case client_protocol.Ended():
+                self.ended = message
+        return message
+
+    def wait_for_frame(self, condition: Callable[[client_protocol.Frame], bool]) -> client_protocol.Frame:
+        """Return the first frame from now on that meets the condition."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while (left := deadline - time.monotonic()) > 0:
+            message = self.receive(left)
+            assert self.ended is None, self.ended
+            if isinstance(message, client_protocol.Frame) and condition(message):
+                return message
+        raise AssertionError(f"not within the time limit; last frame: {self.frames[-1:]}")
+
+    def wait_for_end(self) -> client_protocol.Ended:
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.ended is None:
+            left = deadline - time.monotonic()
+            assert left > 0, f"no end; last frame: {self.frames[-1:]}"
+            self.receive(left)
+        return self.ended
+
+    def wait_for_hello(self) -> client_protocol.Hello:
+        while self.hello is None:
+            assert self.receive(TIMEOUT_S) is not None
+        return self.hello
+
+
+class SessionHarness:
+    """Starts sessions in a sandbox, and closes their clients."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self._clients: list[RecordingClient] = []
+
+    def start(
+        self, url: str, plan: Plan, subscription: client_protocol.Subscribe = OFTEN, **given: Any
+    ) -> RecordingClient:
+        request = RunRequest(
+            endpoints=(url,), workload="chat", plan=plan, session_root=str(self.sandbox.sessions), **given
+        )  # fmt: skip
+        return self._keep(client.start_session(request, subscription))
+
+    def attach(self, session: str, subscription: client_protocol.Subscribe = OFTEN) -> RecordingClient:
+        return self._keep(client.attach(session, subscription))
+
+    def _keep(self, connection: client.Client) -> RecordingClient:
+        session_client = RecordingClient(connection)
+        self._clients.append(session_client)
+        return session_client
+
+    def journal(self, session_client: RecordingClient) -> Journal:
+        assert session_client.ended is not None
+        return read_journal(Path(session_client.ended.directory))
+
+    def close(self) -> None:
+        for process in self.sandbox.processes():
+            send_signal(process.pid, signal.SIGKILL)
+        for session_client in self._clients:
+            session_client.client.close()

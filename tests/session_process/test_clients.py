@@ -1,0 +1,160 @@
+"""Slow clients get the newest frame, not all of them, and delay nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from swarmtui.model import client_protocol
+from swarmtui.model.plan import Plan
+from swarmtui.model.session import ClientInfo, Session
+from swarmtui.model.worker_protocol import HEADER_BYTES, pack
+from swarmtui.session_process.clients import ClientConnections
+from swarmtui.session_process.live_state import LiveState
+
+# Far larger than a socket's buffer.
+BIG = "x" * (1 << 20)
+SESSION = Session(
+    id="20260101-000000-0000",
+    created="2026-01-01T00:00:00+00:00",
+    t0_ns=0,
+    endpoints=(),
+    workload="chat",
+    workload_digest="",
+    workload_spec={},
+    plan=Plan(),
+    client=ClientInfo(version="0", python="3", host="here", cores=1),
+)
+
+
+class ClientHarness:
+    """Clients on real sockets, and frames that are numbered by `done`."""
+
+    def __init__(self, known: bool) -> None:
+        self.frames = 0
+        self.writers: list[asyncio.StreamWriter] = []
+        self.connections = ClientConnections(
+            lambda: client_protocol.Hello(SESSION, "") if known else None, self.frame, lambda command: None
+        )
+
+    def frame(self, rows: bool) -> client_protocol.Frame:
+        self.frames += 1
+        state = LiveState(0)
+        state.note, state.done = BIG, self.frames
+        return state.frame(rows)
+
+    async def join(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        self.writers.append(writer)
+        self.connections.accept(reader, writer)
+        theirs.sendall(pack(client_protocol.Subscribe(hz=20.0)))
+        return theirs
+
+    async def wait_for_frames(self, count: int) -> None:
+        async with asyncio.timeout(10.0):
+            while self.frames < count:
+                await asyncio.sleep(0.01)
+
+
+async def read(reader: asyncio.StreamReader) -> client_protocol.SessionMessage:
+    size = int.from_bytes(await reader.readexactly(HEADER_BYTES), "big")
+    return client_protocol.decode_message(await reader.readexactly(size))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_client_that_does_not_read_gets_no_second_frame(known: bool) -> None:
+    """Also before the hello: checking the endpoint can take minutes."""
+
+    async def scenario() -> None:
+        harness = ClientHarness(known)
+        with await harness.join():
+            await harness.wait_for_frames(1)
+            await asyncio.sleep(0.5)
+            assert harness.frames == 1
+
+    asyncio.run(scenario())
+
+
+def test_client_that_does_not_read_does_not_delay_others() -> None:
+    async def scenario() -> None:
+        harness = ClientHarness(known=True)
+        with await harness.join():
+            await harness.wait_for_frames(1)
+            reader, writer = await asyncio.open_connection(sock=await harness.join(), limit=1 << 23)
+            assert isinstance(await read(reader), client_protocol.Hello)
+            seen = [await read(reader) for _ in range(5)]
+            assert [frame.done for frame in seen if isinstance(frame, client_protocol.Frame)] == [2, 3, 4, 5, 6]
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_client_that_reads_again_gets_the_newest_frame() -> None:
+    async def scenario() -> None:
+        harness = ClientHarness(known=True)
+        stalled = await harness.join()
+        await harness.wait_for_frames(1)
+        with await harness.join() as other:
+            draining = asyncio.create_task(drain(other))
+            await harness.wait_for_frames(6)
+            draining.cancel()
+        reader, writer = await asyncio.open_connection(sock=stalled, limit=1 << 23)
+        assert isinstance(await read(reader), client_protocol.Hello)
+        old, new = await read(reader), await read(reader)
+        assert isinstance(old, client_protocol.Frame) and isinstance(new, client_protocol.Frame)
+        assert old.done == 1 and new.done > 6
+        writer.close()
+
+    asyncio.run(scenario())
+
+
+async def drain(sock: socket.socket) -> None:
+    reader, _ = await asyncio.open_connection(sock=sock.dup())
+    while await reader.read(1 << 20):
+        pass
+
+
+def test_stalled_client_delays_the_end_only_briefly() -> None:
+    async def scenario() -> None:
+        harness = ClientHarness(known=True)
+        with await harness.join():
+            await harness.wait_for_frames(1)
+            reader, writer = await asyncio.open_connection(sock=await harness.join(), limit=1 << 23)
+            ended = client_protocol.Ended("done", "", "somewhere")
+            async with asyncio.timeout(10.0):
+                closing = asyncio.create_task(harness.connections.close(ended, harness.frame(False)))
+                while (message := await read(reader)) != ended:
+                    assert isinstance(message, client_protocol.Hello | client_protocol.Frame)
+                await closing
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_clients_that_disconnect_at_the_end_do_not_affect_others() -> None:
+    async def scenario() -> None:
+        harness = ClientHarness(known=True)
+        slow = await harness.join()
+        others = [await harness.join() for _ in range(8)]
+        await harness.wait_for_frames(9)
+        ended = client_protocol.Ended("done", "", "somewhere")
+        receiving = asyncio.create_task(read_until(slow, ended))
+        for other in others:
+            other.close()
+        await harness.connections.close(ended, harness.frame(False))
+        for writer in harness.writers:
+            writer.transport.abort()  # as at the exit of the process
+        await receiving
+
+    asyncio.run(scenario())
+
+
+async def read_until(sock: socket.socket, ended: client_protocol.Ended) -> None:
+    reader, writer = await asyncio.open_connection(sock=sock, limit=1 << 23)
+    async with asyncio.timeout(10.0):
+        while await read(reader) != ended:
+            await asyncio.sleep(0.05)
+    writer.close()

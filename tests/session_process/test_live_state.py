@@ -1,0 +1,32 @@
+"""The current state, as clients receive it."""
+
+from __future__ import annotations
+
+from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
+from swarmtui.session_process.live_state import LiveState
+
+
+def first_tokens(t_s: float, ttft_s: float, streams: int) -> WorkerFrame:
+    """A frame in which all streams have just received their first token."""
+    rows = tuple(StreamRow(agent, "writing", agent, "", 1, 2, 2, ttft_s) for agent in range(streams))
+    return WorkerFrame(int(t_s * 1e9), streams, streams, 0, 0, rows, 0.0, 0, 0, 0, 0)
+
+
+def test_ttft_follows_a_change_of_c_immediately() -> None:
+    state = LiveState(0)
+    state.c = 1
+    for second in range(1, 30):
+        state.update_worker(0, first_tokens(second / 10, 0.02, 1))
+    assert state.frame(rows=False).ttft_s == 0.02
+    state.c = 6
+    state.update_worker(0, first_tokens(3.5, 1.5, 3))
+    assert state.frame(rows=False).ttft_s == 1.5
+
+
+def test_ttft_ignores_old_requests() -> None:
+    state = LiveState(0)
+    state.c = 1
+    for second in range(8):
+        state.update_worker(0, first_tokens(second, 0.02, 1))
+    state.update_worker(0, first_tokens(60, 3.0, 1))
+    assert state.frame(rows=False).ttft_s == 3.0

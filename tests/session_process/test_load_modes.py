@@ -1,0 +1,184 @@
+"""Task sources of the load modes, and the order of levels."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.record import Record
+from swarmtui.model.workload import Graph, Task, parse_workload
+from swarmtui.prompts.generator import TaskGenerator, open_generator
+from swarmtui.prompts.library import WorkloadFile, find_workload
+from swarmtui.session_process.load_modes import (
+    GraphTasks,
+    LoadLayout,
+    MixedTasks,
+    NewTasks,
+    RepeatedTasks,
+    ScheduledTasks,
+    TaskFactory,
+    TaskSource,
+    WarmupTasks,
+)
+
+MIXED = """
+kind = "mixed"
+name = "m"
+primary = { turns = ["first", "then"] }
+side = [{ text = "one", type = "s1" }, { text = "two", type = "s2" }]
+"""
+GRAPH = """
+kind = "dag"
+name = "g"
+[[tasks]]
+id = "plan"
+text = "make a plan"
+[[tasks]]
+id = "work"
+text = "do {plan} now"
+after = ["plan"]
+copies = 2
+[[tasks]]
+id = "sum"
+text = "of: {work}"
+after = ["work"]
+"""
+
+
+def generator(text: str) -> TaskGenerator:
+    found = WorkloadFile(workload=parse_workload(text, "made"), source="made", base=Path(), text=text)
+    return open_generator(found, seed=1, calibration=None)
+
+
+def graph_tasks() -> GraphTasks:
+    opened = generator(GRAPH)
+    assert isinstance(opened.workload, Graph)
+    return GraphTasks(TaskFactory(opened), 4, opened.workload)
+
+
+def issue_all(source: TaskSource) -> list[Task]:
+    return list(iter(source.next_task, None))
+
+
+def finished(task: Task, text: str = "done", error: str | None = None) -> Record:
+    return Record(task=task.id, text=text, error=error)
+
+
+def prompt(task: Task) -> str:
+    """The text without the nonce that precedes the first message."""
+    text = task.messages[-1].content
+    return text if len(task.messages) > 1 else text.partition("] ")[2]
+
+
+def test_repeated_content_has_another_nonce() -> None:
+    factory = TaskFactory(open_generator(find_workload("coding"), seed=1, calibration=None))
+    source = NewTasks(factory, 3, 3)
+    batch = issue_all(source)
+    again = issue_all(RepeatedTasks(factory, 3, source.contents))
+    assert list(map(prompt, batch)) == list(map(prompt, again))
+    assert len({task.messages for task in batch + again}) == 6
+    assert [task.id for task in batch + again] == list(range(6))
+
+
+def test_warmup_and_serial_tasks_use_up_no_prompts() -> None:
+    opened = open_generator(find_workload("s0-swarm-coding"), seed=1, calibration=None)
+    factory = TaskFactory(opened)
+    seen: list[str] = []
+    for c in (1, 2, 3, 4, 4, 3, 2, 1):
+        issue_all(WarmupTasks(factory, 1, 2))
+        source = NewTasks(factory, c, c)
+        seen += map(prompt, issue_all(source))
+        issue_all(RepeatedTasks(factory, c, source.contents))
+    assert len(seen) == len(set(seen)) == 20
+
+
+def test_side_tasks_run_once_without_loop() -> None:
+    source = MixedTasks(TaskFactory(generator(MIXED)), 3, loop=False)
+    tasks = issue_all(source)
+    assert [task.type for task in tasks] == ["primary", "s1", "s2"]
+    assert tasks[0].followups == ("then",)
+    assert not source.has_more and source.total == 3
+
+
+def test_side_tasks_repeat_until_the_primary_task_has_ended() -> None:
+    source = MixedTasks(TaskFactory(generator(MIXED)), 3, loop=True)
+    primary, one, two = issue_all(source)
+    assert source.has_more and source.total is None
+    source.task_finished(one, finished(one))
+    (again,) = issue_all(source)
+    assert again.type == "s1" and again.id not in (primary.id, one.id, two.id)
+    source.task_finished(primary, finished(primary))
+    source.task_finished(two, finished(two))
+    assert issue_all(source) == [] and not source.has_more
+
+
+def test_graph_tasks_wait_for_answers_and_quote_them() -> None:
+    source = graph_tasks()
+    (plan,) = issue_all(source)
+    assert plan.with_text and source.has_more
+    source.task_finished(plan, finished(plan, "the plan"))
+    first, second = issue_all(source)
+    assert prompt(first) == prompt(second) == "do the plan now"
+    source.task_finished(first, finished(first, "A"))
+    assert issue_all(source) == []
+    source.task_finished(second, finished(second, "B"))
+    (last,) = issue_all(source)
+    assert prompt(last) == "of: A\n\nB" and not last.with_text
+    assert not source.has_more and source.total == 4
+
+
+def test_dependents_of_a_failed_task_are_skipped() -> None:
+    source = graph_tasks()
+    (plan,) = issue_all(source)
+    source.task_finished(plan, finished(plan, error="http_500"))
+    assert issue_all(source) == [] and not source.has_more
+    assert (source.skipped, source.total) == (3, 1)
+
+
+def test_failed_copy_skips_its_dependents_but_not_other_copies() -> None:
+    source = graph_tasks()
+    (plan,) = issue_all(source)
+    source.task_finished(plan, finished(plan))
+    first, second = issue_all(source)
+    source.task_finished(first, finished(first, error="reset"))
+    source.task_finished(second, finished(second))
+    assert issue_all(source) == [] and not source.has_more
+    assert (source.skipped, source.total) == (1, 3)
+
+
+def test_scheduled_tasks_are_issued_ahead_of_their_send_time() -> None:
+    factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+    source = ScheduledTasks(factory, 8, (0.25 * n for n in count(1)), None, None)
+    times = [task.at_ns for task in issue_all(source)]
+    assert times[:4] == [450_000_000, 700_000_000, 950_000_000, 1_200_000_000]
+    assert len(times) <= 5 and source.has_more
+
+
+def test_scheduled_tasks_end_by_count_or_by_duration() -> None:
+    factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+    by_number = ScheduledTasks(factory, 8, (0.01 * n for n in count(1)), 3, None)
+    assert len(issue_all(by_number)) == 3 and not by_number.has_more
+    by_time = ScheduledTasks(factory, 8, (0.1 * n for n in count(1)), None, 0.45)
+    assert len(issue_all(by_time)) == 4 and not by_time.has_more
+
+
+def test_rotated_levels_form_a_latin_square() -> None:
+    factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+    order = [(c, run) for (c, _), run in LoadLayout(Plan(rotate=True), factory).run_order((1, 2, 4), 3)]
+    assert order == [(1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (1, 2), (4, 3), (1, 3), (2, 3)]
+    plain = LoadLayout(Plan(), factory).run_order((1, 2), 2)
+    assert plain == [((1, None), 1), ((1, None), 2), ((2, None), 1), ((2, None), 2)]
+
+
+def test_each_rate_of_an_open_loop_is_a_level() -> None:
+    factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+    plan = Plan(
+        load="open", levels=(512,), rates=(20.0, 40.0), requests=Requests(count=3, per_stream=False), rotate=True
+    )
+    layout = LoadLayout(plan, factory)
+    slow, fast = (512, 20.0), (512, 40.0)
+    assert layout.run_order(plan.levels, 2) == [(slow, 1), (fast, 1), (fast, 2), (slow, 2)]
+    times = {rate: [task.at_ns for task in issue_all(layout.task_source(rate, 1))] for rate in (slow, fast)}
+    assert len(times[slow]) == len(times[fast]) == 3
+    assert all(a and b and a > b for a, b in zip(times[slow], times[fast], strict=True))

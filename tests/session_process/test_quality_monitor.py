@@ -1,0 +1,102 @@
+"""Facts about measurement quality that are gathered during a run, and what of them counts at its end."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from swarmtui.model.record import Record
+from swarmtui.model.telemetry import Gpu, QualityLine, ServerState, Telemetry
+from swarmtui.session_process.live_state import StreamWatcher
+from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
+from tests.analysis.level_builders import level
+
+SECOND = 1_000_000_000
+
+
+def sample(at_s: float, gpus: tuple[Gpu, ...] = (), **server: Any) -> Telemetry:
+    t_ns = round(at_s * SECOND)
+    state = ServerState(engine="vLLM", url="http://here/metrics", **server)
+    return Telemetry(t_ns=t_ns, servers_t_ns=t_ns, servers=(state,), gpus=gpus)
+
+
+def line(lines: tuple[QualityLine, ...], code: str) -> QualityLine:
+    return next(found for found in lines if found.code == code)
+
+
+def test_other_client_that_left_before_the_end_counts_at_the_end() -> None:
+    monitor = QualityMonitor(cold_expected=False)
+    for at, total in enumerate([4, 4, 9, 9, 9, 9, 4, 4, 4, 4]):
+        monitor.add_sample(sample(at, running=float(total), waiting=0.0), 4)
+    now, final = monitor.facts(()), monitor.facts((), ended=True)
+    assert (now.other_clients, now.in_flight) == (0.0, 4.0)
+    assert (final.other_clients, final.in_flight) == (5.0, 4.0)
+    assert line(monitor.lines(()), "other_clients").state == "ok"
+    assert line(monitor.final(()).lines, "other_clients").state == "wrong"
+
+
+def test_requests_that_ended_after_the_metrics_were_read_are_not_other_clients() -> None:
+    monitor = QualityMonitor(cold_expected=False)
+    for at in range(6):
+        read = sample(at, running=16.0, waiting=0.0)
+        monitor.add_sample(read, 16)
+        monitor.add_sample(Telemetry(t_ns=read.t_ns + SECOND // 2, servers_t_ns=read.t_ns, servers=read.servers), 2)
+    assert line(monitor.final(()).lines, "other_clients").state == "ok"
+
+
+def test_cached_share_comes_from_the_server_if_answers_do_not_report_it() -> None:
+    monitor = QualityMonitor(cold_expected=True)
+    monitor.add_baseline(sample(0, cache_queries=1000.0, cache_hits=900.0))
+    monitor.add_sample(sample(1, cache_queries=2000.0, cache_hits=900.0), 1)
+    assert monitor.facts(()).cached_share == 0.0
+    assert line(monitor.lines(()), "cold_cache").state == "ok"
+    monitor.add_sample(sample(2, cache_queries=3000.0, cache_hits=1700.0), 1)
+    assert monitor.facts(()).cached_share == pytest.approx(0.4)
+    assert line(monitor.lines(()), "cold_cache").state == "wrong"
+
+
+def test_preemptions_before_the_run_do_not_count() -> None:
+    monitor = QualityMonitor(cold_expected=False)
+    monitor.add_baseline(sample(0, preemptions=7.0))
+    monitor.add_sample(sample(1, preemptions=7.0), 1)
+    assert line(monitor.lines(()), "preemptions").state == "ok"
+    monitor.add_sample(sample(2, preemptions=9.0), 1)
+    assert monitor.facts(()).preemptions == 2.0
+    assert line(monitor.lines(()), "preemptions").state == "doubtful"
+
+
+def test_clocks_set_by_the_user_are_not_throttling() -> None:
+    monitor = QualityMonitor(cold_expected=False)
+    card: dict[str, Any] = {"uuid": "GPU-1", "index": 0, "name": "card"}
+    for at, reasons in enumerate([("application clocks",)] * 8 + [("thermal",)] * 2):
+        monitor.add_sample(Telemetry(t_ns=at, gpus=(Gpu(**card, throttle=reasons),)), 1)
+    monitor.add_sample(Telemetry(t_ns=99, gpus=(Gpu(**card, throttle=()),)), 0)
+    facts = monitor.facts(())
+    assert (facts.throttled, facts.throttle) == (0.2, ("thermal",))
+    assert line(monitor.lines(()), "throttling").state == "wrong"
+
+
+@pytest.mark.parametrize(
+    "add_record",
+    [QualityMonitor(cold_expected=False).add_record, TtftSplitWindow().add_record, StreamWatcher().add_record],
+    ids=["quality", "ttft split", "watched stream"],
+)
+def test_memory_does_not_grow_with_the_length_of_answers(add_record: Callable[[Record], None]) -> None:
+    tracemalloc.start()
+    for task in range(512):
+        gaps = tuple(range(1000 + task, 3000 + task))
+        add_record(Record(task=task, agent=task, chunks=len(gaps), chunk_us=gaps, text="x" * (20_000 + task)))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 4_000_000
+
+
+def test_open_loop_has_no_planned_concurrency() -> None:
+    closed = level(8, c_achieved=4.0)
+    scheduled = msgspec.structs.replace(closed, rate=2.0, load="open")
+    monitor = QualityMonitor(cold_expected=False)
+    assert monitor.facts((closed,)).c == 8 and monitor.facts((scheduled,)).c is None
