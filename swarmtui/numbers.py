@@ -76,7 +76,8 @@ def signed_percent(change: float | None, decimals: int = 1) -> str:
     if change is None:
         return MISSING
     value = abs(100 * change)
-    return f"{_MINUS if change < 0 else '+'}{value:,.{0 if value >= 1000 else decimals}f} %"
+    negative = round(100 * change, decimals) < 0
+    return f"{_MINUS if negative else '+'}{value:,.{0 if value >= 1000 else decimals}f} %"
 
 
 def factor(value: float | None) -> str:

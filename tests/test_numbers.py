@@ -32,6 +32,7 @@ from swarmtui import numbers
         ("short_percent", 12.344, "1234 %"),
         ("signed_percent", 0.256, "+25.6 %"),
         ("signed_percent", -0.041, "−4.1 %"),
+        ("signed_percent", -0.0004, "+0.0 %"),
         ("signed_percent", 12.3456, "+1,235 %"),
         ("factor", 12.345, "12.3×"),
         ("gib", 150_754_820_096, "140.4"),

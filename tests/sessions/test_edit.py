@@ -93,6 +93,13 @@ def test_label_of_unreadable_journal_is_an_error(tmp_path: Path) -> None:
         set_description(directory, "mine", "")
 
 
+def test_label_that_cannot_be_read_back_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = write_session(tmp_path / ID, full_session())
+    monkeypatch.setattr(os, "write", lambda fd, data: len(data))
+    with pytest.raises(BadInput, match="cannot be read back"):
+        set_description(directory, "mine", "")
+
+
 def test_move_keeps_the_session_if_the_target_exists(tmp_path: Path) -> None:
     directory = write_session(tmp_path / "a" / ID, full_session())
     (tmp_path / "b" / ID).mkdir(parents=True)
