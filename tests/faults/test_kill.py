@@ -1,4 +1,4 @@
-"""Processes that are killed, and people who stop: what a server had finished is saved, and nobody stays behind."""
+"""Killing processes and stopping runs: finished requests are saved, and no process is left running."""
 
 from __future__ import annotations
 
@@ -7,64 +7,123 @@ import os
 import random
 import signal
 import threading
-import time
 import tomllib
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from itertools import count
 from pathlib import Path
 
+import psutil
 import pytest
 
 from swarmtui.model.record import Record
-from swarmtui.sessions.journal import read_journal
-from tests.cli.programs import SIM, TIMEOUT_S, Place, Ran, until, with_signal
-from tests.cli.scripted import Answering, Asked, Scripted, scripted, words
+from swarmtui.sessions.journal import JOURNAL, read_journal
+from tests.cli.programs import SIM, TIMEOUT_S, CommandResult, Sandbox, send_signal, wait_until
+from tests.cli.scripted_server import (
+    ReceivedRequest,
+    Responder,
+    ScriptedHandler,
+    ScriptedServer,
+    respond_with_words,
+    scripted_server,
+)
 
-# More of them find more: SWARMTUI_KILL_ROUNDS=50.
+# A larger number finds more: SWARMTUI_KILL_ROUNDS=50.
 ROUNDS = range(int(os.environ.get("SWARMTUI_KILL_ROUNDS", "2")))
-SETTLED_NS = 300_000_000
-LINGER_S = 3.0
 
-# Four streams, each answer about 60 ms: sixty answers a second.
-ANSWER = words(6, gap_s=0.01)
+# Four streams with responses of about 60 ms: sixty responses per second.
+ANSWER = respond_with_words(6, gap_s=0.01)
 LOAD = ("--levels", "4", "--warmup", "none", "--seed", "1")
 ENDLESS = (*LOAD, "--requests", "100000")
 
-CONDUCTOR, WORKER = "swarmtui.session_process", "swarmtui.loadgen.worker"
+SESSION_PROCESS, WORKER = "swarmtui.session_process", "swarmtui.loadgen.worker"
 
 
-def only(place: Place, part: str) -> int:
-    """The process id of our conductor or worker, once it is there."""
-    (found,) = until(lambda: place.processes(part), f"a process of {part}")
+def pid_of(sandbox: Sandbox, part: str) -> int:
+    """Return the process id of the session process or the worker, once it is running."""
+    (found,) = wait_until(lambda: sandbox.processes(part), f"a process of {part}")
     pid: int = found.pid
     return pid
 
 
-def after(server: Scripted, seed: int) -> None:
-    """Some moment in mid-level: so many answers have gone out, and nobody knows what is under way."""
-    moment = random.Random(seed).randint(30, 50)
-    until(lambda: len(server.completed) >= moment, f"{moment} answers")
+def wait_for_answers(server: ScriptedServer, seed: int) -> None:
+    """Wait for 30 to 50 completed responses: a moment in the middle of a level."""
+    count = random.Random(seed).randint(30, 50)
+    wait_until(lambda: len(server.completed) >= count, f"{count} responses")
 
 
-def more_after(server: Scripted, count: int) -> None:
-    """So many more answers, and time enough that they count as settled."""
-    enough = len(server.completed) + count
-    until(lambda: len(server.completed) >= enough, f"{count} more answers")
-    time.sleep(SETTLED_NS / 1e9)
+class HoldingServer:
+    """Completes some responses and holds all further ones until `release` is set."""
+
+    def __init__(self, count: int) -> None:
+        self.release = threading.Event()
+        self._count = count
+
+    def __call__(self, to: ScriptedHandler, request: ReceivedRequest) -> None:
+        if len(to.server.completed) >= self._count:
+            self.release.wait(TIMEOUT_S)
+        ANSWER(to, request)
 
 
-def saved(place: Place) -> dict[str, Record]:
-    """By the id that the server gave; each once."""
-    records = [record for record in read_journal(place.session).records if record.id and record.ok]
+def processed(server: ScriptedServer) -> set[str]:
+    """Return the responses that a worker has certainly processed: two more requests came on their connection.
+
+    After one more, another agent may have taken the connection just before the response was processed.
+    """
+    requests = Counter(request.connection for request in list(server.received))
+    completed: defaultdict[int, list[str]] = defaultdict(list)
+    for response in list(server.completed):
+        completed[response.connection].append(response.id)
+    return {id for connection, ids in completed.items() for id in ids[: max(0, requests[connection] - 2)]}
+
+
+def wait_for_idle_workers(sandbox: Sandbox, server: ScriptedServer) -> set[str]:
+    """Wait until workers whose session process hangs have processed all responses; return these.
+
+    They sleep, have no unread data, and get no more tasks.
+    """
+
+    def idle(worker: psutil.Process) -> bool:
+        ports = {f"{connection.laddr.port:04X}" for connection in worker.net_connections("tcp4")}
+        return not unread_bytes(ports) and worker.status() == psutil.STATUS_SLEEPING and not unread_bytes(ports)
+
+    def all_completed(count: int) -> bool:
+        return len(server.completed) == len(server.received) == count
+
+    def all_idle() -> bool:
+        count = len(server.received)
+        return count > before and all_completed(count) and all(map(idle, workers)) and all_completed(count)
+
+    before = len(server.completed)
+    workers = [psutil.Process(process.pid) for process in sandbox.processes(WORKER)]
+    wait_until(all_idle, "idle workers")
+    return {response.id for response in server.completed}
+
+
+def unread_bytes(ports: set[str]) -> int:
+    """Return how much data has not yet been read from the sockets with these local ports."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[4].partition(":")[2], 16) for row in rows if row[1].partition(":")[2] in ports)
+
+
+def wait_until_saved(sandbox: Sandbox, server: ScriptedServer) -> None:
+    """Wait until all completed responses are in the journal."""
+
+    def all_saved() -> bool:
+        text = (sandbox.session / JOURNAL).read_text()
+        return all(f'"id":"{response.id}"' in text for response in list(server.completed))
+
+    wait_until(all_saved, "all responses are in the journal")
+
+
+def saved(sandbox: Sandbox) -> dict[str, Record]:
+    """Return the saved records by response id; none is saved twice."""
+    records = [record for record in read_journal(sandbox.session).records if record.id and record.ok]
     by_id = {record.id: record for record in records}
     assert len(by_id) == len(records)
     return by_id
 
 
-def settled(server: Scripted, now_ns: int) -> set[str]:
-    return {answer.id for answer in server.completed if answer.t_ns <= now_ns - SETTLED_NS}
-
-
-def nothing_half_written(directory: Path) -> None:
+def assert_files_valid(directory: Path) -> None:
     names = {path.name for path in directory.iterdir()}
     assert names <= {"journal.jsonl", "spool-0.jsonl", "spool-1.jsonl", "detail.json", "summary.toml", "index.json"}
     for path in directory.glob("*.jsonl"):
@@ -76,272 +135,280 @@ def nothing_half_written(directory: Path) -> None:
         tomllib.loads(path.read_text())
 
 
-def nobody_left(place: Place) -> None:
-    until(lambda: not place.processes(), f"all processes ended; there were {place.processes()}", LINGER_S)
+def assert_no_processes(sandbox: Sandbox) -> None:
+    wait_until(lambda: not sandbox.processes(), "all processes have ended")
 
 
-def cut_off(place: Place, server: Scripted, killed_ns: int) -> None:
-    """What must be true after any of our processes was killed, and its session with it."""
-    expected = settled(server, killed_ns)
+def assert_interrupted_session(sandbox: Sandbox, expected: set[str]) -> None:
+    """Check a session whose process or worker was killed: it has at least the expected responses."""
     assert len(expected) > 5
-    found = saved(place)
+    found = saved(sandbox)
     assert expected <= found.keys()
-    (row,) = place.listed()
+    (row,) = sandbox.list_sessions()
     assert row["state"] == "interrupted"
-    summary = place.shown()
+    summary = sandbox.show_session()
     assert summary["state"] == "interrupted"
     (level,) = summary["levels"]
     assert level["ok"] == len(found) and not level["complete"]
     assert level["out_tps_wall"] > 0
-    nothing_half_written(place.session)
+    assert_files_valid(sandbox.session)
 
 
-def interrupted(ran: Ran) -> None:
-    """What the person at the terminal sees of it."""
+def assert_saved_message(ran: CommandResult) -> None:
+    """Check the output of an interrupted run."""
     assert ran.code == 4, ran
     assert ran.out.startswith("|") and "Traceback" not in ran.err
     assert "saved: " in ran.err
 
 
 @pytest.mark.parametrize("seed", ROUNDS)
-def test_a_killed_worker_loses_nothing_that_was_finished(place: Place, seed: int) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, seed)
-        killed_ns = kill(only(place, WORKER))
-        ran = face.wait()
-    interrupted(ran)
-    assert "worker 0 ended by signal SIGKILL" in ran.err
-    cut_off(place, server, killed_ns)
-    nobody_left(place)
+def test_killed_worker_loses_no_finished_request(sandbox: Sandbox, seed: int) -> None:
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, seed)
+        worker, expected = pid_of(sandbox, WORKER), processed(server)
+        os.kill(worker, signal.SIGKILL)
+        ran = command.wait()
+    assert_saved_message(ran)
+    assert "worker 0" in ran.err and "SIGKILL" in ran.err
+    assert_interrupted_session(sandbox, expected)
+    assert_no_processes(sandbox)
 
 
 @pytest.mark.parametrize("seed", ROUNDS)
-def test_a_killed_conductor_loses_nothing_that_was_finished(place: Place, seed: int) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, seed)
-        killed_ns = kill(only(place, CONDUCTOR))
-        ran = face.wait()
-        nobody_left(place)
-    interrupted(ran)
-    assert "the conductor was killed" in ran.err
-    cut_off(place, server, killed_ns)
+def test_killed_session_process_loses_no_finished_request(sandbox: Sandbox, seed: int) -> None:
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, seed)
+        session_process, expected = pid_of(sandbox, SESSION_PROCESS), processed(server)
+        os.kill(session_process, signal.SIGKILL)
+        ran = command.wait()
+        assert_no_processes(sandbox)
+    assert_saved_message(ran)
+    assert "the session process was killed" in ran.err
+    assert_interrupted_session(sandbox, expected)
 
 
 @pytest.mark.parametrize("seed", ROUNDS)
-def test_a_killed_face_does_not_end_the_run(place: Place, seed: int) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *LOAD, "--requests", "70")
-        after(server, seed)
-        kill(face.pid)
-        assert face.wait().code == -signal.SIGKILL
-        assert place.processes(CONDUCTOR)
-        goes_on_to_the_end(place, server, 70)
+def test_killed_client_does_not_end_the_run(sandbox: Sandbox, seed: int) -> None:
+    holding = HoldingServer(20 + seed)
+    with scripted_server(holding) as server:
+        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", "70")
+        wait_until(lambda: len(server.completed) >= 20 + seed, "some responses")
+        command.process.kill()
+        assert command.wait().code == -signal.SIGKILL
+        assert sandbox.processes(SESSION_PROCESS)
+        holding.release.set()
+        assert_run_completes(sandbox, server, 70)
 
 
 @pytest.mark.parametrize("seed", ROUNDS[:1])
-def test_a_killed_conductor_takes_its_simulator_along(place: Place, seed: int) -> None:
-    face = place.begin(SIM, "--levels", "4", "--requests", "100000", "--max-tokens", "20")
-    until(lambda: place.sessions.exists() and enough_lines(place), "some requests in the journal")
-    kill(only(place, CONDUCTOR))
-    ran = face.wait()
-    nobody_left(place)
-    interrupted(ran)
-    assert place.listed()[0]["state"] == "interrupted"
+def test_simulator_ends_with_killed_session_process(sandbox: Sandbox, seed: int) -> None:
+    command = sandbox.start_benchmark(SIM, "--levels", "4", "--requests", "100000", "--max-tokens", "20")
+    wait_until(lambda: sandbox.sessions.exists() and enough_lines(sandbox), "some requests in the journal")
+    os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGKILL)
+    ran = command.wait()
+    assert_no_processes(sandbox)
+    assert_saved_message(ran)
+    assert sandbox.list_sessions()[0]["state"] == "interrupted"
 
 
-def test_two_workers_and_one_of_them_killed(place: Place) -> None:
-    """What the other one had finished is saved too."""
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS, "--workers", "2")
-        after(server, 0)
-        until(lambda: len(place.processes(WORKER)) == 2, "two workers")
-        killed_ns = kill(place.processes(WORKER)[0].pid)
-        interrupted(face.wait())
-        cut_off(place, server, killed_ns)
-        nobody_left(place)
+def test_one_of_two_workers_killed(sandbox: Sandbox) -> None:
+    """Requests finished by the other one are saved too."""
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS, "--workers", "2")
+        wait_for_answers(server, 0)
+        wait_until(lambda: len(sandbox.processes(WORKER)) == 2, "two workers")
+        worker, expected = sandbox.processes(WORKER)[0].pid, processed(server)
+        os.kill(worker, signal.SIGKILL)
+        assert_saved_message(command.wait())
+        assert_interrupted_session(sandbox, expected)
+        assert_no_processes(sandbox)
 
 
-def test_a_conductor_that_hung_before_it_was_killed(place: Place) -> None:
-    """What finished while it hung is known to the worker alone, which leaves it beside the journal."""
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, 5)
-        conductor = only(place, CONDUCTOR)
-        os.kill(conductor, signal.SIGSTOP)
-        more_after(server, 4)
-        killed_ns = kill(conductor)
-        interrupted(face.wait())
-        nobody_left(place)
-    assert (place.session / "spool-0.jsonl").exists()
-    cut_off(place, server, killed_ns)
+def test_session_process_that_hung_before_it_was_killed(sandbox: Sandbox) -> None:
+    """Requests that finished while it hung are spooled by the worker."""
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, 5)
+        session_process = pid_of(sandbox, SESSION_PROCESS)
+        os.kill(session_process, signal.SIGSTOP)
+        expected = wait_for_idle_workers(sandbox, server)
+        os.kill(session_process, signal.SIGKILL)
+        assert_saved_message(command.wait())
+        assert_no_processes(sandbox)
+    assert (sandbox.session / "spool-0.jsonl").exists()
+    assert_interrupted_session(sandbox, expected)
 
 
-def test_two_workers_and_one_of_them_killed_while_the_conductor_hung(place: Place) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS, "--workers", "2")
-        after(server, 6)
-        conductor = only(place, CONDUCTOR)
-        os.kill(conductor, signal.SIGSTOP)
-        more_after(server, 4)
-        killed_ns = kill(place.processes(WORKER)[0].pid)
-        os.kill(conductor, signal.SIGCONT)
-        interrupted(face.wait())
-        cut_off(place, server, killed_ns)
-        nobody_left(place)
+def test_one_of_two_workers_killed_while_session_process_hangs(sandbox: Sandbox) -> None:
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS, "--workers", "2")
+        wait_for_answers(server, 6)
+        session_process = pid_of(sandbox, SESSION_PROCESS)
+        os.kill(session_process, signal.SIGSTOP)
+        expected = wait_for_idle_workers(sandbox, server)
+        os.kill(sandbox.processes(WORKER)[0].pid, signal.SIGKILL)
+        os.kill(session_process, signal.SIGCONT)
+        assert_saved_message(command.wait())
+        assert_interrupted_session(sandbox, expected)
+        assert_no_processes(sandbox)
 
 
-def test_everything_killed_at_once_keeps_the_journal(place: Place) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, 1)
-        pids = [process.pid for process in place.processes()]
+def test_journal_survives_killing_all_processes(sandbox: Sandbox) -> None:
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, 1)
+        pids = [process.pid for process in sandbox.processes()]
         assert len(pids) == 3
-        killed_ns = max(kill(pid) for pid in sorted(pids))
-        face.wait()
-        cut_off(place, server, killed_ns)
-        nobody_left(place)
+        expected = set(saved(sandbox))
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        command.wait()
+        assert_interrupted_session(sandbox, expected)
+        assert_no_processes(sandbox)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_once_it_saves_and_prints_the_table(place: Place, number: signal.Signals) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, 2)
-        face.signal_group(number)
-        ran = face.wait()
-    stopped(place, ran, server)
+def test_stopping_once_saves_and_prints_the_table(sandbox: Sandbox, number: signal.Signals) -> None:
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, 2)
+        command.signal_group(number)
+        ran = command.wait()
+    assert_stopped_session(sandbox, ran, server)
     assert "stopping: " in ran.err
-    # What was in flight was waited for: the server finished all that it began.
-    assert saved(place).keys() == {answer.id for answer in server.completed}
-    assert place.shown()["levels"][0]["cancelled"] == 0
+    # Requests in flight were completed.
+    assert saved(sandbox).keys() == {response.id for response in server.completed}
+    assert sandbox.show_session()["levels"][0]["cancelled"] == 0
 
 
-def test_stopped_twice_it_does_not_wait(place: Place) -> None:
-    """Three of four streams never end; what the fourth finished is kept, what was cancelled is in no figure."""
-    with scripted(three_of_four_without_end) as server:
-        face = place.begin(server.url, *ENDLESS)
-        until(lambda: len(server.completed) >= 8, "some answers")
-        face.signal_group(signal.SIGINT)
-        until(lambda: "stopping: " in face.said(), "the first Ctrl-C was heard")
-        until(lambda: place.processes(WORKER), "it waits for what is in flight")
-        face.signal_group(signal.SIGINT)
-        ran = face.wait()
-        stopped(place, ran, server)
-        assert {answer.id for answer in server.completed} <= saved(place).keys()
-    (level,) = place.shown()["levels"]
-    assert level["cancelled"] in (3, 4) and level["errors"] == 0
+def test_stopping_twice_does_not_wait_for_streams(sandbox: Sandbox) -> None:
+    """The fourth stream's responses are kept, and the three cancelled ones are in no figure."""
+    with scripted_server(three_endless_streams()) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_until(lambda: len(server.completed) >= 8, "some responses")
+        command.signal_group(signal.SIGINT)
+        wait_until(lambda: "stopping: " in command.stderr_so_far(), "the first Ctrl-C was handled")
+        wait_until(lambda: len(server.completed) == len(server.received) - 3, "only the endless streams are left")
+        wait_until_saved(sandbox, server)
+        command.signal_group(signal.SIGINT)
+        ran = command.wait()
+        assert_stopped_session(sandbox, ran, server)
+        assert {response.id for response in server.completed} <= saved(sandbox).keys()
+    (level,) = sandbox.show_session()["levels"]
+    assert (level["cancelled"], level["errors"]) == (3, 0)
 
 
-def test_stopped_twice_it_does_not_wait_for_a_server_that_counts(place: Place) -> None:
-    """A server without usage is asked to count its answers at the end, and this one never says a number."""
+def test_stopping_twice_does_not_wait_for_token_counts(sandbox: Sandbox) -> None:
+    """The server reports no usage, and does not respond when asked to count tokens."""
     counting = threading.Event()
 
-    def answer(to: Answering, asked: Asked) -> None:
-        if asked.path == "/tokenize":
+    def respond(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        if request.path == "/tokenize":
             counting.set()
             to.rfile.read(1)
-        words(6, gap_s=0.01, usage=False)(to, asked)
+        respond_with_words(6, gap_s=0.01, usage=False)(to, request)
 
-    with scripted(answer) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, 7)
-        face.signal_group(signal.SIGINT)
+    with scripted_server(respond) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, 7)
+        command.signal_group(signal.SIGINT)
         assert counting.wait(TIMEOUT_S)
-        assert face.process.poll() is None
-        face.signal_group(signal.SIGINT)
-        stopped(place, face.wait(), server)
-        assert saved(place).keys() == {answer.id for answer in server.completed}
+        assert command.process.poll() is None
+        command.signal_group(signal.SIGINT)
+        assert_stopped_session(sandbox, command.wait(), server)
+        assert saved(sandbox).keys() == {response.id for response in server.completed}
 
 
-def test_stopped_before_the_first_answer_there_is_nothing_to_save(place: Place) -> None:
-    with scripted(words(100, gap_s=60.0)) as server:
-        face = place.begin(server.url, *ENDLESS)
-        until(lambda: len(server.asked) == 4, "four requests")
-        face.signal_group(signal.SIGINT)
-        until(lambda: "stopping: " in face.said(), "the first Ctrl-C was heard")
-        face.signal_group(signal.SIGINT)
-        ran = face.wait()
+def test_stopping_before_the_first_response(sandbox: Sandbox) -> None:
+    with scripted_server(respond_with_words(100, gap_s=60.0)) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_until(lambda: len(server.received) == 4, "four requests")
+        command.signal_group(signal.SIGINT)
+        wait_until(lambda: "stopping: " in command.stderr_so_far(), "the first Ctrl-C was handled")
+        command.signal_group(signal.SIGINT)
+        ran = command.wait()
     assert ran.code == 4 and "Traceback" not in ran.err
-    nobody_left(place)
+    assert_no_processes(sandbox)
 
 
-def test_stopped_while_the_endpoint_is_still_looked_at(place: Place) -> None:
-    def silent(to: Answering) -> None:
-        until(lambda: False, "nothing")
+def test_stopping_while_the_endpoint_is_inspected(sandbox: Sandbox) -> None:
+    def silent(to: ScriptedHandler) -> None:
+        threading.Event().wait(TIMEOUT_S)
 
-    with scripted(listing=silent) as server:
-        face = place.begin(server.url, *ENDLESS)
-        until(lambda: "starting" in face.said(), "it began")
-        face.signal_group(signal.SIGINT)
-        until(lambda: "stopping: " in face.said(), "the first Ctrl-C was heard")
-        face.signal_group(signal.SIGINT)
-        ran = face.wait()
+    with scripted_server(listing=silent) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_until(lambda: "starting" in command.stderr_so_far(), "it began")
+        command.signal_group(signal.SIGINT)
+        wait_until(lambda: "stopping: " in command.stderr_so_far(), "the first Ctrl-C was handled")
+        command.signal_group(signal.SIGINT)
+        ran = command.wait()
     assert ran.code == 4, ran
-    nobody_left(place)
+    assert_no_processes(sandbox)
 
 
-def test_stopped_while_it_reads_its_own_words(place: Place) -> None:
-    """Before there is anybody to stop: a workload that never comes keeps it in that moment."""
-    os.mkfifo(place.home / "slow.toml")
-    face = place.begin("127.0.0.1:9", "--workload", str(place.home / "slow.toml"))
-    until(lambda: place.processes(CONDUCTOR), "the conductor was started ahead")
-    face.signal_group(signal.SIGINT)
-    ran = face.wait()
+def test_stopping_while_the_workload_is_read(sandbox: Sandbox) -> None:
+    """The workload is a pipe that is never written to."""
+    os.mkfifo(sandbox.home / "slow.toml")
+    command = sandbox.start_benchmark("127.0.0.1:9", "--workload", str(sandbox.home / "slow.toml"))
+    wait_until(lambda: sandbox.processes(SESSION_PROCESS), "the session process was started")
+    command.signal_group(signal.SIGINT)
+    ran = command.wait()
     assert (ran.code, ran.out) == (4, "") and "Traceback" not in ran.err
-    nobody_left(place)
+    assert_no_processes(sandbox)
 
 
-def test_a_hang_up_does_not_end_the_run(place: Place) -> None:
-    """As when SSH drops: the terminal's process group gets SIGHUP."""
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *LOAD, "--requests", "60")
-        after(server, 3)
-        face.signal_group(signal.SIGHUP)
-        assert face.wait().code == -signal.SIGHUP
-        goes_on_to_the_end(place, server, 60)
+def test_hangup_does_not_end_the_run(sandbox: Sandbox) -> None:
+    """When an SSH connection drops, the terminal's process group gets SIGHUP."""
+    holding = HoldingServer(20)
+    with scripted_server(holding) as server:
+        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", "60")
+        wait_until(lambda: len(server.completed) >= 20, "some responses")
+        command.signal_group(signal.SIGHUP)
+        assert command.wait().code == -signal.SIGHUP
+        holding.release.set()
+        assert_run_completes(sandbox, server, 60)
 
 
-def test_sigterm_to_the_conductor_stops_and_saves(place: Place) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, 4)
-        with_signal(only(place, CONDUCTOR), signal.SIGTERM)
-        stopped(place, face.wait(), server)
+def test_sigterm_to_the_session_process_stops_and_saves(sandbox: Sandbox) -> None:
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, 4)
+        send_signal(pid_of(sandbox, SESSION_PROCESS), signal.SIGTERM)
+        assert_stopped_session(sandbox, command.wait(), server)
 
 
-def kill(pid: int) -> int:
-    """Returns when."""
-    os.kill(pid, signal.SIGKILL)
-    return time.perf_counter_ns()
-
-
-def enough_lines(place: Place) -> bool:
-    journals = list(place.sessions.glob("*/journal.jsonl"))
+def enough_lines(sandbox: Sandbox) -> bool:
+    journals = list(sandbox.sessions.glob("*/journal.jsonl"))
     return bool(journals) and journals[0].read_bytes().count(b"\n") > 20
 
 
-def goes_on_to_the_end(place: Place, server: Scripted, requests: int) -> None:
-    until(lambda: [row["state"] for row in place.listed()] == ["done"], "the session is done")
-    nobody_left(place)
-    assert saved(place).keys() == {answer.id for answer in server.completed}
-    (level,) = place.shown()["levels"]
+def assert_run_completes(sandbox: Sandbox, server: ScriptedServer, requests: int) -> None:
+    wait_until(lambda: [row["state"] for row in sandbox.list_sessions()] == ["done"], "the session is done")
+    assert_no_processes(sandbox)
+    assert saved(sandbox).keys() == {response.id for response in server.completed}
+    (level,) = sandbox.show_session()["levels"]
     assert (level["n"], level["ok"], level["complete"]) == (requests, requests, True)
-    nothing_half_written(place.session)
+    assert_files_valid(sandbox.session)
 
 
-def stopped(place: Place, ran: Ran, server: Scripted) -> None:
-    interrupted(ran)
-    (row,) = place.listed()
+def assert_stopped_session(sandbox: Sandbox, ran: CommandResult, server: ScriptedServer) -> None:
+    assert_saved_message(ran)
+    (row,) = sandbox.list_sessions()
     assert row["state"] == "stopped"
-    (level,) = place.shown()["levels"]
-    assert level["ok"] == len(saved(place)) > 5
-    nothing_half_written(place.session)
-    nobody_left(place)
-    assert not list((place.runtime / "swarmtui").glob("*.sock"))
+    (level,) = sandbox.show_session()["levels"]
+    assert level["ok"] == len(saved(sandbox)) > 5
+    assert_files_valid(sandbox.session)
+    assert_no_processes(sandbox)
+    assert not list((sandbox.runtime / "swarmtui").glob("*.sock"))
 
 
-def three_of_four_without_end(to: Answering, asked: Asked) -> None:
-    endless: Callable[[Answering, Asked], None] = words(100_000, gap_s=0.02)
-    (endless if len(to.server.asked) <= 3 else ANSWER)(to, asked)
+def three_endless_streams() -> Responder:
+    """The first three responses never end, all others do."""
+    endless, numbers = respond_with_words(100_000, gap_s=0.02), count(1)
+
+    def respond(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        (endless if next(numbers) <= 3 else ANSWER)(to, request)
+
+    return respond

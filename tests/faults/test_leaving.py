@@ -1,4 +1,4 @@
-"""Ctrl-C again: whoever does not want to wait leaves at once, nothing finished is lost, and nobody stays behind."""
+"""Stopping again with Ctrl-C: the command exits at once, loses no finished request and leaves no process running."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import Place, Program, Ran, until
-from tests.cli.scripted import scripted
+from tests.cli.programs import CommandResult, Program, Sandbox, wait_until
+from tests.cli.scripted_server import scripted_server
 from tests.faults.test_kill import (
     ANSWER,
-    CONDUCTOR,
     ENDLESS,
+    SESSION_PROCESS,
     WORKER,
-    after,
-    cut_off,
-    interrupted,
-    kill,
-    more_after,
-    nobody_left,
-    nothing_half_written,
-    only,
+    assert_files_valid,
+    assert_interrupted_session,
+    assert_no_processes,
+    assert_saved_message,
+    assert_stopped_session,
+    pid_of,
+    processed,
     saved,
-    stopped,
-    three_of_four_without_end,
+    three_endless_streams,
+    wait_for_answers,
+    wait_for_idle_workers,
+    wait_until_saved,
 )
 
-FIGURES_LATER = "its figures: swarmtui sessions show"
+NO_SUMMARY = "results: swarmtui sessions show"
 
 
 @contextmanager
-def summary_without_end(place: Place) -> Iterator[None]:
-    """A session that takes for ever to be summed up: what a worker seems to have left there is never said."""
-    pipe = place.session / "spool-9.jsonl"
+def blocked_summary(sandbox: Sandbox) -> Iterator[None]:
+    """Block the summary of the session: one of its spool files is a pipe that is never written to."""
+    pipe = sandbox.session / "spool-9.jsonl"
     os.mkfifo(pipe)
     try:
         yield
@@ -46,126 +47,131 @@ def summary_without_end(place: Place) -> Iterator[None]:
         pipe.unlink()
 
 
-def again_until_it_ends(face: Program, number: int = signal.SIGINT) -> Ran:
-    while face.process.poll() is None:
-        face.signal_group(number)
+def signal_until_exit(command: Program, number: int = signal.SIGINT) -> CommandResult:
+    while command.process.poll() is None:
+        command.signal_group(number)
         time.sleep(0.01)
-    return face.wait()
+    return command.wait()
 
 
-def without_figures(place: Place, ran: Ran, state: str) -> None:
-    """Stopped before they were made, with all that they are made of; and so they can be made later."""
-    interrupted(ran)
-    assert FIGURES_LATER in ran.err
-    nobody_left(place)
-    nothing_half_written(place.session)
-    assert not (place.session / "detail.json").exists()
-    (row,) = place.listed()
-    assert (row["state"], row["requests"], row["levels"]) == (state, len(saved(place)), [])
-    summary = place.shown()
+def assert_no_summary(sandbox: Sandbox, ran: CommandResult, state: str) -> None:
+    """Check a session that was stopped before its summary, and whose summary can be made later."""
+    assert_saved_message(ran)
+    assert NO_SUMMARY in ran.err
+    assert_no_processes(sandbox)
+    assert_files_valid(sandbox.session)
+    assert not (sandbox.session / "detail.json").exists()
+    (row,) = sandbox.list_sessions()
+    assert (row["state"], row["requests"], row["levels"]) == (state, len(saved(sandbox)), [])
+    summary = sandbox.show_session()
     assert summary["state"] == state
-    assert summary["levels"][0]["ok"] == len(saved(place)) > 5
-    (row,) = place.listed()
+    assert summary["levels"][0]["ok"] == len(saved(sandbox)) > 5
+    (row,) = sandbox.list_sessions()
     assert row["levels"] == [4]
-    nothing_half_written(place.session)
+    assert_files_valid(sandbox.session)
 
 
-def test_stopped_twice_it_leaves_without_the_summary_of_a_long_session(place: Place) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, 1)
-        with summary_without_end(place):
-            face.signal_group(signal.SIGINT)
-            until(lambda: not place.processes(WORKER), "it saves")
-            assert face.process.poll() is None
-            face.signal_group(signal.SIGINT)
-            ran = face.wait()
-        without_figures(place, ran, "stopped")
-        assert saved(place).keys() == {answer.id for answer in server.completed}
+def test_stopping_twice_does_not_wait_for_the_summary(sandbox: Sandbox) -> None:
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, 1)
+        with blocked_summary(sandbox):
+            command.signal_group(signal.SIGINT)
+            wait_until(lambda: not sandbox.processes(WORKER), "it is saving")
+            assert command.process.poll() is None
+            command.signal_group(signal.SIGINT)
+            ran = command.wait()
+        assert_no_summary(sandbox, ran, "stopped")
+        assert saved(sandbox).keys() == {response.id for response in server.completed}
 
 
-def test_stopped_twice_while_streams_are_waited_for_it_leaves_without_the_summary(place: Place) -> None:
-    with scripted(three_of_four_without_end) as server:
-        face = place.begin(server.url, *ENDLESS)
-        until(lambda: len(server.completed) >= 8, "some answers")
-        with summary_without_end(place):
-            face.signal_group(signal.SIGINT)
-            until(lambda: "stopping: " in face.said(), "the first Ctrl-C was heard")
-            face.signal_group(signal.SIGINT)
-            ran = face.wait()
-        without_figures(place, ran, "stopped")
-        assert {answer.id for answer in server.completed} <= saved(place).keys()
+def test_stopping_twice_during_streams_does_not_wait_for_the_summary(sandbox: Sandbox) -> None:
+    with scripted_server(three_endless_streams()) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_until(lambda: len(server.completed) >= 8, "some responses")
+        with blocked_summary(sandbox):
+            command.signal_group(signal.SIGINT)
+            wait_until(lambda: "stopping: " in command.stderr_so_far(), "the first Ctrl-C was handled")
+            wait_until(lambda: len(server.completed) == len(server.received) - 3, "only the endless streams are left")
+            wait_until_saved(sandbox, server)
+            command.signal_group(signal.SIGINT)
+            ran = command.wait()
+        assert_no_summary(sandbox, ran, "stopped")
+        assert {response.id for response in server.completed} <= saved(sandbox).keys()
 
 
-def test_stopped_twice_a_conductor_that_hangs_is_ended(place: Place) -> None:
-    """What finished while it hung is known to the worker alone, which leaves it beside the journal."""
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, 2)
-        os.kill(only(place, CONDUCTOR), signal.SIGSTOP)
-        more_after(server, 4)
-        hit_ns = time.perf_counter_ns()
-        face.signal_group(signal.SIGINT)
-        until(lambda: "stopping: " in face.said(), "the first Ctrl-C was heard")
-        face.signal_group(signal.SIGINT)
-        ran = face.wait()
-        nobody_left(place)
-    assert ran.code == 4 and "Traceback" not in ran.err and FIGURES_LATER in ran.err
-    assert (place.session / "spool-0.jsonl").exists()
-    cut_off(place, server, hit_ns)
+def test_stopping_twice_ends_a_session_process_that_hangs(sandbox: Sandbox) -> None:
+    """Requests that finished while it hung are spooled by the worker."""
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, 2)
+        os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGSTOP)
+        expected = wait_for_idle_workers(sandbox, server)
+        command.signal_group(signal.SIGINT)
+        wait_until(lambda: "stopping: " in command.stderr_so_far(), "the first Ctrl-C was handled")
+        command.signal_group(signal.SIGINT)
+        ran = command.wait()
+        assert_no_processes(sandbox)
+    assert ran.code == 4 and "Traceback" not in ran.err and NO_SUMMARY in ran.err
+    assert (sandbox.session / "spool-0.jsonl").exists()
+    assert_interrupted_session(sandbox, expected)
 
 
-def test_stopped_twice_nobody_waits_for_the_summary_of_a_killed_conductor(place: Place) -> None:
-    with scripted(ANSWER) as server:
-        face = place.begin(server.url, *ENDLESS)
-        after(server, 3)
-        with summary_without_end(place):
-            killed_ns = kill(only(place, CONDUCTOR))
-            until(lambda: not place.processes(WORKER), "the worker has left what it held")
-            ran = again_until_it_ends(face)
-    assert ran.code == 4 and "Traceback" not in ran.err and FIGURES_LATER in ran.err
-    nobody_left(place)
-    cut_off(place, server, killed_ns)
+def test_stopping_does_not_wait_for_the_summary_after_session_process_was_killed(sandbox: Sandbox) -> None:
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_for_answers(server, 3)
+        with blocked_summary(sandbox):
+            session_process, expected = pid_of(sandbox, SESSION_PROCESS), processed(server)
+            os.kill(session_process, signal.SIGKILL)
+            wait_until(lambda: not sandbox.processes(WORKER), "the worker has spooled and ended")
+            ran = signal_until_exit(command)
+    assert ran.code == 4 and "Traceback" not in ran.err and NO_SUMMARY in ran.err
+    assert_no_processes(sandbox)
+    assert_interrupted_session(sandbox, expected)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_again_and_again_it_ends_as_if_stopped_twice(place: Place, number: signal.Signals) -> None:
-    with scripted(three_of_four_without_end) as server:
-        face = place.begin(server.url, *ENDLESS)
-        until(lambda: len(server.completed) >= 8, "some answers")
-        stopped(place, again_until_it_ends(face, number), server)
-        assert {answer.id for answer in server.completed} <= saved(place).keys()
+def test_repeated_signals_act_as_two(sandbox: Sandbox, number: signal.Signals) -> None:
+    with scripted_server(three_endless_streams()) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        wait_until(lambda: len(server.completed) >= 8, "some responses")
+        expected = processed(server)
+        assert_stopped_session(sandbox, signal_until_exit(command, number), server)
+        assert expected <= saved(sandbox).keys()
 
 
-def test_a_probe_by_the_clock_is_left_in_its_pause(place: Place) -> None:
-    with scripted(ANSWER) as server:
-        words = ("probe", "--endpoint", server.url, "--every", "1h", "--session-dir", str(place.sessions), "--quiet")
-        face = place.start(*words)
-        until(lambda: "tok/s" in face.printed(), "the first probe is done")
-        ran = again_until_it_ends(face)
+def test_repeated_probe_can_be_stopped_between_probes(sandbox: Sandbox) -> None:
+    with scripted_server(ANSWER) as server:
+        words = ("probe", "--endpoint", server.url, "--every", "1h", "--session-dir", str(sandbox.sessions), "--quiet")
+        command = sandbox.start(*words)
+        wait_until(lambda: "tok/s" in command.stdout_so_far(), "the first probe is done")
+        ran = signal_until_exit(command)
     assert ran.code == 4 and "Traceback" not in ran.err
-    nobody_left(place)
+    assert_no_processes(sandbox)
 
 
-# A server as it should not be: it hears no SIGTERM, and says nothing either.
+# A server that ignores SIGTERM and never becomes ready.
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
 
 
-def test_a_contest_stopped_twice_does_not_wait_for_a_server_that_will_not_end(place: Place) -> None:
-    """Which is ended all the same."""
-    script = place.home / "deaf_server.py"
+def test_stopping_ab_twice_does_not_wait_for_a_server_that_ignores_sigterm(sandbox: Sandbox) -> None:
+    """The guardian still ends the server."""
+    script = sandbox.home / "deaf_server.py"
     script.write_text(DEAF)
-    command = f"{sys.executable} {script} {{port}}"
-    face = place.start("ab", "--a", command, "--b", command, "--yes", "--session-dir", str(place.sessions), "--quiet")
-    until(lambda: any("deaf" in log.read_text() for log in logs(place)), "a server is started")
-    face.signal_group(signal.SIGINT)
-    # It has twenty seconds to end in good order, and would take them.
-    until(lambda: place.processes("guardian"), "its guardian is there")
-    ran = again_until_it_ends(face)
+    serve = f"{sys.executable} {script} {{port}}"
+    command = sandbox.start(
+        "ab", "--a", serve, "--b", serve, "--yes", "--session-dir", str(sandbox.sessions), "--quiet"
+    )
+    wait_until(lambda: any("deaf" in log.read_text() for log in logs(sandbox)), "a server is started")
+    command.signal_group(signal.SIGINT)
+    # The server gets 20 seconds to shut down, and would use them.
+    wait_until(lambda: sandbox.processes("guardian"), "its guardian is running")
+    ran = signal_until_exit(command)
     assert ran.code == 4 and "Traceback" not in ran.err
-    nobody_left(place)
-    until(lambda: not place.processes("deaf_server"), "the server is gone", 5.0)
+    assert_no_processes(sandbox)
+    wait_until(lambda: not sandbox.processes("deaf_server"), "the server has ended")
 
 
-def logs(place: Place) -> list[Path]:
-    return list(place.sessions.glob(".tuning/*/1-*.log"))
+def logs(sandbox: Sandbox) -> list[Path]:
+    return list(sandbox.sessions.glob(".tuning/*/1-*.log"))

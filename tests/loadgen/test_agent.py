@@ -13,7 +13,7 @@ from swarmtui.loadgen.http_exchange import HttpExchange
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.worker_protocol import StartStage, Target
 from tests.loadgen.driver import task
-from tests.loadgen.scripted_server import ROLE, delta
+from tests.loadgen.raw_server import ROLE, delta
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -12,7 +12,7 @@ import pytest
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import Ack, StreamRow
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.scripted_server import DONE, ROLE, ScriptedCall, ScriptedServer, delta, hello, usage
+from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta, hello, usage
 
 # Allowed error of converting the kernel's wall-clock stamps on a busy machine.
 _SLACK_NS = 1_000_000
@@ -24,7 +24,7 @@ _SLACK_NS = 1_000_000
 def test_kernel_stamps_are_in_order() -> None:
     written: list[int] = []
 
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.begin_stream()
         for chunk in (ROLE, *(delta(content=f"word{n}") for n in range(8)), delta("stop"), usage(8), DONE):
             written.append(time.perf_counter_ns())
@@ -32,7 +32,7 @@ def test_kernel_stamps_are_in_order() -> None:
             time.sleep(0.025)
         call.end_stream()
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
         received = time.perf_counter_ns()
     assert record.stamp == "kernel"
@@ -54,7 +54,7 @@ def test_kernel_stamps_are_in_order() -> None:
 def test_role_chunk_is_not_the_first_token() -> None:
     begun: list[int] = []
 
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.begin_stream()
         call.chunk(ROLE)
         time.sleep(0.1)
@@ -64,7 +64,7 @@ def test_role_chunk_is_not_the_first_token() -> None:
         call.chunk(delta(content="yes") + delta("stop") + usage(2) + DONE)
         call.end_stream()
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
     assert record.t_event_ns is not None and record.t_first_ns is not None
     assert record.t_event_ns < begun[0] <= record.t_first_ns + _SLACK_NS
@@ -74,7 +74,7 @@ def test_role_chunk_is_not_the_first_token() -> None:
 
 
 def test_several_tokens_per_chunk() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.begin_stream()
         call.chunk(ROLE)
         for _ in range(10):
@@ -83,7 +83,7 @@ def test_several_tokens_per_chunk() -> None:
         call.chunk(delta("length") + usage(80) + DONE)
         call.end_stream()
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         capped, exact = worker.run([task(0, max_tokens=80), task(1, max_tokens=80, exact=True)])
     assert (capped.chunks, capped.tokens_out, capped.token_source) == (10, 80, "usage")
     assert capped.first_tokens == 8
@@ -93,35 +93,35 @@ def test_several_tokens_per_chunk() -> None:
 
 
 def test_stream_sent_byte_by_byte() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.begin_stream()
         stream = b": hi\r\n\r\n" + ROLE + delta(content="größer ") + delta("stop", content="日本 🐝") + usage(5) + DONE
         for byte in stream.replace(b"\n", b"\r\n"):
             call.chunk(bytes([byte]))
         call.end_stream()
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
     assert (record.error, record.text, record.tokens_out, record.chunks) == (None, "größer 日本 🐝", 5, 2)
 
 
 def test_response_without_text_has_no_first_token() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.stream(ROLE, delta("stop"), usage(1), DONE)
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
     assert (record.error, record.tokens_out, record.ttft_s, record.first_tokens) == (None, 1, None, None)
     assert record.degenerate
 
 
 def test_text_is_kept_only_on_request_or_to_count_tokens() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.stream(
             ROLE, delta(content="a"), delta("stop", content="b"), *([usage(2)] if call.prompt == "count" else [])
         )
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url, keep_text=False) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url, keep_text=False) as worker:
         counted, uncounted = worker.run([task(0, "count"), task(1, "do not")])
     assert (counted.token_source, counted.text) == ("usage", None)
     assert (uncounted.token_source, uncounted.text) == ("chunks", "ab")
@@ -136,7 +136,7 @@ def _spooled(path: Path) -> list[int]:
 
 def test_unacknowledged_records_are_spooled(tmp_path: Path) -> None:
     spool = tmp_path / "spool.jsonl"
-    with ScriptedServer(hello) as server, DrivenWorker(server.url, spool=str(spool)) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url, spool=str(spool)) as worker:
         worker.enqueue(task(n) for n in range(5))
         worker.start_stage(1)
         finished = worker.finished(5)
@@ -148,7 +148,7 @@ def test_unacknowledged_records_are_spooled(tmp_path: Path) -> None:
 
 def test_acknowledged_records_are_not_spooled(tmp_path: Path) -> None:
     spool = tmp_path / "spool.jsonl"
-    with ScriptedServer(hello) as server, DrivenWorker(server.url, spool=str(spool)) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url, spool=str(spool)) as worker:
         worker.enqueue(task(n) for n in range(2))
         worker.start_stage(1)
         worker.send(Ack(worker.finished(2)[-1].number))
@@ -160,10 +160,10 @@ def test_records_are_spooled_once_if_session_process_stops_reading(tmp_path: Pat
     """The pipe is full, so that both reading and writing fail."""
     spool, count = tmp_path / "spool.jsonl", 300
 
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.stream(ROLE, delta("stop", content="x" * 4096), usage(1), DONE)
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url, spool=str(spool)) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url, spool=str(spool)) as worker:
         worker.enqueue(task(n) for n in range(count))
         worker.start_stage(4)
         while len(server.calls) < count:
@@ -174,7 +174,7 @@ def test_records_are_spooled_once_if_session_process_stops_reading(tmp_path: Pat
 
 
 def test_frame_rows_add_up_to_all_chunks() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.begin_stream()
         call.chunk(ROLE)
         for n in range(30):
@@ -185,7 +185,7 @@ def test_frame_rows_add_up_to_all_chunks() -> None:
         call.end_stream()
 
     gate = threading.Event()
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         worker.enqueue([task(0)])
         worker.start_stage(1)
         rows: list[StreamRow] = []

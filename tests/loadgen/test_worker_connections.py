@@ -11,35 +11,35 @@ import pytest
 import trustme
 
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.scripted_server import HELLO, ScriptedCall, ScriptedServer, hello
+from tests.loadgen.raw_server import HELLO, RawCall, RawServer, hello
 
 
 def test_connection_is_reused() -> None:
-    with ScriptedServer(hello) as server, DrivenWorker(server.url) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url) as worker:
         records = worker.run(task(n) for n in range(5))
     assert [record.error for record in records] == [None] * 5
     assert server.connections == 1
 
 
 def test_server_that_closes_each_connection() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.begin_stream("text/event-stream", "Connection: close")
         call.chunk(b"".join(HELLO))
         call.end_stream()
         call.close()
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         records = worker.run(task(n) for n in range(3))
     assert [(record.error, record.retried) for record in records] == [(None, False)] * 3
     assert server.connections == 3
 
 
 def test_body_that_ends_with_its_connection() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         call.send(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + b"".join(HELLO).rstrip())
         call.close()
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         records = worker.run(task(n) for n in range(2))
     assert [(record.error, record.tokens_out, record.stamp) for record in records] == [(None, 3, "kernel")] * 2
 
@@ -47,7 +47,7 @@ def test_body_that_ends_with_its_connection() -> None:
 def test_stale_connection_is_replaced_and_the_first_attempt_not_counted() -> None:
     closed: list[int] = []
 
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         if len(server.calls) == 2:
             time.sleep(0.1)
             closed.append(time.perf_counter_ns())
@@ -55,7 +55,7 @@ def test_stale_connection_is_replaced_and_the_first_attempt_not_counted() -> Non
         else:
             hello(call)
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         first, second, third = worker.run(task(n) for n in range(3))
     assert [record.error for record in (first, second, third)] == [None] * 3
     assert [record.retried for record in (first, second, third)] == [False, True, False]
@@ -66,30 +66,30 @@ def test_stale_connection_is_replaced_and_the_first_attempt_not_counted() -> Non
 def test_retry_uses_a_new_connection() -> None:
     """A server may close all idle connections at the same time."""
 
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         if call.connection < 3:
             call.close()
         else:
             hello(call)
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)], agents=3)
     assert (record.error, record.retried) == (None, True)
 
 
 def test_no_second_retry() -> None:
-    with ScriptedServer(ScriptedCall.close) as server, DrivenWorker(server.url) as worker:
+    with RawServer(RawCall.close) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
     assert (record.error, record.retried) == ("closed_early", True)
     assert len(server.calls) == 2
 
 
 def test_connections_closed_while_idle_are_not_used() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         hello(call)
         call.close()
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         (first,) = worker.run([task(0)])
         worker.wait_for_frame(lambda frame: bool(server.closed_ns))
         # The poll before the next frame may be from before the close; the one before the frame after that is not.
@@ -105,13 +105,13 @@ def test_connections_closed_while_idle_are_not_used() -> None:
 
 
 def test_rejected_stream_options_are_remembered_per_server() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         if "stream_options" in call.body:
             call.reply("400 Bad", '{"error":{"message":"Unrecognized request argument: stream_options"}}')
         else:
             hello(call)
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         records = worker.run(task(n) for n in range(3))
     assert [record.error for record in records] == [None] * 3
     assert ["stream_options" in call.body for call in server.calls] == [True, False, False, False]
@@ -119,7 +119,7 @@ def test_rejected_stream_options_are_remembered_per_server() -> None:
 
 
 def test_only_the_named_field_is_omitted() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         if "ignore_eos" in call.body:
             detail = '{"type":"extra_forbidden","loc":["body","ignore_eos"],"msg":"Extra inputs are not permitted"}'
             call.reply("422 Unprocessable", '{"detail":[' + detail + "]}")
@@ -127,7 +127,7 @@ def test_only_the_named_field_is_omitted() -> None:
             hello(call)
 
     extra = {"ignore_eos": True, "top_k": 1}
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         records = worker.run(task(n, extra=extra) for n in range(2))
     assert [record.left_out for record in records] == [("ignore_eos",)] * 2
     assert len(server.calls) == 3
@@ -136,13 +136,13 @@ def test_only_the_named_field_is_omitted() -> None:
 
 
 def test_unrelated_400_is_an_error_and_not_remembered() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         if call.prompt == "long":
             call.reply("400 Bad", '{"error":{"message":"prompt too long"}}')
         else:
             hello(call)
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         bad, good = worker.run([task(0, "long"), task(1, "short")])
     assert (bad.error, bad.error_detail) == ("http_400", "prompt too long")
     assert (good.error, good.left_out) == (None, ())
@@ -154,7 +154,7 @@ def test_unrelated_400_is_an_error_and_not_remembered() -> None:
 
 def test_key_headers_and_host() -> None:
     with (
-        ScriptedServer(hello) as server,
+        RawServer(hello) as server,
         DrivenWorker(f"{server.url}/gateway/v1", api_key="sk-1", headers={"X-Team": "bees"}) as worker,
     ):
         worker.run([task(0)])
@@ -168,7 +168,7 @@ def test_key_headers_and_host() -> None:
 
 def test_user_header_replaces_default_in_any_case() -> None:
     own = {"authorization": "Basic abc", "user-agent": "bench"}
-    with ScriptedServer(hello) as server, DrivenWorker(server.url, api_key="sk-1", headers=own) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url, api_key="sk-1", headers=own) as worker:
         worker.run([task(0)])
     assert server.calls[0].headers["authorization"] == "Basic abc"
     assert server.calls[0].headers["user-agent"] == "bench"
@@ -176,7 +176,7 @@ def test_user_header_replaces_default_in_any_case() -> None:
 
 
 def test_no_authorization_without_key() -> None:
-    with ScriptedServer(hello) as server, DrivenWorker(server.url) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url) as worker:
         worker.run([task(0)])
     assert "authorization" not in server.calls[0].headers
 
@@ -184,7 +184,7 @@ def test_no_authorization_without_key() -> None:
 def test_proxy_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
-    with ScriptedServer(hello) as server, DrivenWorker(server.url) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
     assert record.error is None
 
@@ -199,7 +199,7 @@ def _has_ipv6() -> bool:
 
 @pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
 def test_ipv6() -> None:
-    with ScriptedServer(hello, host="::1") as server, DrivenWorker(server.url) as worker:
+    with RawServer(hello, host="::1") as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
     assert (record.error, record.stamp) == (None, "kernel")
     assert server.calls[0].headers["host"] == server.authority
@@ -222,21 +222,21 @@ def ca_file(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def secure(authority: trustme.CA) -> Iterator[ScriptedServer]:
+def secure(authority: trustme.CA) -> Iterator[RawServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
-    with ScriptedServer(hello, tls=context) as server:
+    with RawServer(hello, tls=context) as server:
         yield server
 
 
-def test_tls_with_custom_authority(secure: ScriptedServer, ca_file: str) -> None:
+def test_tls_with_custom_authority(secure: RawServer, ca_file: str) -> None:
     with DrivenWorker(secure.url, ca_file=ca_file) as worker:
         records = worker.run(task(n) for n in range(3))
     assert [(record.error, record.tokens_out, record.text) for record in records] == [(None, 3, "Hello you")] * 3
     assert {record.stamp for record in records} == {"kernel"}
 
 
-def test_tls_with_unknown_authority_is_rejected(secure: ScriptedServer) -> None:
+def test_tls_with_unknown_authority_is_rejected(secure: RawServer) -> None:
     with DrivenWorker(secure.url) as worker:
         (record,) = worker.run([task(0)])
     assert record.error == "tls_verify"
@@ -244,13 +244,13 @@ def test_tls_with_unknown_authority_is_rejected(secure: ScriptedServer) -> None:
     assert "certificate" in record.error_detail
 
 
-def test_tls_for_another_host_is_rejected(secure: ScriptedServer, ca_file: str) -> None:
+def test_tls_for_another_host_is_rejected(secure: RawServer, ca_file: str) -> None:
     with DrivenWorker(secure.url.replace("127.0.0.1", "localhost"), ca_file=ca_file) as worker:
         (record,) = worker.run([task(0)])
     assert record.error == "tls_verify"
 
 
-def test_tls_without_verification(secure: ScriptedServer) -> None:
+def test_tls_without_verification(secure: RawServer) -> None:
     with DrivenWorker(secure.url, insecure=True) as worker:
         (record,) = worker.run([task(0)])
     assert record.error is None

@@ -15,66 +15,66 @@ from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import Failed
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.scripted_server import DONE, HELLO, ROLE, ScriptedCall, ScriptedServer, delta, event, hello
+from tests.loadgen.raw_server import DONE, HELLO, ROLE, RawCall, RawServer, delta, event, hello
 
 
-def _page(status: str, text: str, kind: str = "application/json") -> Callable[[ScriptedCall], None]:
+def _page(status: str, text: str, kind: str = "application/json") -> Callable[[RawCall], None]:
     return lambda call: call.reply(status, text, kind)
 
 
-def _stream(*events: bytes) -> Callable[[ScriptedCall], None]:
+def _stream(*events: bytes) -> Callable[[RawCall], None]:
     return lambda call: call.stream(*events)
 
 
-def _error_without_length(call: ScriptedCall) -> None:
+def _error_without_length(call: RawCall) -> None:
     call.send(b"HTTP/1.1 503 Busy\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nall slots are in use")
     call.close()
 
 
-def _reset_in_mid_stream(call: ScriptedCall) -> None:
+def _reset_in_mid_stream(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(ROLE + delta(content="Hel"))
     call.reset()
 
 
-def _closed_in_mid_stream(call: ScriptedCall) -> None:
+def _closed_in_mid_stream(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(ROLE + delta(content="Hel"))
     call.close()
 
 
-def _reset_after_done(call: ScriptedCall) -> None:
+def _reset_after_done(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(b"".join(HELLO))
     call.reset()
 
 
-def _no_done(call: ScriptedCall) -> None:
+def _no_done(call: RawCall) -> None:
     call.stream(ROLE, delta(content="Hel"), delta("stop", content="lo"))
 
 
-def _never_ends(call: ScriptedCall) -> None:
+def _never_ends(call: RawCall) -> None:
     call.begin_stream()
     for _ in range(sse.MAX_EVENT // (1 << 20) + 2):
         call.chunk(b"x" * (1 << 20))
     call.end_stream()
 
 
-def _many_headers(call: ScriptedCall) -> None:
+def _many_headers(call: RawCall) -> None:
     call.begin_stream("text/event-stream", *(f"X-{n}: y" for n in range(http_exchange.MAX_HEADERS + 1)))
 
 
-def _no_http(call: ScriptedCall) -> None:
+def _no_http(call: RawCall) -> None:
     call.send(b"220 mail.example.org ESMTP\r\n")
 
 
-def _continue_first(call: ScriptedCall) -> None:
+def _continue_first(call: RawCall) -> None:
     call.send(b"HTTP/1.1 100 Continue\r\n\r\n")
     hello(call)
 
 
 class FailureCase(NamedTuple):
-    handler: Callable[[ScriptedCall], None]
+    handler: Callable[[RawCall], None]
     error: str | None
     detail: str = ""
 
@@ -116,7 +116,7 @@ CASES = {
 def outcomes() -> Iterator[dict[str, Record]]:
     """Records of all cases run concurrently on one worker, one agent each."""
     names = list(CASES)
-    with ScriptedServer(lambda call: CASES[call.prompt].handler(call)) as server, DrivenWorker(server.url) as worker:
+    with RawServer(lambda call: CASES[call.prompt].handler(call)) as server, DrivenWorker(server.url) as worker:
         records = worker.run((task(n, name) for n, name in enumerate(names)), agents=len(names))
         yield {names[record.task]: record for record in records}
 
@@ -159,25 +159,25 @@ def test_rejection_of_a_long_request_is_read() -> None:
     """The server responds and closes before it has read the whole request."""
     received = threading.Event()
 
-    def refuse(call: ScriptedCall) -> None:
+    def refuse(call: RawCall) -> None:
         call.reply("413 Too large", '{"error":"too large"}')
         received.wait(5)
         call.close()
 
-    with ScriptedServer(refuse, read_body=False) as server, DrivenWorker(server.url) as worker:
+    with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0, "x" * (16 << 20))])
         received.set()
         assert (record.error, record.error_detail) == ("http_413", "too large")
 
 
 def test_reset_while_sending() -> None:
-    with ScriptedServer(ScriptedCall.reset, read_body=False) as server, DrivenWorker(server.url) as worker:
+    with RawServer(RawCall.reset, read_body=False) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0, "x" * (16 << 20))])
     assert record.error == "reset"
 
 
 def test_backoff_grows_after_each_failure() -> None:
-    with ScriptedServer(_page("500 No", "")) as server, DrivenWorker(server.url) as worker:
+    with RawServer(_page("500 No", "")) as server, DrivenWorker(server.url) as worker:
         records = worker.run(task(n) for n in range(4))
     starts = [record.t_sched_ns or 0 for record in records]
     gaps = [after - before for before, after in itertools.pairwise(starts)]
@@ -189,26 +189,26 @@ def test_backoff_grows_after_each_failure() -> None:
 # timeouts
 
 
-def _silent(call: ScriptedCall) -> None:
+def _silent(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(ROLE)
     threading.Event().wait(5)
 
 
-def _stalls(call: ScriptedCall) -> None:
+def _stalls(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(ROLE + delta(content="Hel"))
     threading.Event().wait(5)
 
 
-def _endless(call: ScriptedCall) -> None:
+def _endless(call: RawCall) -> None:
     call.begin_stream()
     while True:
         call.chunk(delta(content="on and on"))
         threading.Event().wait(0.02)
 
 
-def _never_closes(call: ScriptedCall) -> None:
+def _never_closes(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(b"".join(HELLO))
     threading.Event().wait(5)
@@ -224,8 +224,8 @@ def _never_closes(call: ScriptedCall) -> None:
     ],
     ids=["first token", "idle", "total", "complete after [DONE]"],
 )
-def test_timeout_error_names(handler: Callable[[ScriptedCall], None], limits: Timeouts, error: str | None) -> None:
-    with ScriptedServer(handler) as server, DrivenWorker(server.url, timeouts=limits) as worker:
+def test_timeout_error_names(handler: Callable[[RawCall], None], limits: Timeouts, error: str | None) -> None:
+    with RawServer(handler) as server, DrivenWorker(server.url, timeouts=limits) as worker:
         (record,) = worker.run([task(0)])
     assert record.error == error
 

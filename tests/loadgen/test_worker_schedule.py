@@ -9,13 +9,13 @@ from swarmtui.loadgen.schedule import Schedule
 from swarmtui.model.worker_protocol import Drop
 from swarmtui.model.workload import Task
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.scripted_server import ScriptedCall, ScriptedServer, hello
+from tests.loadgen.raw_server import RawCall, RawServer, hello
 
 MS = 1_000_000
 
 
 def test_tasks_are_sent_when_they_are_due() -> None:
-    with ScriptedServer(hello) as server, DrivenWorker(server.url) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url) as worker:
         worker.start_stage(8)
         worker.enqueue(task(n, at_ns=(100 + 30 * n) * MS) for n in (3, 1, 2, 0))
         records = sorted(worker.records(4), key=lambda record: record.task)
@@ -29,11 +29,11 @@ def test_tasks_are_sent_when_they_are_due() -> None:
 def test_scheduled_time_is_kept_while_waiting_for_an_agent() -> None:
     """One stream, responses of 100 ms, all due at the same time: all have the same scheduled time."""
 
-    def slow(call: ScriptedCall) -> None:
+    def slow(call: RawCall) -> None:
         time.sleep(0.1)
         hello(call)
 
-    with ScriptedServer(slow) as server, DrivenWorker(server.url) as worker:
+    with RawServer(slow) as server, DrivenWorker(server.url) as worker:
         worker.start_stage(1)
         worker.enqueue(task(n, at_ns=50 * MS) for n in range(3))
         records = worker.records(3)
@@ -45,7 +45,7 @@ def test_scheduled_time_is_kept_while_waiting_for_an_agent() -> None:
 
 def test_dropped_tasks_are_not_sent() -> None:
     minute = 60_000 * MS
-    with ScriptedServer(hello) as server, DrivenWorker(server.url) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url) as worker:
         worker.start_stage(2)
         worker.enqueue([task(1, at_ns=minute), task(2, at_ns=minute)])
         worker.wait_for_frame(lambda frame: frame.queued == 2)
@@ -80,6 +80,6 @@ def test_timers_of_dropped_tasks_are_ignored() -> None:
 
 
 def test_task_can_request_its_text() -> None:
-    with ScriptedServer(hello) as server, DrivenWorker(server.url, keep_text=False) as worker:
+    with RawServer(hello) as server, DrivenWorker(server.url, keep_text=False) as worker:
         without, with_text = worker.run([task(1), task(2, with_text=True)])
     assert without.text is None and with_text.text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from swarmtui.model.worker_protocol import Drop, WatchAgent
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.scripted_server import DONE, ROLE, Gate, ScriptedCall, ScriptedServer, delta, hello, usage
+from tests.loadgen.raw_server import DONE, ROLE, Gate, RawCall, RawServer, delta, hello, usage
 
 
 def test_raising_adds_streams() -> None:
     gate = Gate()
-    with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.enqueue(task(n) for n in range(6))
         worker.start_stage(1)
         worker.wait_for_frame(lambda frame: frame.in_flight == 1)
@@ -25,7 +25,7 @@ def test_raising_adds_streams() -> None:
 
 def test_lowering_lets_streams_finish() -> None:
     gate = Gate()
-    with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.enqueue(task(n) for n in range(6))
         worker.start_stage(3)
         worker.wait_for_frame(lambda frame: frame.in_flight == 3)
@@ -40,7 +40,7 @@ def test_lowering_lets_streams_finish() -> None:
 
 def test_lowering_with_cancel_ends_excess_streams() -> None:
     gate = Gate()
-    with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.enqueue(task(n) for n in range(3))
         worker.start_stage(3)
         worker.wait_for_frame(lambda frame: frame.in_flight == 3 and not frame.waiting)
@@ -55,7 +55,7 @@ def test_lowering_with_cancel_ends_excess_streams() -> None:
 
 def test_pause_and_resume() -> None:
     gate = Gate()
-    with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.enqueue(task(n) for n in range(4))
         worker.start_stage(2)
         worker.wait_for_frame(lambda frame: frame.in_flight == 2)
@@ -72,7 +72,7 @@ def test_pause_and_resume() -> None:
 
 def test_drop_clears_queue_and_with_cancel_ends_requests() -> None:
     gate = Gate()
-    with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.enqueue(task(n) for n in range(5))
         worker.start_stage(2)
         worker.wait_for_frame(lambda frame: frame.in_flight == 2)
@@ -87,7 +87,7 @@ def test_drop_clears_queue_and_with_cancel_ends_requests() -> None:
 
 def test_agents_are_numbered_across_workers() -> None:
     numbers = []
-    with ScriptedServer(Gate()) as server:
+    with RawServer(Gate()) as server:
         for worker_number in (0, 1):
             with DrivenWorker(server.url, worker=worker_number, workers=2) as worker:
                 worker.enqueue(task(n) for n in range(3))
@@ -101,7 +101,7 @@ def test_agents_are_numbered_across_workers() -> None:
 
 def test_task_goes_to_the_endpoint_with_fewest_requests_in_flight() -> None:
     gate = Gate()
-    with ScriptedServer(gate) as held, ScriptedServer(hello) as free, DrivenWorker(held.url, free.url) as worker:
+    with RawServer(gate) as held, RawServer(hello) as free, DrivenWorker(held.url, free.url) as worker:
         worker.enqueue(task(n) for n in range(6))
         worker.start_stage(2)
         records = worker.records(5)
@@ -111,7 +111,7 @@ def test_task_goes_to_the_endpoint_with_fewest_requests_in_flight() -> None:
 
 
 def test_idle_endpoints_take_turns() -> None:
-    with ScriptedServer(hello) as one, ScriptedServer(hello) as other, DrivenWorker(one.url, other.url) as worker:
+    with RawServer(hello) as one, RawServer(hello) as other, DrivenWorker(one.url, other.url) as worker:
         records = worker.run(task(n) for n in range(4))
     assert [record.endpoint for record in records] == [0, 1, 0, 1]
 
@@ -119,7 +119,7 @@ def test_idle_endpoints_take_turns() -> None:
 def test_watching_a_stream() -> None:
     """Each chunk is reported once; a new watch starts from the beginning."""
     gate = Gate()
-    with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.send(WatchAgent(0))
         worker.enqueue([task(0)])
         worker.start_stage(1)
@@ -141,13 +141,13 @@ def test_watching_a_stream() -> None:
 # conversations
 
 
-def _counting(call: ScriptedCall) -> None:
+def _counting(call: RawCall) -> None:
     earlier = sum(message["role"] == "assistant" for message in call.body["messages"])
     call.stream(ROLE, delta(reasoning_content="hm"), delta(content=f"answer {earlier}"), delta("stop"), usage(3), DONE)
 
 
 def test_conversation_includes_earlier_responses() -> None:
-    with ScriptedServer(_counting) as server, DrivenWorker(server.url) as worker:
+    with RawServer(_counting) as server, DrivenWorker(server.url) as worker:
         worker.enqueue([task(7, "one", followups=("two", "three"))])
         worker.start_stage(1)
         records = worker.records(3)
@@ -166,13 +166,13 @@ def test_conversation_includes_earlier_responses() -> None:
 
 
 def test_conversation_ends_with_its_first_failure() -> None:
-    def handler(call: ScriptedCall) -> None:
+    def handler(call: RawCall) -> None:
         if len(call.body["messages"]) > 1:
             call.reply("500 No", "broken", "text/plain")
         else:
             _counting(call)
 
-    with ScriptedServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         worker.enqueue([task(0, "one", followups=("two", "three")), task(1, "next")])
         worker.start_stage(1)
         records = worker.records(3)
@@ -185,7 +185,7 @@ def test_conversation_ends_with_its_first_failure() -> None:
 
 def test_turn_belongs_to_the_stage_in_which_it_is_sent() -> None:
     gate = Gate()
-    with ScriptedServer(gate) as server, DrivenWorker(server.url) as worker:
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.enqueue([task(0, "one", followups=("two",))])
         worker.start_stage(1, number=1)
         worker.wait_for_frame(lambda frame: frame.in_flight == 1)

@@ -19,7 +19,7 @@ class ClientGone(Exception):
     """The client has closed the connection."""
 
 
-class ScriptedCall:
+class RawCall:
     """One request, with methods to respond to it correctly or not."""
 
     def __init__(self, sock: socket.socket, connection: int, head: bytes, body: bytes) -> None:
@@ -75,18 +75,18 @@ class ScriptedCall:
         self.open = False
 
 
-class ScriptedServer:
+class RawServer:
     """Calls `handler` with each request, on one thread per connection. `calls` has all requests in order of arrival."""
 
     def __init__(
         self,
-        handler: Callable[[ScriptedCall], None],
+        handler: Callable[[RawCall], None],
         *,
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         read_body: bool = True,
     ) -> None:
-        self.calls: list[ScriptedCall] = []
+        self.calls: list[RawCall] = []
         self.connections = 0
         self.closed_ns: list[int] = []
         self._handler, self._tls, self._read_body = handler, tls, read_body
@@ -96,7 +96,7 @@ class ScriptedServer:
         self.authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.url = f"{'https' if tls else 'http'}://{self.authority}"
 
-    def __enter__(self) -> ScriptedServer:
+    def __enter__(self) -> RawServer:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -129,7 +129,7 @@ class ScriptedServer:
         finally:
             self.closed_ns.append(time.perf_counter_ns())
 
-    def _next_call(self, sock: socket.socket, number: int) -> ScriptedCall | None:
+    def _next_call(self, sock: socket.socket, number: int) -> RawCall | None:
         data = b""
         while b"\r\n\r\n" not in data:
             more = sock.recv(65536)
@@ -138,11 +138,11 @@ class ScriptedServer:
             data += more
         head, _, body = data.partition(b"\r\n\r\n")
         if not self._read_body:
-            return ScriptedCall(sock, number, head, b"")
+            return RawCall(sock, number, head, b"")
         size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
         while len(body) < size:
             body += sock.recv(65536)
-        return ScriptedCall(sock, number, head, body)
+        return RawCall(sock, number, head, body)
 
 
 def event(payload: dict[str, Any]) -> bytes:
@@ -163,7 +163,7 @@ ROLE = delta(role="assistant", content="")
 HELLO = (ROLE, delta(content="Hel"), delta(content="lo "), delta("stop", content="you"), usage(3), DONE)
 
 
-def hello(call: ScriptedCall) -> None:
+def hello(call: RawCall) -> None:
     call.stream(*HELLO)
 
 
@@ -175,7 +175,7 @@ class Gate:
         self.in_flight = self.max_in_flight = 0
         self._lock = threading.Lock()
 
-    def __call__(self, call: ScriptedCall) -> None:
+    def __call__(self, call: RawCall) -> None:
         with self._lock:
             self.in_flight += 1
             self.max_in_flight = max(self.max_in_flight, self.in_flight)
