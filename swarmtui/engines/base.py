@@ -46,11 +46,12 @@ class Engine:
     probe_paths: tuple[str, ...] = ()
     command: str = ""
 
-    # Settings: prefixes of environment variables, short flags by their long names, and the flags that set the number
-    # of slots, as the user types them.
+    # Settings: prefixes of environment variables, short flags by their long names, the flags that set the number of
+    # slots, as the user types them, and those for tensor parallelism, without dashes.
     environment: tuple[str, ...] = ()
     short_flags: Mapping[str, str] = {}
     slot_flags: tuple[str, ...] = ()
+    tensor_parallel_flags: tuple[str, ...] = ()
     # Request fields that turn off the server's prompt cache.
     uncached_request: Mapping[str, object] = {}
 

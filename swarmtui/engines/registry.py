@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from swarmtui.engines.base import Engine
+from swarmtui.engines.base import Engine, flag_number
 from swarmtui.engines.command_line import is_secret, parse_command_line, program_name
 from swarmtui.engines.generic import Generic
 from swarmtui.engines.llamacpp import LlamaCpp
@@ -74,3 +74,9 @@ def flags_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that configure a server or select its devices."""
     found = sorted(environment.items())
     return {name: value for name, value in found if _ENVIRONMENT.fullmatch(name) and not is_secret(name, value)}
+
+
+def tensor_parallel_size(flags: Mapping[str, str]) -> int | None:
+    """Return the tensor-parallel size from flags with or without dashes; None if none is set."""
+    plain = {name.lstrip("-"): value for name, value in flags.items()}
+    return flag_number(plain, *(name for engine in ENGINES for name in engine.tensor_parallel_flags))

@@ -17,6 +17,7 @@ class Sglang(Engine):
     probe_paths = ("/server_info",)
     environment = ("SGLANG_", "SGL_")
     slot_flags = ("--max-running-requests",)
+    tensor_parallel_flags = ("tensor-parallel-size", "tp-size", "tp")
     metric_prefixes = ("sglang:", "sglang_")
     metric_values = {
         "num_running_reqs": "running",

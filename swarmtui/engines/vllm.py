@@ -23,6 +23,7 @@ class Vllm(Engine):
         "tp": "tensor-parallel-size",
     }
     slot_flags = ("--max-num-seqs",)
+    tensor_parallel_flags = ("tensor-parallel-size", "tp")
     metric_prefixes = ("vllm:", "vllm_")
     # gpu_* and time_per_output_token_seconds are the names before 0.12.
     metric_values = {

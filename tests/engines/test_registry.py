@@ -10,7 +10,14 @@ import msgspec
 import pytest
 
 from swarmtui.engines.base import Engine
-from swarmtui.engines.registry import ENGINES, GENERIC, engine_from_metrics, engine_from_models, engine_named
+from swarmtui.engines.registry import (
+    ENGINES,
+    GENERIC,
+    engine_from_metrics,
+    engine_from_models,
+    engine_named,
+    tensor_parallel_size,
+)
 from swarmtui.model.telemetry import ServerHistogram, ServerState
 
 
@@ -92,3 +99,18 @@ def test_engine_from_metrics(line: str, engine: str | None) -> None:
 )
 def test_slots(engine: str, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None, slots: int | None) -> None:
     assert engine_named(engine).slots(flags, info) == slots
+
+
+@pytest.mark.parametrize(
+    ("flags", "size"),
+    [
+        ({"tensor-parallel-size": "2"}, 2),
+        ({"--tensor-parallel-size": "4"}, 4),
+        ({"-tp": "2"}, 2),
+        ({"tp-size": "8"}, 8),
+        ({"tp": "auto"}, None),
+        ({}, None),
+    ],
+)
+def test_tensor_parallel_size(flags: Mapping[str, str], size: int | None) -> None:
+    assert tensor_parallel_size(flags) == size
