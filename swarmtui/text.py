@@ -1,4 +1,4 @@
-"""Text from servers and files on its way to a terminal: data, never an escape sequence."""
+"""Prepare text from servers and files for a terminal: remove escape sequences, measure and truncate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import unicodedata
 
 _SEQUENCES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS and the like, to their end
-    r"|\x1b[ -/]*[0-~]?",  # every shorter one
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS and similar, up to their end
+    r"|\x1b[ -/]*[0-~]?",  # all shorter ones
     re.DOTALL,
 )
 _BLANKS = re.compile(r"\s+")
@@ -16,7 +16,7 @@ _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def sanitize(text: str) -> str:
-    """One line without control characters, escape sequences and what turns the direction of text around."""
+    """Return one line without control characters, escape sequences and changes of text direction."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     text = _BLANKS.sub(" ", _SEQUENCES.sub("", text))
@@ -28,12 +28,12 @@ def count_noun(number: int, one: str, many: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """Columns that it takes on a terminal."""
+    """Return the number of terminal columns."""
     return sum(_char_width(char) for char in text)
 
 
 def truncate(text: str, columns: int) -> str:
-    """Cut to so many columns, with a sign that something is missing."""
+    """Shorten to a number of columns, with an ellipsis."""
     if display_width(text) <= columns:
         return text
     kept, used = "", 1
@@ -57,6 +57,6 @@ def _char_width(char: str) -> int:
 
 
 def sanitize_lines(text: str) -> list[str]:
-    """The same for text of several lines: only what ends a line, and blanks, keep their meaning."""
+    """Sanitize text of several lines; line breaks and blanks are kept."""
     lines = _SEQUENCES.sub("", text.replace("\r\n", "\n")).expandtabs(4).split("\n")
     return ["".join(char for char in line if unicodedata.category(char) not in _INVISIBLE) for line in lines]

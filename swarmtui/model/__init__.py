@@ -1,1 +1,1 @@
-"""What everything speaks of: immutable structs, without I/O; imports nothing else of this project."""
+"""Immutable structs shared by all packages; no I/O, and no imports from other packages of this project."""

@@ -1,4 +1,4 @@
-"""What conductor and faces say to each other. A frame is whole: a slow face may miss any number of them."""
+"""Messages between a session process and its clients. Every frame is complete, so a slow client may miss some."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class _ClientMessage(msgspec.Struct, frozen=True, tag=True):
 
 
 class Subscribe(_ClientMessage, frozen=True):
-    """First message of a face: so many frames a second, with or without a row for each stream."""
+    """First message of a client; `hz` is in frames per second, `rows` adds a row for each stream."""
 
     hz: float = 4.0
     rows: bool = False
 
 
 class SetConcurrency(_ClientMessage, frozen=True):
-    """Ends a sweep's own steering: from now on people steer. `cancel`: do not wait for streams above c."""
+    """Set C, and switch to manual control. `cancel`: do not wait for the streams above `c`."""
 
     c: int
     cancel: bool = False
@@ -45,9 +45,9 @@ class NextLevel(_ClientMessage, frozen=True):
 
 
 class Stop(_ClientMessage, frozen=True):
-    """No new requests; what is in flight may finish for `grace_s`, then it is cancelled; then save.
+    """Send no new requests, cancel those still in flight after `grace_s`, and save.
 
-    `at_once`: with no more waiting for anything; figures can be made of the journal later.
+    `immediate`: wait for nothing; the figures can be derived from the journal later.
     """
 
     grace_s: float = 5.0
@@ -55,20 +55,20 @@ class Stop(_ClientMessage, frozen=True):
 
 
 class Sweep(_ClientMessage, frozen=True):
-    """Run these levels by itself, from now on; what people steered so far stays."""
+    """Run these levels in order, after what was measured under manual control."""
 
     levels: tuple[int, ...]
     runs: int = 1
 
 
 class FindCliff(_ClientMessage, frozen=True):
-    """Double C until more streams bring nothing, then close in on the edge."""
+    """Double C until more streams give no gain, then search for the edge."""
 
     max_c: int = 1024
 
 
 class Describe(_ClientMessage, frozen=True):
-    """A new label and note for the session."""
+    """Set the label and note of the session."""
 
     label: str
     note: str
@@ -90,7 +90,7 @@ ClientCommand = (
 
 
 class Hello(_ClientMessage, frozen=True):
-    """First message to a face: the session, as its journal holds it, and its history so far."""
+    """First message to a client: the session as its journal has it, and the history so far."""
 
     session: Session
     directory: str
@@ -98,7 +98,7 @@ class Hello(_ClientMessage, frozen=True):
 
 
 class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that has come to its end; `preview` is as much of its answer as is kept."""
+    """A finished request; `preview` is the part of its answer that is kept."""
 
     task: int
     turn: int
@@ -113,9 +113,9 @@ class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent that somebody looks at: its newest request, whole, and those before it, newest first.
+    """The watched agent: its latest request, and those before it, newest first.
 
-    `gaps_s` are the times between chunks; `recent_gaps_s` are the newest of them, in the order in which they came.
+    `gaps_s` are the times between chunks; `recent_gaps_s` are the latest of them, in order of arrival.
     """
 
     agent: int
@@ -147,13 +147,13 @@ class SessionWarning(msgspec.Struct, frozen=True):
 
 
 class Frame(_ClientMessage, frozen=True):
-    """The present. Rates are over the last second; null is not known.
+    """The current state. Rates are over the last second; null is not known.
 
-    `points` are the newest of the history, some of them sent before: a face that misses frames misses no point soon.
-    `answer` is what a search came to, in a sentence. Rows count chunks; `tokens_per_chunk` is what one held so far.
-    `load` is how this stretch is laid on. `rate` and `late_s` are of an open loop: requests a second, and how late the
-    latest of the last seconds was sent. `tasks` is of mixed loads.
-    `down_s`: so long the server has been away, and is waited for. `steered`: it has no end but people's.
+    `points` are the latest of the history; they are sent more than once, so that a client that misses frames still gets
+    them. `search_result` is a sentence. Rows count chunks; `tokens_per_chunk` is the mean so far. `load` is how load is
+    applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
+    open loop, `tasks` in mixed loads. `outage_s` is how long the server has been away. `steered`: under manual control,
+    so that only the user ends it.
     """
 
     t_ns: int
@@ -201,9 +201,9 @@ Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]
 
 
 class Ended(_ClientMessage, frozen=True):
-    """The last message: how it went, and where it lies. `directory` is empty when nothing was measured.
+    """The last message: how the session ended, and its directory, which is empty if nothing was measured.
 
-    unusable: the endpoint; failed: our own disk; interrupted: a process of ours died.
+    unusable: the endpoint could not be used; failed: saving failed; interrupted: a process of swarmtui died.
     """
 
     ending: Ending

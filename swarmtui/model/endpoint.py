@@ -1,4 +1,4 @@
-"""Where load goes: the address, what is spoken there, and what may be kept of it."""
+"""Endpoints: their address, their API dialect, and what a session stores about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUFFIXES = (*(path.removeprefix("/v1") for path in PATHS.values()), "/v1", "/")
 
 
 class Endpoint(Stored, frozen=True, kw_only=True):
-    """An endpoint as a session keeps it: nothing secret in it. One that is `embedded` ends with its run."""
+    """An endpoint as a session stores it, without secrets. An `embedded` one is a simulator that ends with the run."""
 
     url: str
     model: str
@@ -35,7 +35,7 @@ class Endpoint(Stored, frozen=True, kw_only=True):
 
 
 class Secrets(Stored, frozen=True, kw_only=True):
-    """What authorises a request. Travels in pipes between our processes, and is never written down."""
+    """Credentials for requests. They are passed between processes in pipes, and never stored."""
 
     api_key: str | None = None
     headers: dict[str, str] = {}
@@ -45,7 +45,7 @@ class Secrets(Stored, frozen=True, kw_only=True):
 
 
 class Address(Stored, frozen=True, kw_only=True):
-    """A URL taken apart, ready to connect to."""
+    """The parts of a URL that a connection needs."""
 
     scheme: Literal["http", "https"]
     host: str
@@ -60,7 +60,7 @@ class Address(Stored, frozen=True, kw_only=True):
 
     @property
     def root(self) -> str:
-        """The URL without the API's own path: `/v1/models`, `/metrics` and the like are added to it."""
+        """The URL without the path of the API, to which `/v1/models`, `/metrics` and others are appended."""
         return f"{self.scheme}://{self.authority}{self.base}"
 
 
@@ -70,7 +70,7 @@ def dialect_from_url(url: str) -> Dialect:
 
 
 def parse_address(url: str) -> Address:
-    """`host:port`, `http://host:port/v1` and a full path to `/v1/chat/completions` all mean the same server."""
+    """Parse `host:port`, `http://host:port/v1` or a full path to `/v1/chat/completions`."""
     text = url.strip()
     if "://" not in text:
         text = f"http://{text}"
@@ -79,15 +79,15 @@ def parse_address(url: str) -> Address:
         port = parts.port
     except ValueError as error:
         hint = (
-            "; an IPv6 address stands in brackets: http://[::1]:8000" if text.count(":") > 2 and "[" not in text else ""
+            "; write an IPv6 address in brackets: http://[::1]:8000" if text.count(":") > 2 and "[" not in text else ""
         )
         raise BadInput(f"not a URL: {error}{hint}", key=url) from None
     if parts.scheme not in ("http", "https"):
-        raise BadInput(f"{parts.scheme}:// is not http:// or https://", key=url)
+        raise BadInput(f"unsupported scheme {parts.scheme}://; expected http:// or https://", key=url)
     if not parts.hostname:
-        raise BadInput("no host in it; expected something like http://127.0.0.1:8000", key=url)
+        raise BadInput("no host; expected a URL like http://127.0.0.1:8000", key=url)
     if parts.username or parts.password:
-        raise BadInput("a password does not belong in a URL; use --api-key-env or --header", key=parts.hostname)
+        raise BadInput("a URL must not contain a password; use --api-key-env or --header", key=parts.hostname)
     base = parts.path
     while stripped := next((s for s in _SUFFIXES if base.endswith(s)), None):
         base = base[: -len(stripped)]

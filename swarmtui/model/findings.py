@@ -50,7 +50,7 @@ class Check(Stored, frozen=True, kw_only=True):
 
 
 class Slots(Stored, frozen=True, kw_only=True):
-    """Requests that the server runs at once. `inferred`: nobody said so, it is read off the curve."""
+    """Requests that the server runs at once; `inferred` ones are read off the curve, not reported."""
 
     per_replica: int
     replicas: int = 1
@@ -63,12 +63,12 @@ class Slots(Stored, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if self.replicas > 1:
-            return f"{self.replicas} replicas × {self.per_replica} seats"
-        return f"{self.per_replica} seat{'s' if self.per_replica > 1 else ''}{', inferred' if self.inferred else ''}"
+            return f"{self.replicas} replicas × {self.per_replica} slots"
+        return f"{self.per_replica} slot{'s' if self.per_replica > 1 else ''}{', inferred' if self.inferred else ''}"
 
 
 class Cliff(Stored, frozen=True, kw_only=True):
-    """From `c_before` to `c` streams: `gain` is the change of output tok/s, `ttft_factor` that of TTFT."""
+    """The step from `c_before` to `c` streams: `gain` is the change of output tok/s, `ttft_factor` that of TTFT."""
 
     c_before: int
     c: int
@@ -77,7 +77,7 @@ class Cliff(Stored, frozen=True, kw_only=True):
 
 
 class QueueingDelay(Stored, frozen=True, kw_only=True):
-    """What waiting for a seat costs at `c` streams, beside the level at which all had one."""
+    """TTFT at `c` streams, compared with the highest level at which each had a slot."""
 
     c: int
     seconds: float
@@ -85,10 +85,10 @@ class QueueingDelay(Stored, frozen=True, kw_only=True):
 
 
 class Scaling(Stored, frozen=True, kw_only=True):
-    """A decode step of b streams takes a + c·b. Null is refused, and `refused` says why.
+    """The scaling law: a decode step of b streams takes a + c·b. What is null is in `refused`, with the reason.
 
     `sigma` = c/(a+c), `ceiling_tps` = replicas/c, `knee` = replicas·a/c: where half of the ceiling is reached.
-    `fit_error` is the largest distance of a measured step from the line, as a share of it.
+    `fit_error` is the largest relative distance of a measured step from the line.
     """
 
     slots: Slots | None = msgspec.field(default=None, name="seats")
@@ -111,7 +111,7 @@ class Scaling(Stored, frozen=True, kw_only=True):
 
 
 class Goodput(PerLevel, frozen=True, kw_only=True):
-    """Requests of a level that kept the SLO; a failed request did not. `per_s` and `out_tps` are of good ones only."""
+    """Requests of a level that met the SLO; a failed request did not. `per_s` and `out_tps` count only these."""
 
     n: int
     good: int
@@ -122,7 +122,7 @@ class Goodput(PerLevel, frozen=True, kw_only=True):
 
 
 class BandwidthUse(Stored, frozen=True, kw_only=True):
-    """Bytes that a decode step reads, and their part of what the GPU could have read in that time."""
+    """The bytes that a decode step reads, as a number and as a share of the memory bandwidth."""
 
     c: int
     step_bytes: float

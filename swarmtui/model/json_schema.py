@@ -89,7 +89,7 @@ def json_schema(name: str) -> dict[str, Any]:
             schema, components = _generate(Config)
         case _:
             hint = suggest(name, list(DOCUMENTS), "; ") or f"; known are {', '.join(DOCUMENTS)}"
-            raise BadInput(f"no schema is called {name!r}{hint}")
+            raise BadInput(f"no schema named {name!r}{hint}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"swarmtui {name}",

@@ -1,4 +1,4 @@
-"""How a workload wants to be asked: the `[load]` table, by mode. What people say on the command line goes before it."""
+"""The `[load]` table of a workload, by mode. Options of the command line override it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Streams = Annotated[int, Meta(ge=1, le=MAX_STREAMS)]
 Levels = Annotated[tuple[Streams, ...], Meta(min_length=1)]
 Above0 = Annotated[float, Meta(gt=0.0)]
 
-# Above so many nobody waits for a warm-up.
-_MOST_WARMUP = 8
+# More warm-up requests than this cost time and change nothing.
+_MAX_WARMUP = 8
 
 
 class _LoadBase(InputStruct, frozen=True, kw_only=True):
-    """`rotate`: each run begins with another level, so that no level always comes first."""
+    """`rotate`: each run starts with a different level, so that no level always comes first."""
 
     runs: Annotated[int, Meta(ge=1, le=1000)] = 1
     warmup: Annotated[int, Meta(ge=0)] | None = None
@@ -27,7 +27,7 @@ class _LoadBase(InputStruct, frozen=True, kw_only=True):
 
 
 class Closed(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="closed"):
-    """C agents, each of which sends its next request when the last one ends."""
+    """C agents, each of which sends its next request when the previous one ends."""
 
     levels: Levels = (1, 2, 4, 8)
     requests: str | int = "4C"
@@ -35,21 +35,21 @@ class Closed(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="closed
 
 
 class Barrier(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="barrier"):
-    """C tasks begin together, and the batch ends with the last; `serial`: the same tasks one by one, as a baseline."""
+    """C tasks start together and the batch ends with the last; `serial`: the same tasks in sequence, as a baseline."""
 
     levels: Levels = (1, 2, 3, 4)
     serial: Literal["measured", "none"] = "measured"
 
 
 class SerialRates(InputStruct, frozen=True, kw_only=True):
-    """What one user alone gets, measured elsewhere."""
+    """The rates of a single user, measured elsewhere."""
 
     prompt_tps: Above0
     decode_tps: Above0
 
 
 class Swarm(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="swarm"):
-    """`agents` tasks at once. Their serial time is extrapolated: from `sample` tasks asked alone, or from rates."""
+    """`agents` tasks at once. Their serial time is extrapolated from `sample` tasks run alone, or from rates."""
 
     agents: Streams
     sample: Annotated[int, Meta(ge=0)] = 1
@@ -57,10 +57,10 @@ class Swarm(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="swarm")
 
 
 class Open(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="open"):
-    """Requests come at `rate` a second whatever the server does, with at most `streams` in flight.
+    """`rate` requests per second, however fast the server answers, with at most `streams` in flight.
 
-    Several rates are as many levels. `burst` is for gamma arrivals: the squared coefficient of variation of the gaps;
-    1 is Poisson, above it they clump.
+    Several rates are several levels. `burst` is the squared coefficient of variation of gamma gaps: 1 is Poisson, more
+    gives bursts.
     """
 
     rate: Above0 | Annotated[tuple[Above0, ...], Meta(min_length=1)]
@@ -72,7 +72,7 @@ class Open(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="open"):
 
 
 class Ramp(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="ramp"):
-    """C grows from `start` to `to` while requests go on: by `step`, or doubled, after each `every`."""
+    """C grows from `start` to `to` without a pause: by `step`, or doubled, after each `every`."""
 
     to: Streams
     start: Streams = 1
@@ -82,14 +82,14 @@ class Ramp(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="ramp"):
 
 
 class Mixed(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="mixed"):
-    """A primary conversation with C − 1 side tasks beside it; `loop`: they begin again until the primary has ended."""
+    """A primary conversation with C − 1 concurrent side tasks; `loop`: these repeat until the primary has ended."""
 
     levels: Levels = (1, 2, 3, 5)
     loop: bool = False
 
 
 class Dag(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="dag"):
-    """Every task of the graph once, each as soon as those that it waits for have answered."""
+    """Every task of the graph once, each as soon as the tasks that it depends on are done."""
 
 
 Load = Closed | Barrier | Swarm | Open | Ramp | Mixed | Dag
@@ -100,18 +100,18 @@ def mode_of(load: Load) -> str:
 
 
 def validate_load(load: Load, source: str) -> None:
-    """What types cannot say; each problem names its key."""
+    """Raise BadInput for what the types do not exclude."""
     try:
         make_plan(load, size=1)
     except BadInput as problem:
         raise BadInput(problem.problem, source=source, key=f"load.{problem.key}") from None
     levels = getattr(load, "levels", ())
     if len(set(levels)) < len(levels):
-        raise BadInput("a level stands twice; runs repeats levels", source=source, key="load.levels")
+        raise BadInput("duplicate level; use runs to repeat levels", source=source, key="load.levels")
 
 
-def make_plan(load: Load, *, size: int, **given: Any) -> Plan:
-    """The plan of a load; `size` is how many tasks a graph has, `given` are fields of a plan that people chose."""
+def make_plan(load: Load, *, size: int, **overrides: Any) -> Plan:
+    """Make the plan of a load; `size` is the number of tasks of a graph, `overrides` are fields chosen by the user."""
     fields: dict[str, Any] = {"load": mode_of(load), "runs": load.runs, "rotate": load.rotate}
     match load:
         case Closed():
@@ -130,31 +130,31 @@ def make_plan(load: Load, *, size: int, **given: Any) -> Plan:
         case Open():
             rates = load.rate if isinstance(load.rate, tuple) else (load.rate,)
             if len(set(rates)) < len(rates):
-                raise BadInput("a rate stands twice; runs repeats rates", key="rate")
+                raise BadInput("duplicate rate; use runs to repeat rates", key="rate")
             fields |= {"levels": (load.streams,), "rates": rates, "arrival": load.arrival, "burst": load.burst}
             fields["requests"] = parse_requests(str(load.requests or 100))
             fields["duration_s"] = parse_seconds(load.duration, "duration") if load.duration else None
             if load.requests is not None and load.duration is not None:
-                raise BadInput("give one of requests and duration, not both", key="duration")
+                raise BadInput("give requests or duration, not both", key="duration")
         case Ramp():
             if load.to < load.start:
                 raise BadInput("is below start", key="to")
-            fields |= {"levels": _steps(load), "every_s": parse_seconds(load.every, "every")}
+            fields |= {"levels": _ramp_levels(load), "every_s": parse_seconds(load.every, "every")}
         case Mixed():
             fields |= {"levels": load.levels, "loop": load.loop}
         case Dag():
             fields["levels"] = (size,)
-    fields |= {name: value for name, value in given.items() if value is not None}
+    fields |= {name: value for name, value in overrides.items() if value is not None}
     if isinstance(load, Open) and fields["requests"].per_stream:
-        raise BadInput("an open loop has no C to multiply; give a number", key="requests")
+        raise BadInput("an open loop has no C; give a number", key="requests")
     most = 1 if load.warmup is None and mode_of(load) == "open" else max(fields["levels"])
-    fields.setdefault("warmup", min(_MOST_WARMUP, most) if load.warmup is None else load.warmup)
+    fields.setdefault("warmup", min(_MAX_WARMUP, most) if load.warmup is None else load.warmup)
     return msgspec.structs.replace(Plan(), **fields)
 
 
-def _steps(load: Ramp) -> tuple[int, ...]:
+def _ramp_levels(load: Ramp) -> tuple[int, ...]:
     steps = [load.start]
     while steps[-1] < load.to:
-        further = steps[-1] * 2 if load.by == "doubling" else steps[-1] + load.step
-        steps.append(min(load.to, further))
+        following = steps[-1] * 2 if load.by == "doubling" else steps[-1] + load.step
+        steps.append(min(load.to, following))
     return tuple(steps)

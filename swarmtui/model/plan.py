@@ -1,4 +1,4 @@
-"""How load is laid on: levels, runs, requests, time limits; and how people write them."""
+"""The plan of a session: levels, runs, requests and timeouts; and parsers for their written form."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from swarmtui.model.schema import BadInput, Stored
 
 MAX_STREAMS = 20_000
 
-# A stretch that people steer becomes a level when it has so many completions for each stream.
+# A stage under manual control becomes a level when it has this many completions per stream.
 MIN_STEERED_COMPLETIONS = 4
 
 
 class Timeouts(Stored, frozen=True, kw_only=True):
-    """Seconds. `first_token` and `idle` are silences, `total` is the whole request."""
+    """In seconds. `first_token` and `idle` limit silence, `total` the whole request."""
 
     connect: float = 10.0
     first_token: float = 120.0
@@ -23,19 +23,19 @@ class Timeouts(Stored, frozen=True, kw_only=True):
 
 
 def parse_timeouts(total: str, idle: str, prefix: str = "") -> Timeouts:
-    """As people write them; who says how long a request may take means its first token, too."""
-    usual = Timeouts()
+    """Parse timeouts; a total other than the default is also the limit for the first token."""
+    default = Timeouts()
     whole = parse_seconds(total, f"{prefix}timeout")
     return Timeouts(
-        connect=min(usual.connect, whole),
-        first_token=min(usual.first_token, whole) if whole == usual.total else whole,
+        connect=min(default.connect, whole),
+        first_token=min(default.first_token, whole) if whole == default.total else whole,
         idle=parse_seconds(idle, f"{prefix}idle-timeout"),
         total=whole,
     )
 
 
 class Requests(Stored, frozen=True, kw_only=True):
-    """How many requests a run has: a number, or a number for each stream (`4C`)."""
+    """The number of requests of a run: a fixed number, or one per stream (`4C`)."""
 
     count: int = 4
     per_stream: bool = True
@@ -52,11 +52,11 @@ Arrival = Literal["poisson", "constant", "gamma"]
 
 
 class Plan(Stored, frozen=True, kw_only=True):
-    """A sweep over `levels`; when `mode` is manual, a ramp that people steer from the first level on; or a search.
+    """A sweep over `levels`, manual control that starts at the first level, or a search for the cliff.
 
-    With `duration_s` a run lasts that long, else it has `requests`. `warmup` is a number of discarded requests.
-    `slo` is what a request should keep, as written on the command line.
-    `load` says how a level is laid on, and which of the fields behind it count; model/load.py says what they mean.
+    With `duration_s` a run lasts that long, otherwise it has `requests`. `warmup` is a number of discarded requests.
+    `slo` is written as on the command line. `load` is how load is applied, and decides which of the fields after it
+    apply; model/load.py documents them.
     """
 
     mode: Literal["sweep", "manual", "cliff"] = "sweep"
@@ -91,21 +91,21 @@ def parse_levels(text: str) -> tuple[int, ...]:
             raise BadInput(f"{part.strip()!r} is not a whole number; expected a list like 1,2,4,8", key="levels")
         level = int(part)
         if not 1 <= level <= MAX_STREAMS:
-            raise BadInput(f"level {level} is outside 1 to {MAX_STREAMS}", key="levels")
+            raise BadInput(f"level {level} is not between 1 and {MAX_STREAMS}", key="levels")
         if level in levels:
-            raise BadInput(f"level {level} stands twice; use --runs to repeat levels", key="levels")
+            raise BadInput(f"duplicate level {level}; use --runs to repeat levels", key="levels")
         levels.append(level)
     return tuple(levels)
 
 
 def parse_rates(text: str) -> tuple[float, ...]:
-    """Requests a second, each rate a level of its own: `4`, or `2,4,8`."""
+    """Parse requests per second, each rate a level: `4`, or `2,4,8`."""
     rates: list[float] = []
     for part in text.split(","):
         if not re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", part) or not float(part):
-            raise BadInput(f"{part.strip()!r} is no rate above 0; expected 4, or several like 2,4,8", key="rate")
+            raise BadInput(f"{part.strip()!r} is not a positive rate; expected 4, or several like 2,4,8", key="rate")
         if float(part) in rates:
-            raise BadInput(f"rate {float(part):g} stands twice; use runs to repeat it", key="rate")
+            raise BadInput(f"duplicate rate {float(part):g}; use runs to repeat it", key="rate")
         rates.append(float(part))
     return tuple(rates)
 
@@ -118,11 +118,11 @@ def parse_requests(text: str) -> Requests:
 
 
 def parse_seconds(text: str, key: str) -> float:
-    """`30`, `30s`, `500ms`, `2m`, `1h`."""
+    """Parse `30`, `30s`, `500ms`, `2m` or `1h`."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", text)
     if not match:
         raise BadInput(f"{text!r} is not a time like 500ms, 30s, 2m or 1h", key=key)
     seconds = float(match.group(1)) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[match.group(2) or "s"]
     if seconds <= 0:
-        raise BadInput("must be longer than nothing", key=key)
+        raise BadInput("must be greater than zero", key=key)
     return seconds

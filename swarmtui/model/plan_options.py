@@ -1,4 +1,4 @@
-"""What people say beside the workload, as they write it, and the plan that comes of it: the one way to a plan."""
+"""Options of a plan as the user writes them, and the plan that they and the workload give."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from swarmtui.model.schema import BadInput
 from swarmtui.model.session_tags import Series
 from swarmtui.model.workload import Workload, effective_load, task_count
 
-# Their tasks belong together, and mean nothing one by one.
+# Tasks of these modes depend on each other, so the load mode cannot be changed.
 FIXED_MODES: tuple[Mode, ...] = ("mixed", "dag")
 
 _GAMMA_BURST = 4.0
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """None where nothing was said: then the workload's own load decides.
+    """None is not given: the load of the workload decides.
 
-    `mode`: as the workload says, steered by people, or a search for the cliff. Names are those of the options of the
-    command line, and of the fields of the setup screen.
+    `mode`: as the workload says, manual control, or a search for the cliff. The names are those of the options of the
+    command line and of the fields of the setup screen.
     """
 
     mode: Literal["sweep", "manual", "cliff"] = "sweep"
@@ -39,85 +39,89 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PROBE = PlanOptions(levels="1", requests="1", warmup="1")
-"""Warm-up, and one timed run of one stream."""
+"""A warm-up, and one timed run of one stream."""
 
 
 def probe_series(endpoints: tuple[str, ...]) -> Series:
     return Series(kind="probe", name=",".join(endpoints))
 
 
-def build_plan(workload: Workload, asked: PlanOptions, **given: Any) -> Plan:
-    """`given` are fields of a plan that no workload has an opinion on. BadInput names what was asked amiss."""
-    if asked.requests and asked.duration:
-        raise BadInput("give one of requests and duration, not both", key="duration")
-    levels = parse_levels(asked.levels) if asked.levels is not None else None
-    prompt_tps, decode_tps = _serial_rates(asked.serial_rates)
+def build_plan(workload: Workload, options: PlanOptions, **given: Any) -> Plan:
+    """Build a plan; `given` are fields that workloads do not set. Raise BadInput for options that do not fit."""
+    if options.requests and options.duration:
+        raise BadInput("give requests or duration, not both", key="duration")
+    levels = parse_levels(options.levels) if options.levels is not None else None
+    prompt_tps, decode_tps = _parse_serial_rates(options.serial_rates)
     return make_plan(
-        _load(asked, workload),
+        _choose_load(options, workload),
         size=task_count(workload),
-        mode=None if asked.mode == "sweep" else asked.mode,
+        mode=None if options.mode == "sweep" else options.mode,
         levels=levels,
-        runs=asked.runs,
-        requests=parse_requests(asked.requests) if asked.requests else None,
-        duration_s=parse_seconds(asked.duration, "duration") if asked.duration else None,
-        warmup=_warmup(asked.warmup),
+        runs=options.runs,
+        requests=parse_requests(options.requests) if options.requests else None,
+        duration_s=parse_seconds(options.duration, "duration") if options.duration else None,
+        warmup=_parse_warmup(options.warmup),
         serial_prompt_tps=prompt_tps,
         serial_decode_tps=decode_tps,
         **given,
     )
 
 
-def _load(asked: PlanOptions, workload: Workload) -> Load:
-    """A rate or a search stands for a load of its own; what does not go together is refused."""
+def _choose_load(options: PlanOptions, workload: Workload) -> Load:
+    """Return the load of the workload, or that of a rate or search; refuse options that do not fit together."""
     load = effective_load(workload)
     mode = mode_of(load)
-    own = asked.mode == "sweep" and asked.rate is None
-    if asked.mode == "cliff" and (asked.levels or asked.rate or (asked.runs or 1) > 1):
-        raise BadInput("chooses its levels by itself; leave levels, runs and rate out", key="find_cliff")
-    if asked.rate is not None and asked.levels:
-        raise BadInput("an open loop has a rate and no levels; leave one of the two out", key="rate")
+    own = options.mode == "sweep" and options.rate is None
+    if options.mode == "cliff" and (options.levels or options.rate or (options.runs or 1) > 1):
+        raise BadInput("chooses its own levels; do not give levels, runs or rate", key="find_cliff")
+    if options.rate is not None and options.levels:
+        raise BadInput("an open loop has a rate and no levels; give one of them", key="rate")
     if not own and mode in FIXED_MODES:
-        raise BadInput(f"workload {workload.name} is {mode}, and can be asked in no other way", key="workload")
-    if asked.levels and mode in ("dag", "ramp", "open") and asked.mode == "sweep":
-        raise BadInput(f"workload {workload.name} is {mode}, which has no levels to choose", key="levels")
-    if asked.requests and mode not in ("closed", "open") and own:
-        raise BadInput(f"workload {workload.name} is {mode}: the number of its requests is given", key="requests")
-    if asked.duration and mode not in ("closed", "open") and own:
-        raise BadInput(f"workload {workload.name} is {mode}: it ends by itself", key="duration")
-    if asked.serial_rates and mode not in ("barrier", "swarm"):
-        raise BadInput(f"workload {workload.name} is {mode}, and has no serial time", key="serial_rates")
-    if asked.mode != "sweep":
+        raise BadInput(f"workload {workload.name} has load mode {mode}, which cannot be changed", key="workload")
+    if options.levels and mode in ("dag", "ramp", "open") and options.mode == "sweep":
+        raise BadInput(f"workload {workload.name} has load mode {mode}, which has no levels to choose", key="levels")
+    if options.requests and mode not in ("closed", "open") and own:
+        raise BadInput(
+            f"workload {workload.name} has load mode {mode}, which sets the number of requests", key="requests"
+        )
+    if options.duration and mode not in ("closed", "open") and own:
+        raise BadInput(f"workload {workload.name} has load mode {mode}, which has no duration", key="duration")
+    if options.serial_rates and mode not in ("barrier", "swarm"):
+        raise BadInput(
+            f"workload {workload.name} has load mode {mode}, which has no serial baseline", key="serial_rates"
+        )
+    if options.mode != "sweep":
         return Closed(levels=(1,))
-    if asked.rate is not None:
-        return _open(asked, load)
-    for name, value in (("arrival", asked.arrival), ("burst", asked.burst)):
+    if options.rate is not None:
+        return _open_loop(options, load)
+    for name, value in (("arrival", options.arrival), ("burst", options.burst)):
         if value is not None:
-            raise BadInput("is for open loops; give rate with it", key=name)
+            raise BadInput("only for open loops; give rate too", key=name)
     return load
 
 
-def _open(asked: PlanOptions, load: Load) -> Open:
-    """Gaps of gamma arrivals clump unless somebody says how much: with a burst of 1 they would be Poisson's."""
+def _open_loop(options: PlanOptions, load: Load) -> Open:
+    """Gamma arrivals get a default burst above 1: with 1 they would be Poisson arrivals."""
     base = load if isinstance(load, Open) else Open(rate=1.0)
-    arrival = asked.arrival or base.arrival
-    if asked.burst is not None and arrival != "gamma":
-        raise BadInput(f"is for gamma arrivals, and these are {arrival}", key="burst")
-    burst = asked.burst or (_GAMMA_BURST if asked.arrival == "gamma" and base.burst == 1.0 else base.burst)
-    rates = parse_rates(str(asked.rate))
-    told = {"requests": None, "duration": None} if asked.requests or asked.duration else {}
-    return msgspec.structs.replace(base, rate=rates, arrival=arrival, burst=burst, **told)
+    arrival = options.arrival or base.arrival
+    if options.burst is not None and arrival != "gamma":
+        raise BadInput(f"only for gamma arrivals, not {arrival}", key="burst")
+    burst = options.burst or (_GAMMA_BURST if options.arrival == "gamma" and base.burst == 1.0 else base.burst)
+    rates = parse_rates(str(options.rate))
+    cleared = {"requests": None, "duration": None} if options.requests or options.duration else {}
+    return msgspec.structs.replace(base, rate=rates, arrival=arrival, burst=burst, **cleared)
 
 
-def _serial_rates(text: str | None) -> tuple[float | None, float | None]:
+def _parse_serial_rates(text: str | None) -> tuple[float | None, float | None]:
     if text is None:
         return None, None
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*", text)
     if not match or not float(match.group(1)) or not float(match.group(2)):
-        raise BadInput(f"{text!r} is not of the form 85.4,13.4", key="serial_rates")
+        raise BadInput(f"{text!r} is not a pair of rates like 85.4,13.4", key="serial_rates")
     return float(match.group(1)), float(match.group(2))
 
 
-def _warmup(text: str | None) -> int | None:
+def _parse_warmup(text: str | None) -> int | None:
     if text is None:
         return None
     if text == "none":

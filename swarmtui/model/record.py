@@ -1,4 +1,4 @@
-"""One request, as it was: the row of the journal from which every figure is derived."""
+"""The record of one request: the journal line from which every figure is derived."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from swarmtui.model.schema import Stored
 
 TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
-# serial: the tasks of a level one by one, as the baseline of its speed-up.
+# serial: the tasks of a level in sequence, as the baseline of its speed-up.
 Phase = Literal["warmup", "level", "serial"]
 
 CANCELLED = "cancelled"
@@ -20,15 +20,14 @@ JOURNAL_ONLY_FIELDS = ("chunk_us", "chunk_tokens")
 
 
 class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
-    """Times are monotonic nanoseconds, null when it did not happen.
+    """Times are monotonic nanoseconds; null means that it did not happen.
 
-    `chunk_us` holds the time of each chunk that carried output: microseconds since the chunk before, the first since
-    `t_first_ns`. `chunk_tokens` holds the tokens of each, where the server said so; null where only their sum is known.
-    Of a very long session both are empty for most requests, and `stall_us` is the longest gap that they held.
-    `first_tokens` is the part of `tokens_out` that came with the first chunk.
-    `shared_reads` counts chunks that had no read of their own, and so carry the stamp of the chunk they came with.
-    `left_out` names request fields that the server refused, and that were left out of this request for it.
-    `t_first_ns` is the first output of any kind, `t_event_ns` the first event of the stream, with or without output.
+    `t_sched_ns` is when the request was due, `t_event_ns` the first event of the stream, `t_first_ns` the first output.
+    `chunk_us` has the time of each chunk with output: microseconds since the previous chunk, the first since
+    `t_first_ns`. `chunk_tokens` has the tokens of each chunk; null if the server only reports their sum. In very long
+    sessions both are empty for most requests, and `stall_us` is the longest gap. `first_tokens` is the part of
+    `tokens_out` in the first chunk. `shared_reads` counts chunks that were read together with the chunk before, and
+    have its time stamp. `left_out` names request fields that were omitted because the server refused them.
     """
 
     task: int
@@ -76,7 +75,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: str | None = None
 
     def without_chunks(self) -> Record:
-        """Without its chunks and its text: enough for whoever remembers many of them."""
+        """Return a copy without chunks and text, for keeping many records in memory."""
         return msgspec.structs.replace(self, chunk_us=(), chunk_tokens=None, text=None, reasoning=None)
 
     @property
@@ -94,7 +93,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ttfo_s(self) -> float | None:
-        """To the first content, after any reasoning."""
+        """Time to the first content, after any reasoning."""
         return _seconds(self.t_sent_ns, self.t_first_content_ns)
 
     @property
@@ -107,8 +106,8 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
         if self.tokens_out is None or self.first_tokens is None:
             return None
         span = _seconds(self.t_first_ns, self.t_last_ns)
-        behind = self.tokens_out - self.first_tokens
-        return behind / span if span and behind > 0 else None
+        later = self.tokens_out - self.first_tokens
+        return later / span if span and later > 0 else None
 
     @property
     def tpot_s(self) -> float | None:
@@ -116,10 +115,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
         return 1.0 / rate if rate else None
 
     def chunk_times_ns(self) -> list[int]:
-        """When each chunk came; the first and the last are exact, those between to the microsecond.
-
-        Where that was not kept, they are laid evenly between the two.
-        """
+        """Return the arrival time of each chunk, to the microsecond; evenly spaced if the times were not kept."""
         if self.t_first_ns is None:
             return []
         first = self.t_first_ns
@@ -130,11 +126,11 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def longest_gap_us(self) -> int | None:
-        """Between two chunks; None where there were not two."""
+        """The longest gap between two chunks; None if there were fewer than two."""
         return max(islice(self.chunk_us, 1, None), default=self.stall_us)
 
     def tokens_per_chunk(self) -> list[float]:
-        """Tokens of each chunk: as the server said, else the first chunk's and an equal share for each other."""
+        """Return the tokens of each chunk: as reported, or the first chunk's and an equal share for the others."""
         if self.chunk_tokens is not None:
             return [float(n) for n in self.chunk_tokens]
         if not self.chunks or self.tokens_out is None:

@@ -1,4 +1,4 @@
-"""What a face asks a conductor to do: a session, before anything of it has happened."""
+"""The request to run a session, sent from a client to a new session process."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from swarmtui.model.plan import Plan, parse_seconds
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session_tags import Series
 
-# So long is a server waited for that went away in mid-run.
+# How long a run waits for a server that went away.
 RESTART_S = 120.0
 
 SIMULATOR = "sim:"
 
 
 def parse_restart(text: str, key: str) -> float:
-    """`wait`, `stop` or a time: how long a server that went away is waited for."""
+    """Parse `wait`, `stop` or a time: how long a run waits for a server that went away."""
     known = {"wait": RESTART_S, "stop": 0.0}
     if text in known:
         return known[text]
@@ -27,11 +27,11 @@ def parse_restart(text: str, key: str) -> float:
 
 
 class RunRequest(Stored, frozen=True, kw_only=True):
-    """`endpoints` are URLs, or `sim:PRESET` for the embedded simulator. Travels in a pipe: it holds secrets.
+    """What to run. It contains secrets, so it is only sent in a pipe.
 
-    `restart_s`: how long a server that went away in mid-run is waited for; zero ends the run.
-    `salt` changes the nonces at the start of prompts and nothing else: the same requests, and no cache knows them.
-    `keep_text`: whole answers are kept; `previews`: the beginning of those that carry a check.
+    `endpoints` are URLs, or `sim:PRESET` for the embedded simulator. `restart_s` is how long to wait for a server that
+    goes away; zero ends the run. `salt` changes only the nonces at the start of prompts, so that the same requests are
+    not in the prefix cache. `keep_text`: keep whole answers. `previews`: keep the beginning of answers with a check.
     """
 
     endpoints: tuple[str, ...]

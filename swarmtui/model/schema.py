@@ -1,4 +1,4 @@
-"""How text becomes structs: TOML and JSON in, errors out that name the file, the key and what was expected."""
+"""Convert TOML and JSON to structs, with errors that name the file, the key and what was expected."""
 
 from __future__ import annotations
 
@@ -16,20 +16,33 @@ _ANY = "..."
 
 
 class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what people write by hand: an unknown key is a mistake of theirs, and is refused."""
+    """Base of structs that users write by hand: unknown keys are refused, because they are probably typos."""
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what we write ourselves: an unknown key comes from a newer version, and is ignored."""
+    """Base of structs that swarmtui writes: unknown keys are ignored, because a newer version may have added them."""
 
 
 class BadInput(Exception):
-    """Input that a person can mend: where it is, and what was expected there."""
+    """Input that the user can correct: what is wrong, and in which file, key and line.
 
-    def __init__(self, problem: str, *, source: str = "", key: str = "", line: int | None = None) -> None:
+    `unknown`: the key itself is not known. `missing` is the name of a key that `key` should contain.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        source: str = "",
+        key: str = "",
+        line: int | None = None,
+        unknown: bool = False,
+        missing: str = "",
+    ) -> None:
         where = source if line is None else f"{source}:{line}"
         super().__init__(": ".join(part for part in (where, key, problem) if part))
         self.problem, self.source, self.key, self.line = problem, source, key, line
+        self.unknown, self.missing = unknown, missing
 
 
 def parse_toml(text: str, kind: type[T], source: str) -> T:
@@ -52,7 +65,7 @@ def parse_json(text: str | bytes, kind: type[T], source: str) -> T:
 
 
 def convert(data: Any, kind: type[T], source: str, text: str = "") -> T:
-    """Checked conversion; `text` is the original, to find the line of a wrong key."""
+    """Validate and convert; `text` is the original, in which the line of a wrong key is looked up."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -61,16 +74,24 @@ def convert(data: Any, kind: type[T], source: str, text: str = "") -> T:
 
 def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, text: str) -> BadInput:
     message, _, path = str(error).partition(" - at `")
-    steps = _with_names(parse_path(path.rstrip("`")), kind, data, str(error))
+    steps = _resolve_free_keys(parse_path(path.rstrip("`")), kind, data, str(error))
     unknown = re.search(r"unknown field `(.+?)`", message)
+    missing = re.search(r"missing required field `(.+?)`", message)
     if unknown:
         name = unknown.group(1)
         message = "unknown key" + suggest(name, _known_fields(kind, data, steps), ", ")
         steps = [*steps, name]
     else:
-        message = _plain(message) + _hint(message, kind, steps)
+        message = _plain_message(message) + _hint(message, kind, steps)
     key = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps).lstrip(".")
-    return BadInput(message, source=source, key=key, line=find_line(steps, text))
+    return BadInput(
+        message,
+        source=source,
+        key=key,
+        line=find_line(steps, text),
+        unknown=unknown is not None,
+        missing=missing.group(1) if missing else "",
+    )
 
 
 _PLAIN_WORDS = {
@@ -79,8 +100,8 @@ _PLAIN_WORDS = {
 }  # fmt: skip
 
 
-def _plain(message: str) -> str:
-    """msgspec's wording without its Python words; that a key may be left out needs no saying."""
+def _plain_message(message: str) -> str:
+    """Replace Python type names in a message of msgspec, and leave out that a key is optional."""
     missing = re.search(r"missing required field `(.+?)`", message)
     if missing:
         return f"the key {missing.group(1)} is missing"
@@ -96,7 +117,7 @@ def _plain(message: str) -> str:
 
 
 def _hint(message: str, kind: Any, steps: list[str | int]) -> str:
-    """What may stand where nothing stood, or something that is none of it."""
+    """List the values that are allowed in place of a wrong or missing one."""
     wrong = re.match(r"Invalid (?:enum )?value '(.*)'$", message)
     missing = re.search(r"missing required field `(.+?)`", message)
     choices = _choices(kind, steps) if wrong else _choices(kind, [*steps, missing.group(1)]) if missing else []
@@ -106,32 +127,33 @@ def _hint(message: str, kind: Any, steps: list[str | int]) -> str:
 
 
 def suggest(name: str, known: list[str], before: str) -> str:
-    import difflib  # for a mistake only
+    """Return `before` and "did you mean …?", or an empty text if no known name is similar."""
+    import difflib  # imported only to report an error
 
     close = difflib.get_close_matches(name, known, n=1)
     return f"{before}did you mean {close[0]}?" if close else ""
 
 
 def parse_path(path: str) -> list[str | int]:
-    """`$.a.b[2].c` or `.a.b[2].c` in its parts; `[...]` is any key of a table whose keys are free."""
+    """Split `$.a.b[2].c` or `.a.b[2].c` into its parts; `[...]` stands for any key of a table with free keys."""
     parts = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", path)
     return [name or (index if index == _ANY else int(index)) for name, index in parts]
 
 
-def _with_names(steps: list[str | int], kind: Any, data: Any, said: str) -> list[str | int]:
-    """msgspec does not say under which free key: it is the one that gives the same error alone."""
+def _resolve_free_keys(steps: list[str | int], kind: Any, data: Any, message: str) -> list[str | int]:
+    """Replace `[...]` by the free key that alone causes the same error, because msgspec does not name it."""
     while _ANY in steps:
-        place = steps.index(_ANY)
-        for name in reduce(lambda table, step: table[step], steps[:place], data):
+        position = steps.index(_ANY)
+        for name in reduce(lambda table, step: table[step], steps[:position], data):
             alone = copy.deepcopy(data)
-            table = reduce(lambda table, step: table[step], steps[:place], alone)
+            table = reduce(lambda table, step: table[step], steps[:position], alone)
             for other in [key for key in table if key != name]:
                 del table[other]
             try:
                 msgspec.convert(alone, kind)
             except msgspec.ValidationError as error:
-                if str(error) == said:
-                    steps = [*steps[:place], name, *steps[place + 1 :]]
+                if str(error) == message:
+                    steps = [*steps[:position], name, *steps[position + 1 :]]
                     break
         else:
             return [step for step in steps if step != _ANY]
@@ -139,23 +161,23 @@ def _with_names(steps: list[str | int], kind: Any, data: Any, said: str) -> list
 
 
 def _known_fields(kind: Any, data: Any, steps: list[str | int]) -> list[str]:
-    """Every field name that may stand where the unknown one stood."""
+    """List the field names that are allowed at the position of an unknown one."""
     tables = [node for node in _nodes(kind, steps) if isinstance(node, msgspec.inspect.StructType)]
     return sorted({field.encode_name for node in tables for field in node.fields})
 
 
 def _choices(kind: Any, steps: list[str | int]) -> list[str]:
-    """The kinds of a table that a key chooses among, or the words that a key can have."""
+    """List the values of a tag key or of a key with fixed choices."""
     nodes = _nodes(kind, steps[:-1])
     tags = {node.tag for node in nodes if isinstance(node, msgspec.inspect.StructType) and node.tag_field == steps[-1]}
-    words = {
+    choices = {
         value for node in _nodes(kind, steps) if isinstance(node, msgspec.inspect.LiteralType) for value in node.values
     }
-    return sorted(str(name) for name in tags | words)
+    return sorted(str(name) for name in tags | choices)
 
 
 def _nodes(kind: Any, steps: list[str | int]) -> list[Any]:
-    """Every type that may stand there, members of a union one by one."""
+    """List the types that are allowed at a path, with the members of unions separately."""
     found: list[Any] = []
 
     def visit(node: Any, rest: list[str | int]) -> None:
@@ -180,7 +202,7 @@ def _nodes(kind: Any, steps: list[str | int]) -> list[Any]:
 
 
 def find_line(steps: list[str | int], text: str) -> int | None:
-    """The line of the last key that begins one, counted through arrays of tables; None where that is not certain."""
+    """Find the line on which the last key of the path is set; None if it cannot be determined."""
     names = [step for step in steps if isinstance(step, str)]
     if not text or not names:
         return None

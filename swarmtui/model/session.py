@@ -1,4 +1,4 @@
-"""A session: its head, its events, its levels; what is kept on disk and what is derived from it."""
+"""A session: the entries of its journal, and the figures derived from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = Literal["running", "done", "stopped", "unusable", "failed", "interrupted
 
 
 class ClientInfo(Stored, frozen=True, kw_only=True):
-    """What measured."""
+    """The host and software that measured."""
 
     version: str
     python: str
@@ -32,7 +32,7 @@ class Session(Stored, frozen=True, kw_only=True):
     """The head of a session, written before the first request.
 
     `t0_ns` is the monotonic clock at `created` (ISO 8601, UTC): the one anchor to wall-clock time.
-    `previous` is the session that this one is held against: sessions of a tuning loop form a chain.
+    `previous` is the session that this one is compared with, so that the sessions of a tuning loop form a chain.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Session(Stored, frozen=True, kw_only=True):
 
 
 class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
-    """First line of a journal."""
+    """The first line of a journal."""
 
     session: Session
     pid: int
@@ -70,10 +70,10 @@ class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
 
 
 class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch"):
-    """From `t_ns` on `c` streams were wanted; `of` is how many requests the stretch is to have, if that is set.
+    """The start of a stage with `c` streams; `of` is the planned number of requests, if there is one.
 
-    `steered`: people or a ramp chose this C on the way; it is a level only when it lasted long enough.
-    `rate` is of an open loop: requests a second; `c` is then the most that may be in flight, and the rate the level.
+    `steered`: C was set by manual control or a ramp; the stage is a level only if it lasted long enough. `rate` is that
+    of an open loop, in requests per second; the level is then the rate, and `c` the maximum in flight.
     """
 
     number: int
@@ -88,7 +88,7 @@ class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stret
 
 
 class StageEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch_end"):
-    """`complete`: it had all that it was planned to have."""
+    """`complete`: the stage ran as planned."""
 
     number: int
     t_ns: int
@@ -100,28 +100,28 @@ class RequestEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="req
 
 
 class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
-    """Something that a reader of the figures should know: a pause, a worker that died, a field that was dropped."""
+    """Something that affects the figures: a pause, a worker that died, a field that was omitted."""
 
     t_ns: int
     name: str
     detail: str = ""
 
 
-class Description(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):
-    """A new label and note: they replace those of the head."""
+class DescriptionEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):
+    """A label and note that replace those of the head."""
 
     label: str
     note: str
 
 
-class Sample(Stored, frozen=True, kw_only=True, tag_field="kind", tag="telemetry"):
-    """About one a second."""
+class TelemetryEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="telemetry"):
+    """A reading of GPUs and servers, about once per second."""
 
     telemetry: Telemetry
 
 
 class TokenCount(Stored, frozen=True, kw_only=True, tag_field="kind", tag="tokens"):
-    """The tokens of an answer that its server had not counted, by its /tokenize: replaces the count of chunks."""
+    """The tokens of an answer by the server's /tokenize; replaces the count of chunks in its record."""
 
     task: int
     turn: int
@@ -129,8 +129,8 @@ class TokenCount(Stored, frozen=True, kw_only=True, tag_field="kind", tag="token
     tokens_out: int
 
 
-class ServerFound(Stored, frozen=True, kw_only=True, tag_field="kind", tag="server"):
-    """What is known of an endpoint's server: engine, version, flags, seats."""
+class ServerEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="server"):
+    """The server of an endpoint: engine, version, flags, slots."""
 
     endpoint: int
     server: DiscoveredServer
@@ -160,10 +160,10 @@ Entry = (
     | StageEnd
     | RequestEntry
     | Event
-    | Description
-    | Sample
+    | DescriptionEntry
+    | TelemetryEntry
     | TokenCount
-    | ServerFound
+    | ServerEntry
     | QualityEntry
     | End
 )
@@ -173,7 +173,7 @@ entry_encoder = msgspec.json.Encoder()
 
 
 class Spread(Stored, frozen=True, kw_only=True):
-    """A sample in few numbers; a percentile is null below its smallest n (p50 5, p90 29, p95 59, p99 299)."""
+    """Statistics of a sample; a percentile is null below its minimum n (p50 5, p90 29, p95 59, p99 299)."""
 
     n: int
     mean: float | None = None
@@ -193,7 +193,7 @@ class RateSummary(Stored, frozen=True, kw_only=True):
 
 
 class RunFigures(Stored, frozen=True, kw_only=True):
-    """One run of a level: the replicate from which intervals are made."""
+    """One run of a level: the replicate on which confidence intervals are based."""
 
     run: int
     n: int
@@ -210,10 +210,10 @@ class RunFigures(Stored, frozen=True, kw_only=True):
 
 
 class SerialBaseline(Stored, frozen=True, kw_only=True):
-    """The tasks of a level one after another, and what the batch won against that.
+    """The tasks of a level in sequence, and the speed-up of the batch over that.
 
-    `how` says where the time comes from: measured, or extrapolated and from what. `clean_speedup` counts an answer
-    that was cut as long as the mean of those that were not; null, with a `reason`, where that cannot be said.
+    `how` says how the time was measured or extrapolated. `clean_speedup` counts an answer that was cut as long as the
+    mean of those that were not; if it is null, `reason` says why.
     """
 
     how: str
@@ -227,7 +227,7 @@ class SerialBaseline(Stored, frozen=True, kw_only=True):
 
 
 class Replica(Stored, frozen=True, kw_only=True):
-    """What one of several endpoints did of a level."""
+    """The part of a level that one of several endpoints served."""
 
     endpoint: int
     n: int
@@ -240,7 +240,7 @@ class Replica(Stored, frozen=True, kw_only=True):
 
 
 class TaskFigures(Stored, frozen=True, kw_only=True):
-    """One type of task at one level, turn by turn; `per_stream_tps` and `e2e_s` are means."""
+    """One type of task at one level and turn; `per_stream_tps` and `e2e_s` are means."""
 
     c: int
     rate: float | None = None
@@ -256,13 +256,14 @@ class TaskFigures(Stored, frozen=True, kw_only=True):
 
 
 class Level(PerLevel, frozen=True, kw_only=True):
-    """The figures of one C, over all its runs; the contract of `run --json`. Null is not measured.
+    """The figures of one level over all its runs, as in `run --json`. Null is not measured.
 
-    `n` counts finished requests, `ok` and `errors` divide it; cancelled ones are in neither.
-    Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave cap hits out.
-    With a `rate` (an open loop) latencies count from the time at which a request was due, and `lateness_s` is how much
-    later it was sent; `arrived_per_s` and `served_per_s` are from the first to the last request that was due, or
-    answered. There `c` is only the most that may be in flight, and levels differ by their rate.
+    `n` counts finished requests, and is the sum of `ok` and `errors`; cancelled ones are in none of them.
+    Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave out cap hits. `c_achieved`
+    is the mean number in flight, `shared_reads` the share of chunks that were read together with the chunk before.
+    With a `rate` (open loop), latencies count from when a request was due, and `lateness_s` is how much later it was
+    sent; `arrived_per_s` and `served_per_s` are measured from the first to the last request due, or completed. There
+    `c` is only the maximum in flight, and levels differ by their rate.
     """
 
     runs: int
@@ -318,30 +319,30 @@ class Level(PerLevel, frozen=True, kw_only=True):
 
     @property
     def key(self) -> LevelKey:
-        """By which a level is found again among those of its session, or of another one."""
+        """Identifies the level within its session, and finds the same level in another one."""
         return self.c, self.rate
 
     @property
     def headline_tps(self) -> float | None:
-        """The throughput to lead with: steady for closed loops, wall for all that ends with a drain by nature."""
-        return self._leading(self.out_tps_steady, self.out_tps_wall)
+        """The main throughput: steady for closed loops, wall for loads that end with a drain by design."""
+        return self._headline(self.out_tps_steady, self.out_tps_wall)
 
     @property
     def headline_by_run(self) -> tuple[float, ...]:
-        """The same of its runs, as far as they have one."""
-        rates = (self._leading(run.out_tps_steady, run.out_tps_wall) for run in self.by_run)
+        """The main throughput of each run that has one."""
+        rates = (self._headline(run.out_tps_steady, run.out_tps_wall) for run in self.by_run)
         return tuple(rate for rate in rates if rate)
 
     @property
     def headline_is_steady(self) -> bool:
         return self.load in ("closed", "ramp") and bool(self.out_tps_steady)
 
-    def _leading(self, steady: float | None, wall: float | None) -> float | None:
+    def _headline(self, steady: float | None, wall: float | None) -> float | None:
         return (steady if self.load in ("closed", "ramp") else None) or wall
 
 
 class Summary(Stored, frozen=True, kw_only=True):
-    """What `run --json` prints and `summary.toml` holds, as a person reads it."""
+    """The output of `run --json`, which detail.json extends by the requests."""
 
     schema: int
     state: State

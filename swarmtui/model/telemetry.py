@@ -1,4 +1,4 @@
-"""What the machine and the engine say of themselves. Null is not measured; a reading that is not supported is null."""
+"""Readings of GPUs and servers. Null is not measured or not supported."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class GpuProcess(Stored, frozen=True, kw_only=True):
 
 
 class Gpu(Stored, frozen=True, kw_only=True):
-    """One GPU at one moment. `energy_j` is a counter since the driver was loaded; only its differences mean something.
+    """One GPU at one time. `energy_j` is a counter since the driver was loaded; only its differences have a meaning.
 
-    `throttle` holds the reasons for lowered clocks in words; empty is none, null is not known.
-    `nvlink_sent` and `nvlink_received` are counters, in bytes. A MIG device is `part_of` the GPU with that UUID: it has
-    memory and processes of its own, which are in that GPU's figures too.
+    `throttle` lists the reasons for lowered clocks; empty is none, null is not known.
+    `nvlink_sent` and `nvlink_received` are counters, in bytes. A MIG device is `part_of` the GPU with that UUID, whose
+    figures include its memory and processes.
     """
 
     uuid: str
@@ -53,14 +53,14 @@ class Gpu(Stored, frozen=True, kw_only=True):
 
 
 class Bucket(Stored, frozen=True, kw_only=True, array_like=True):
-    """A cumulative histogram bucket: so many observations of at most `le`."""
+    """A cumulative histogram bucket: the number of observations of at most `le`."""
 
     le: float
     count: float
 
 
 class ServerHistogram(Stored, frozen=True, kw_only=True):
-    """Cumulative since the server started; engines are merged by adding buckets."""
+    """A histogram since the start of the server; the buckets of several engines are added."""
 
     count: float
     sum: float
@@ -68,11 +68,11 @@ class ServerHistogram(Stored, frozen=True, kw_only=True):
 
 
 class ServerState(Stored, frozen=True, kw_only=True):
-    """What a server's metrics say. Counters are since its start: one that falls back means that it was restarted.
+    """The metrics of a server. Counters start with the server: one that decreases means that it was restarted.
 
-    `prompt_tokens` include those that came from the cache. `kv_use` is that of its fullest engine. `accept_length`
-    (tokens a step) and `accept_rate` are gauges of those servers that count no drafts; `prefill_seconds` is a counter
-    of those that keep no histogram. `vram_bytes` is what loaded models take, where the server says so.
+    `prompt_tokens` include those from the cache. `kv_use` is that of the fullest engine. `accept_length` (tokens per
+    step) and `accept_rate` are gauges of servers that do not count drafts; `prefill_seconds` is a counter of servers
+    that have no histogram. `vram_bytes` is the memory of the loaded models.
     """
 
     engine: str
@@ -103,9 +103,9 @@ class ServerState(Stored, frozen=True, kw_only=True):
 
 
 class Telemetry(Stored, frozen=True, kw_only=True):
-    """One moment. A problem says in words why there is nothing to see.
+    """All readings at one time. A problem is a sentence that says why there are none.
 
-    Servers are asked more seldom than GPUs: `servers_t_ns` is when that was, null where that was not kept.
+    Servers are read less often than GPUs: `servers_t_ns` is when; null if it was not recorded.
     """
 
     t_ns: int
@@ -117,14 +117,13 @@ class Telemetry(Stored, frozen=True, kw_only=True):
 
     @property
     def servers_read_ns(self) -> int:
-        """The time of what servers say."""
         return self.t_ns if self.servers_t_ns is None else self.servers_t_ns
 
 
 class Energy(Stored, frozen=True, kw_only=True):
-    """What a stretch of time took, GPUs only, from the differences of their energy counters.
+    """The energy that the GPUs used in a period, from the differences of their energy counters.
 
-    `tokens_per_j` is also tok/s per W. `throttled` is the share of readings with clocks lowered by heat or power.
+    `tokens_per_j` equals tok/s per W. `throttled` is the share of readings with clocks lowered by heat or power.
     """
 
     seconds: float
@@ -139,9 +138,9 @@ class Energy(Stored, frozen=True, kw_only=True):
 
 
 class TtftSplit(Stored, frozen=True, kw_only=True):
-    """The mean time to the first token, taken apart: what is not known by itself is in `rest_s`.
+    """The mean time to the first token, in parts; `rest_s` is what is not known separately.
 
-    `estimated`: from the time of one stream alone, because the server does not tell.
+    `estimated`: derived from the level with one stream, because the server does not report it.
     """
 
     ttft_s: float
@@ -152,9 +151,9 @@ class TtftSplit(Stored, frozen=True, kw_only=True):
 
 
 class DiscoveredServer(Stored, frozen=True, kw_only=True):
-    """A server found on this host. `gpus` are UUIDs; `flags` are how it was started, without what is secret.
+    """A server found on this host. `gpus` are UUIDs; `flags` are its command line, without secrets.
 
-    Null flags are not known; `problem` says what keeps it from being used or read.
+    Null flags are not known; `problem` says why it cannot be used or read.
     """
 
     url: str
@@ -174,8 +173,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     """What is known about the conditions of a measurement; null is not known.
 
     `lag_p99_s` is how late the client's event loop was, `tpot_s` the time per token of a stream, `worker_cpu` the share
-    of a core that a worker used. `c` and `c_achieved` are those of the level furthest from its C. `other_clients` counts
-    requests in flight on the server beyond our `in_flight`, `other_requests` those that finished beyond ours.
+    of a core that a worker used. `c` and `c_achieved` are those of the level furthest from its C. `other_clients`
+    counts requests in flight on the server beyond our `in_flight`, `other_requests` those that finished beyond ours.
     `client_tokens` and `server_tokens` count the output tokens of the same requests. `engine_ratio` is the engine's
     decode rate over the client's. `cold_expected`: the workload promises prompts that are not in the prefix cache.
     `throttled` is a share of the time, `clock_spread` (highest − lowest) / highest clock of a busy GPU, and
@@ -219,7 +218,7 @@ class QualityLine(Stored, frozen=True, kw_only=True):
 
 
 class HistoryPoint(Stored, frozen=True, kw_only=True, array_like=True):
-    """One moment of the history that faces draw, four a second."""
+    """One point of the history that UIs draw, four per second."""
 
     t_ns: int
     c: int

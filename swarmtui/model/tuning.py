@@ -1,4 +1,4 @@
-"""The file of a tune, what became of its cells, and the log of changes that people tried."""
+"""The file of a tune, the results of its configurations, and the log of changes that were tried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 class TunePlan(InputStruct, frozen=True, kw_only=True):
-    """The options of `swarmtui run` that a cell is measured with."""
+    """The options of `swarmtui run` with which a configuration is measured."""
 
     workload: str = "coding"
     model: str | None = None
@@ -36,17 +36,18 @@ class TunePlan(InputStruct, frozen=True, kw_only=True):
 
 
 class Halving(InputStruct, frozen=True, kw_only=True):
-    """Successive halving: all cells with few requests, then the best `1/factor` with `factor` times as many."""
+    """Successive halving: measure all briefly, then the best `1/factor` with `factor` times as many requests."""
 
     factor: Annotated[int, Meta(ge=2)] = 3
     rounds: Annotated[int, Meta(ge=1, le=10)] = 3
 
 
 class TuneFile(InputStruct, frozen=True, kw_only=True):
-    """What `swarmtui tune` reads.
+    """The file that `swarmtui tune` reads.
 
-    `{port}` is a free port, `{--flag}` or `{NAME}` the value of that flag; flags that are not named so are put behind
-    the command, names in capitals into the environment. `true` is a flag alone, `false` leaves it out.
+    In `command`, `{port}` is a free port, and `{--flag}` or `{NAME}` the value of that flag. Other flags are appended
+    to the command, and names in capitals are put into the environment. `true` is a flag without a value, `false` omits
+    it.
     """
 
     command: Annotated[str, Meta(min_length=1)]
@@ -68,9 +69,10 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
 
 
 class TuneResult(Stored, frozen=True, kw_only=True):
-    """One cell in one round. Figures are of its highest level `c`, `runs` the tok/s of its runs; null is not measured.
+    """One configuration in one round. Null is not measured.
 
-    broken: `reason` says why, `log` are the last lines that the server wrote. `simulated`: watts and memory are.
+    The figures are those of its highest level `c`; `runs` are the tok/s of its runs. If it is broken (failed), `reason`
+    says why, and `log` has the last lines of the server's output. `simulated`: power and memory are simulated.
     """
 
     flags: Flags
@@ -92,7 +94,7 @@ class TuneResult(Stored, frozen=True, kw_only=True):
 
 
 class TuneState(Stored, frozen=True, kw_only=True):
-    """Written after each cell, so that nothing is measured twice."""
+    """Written after each configuration, so that nothing is measured twice."""
 
     schema: int = SCHEMA_VERSION
     name: str
@@ -103,10 +105,10 @@ TunePhase = Literal["starting", "warming up", "running", "stopping"]
 
 
 class TuneStatus(Stored, frozen=True, kw_only=True):
-    """What a tune does at this moment, for whoever looks on; times are seconds of the wall clock.
+    """The progress of a tune, for UIs; times are seconds of the wall clock.
 
-    `pid` and `born`, when that process began, tell whether anybody still does it. Without `flags` no cell is on.
-    `session` is the run of the present cell, once there is one. `ended` holds how it went, and is empty before.
+    `pid` and `born`, its start time, show whether the process is still running. Without `flags` no configuration is
+    being measured. `session` is the run of the current configuration. `ended` is empty until the tune has ended.
     """
 
     pid: int
@@ -122,7 +124,7 @@ class TuneStatus(Stored, frozen=True, kw_only=True):
 
 
 class LoggedChange(Stored, frozen=True, kw_only=True):
-    """A row of the tuning log: what was changed between two sessions, what it gave, and whether people kept it."""
+    """A row of the tuning log: what was changed between two sessions, its effect, and whether it was kept."""
 
     number: int
     created: str
@@ -142,7 +144,7 @@ class ChangeLog(Stored, frozen=True, kw_only=True):
 
 
 def is_env_variable(name: str) -> bool:
-    """Names in capitals are of the environment, all others are flags."""
+    """Names in capitals are environment variables, all others are flags."""
     return _VARIABLE.fullmatch(name) is not None
 
 
@@ -151,15 +153,15 @@ def parse_tune(text: str, source: str) -> TuneFile:
     if not tune.grid and not tune.cells:
         raise BadInput("give a [grid] of flags, or [[cells]], or both", source=source, key="grid")
     if "{port}" in tune.url and "{port}" not in tune.command:
-        raise BadInput("name the server's address, or put {port} into the command", source=source, key="url")
+        raise BadInput("give the server's address, or use {port} in the command", source=source, key="url")
     for key, values in tune.grid.items():
         if len({(type(value), value) for value in values}) < len(values):
-            raise BadInput("a value stands twice", source=source, key=f"grid.{key}")
+            raise BadInput("duplicate value", source=source, key=f"grid.{key}")
     return tune
 
 
 def format_flags(flags: dict[str, Any]) -> str:
-    """`--parallel 4 --flash-attn`, as people would write it."""
+    """Return `--parallel 4 --flash-attn`."""
     parts = [
         f"{name}={value}" if is_env_variable(name) else name if value is True else f"{name} {value}"
         for name, value in flags.items()

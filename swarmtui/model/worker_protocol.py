@@ -1,6 +1,6 @@
-"""What conductor and worker say to each other: length-prefixed MessagePack over one stream.
+"""Messages between a session process and its workers: length-prefixed MessagePack over one stream.
 
-A worker knows nothing of the conductor's host: everything it needs comes in `Setup`.
+Everything that a worker needs is in `Setup`, so it could run on another host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _WorkerMessage(msgspec.Struct, frozen=True, tag=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One endpoint to load, with what authorises it; exists only in pipes and memory."""
+    """An endpoint with its credentials; it is only sent in pipes, never stored."""
 
     url: str
     model: str
@@ -33,7 +33,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Setup(_WorkerMessage, frozen=True):
-    """First message to a worker. `spool` is where it leaves its records when the conductor is gone.
+    """First message to a worker. `spool` is where it writes its records if the session process exits.
 
     It is number `worker` of `workers`, and its agents have the numbers worker, worker + workers, …
     """
@@ -47,16 +47,16 @@ class Setup(_WorkerMessage, frozen=True):
 
 
 class Enqueue(_WorkerMessage, frozen=True):
-    """Tasks for agents to take, in this order."""
+    """Append tasks to the queue."""
 
     tasks: tuple[Task, ...]
 
 
 class StartStage(_WorkerMessage, frozen=True):
-    """From now on `agents` streams; requests sent from now on belong to this stretch, of `c` streams in all.
+    """Run `agents` streams; requests sent from now on belong to this stage, which has `c` streams over all workers.
 
-    Agents above the number finish what they are doing, unless `cancel`. Zero agents is a pause.
-    `ahead` is how many connections are to be open before the first request, where not all agents will need one.
+    Agents above that number finish their request, unless `cancel`. Zero agents is a pause. `preconnect` is the number
+    of connections to open before the first request, if not all agents will need one.
     """
 
     number: int
@@ -69,25 +69,25 @@ class StartStage(_WorkerMessage, frozen=True):
 
 
 class Drop(_WorkerMessage, frozen=True):
-    """Forget the queued tasks; with `cancel` also end what is in flight."""
+    """Drop the queued tasks; with `cancel` also cancel the requests in flight."""
 
     cancel: bool = False
 
 
 class Ack(_WorkerMessage, frozen=True):
-    """Records up to this number are on disk."""
+    """Acknowledge that records up to this number are on disk."""
 
     number: int
 
 
 class WatchAgent(_WorkerMessage, frozen=True):
-    """Send the stamps and the text of this agent's answer with each frame; None: of nobody."""
+    """Send the time stamps and text of this agent's response with each frame; None: of no agent."""
 
     agent: int | None
 
 
 class SpoolTo(_WorkerMessage, frozen=True):
-    """The session has moved: what is left to spool goes there."""
+    """Write the spool file to this path, because the session has moved."""
 
     path: str
 
@@ -96,7 +96,7 @@ WorkerCommand = Setup | Enqueue | StartStage | Drop | Ack | WatchAgent | SpoolTo
 
 
 class StreamRow(msgspec.Struct, frozen=True, array_like=True):
-    """One agent in one window. `chunks` is new output in this window, `total` since the request began."""
+    """One agent in one window. `chunks` counts those of this window, `total` those since the request started."""
 
     agent: int
     state: str
@@ -109,9 +109,9 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WatchedUpdate(msgspec.Struct, frozen=True):
-    """Of the agent that is watched: the stamps of its request, and what came since the frame before.
+    """The time stamps of the watched agent's request, and its output since the previous frame.
 
-    `times` are of the new chunks. `task` is -1 where the agent has no request at this moment.
+    `times` are those of the new chunks. `task` is -1 if the agent has no request at the moment.
     """
 
     agent: int
@@ -128,9 +128,9 @@ class WatchedUpdate(msgspec.Struct, frozen=True):
 
 
 class WorkerFrame(_WorkerMessage, frozen=True):
-    """About ten a second: streams that changed, and the worker's own health.
+    """The streams that changed and the state of the worker, about ten times per second.
 
-    `chunks` and `shared_reads` are of finished requests. `drops` counts the `Drop` commands obeyed so far.
+    `coalesced_chunks` counts those of finished requests, `drops` the `Drop` commands executed so far.
     """
 
     t_ns: int
@@ -148,14 +148,14 @@ class WorkerFrame(_WorkerMessage, frozen=True):
 
 
 class Finished(_WorkerMessage, frozen=True):
-    """A finished request; kept by the worker until it is acknowledged."""
+    """A finished request; the worker keeps it until it is acknowledged."""
 
     number: int
     record: Record
 
 
 class Failed(_WorkerMessage, frozen=True):
-    """The worker cannot go on: what happened, in one sentence."""
+    """The worker cannot continue; `problem` is a sentence for the user."""
 
     problem: str
 
@@ -181,7 +181,7 @@ def decode_report(body: bytes) -> WorkerReport:
 
 
 class Unpacker:
-    """Bytes as they come, whole messages out."""
+    """Split a byte stream into messages."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -192,7 +192,7 @@ class Unpacker:
         while len(pending) - start >= HEADER_BYTES:
             size = int.from_bytes(pending[start : start + HEADER_BYTES], "big")
             if size > MAX_MESSAGE:
-                raise ValueError(f"a message of {size} bytes is not one of ours")
+                raise ValueError(f"invalid message of {size} bytes")
             end = start + HEADER_BYTES + size
             if len(pending) < end:
                 break

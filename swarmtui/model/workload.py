@@ -1,4 +1,4 @@
-"""What agents ask: the workload file, by kind, and one task made of it."""
+"""The structs of a workload file, by kind, and the tasks generated from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 from swarmtui.model.load import Load
 from swarmtui.model.schema import BadInput, InputStruct, Stored, parse_toml
 
-# More tokens, turns or agents than this are a slip of the pen, and would fill the memory.
+# More tokens, turns or agents than this are a typo, and would fill the memory.
 Positive = Annotated[int, Meta(ge=1, le=10_000_000)]
 Share = Annotated[float, Meta(gt=0.0, le=1.0)]
 
@@ -43,13 +43,13 @@ class Lognormal(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="l
 
 
 class Cycle(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="cycle"):
-    """The values in turn, request by request."""
+    """The values in rotation, one per request."""
 
     values: Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 
 class ByLevel(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="by_level"):
-    """Relative lengths of the C tasks of a level, as shares of `tokens`: C=2 takes the row named "2"."""
+    """Relative lengths of the C tasks of a level, as shares of `tokens`: C=2 uses the row named "2"."""
 
     tokens: Positive
     shares: dict[str, Annotated[tuple[Share, ...], Meta(min_length=1)]]
@@ -66,7 +66,7 @@ class Prompt(InputStruct, frozen=True, kw_only=True):
 
 
 class Dialogue(InputStruct, frozen=True, kw_only=True):
-    """`check` is of the last answer, `max_tokens` of each."""
+    """`check` applies to the last answer, `max_tokens` to each."""
 
     turns: Annotated[tuple[str, ...], Meta(min_length=1)]
     type: str = ""
@@ -75,7 +75,7 @@ class Dialogue(InputStruct, frozen=True, kw_only=True):
 
 
 class Node(InputStruct, frozen=True, kw_only=True):
-    """A task of a graph, `copies` of it. `{id}` in the text stands for the answer of a task that it waits for."""
+    """A task of a graph, run `copies` times. `{id}` in the text is replaced by the answer of a task in `after`."""
 
     id: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
     text: Annotated[str, Meta(min_length=1)]
@@ -106,33 +106,33 @@ class Prompts(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="p
 
 
 class RandomText(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="random"):
-    """Words without sense: so many tokens in, so many out."""
+    """Random words, with given numbers of input and output tokens."""
 
     input_tokens: Length
     output_tokens: Length
 
 
 class JsonLines(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="jsonl"):
-    """One JSON object a line, with `prompt` or `messages`, and perhaps `max_tokens` and `type`."""
+    """One JSON object per line, with `prompt` or `messages`, and optionally `max_tokens`, `type` and `check`."""
 
     file: str
 
 
 class ShareGpt(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="sharegpt"):
-    """A ShareGPT file: `turns` human turns of each conversation, the model's own answers between them."""
+    """A ShareGPT file: the first `turns` human turns of each conversation, with the model's own answers in between."""
 
     file: str
     turns: Positive = 1
 
 
 class Conversation(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="conversation"):
-    """Several turns, the model's own answers fed back."""
+    """Conversations of several turns, in which the model's own answers are sent back."""
 
     conversations: Annotated[tuple[Dialogue, ...], Meta(min_length=1)]
 
 
 class SharedPrefix(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="shared_prefix"):
-    """One long system prompt common to all, and a random question behind it."""
+    """A long system prompt that all requests share, followed by a random question."""
 
     prefix_tokens: Positive
     input_tokens: Length
@@ -140,14 +140,14 @@ class SharedPrefix(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", t
 
 
 class MixedWorkload(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="mixed"):
-    """A primary conversation, and the side tasks that may run beside it."""
+    """A primary conversation, and side tasks that run concurrently."""
 
     primary: Dialogue
     side: Annotated[tuple[Prompt, ...], Meta(min_length=1)]
 
 
 class Graph(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="dag"):
-    """Tasks that wait for each other's answers."""
+    """Tasks that depend on the answers of other tasks."""
 
     tasks: Annotated[tuple[Node, ...], Meta(min_length=1)]
 
@@ -165,11 +165,10 @@ class Message(Stored, frozen=True, kw_only=True):
 
 
 class Task(Stored, frozen=True, kw_only=True):
-    """What one agent is given: the first request, and the user turns that follow it.
+    """The work of one agent: the first request, and the user turns that follow it.
 
-    `exact` says that `max_tokens` is the length wanted, not a cap: reaching it is then no cap hit.
-    `at_ns` is when it is to be sent, counted from the beginning of its stretch; without it, when an agent is free.
-    `with_text`: the text of the answer is wanted with its record.
+    `exact`: `max_tokens` is the intended length, so reaching it is not a cap hit. `at_ns` is when to send it, counted
+    from the start of the stage; null is as soon as an agent is free. `with_text`: include the answer in the record.
     """
 
     id: int
@@ -187,7 +186,7 @@ class Task(Stored, frozen=True, kw_only=True):
 
 
 def effective_load(workload: Workload) -> Load:
-    """The workload's own, else what its kind asks for."""
+    """Return the load of the workload, or the default of its kind."""
     if workload.load is not None:
         return workload.load
     if isinstance(workload, MixedWorkload):
@@ -207,29 +206,29 @@ def parse_workload(text: str, source: str) -> Workload:
 
 
 def find_problems(workload: Workload, source: str) -> Iterator[BadInput]:
-    """What types cannot say."""
+    """Yield the problems that the types do not exclude."""
     if isinstance(workload, Prompts) and bool(workload.prompts) == bool(workload.file):
-        yield BadInput("give either [[prompts]] or file, one of the two", source=source, key="prompts")
+        yield BadInput("give either [[prompts]] or file", source=source, key="prompts")
     for key in ("input_tokens", "output_tokens"):
-        yield from _wrong_length(getattr(workload, key, None), source, key)
+        yield from _length_problems(getattr(workload, key, None), source, key)
     for key, check in iter_checks(workload):
         yield from find_check_problems(check, source, key)
-    yield from _wrong_load(workload, source)
+    yield from _load_problems(workload, source)
     if isinstance(workload, Graph):
-        yield from _wrong_graph(workload, source)
+        yield from _graph_problems(workload, source)
 
 
 def iter_checks(workload: Workload) -> Iterator[tuple[str, AnswerCheck]]:
-    """Every check, with the key under which it stands."""
+    """Yield every check with its key."""
     tables: list[tuple[str, Any]] = [("", workload), ("primary", getattr(workload, "primary", None))]
     for name in ("prompts", "conversations", "side", "tasks"):
-        tables += [(f"{name}[{place}]", part) for place, part in enumerate(getattr(workload, name, ()))]
+        tables += [(f"{name}[{index}]", part) for index, part in enumerate(getattr(workload, name, ()))]
     for name, part in tables:
         if part is not None and part.check is not None:
             yield f"{name}.check".lstrip("."), part.check
 
 
-def _wrong_length(length: Length | None, source: str, key: str) -> Iterator[BadInput]:
+def _length_problems(length: Length | None, source: str, key: str) -> Iterator[BadInput]:
     if isinstance(length, Uniform) and length.low > length.high:
         yield BadInput("low is above high", source=source, key=key)
     if isinstance(length, Normal | Lognormal) and length.high is not None and length.low > length.high:
@@ -237,11 +236,11 @@ def _wrong_length(length: Length | None, source: str, key: str) -> Iterator[BadI
     if isinstance(length, ByLevel):
         for level, shares in length.shares.items():
             if not level.isdigit() or len(shares) != int(level):
-                problem = f'the row "{level}" must be a level with as many shares'
+                problem = f'row "{level}" must be named after a level C, and have C shares'
                 yield BadInput(problem, source=source, key=f"{key}.shares")
 
 
-def _wrong_load(workload: Workload, source: str) -> Iterator[BadInput]:
+def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
     load = effective_load(workload)
     try:
         loads.validate_load(load, source)
@@ -250,34 +249,34 @@ def _wrong_load(workload: Workload, source: str) -> Iterator[BadInput]:
     kind, mode = str(workload.__struct_config__.tag), loads.mode_of(load)
     for special in ("mixed", "dag"):
         if (kind == special) != (mode == special):
-            yield BadInput(f"kind {kind} cannot be asked that way", source=source, key=f"load.mode {mode}")
+            yield BadInput(f"not possible with kind {kind}", source=source, key=f"load.mode {mode}")
             return
     if isinstance(workload, MixedWorkload) and isinstance(load, loads.Mixed) and not load.loop:
         most = len(workload.side) + 1
         if max(load.levels) > most:
-            said = f"level {max(load.levels)} needs more side tasks than there are ({len(workload.side)})"
-            yield BadInput(said, source=source, key="load.levels")
+            text = f"level {max(load.levels)} needs more side tasks than there are ({len(workload.side)})"
+            yield BadInput(text, source=source, key="load.levels")
 
 
-def _wrong_graph(graph: Graph, source: str) -> Iterator[BadInput]:
+def _graph_problems(graph: Graph, source: str) -> Iterator[BadInput]:
     known = {node.id: node for node in graph.tasks}
     if len(known) < len(graph.tasks):
-        yield BadInput("an id stands twice; copies repeats a task", source=source, key="tasks.id")
-    for place, node in enumerate(graph.tasks):
-        key = f"tasks[{place}].after"
+        yield BadInput("duplicate id; use copies to repeat a task", source=source, key="tasks.id")
+    for index, node in enumerate(graph.tasks):
+        key = f"tasks[{index}].after"
         for name in node.after:
             if name not in known:
-                yield BadInput(f"there is no task {name}", source=source, key=key)
-        strange = [name for name in known if f"{{{name}}}" in node.text and name not in node.after]
-        for name in strange:
-            yield BadInput(f"quotes {{{name}}} but does not wait for it", source=source, key=f"tasks[{place}].text")
-    circle = _circle({node.id: [name for name in node.after if name in known] for node in graph.tasks})
-    if circle:
-        yield BadInput(f"tasks wait for each other: {' → '.join(circle)}", source=source, key="tasks.after")
+                yield BadInput(f"no task named {name}", source=source, key=key)
+        unlisted = [name for name in known if f"{{{name}}}" in node.text and name not in node.after]
+        for name in unlisted:
+            yield BadInput(f"uses {{{name}}} but does not list it in after", source=source, key=f"tasks[{index}].text")
+    cycle = _find_cycle({node.id: [name for name in node.after if name in known] for node in graph.tasks})
+    if cycle:
+        yield BadInput(f"tasks depend on each other: {' → '.join(cycle)}", source=source, key="tasks.after")
 
 
-def _circle(after: dict[str, list[str]]) -> list[str]:
-    """Tasks that wait for each other, the first one named again at the end; empty when there are none."""
+def _find_cycle(after: dict[str, list[str]]) -> list[str]:
+    """Return tasks that depend on each other, with the first one repeated at the end; empty if there are none."""
     left = dict(after)
     while free := [name for name, waits in left.items() if not any(other in left for other in waits)]:
         for name in free:

@@ -1,4 +1,4 @@
-"""Prompts that somebody wrote: inline, in a text file, in JSON lines, in a ShareGPT file, or as conversations."""
+"""Read written prompts: inline, from a text file, JSON lines or a ShareGPT file, or from conversations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WrittenWorkload = Prompts | JsonLines | ShareGpt | Conversation | MixedWorkload 
 
 
 class PromptItem(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, before nonce, system message and caps."""
+    """A prompt before the nonce, system message and caps are added."""
 
     messages: tuple[Message, ...]
     followups: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class _ShareGptConversation(Stored, frozen=True, kw_only=True):
 
 
 def read_items(found: WorkloadFile, workload: WrittenWorkload) -> tuple[tuple[PromptItem, ...], tuple[BadInput, ...]]:
-    """All that can be used, and all that is wrong."""
+    """Return the usable prompts, and all problems."""
     items: list[PromptItem] = []
     problems: list[BadInput] = []
     try:
@@ -62,7 +62,7 @@ def read_items(found: WorkloadFile, workload: WrittenWorkload) -> tuple[tuple[Pr
     except BadInput as problem:
         problems.append(problem)
     if not items and not problems:
-        problems.append(BadInput("no prompts in it", source=str(data_path(found) or found.source)))
+        problems.append(BadInput("contains no prompts", source=str(data_path(found) or found.source)))
     return tuple(items), tuple(problems)
 
 
@@ -86,7 +86,7 @@ def user_message(text: str) -> Message:
 def _collect(found: WorkloadFile, workload: WrittenWorkload, items: list[PromptItem], problems: list[BadInput]) -> None:
     path = data_path(found)
     if isinstance(workload, Conversation):
-        items.extend(item_from_dialogue(talk) for talk in workload.conversations)
+        items.extend(map(item_from_dialogue, workload.conversations))
     elif isinstance(workload, MixedWorkload):
         items.append(
             msgspec.structs.replace(item_from_dialogue(workload.primary), type=workload.primary.type or "primary")
@@ -137,9 +137,9 @@ def _collect_lines(path: Path, items: list[PromptItem], problems: list[BadInput]
 
 def _item_from_line(line: _JsonLine) -> PromptItem:
     if bool(line.prompt.strip()) == bool(line.messages):
-        raise BadInput("expected either prompt or messages, with something in it")
+        raise BadInput("expected either prompt or messages, not empty")
     messages = list(line.messages) if line.messages else [user_message(line.prompt)]
-    while messages and messages[-1].role == "assistant":  # the recorded answer: giving one is the model's work
+    while messages and messages[-1].role == "assistant":  # a recorded answer, which the model is to generate
         messages.pop()
     if not messages or messages[-1].role != "user":
         raise BadInput("no user message to answer", key="messages")
@@ -149,14 +149,15 @@ def _item_from_line(line: _JsonLine) -> PromptItem:
 def _collect_conversations(path: Path, turns: int, items: list[PromptItem]) -> None:
     text = read_text(path)
     try:
-        talks = msgspec.json.decode(text, type=tuple[_ShareGptConversation, ...])
+        conversations = msgspec.json.decode(text, type=tuple[_ShareGptConversation, ...])
     except msgspec.ValidationError:
-        talks = parse_json(text, tuple[_ShareGptConversation, ...], str(path))
+        conversations = parse_json(text, tuple[_ShareGptConversation, ...], str(path))
     except msgspec.DecodeError as error:
         at = re.search(r"byte (\d+)", str(error))
         before = text.encode()[: int(at.group(1))] if at else text.encode()
         raise BadInput(f"not valid JSON: {error}", source=str(path), line=before.count(b"\n") + 1) from None
-    for talk in talks:
-        asked = [said.value for said in talk.conversations if said.speaker in ("human", "user") and said.value.strip()]
+    for conversation in conversations:
+        spoken = conversation.conversations
+        asked = [turn.value for turn in spoken if turn.speaker in ("human", "user") and turn.value.strip()]
         if asked:
             items.append(item_from_dialogue(Dialogue(turns=tuple(asked[:turns]))))

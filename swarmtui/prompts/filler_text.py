@@ -1,7 +1,7 @@
-"""Text without sense: shuffles of a fixed list of short, common words, each one token in most vocabularies.
+"""Generate random text of a given number of tokens, calibrated by the server's own counts.
 
-A text of n words always holds the same words, in another order: so texts of equal length have equal token counts,
-and a text of whole rounds of the list costs a tokenizer exactly its mean.
+The text is a shuffle of a fixed list of short, common words, each one token in most vocabularies. Texts of n words have
+the same words in different order, so that texts of equal length have equal token counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORDS = tuple(
     for group in zip(_THREE.split(), _FOUR.split()[::2], _FIVE.split(), _FOUR.split()[1::2], strict=True)
     for word in group
 )
-"""Every four in a row have sixteen letters, so that part of a round costs nearly its share of the round."""
+"""Each group of four has sixteen letters, so that a part of the list has nearly its share of the tokens."""
 
 
 def make_filler(count: int, rng: Random) -> str:
@@ -45,11 +45,11 @@ def make_filler(count: int, rng: Random) -> str:
     return " ".join(shuffled(WORDS * rounds + WORDS[:rest], rng))
 
 
-_LEAST_PER_WORD, _MOST_PER_WORD = 0.2, 20.0
+_MIN_TOKENS_PER_WORD, _MAX_TOKENS_PER_WORD = 0.2, 20.0
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """`overhead` is what a prompt costs without its words: chat template, system message, nonce."""
+    """`overhead` is the number of tokens besides the words: chat template, system message, nonce."""
 
     overhead: float
     tokens_per_word: float
@@ -61,9 +61,9 @@ def needs_calibration(workload: Workload) -> bool:
 
 
 def calibration_texts(seed: int, salt: str = "") -> tuple[str, ...]:
-    """User messages to be counted by the server, nonce included, sent with the workload's system message if it has one.
+    """Return user messages, with nonce, that the server is to count.
 
-    Whole rounds of the word list, so that the mean cost of a word is exact.
+    They are multiples of the whole word list, so that the mean number of tokens per word is exact.
     """
     return tuple(
         nonce(PROBE_NONCE_START + rounds, seed, salt)
@@ -73,21 +73,21 @@ def calibration_texts(seed: int, salt: str = "") -> tuple[str, ...]:
 
 
 def fit_calibration(texts: Sequence[str], counts: Sequence[int], by: Literal["tokenize", "usage"]) -> Calibration:
-    """The line through what the server counted for the probe texts."""
+    """Fit a line through the server's counts for the calibration texts."""
     words = [len(text.split()) - 1 for text in texts]
     if len(counts) != len(words) or len(set(words)) < 2:
-        raise BadInput(f"{len(counts)} prompt token counts for {len(words)} probes", key="calibration")
+        raise BadInput(f"{len(counts)} prompt token counts for {len(words)} texts", key="calibration")
     mean_words, mean_count = sum(words) / len(words), sum(counts) / len(counts)
     slope = sum((w - mean_words) * (n - mean_count) for w, n in zip(words, counts, strict=True)) / sum(
         (w - mean_words) ** 2 for w in words
     )
     overhead = mean_count - slope * mean_words
-    if not _LEAST_PER_WORD <= slope <= _MOST_PER_WORD or overhead < -slope * min(words) / 2:
+    if not _MIN_TOKENS_PER_WORD <= slope <= _MAX_TOKENS_PER_WORD or overhead < -slope * min(words) / 2:
         seen = ", ".join(f"{n} for {w} words" for w, n in zip(words, counts, strict=True))
-        raise BadInput(f"the server's prompt token counts make no sense: {seen}", key="calibration")
+        raise BadInput(f"the server's prompt token counts are implausible: {seen}", key="calibration")
     return Calibration(overhead=max(0.0, overhead), tokens_per_word=slope, by=by)
 
 
 def words_for_tokens(tokens: int, calibration: Calibration) -> int:
-    """Words of a prompt that is to have `tokens` in all; at least one."""
+    """Return the number of words for a prompt of `tokens` tokens in all; at least one."""
     return max(1, round((tokens - calibration.overhead) / calibration.tokens_per_word))

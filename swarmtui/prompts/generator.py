@@ -1,4 +1,4 @@
-"""From a workload and a seed to the tasks of a session: each one a pure function of its number."""
+"""Generate the tasks of a session from a workload and a seed: each is a pure function of its number."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from swarmtui.prompts.sampling import WARMUP_NONCE_START, draw_length, nonce, ra
 
 WARMUP_CAP = 256
 
-_GUESS = Calibration(overhead=16.0, tokens_per_word=1.0, by="usage")
+_DEFAULT_CALIBRATION = Calibration(overhead=16.0, tokens_per_word=1.0, by="usage")
 
-_NEUTRAL = (
+_WARMUP_PROMPTS = (
     "Which day comes after Tuesday? Answer in one sentence.",
     "Count from one to twenty in words.",
     "Name five colours and one thing that has each of them.",
@@ -47,7 +47,7 @@ class _ItemSource(Protocol):
 
 
 class TaskGenerator:
-    """The tasks of one session. The same arguments give the same task, in any order of asking."""
+    """Generate the tasks of one session. The same arguments give the same task, in any order of calls."""
 
     def __init__(
         self,
@@ -76,21 +76,20 @@ class TaskGenerator:
         return self._workload
 
     def task(self, index: int, c: int, position: int, content: int | None = None) -> Task:
-        """Request number `index` of the session, the one at `position` of its run at level `c`.
+        """Return request number `index` of the session, at `position` of its run at level `c`.
 
-        `content` is the number that decides what is asked, where that is not the request's own: asked again, the same
-        content gets a new nonce.
+        `content` selects the prompt, by default `index` does: a repeated prompt gets a new nonce.
         """
         item = self._content.measured(index if content is None else content, c, position)
         return self._task(index, item, index, self._cap(item))
 
     def warmup(self, index: int) -> Task:
-        """Never what is measured, and of a length that is enough to wake everything up."""
+        """Return a warm-up request: a prompt that is never measured, with a short answer."""
         item = self._content.warmup(index)
         return self._task(index, item, WARMUP_NONCE_START + index, min(self._cap(item) or WARMUP_CAP, WARMUP_CAP))
 
     def _task(self, index: int, item: PromptItem, number: int, cap: int | None) -> Task:
-        cold = self._cold and not item.followups  # later turns find their own history in the cache
+        cold = self._cold and not item.followups  # the history of later turns is in the cache
         return Task(
             id=index,
             messages=self._messages(item, number),
@@ -124,7 +123,7 @@ class TaskGenerator:
 
 
 class _WrittenItems:
-    """Written prompts, each once before any comes again, in another order each time."""
+    """Written prompts, each once before any is repeated, in a new order each time."""
 
     def __init__(self, items: tuple[PromptItem, ...], warmups: tuple[PromptItem, ...], seed: int) -> None:
         self._items, self._warmups, self._seed = items, warmups, seed
@@ -132,43 +131,43 @@ class _WrittenItems:
         self._cycle, self._order = -1, [0]
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
-        cycle, place = divmod(index, len(self._items))
+        cycle, offset = divmod(index, len(self._items))
         if cycle != self._cycle:
             self._order = shuffle_balanced(self._types, random_stream(self._seed, "order", cycle))
             self._cycle = cycle
-        return self._items[self._order[place]]
+        return self._items[self._order[offset]]
 
     def warmup(self, index: int) -> PromptItem:
         return self._warmups[index % len(self._warmups)]
 
 
 class _PositionedItems:
-    """Each place of a batch has its own task: the primary one and those beside it, or the tasks of a graph."""
+    """Each position of a batch has its own task: the primary and the side tasks, or the tasks of a graph."""
 
-    def __init__(self, items: tuple[PromptItem, ...], again_from: int, warmups: tuple[PromptItem, ...]) -> None:
-        self._items, self._again_from, self._warmups = items, again_from, warmups
+    def __init__(self, items: tuple[PromptItem, ...], repeat_from: int, warmups: tuple[PromptItem, ...]) -> None:
+        self._items, self._repeat_from, self._warmups = items, repeat_from, warmups
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
         if position < len(self._items):
             return self._items[position]
-        again = self._items[self._again_from :]
-        return again[(position - self._again_from) % len(again)]
+        repeated = self._items[self._repeat_from :]
+        return repeated[(position - self._repeat_from) % len(repeated)]
 
     def warmup(self, index: int) -> PromptItem:
         return self._warmups[index % len(self._warmups)]
 
 
 class _GeneratedItems:
-    """Words without sense, in the lengths asked for."""
+    """Random text of the given lengths."""
 
     def __init__(self, workload: RandomText | SharedPrefix, seed: int, calibration: Calibration) -> None:
         self._workload, self._seed, self._calibration = workload, seed, calibration
-        self._before: tuple[Message, ...] = ()
+        self._prefix: tuple[Message, ...] = ()
         if isinstance(workload, SharedPrefix):
             words = max(1, round(workload.prefix_tokens / calibration.tokens_per_word))
             prefix = make_filler(words, random_stream(seed, "prefix"))
             text = f"{workload.system}\n\n{prefix}" if workload.system else prefix
-            self._before = (Message(role="system", content=text),)
+            self._prefix = (Message(role="system", content=text),)
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
         return self._item("task", index, c, position)
@@ -177,13 +176,13 @@ class _GeneratedItems:
         return self._item("warmup", index, 1, 0)
 
     def _item(self, use: str, index: int, c: int, position: int) -> PromptItem:
-        def tokens(wanted: Length, name: str) -> int:
-            return draw_length(wanted, random_stream(self._seed, use, name, index), index, c, position)
+        def tokens(distribution: Length, name: str) -> int:
+            return draw_length(distribution, random_stream(self._seed, use, name, index), index, c, position)
 
         words = words_for_tokens(tokens(self._workload.input_tokens, "input"), self._calibration)
         text = make_filler(words, random_stream(self._seed, use, "text", index))
         return PromptItem(
-            messages=(*self._before, user_message(text)), max_tokens=tokens(self._workload.output_tokens, "output")
+            messages=(*self._prefix, user_message(text)), max_tokens=tokens(self._workload.output_tokens, "output")
         )
 
 
@@ -197,21 +196,20 @@ def open_generator(
     salt: str = "",
     cold_extra: Mapping[str, Any] | None = None,
 ) -> TaskGenerator:
-    """Reads what there is to read; `max_tokens` and `temperature` go before the workload's own.
+    """Read the data file, if any; `max_tokens` and `temperature` override those of the workload.
 
-    `cold_extra` are fields that a server wants in requests that promise a cold cache.
-
-    `salt` changes the nonces and nothing else: with the session's id in it, the same plan run twice against the same
-    server finds nothing of the first run in the prefix cache. Without a calibration prompt lengths are a guess.
+    `cold_extra` are fields for requests that must not use the prefix cache. `salt` changes only the nonces: with the id
+    of the session in it, a repeated plan finds nothing of the first run in the prefix cache. Without a calibration
+    prompt lengths are estimates.
     """
     workload = found.workload
     exact = workload.output_tokens if isinstance(workload, RandomText | SharedPrefix) else None
-    if max_tokens is not None and isinstance(exact, ByLevel):  # cut at one length, the shares would all be equal
+    if max_tokens is not None and isinstance(exact, ByLevel):  # a cap would make all shares equal
         shorter = msgspec.structs.replace(exact, tokens=max_tokens)
         workload, max_tokens = msgspec.structs.replace(workload, output_tokens=shorter), None
     content: _ItemSource
     if isinstance(workload, RandomText | SharedPrefix):
-        content = _GeneratedItems(workload, seed, calibration or _GUESS)
+        content = _GeneratedItems(workload, seed, calibration or _DEFAULT_CALIBRATION)
     elif isinstance(workload, MixedWorkload | Graph):
         items = load_items(found, workload)
         content = _PositionedItems(items, 1 if isinstance(workload, MixedWorkload) else 0, _warmups(workload))
@@ -229,7 +227,7 @@ def open_generator(
 
 
 def fill_answers(task: Task, answers: Mapping[str, str]) -> Task:
-    """`{id}` in what is asked becomes the answer of that task."""
+    """Replace `{id}` in the prompt by the answer of that task."""
     *before, last = task.messages
     text = last.content
     for name, answer in answers.items():
@@ -240,4 +238,4 @@ def fill_answers(task: Task, answers: Mapping[str, str]) -> Task:
 def _warmups(workload: WrittenWorkload) -> tuple[PromptItem, ...]:
     if isinstance(workload, Prompts) and workload.warmup_prompts:
         return tuple(item_from_prompt(prompt) for prompt in workload.warmup_prompts)
-    return tuple(PromptItem(messages=(user_message(text),)) for text in _NEUTRAL)
+    return tuple(PromptItem(messages=(user_message(text),)) for text in _WARMUP_PROMPTS)

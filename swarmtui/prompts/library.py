@@ -1,4 +1,4 @@
-"""Where workloads lie: the shipped ones by name, a person's own by path."""
+"""Find workloads: shipped ones by name, others by path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 class WorkloadFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload with the file it stands in: `source` names it in messages, data files are relative to `base`."""
+    """A workload with its file: `source` is its name in messages, data files are relative to `base`."""
 
     workload: Workload
     source: str
@@ -43,10 +43,10 @@ def shipped_workloads() -> tuple[WorkloadFile, ...]:
 
 
 def workload_digest(found: WorkloadFile) -> str:
-    """Equal for sessions that were asked the same: over what the file says, without comments, and over its data."""
-    said = tomllib.loads(found.text)
-    said.pop("description", None)
-    digested = hashlib.sha256(msgspec.json.encode(said, order="deterministic"))
+    """Hash the parsed file and its data, so that equal digests mean equal requests; comments do not count."""
+    content = tomllib.loads(found.text)
+    content.pop("description", None)
+    digested = hashlib.sha256(msgspec.json.encode(content, order="deterministic"))
     if path := data_path(found):
         try:
             with path.open("rb") as file:
@@ -57,7 +57,7 @@ def workload_digest(found: WorkloadFile) -> str:
 
 
 def data_path(found: WorkloadFile) -> Path | None:
-    """The data file that the workload refers to."""
+    """Return the path of the data file, if the workload has one."""
     workload = found.workload
     if not isinstance(workload, Prompts | JsonLines | ShareGpt) or not workload.file:
         return None
@@ -69,7 +69,7 @@ def data_path(found: WorkloadFile) -> Path | None:
 
 
 def read_text(path: Path) -> str:
-    """UTF-8, with or without a byte order mark; what is wrong with the file is said with its line."""
+    """Read UTF-8 text, with or without a byte order mark; BadInput names the line that is not UTF-8."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -97,6 +97,6 @@ def _names() -> list[str]:
 
 
 def _folder() -> Path:
-    """Beside the modules in a wheel, at the root of the repository in a checkout."""
+    """In a wheel the workloads are inside the package, in a checkout at the root of the repository."""
     installed = _PACKAGE / "workloads"
     return installed if installed.is_dir() else _PACKAGE.parent / "workloads"

@@ -1,6 +1,6 @@
-"""Everything that is drawn: the same for the same seed, on any machine and with any Python.
+"""Random draws that depend only on the seed, not on the machine or the version of Python.
 
-Only `Random.random()` is used, whose sequence Python guarantees; the shuffles and distributions are built on it here.
+They are built on `Random.random()`, the only method whose sequence Python guarantees.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ PROBE_NONCE_START = _NONCES - 1000
 
 
 def random_stream(*parts: object) -> Random:
-    """A source of chance of its own for each use, so that one draw more in one place changes nothing in another."""
+    """Return a separate generator for each use, so that an additional draw in one place changes no other."""
     return Random("/".join(map(str, parts)))
 
 
 def nonce(number: int, seed: int, salt: str) -> str:
-    """Digits and letters in turn: tokenizers split between the two, so that each nonce is as many tokens."""
+    """Return alternating digits and letters: tokenizers split between them, so all nonces have as many tokens."""
     offset = int.from_bytes(sha256(f"{seed}/{salt}".encode()).digest()[:8], "big")
     left = (number * _STEP + offset) % _NONCES
     pairs = []
@@ -50,7 +50,7 @@ def shuffled(items: Sequence[T], rng: Random) -> list[T]:
 
 
 def shuffle_balanced(types: Sequence[str], rng: Random) -> list[int]:
-    """A shuffle with every type spread evenly over it, so that a short run gets the same mixture as a long one."""
+    """Shuffle with each type spread evenly, so that a short run gets the same mixture as a long one."""
     totals, seen = Counter(types), Counter[str]()
     keys = []
     for index in shuffled(range(len(types)), rng):
@@ -76,14 +76,14 @@ def draw_length(distribution: Length, rng: Random, index: int, c: int, position:
         case Cycle():
             return distribution.values[index % len(distribution.values)]
         case ByLevel():
-            shares = distribution.shares.get(str(c))  # a level without a row has tasks of full length
+            shares = distribution.shares.get(str(c))  # a level without a row gets tasks of full length
             return max(1, round(distribution.tokens * shares[position % c])) if shares else distribution.tokens
         case _:
             return distribution
 
 
 def draw_normal(rng: Random) -> float:
-    """Box and Muller."""
+    """Box–Muller transform."""
     radius = math.sqrt(-2.0 * math.log(1.0 - rng.random()))
     return radius * math.cos(math.tau * rng.random())
 
@@ -94,7 +94,10 @@ def _within(value: float, low: int, high: int | None) -> int:
 
 
 def arrival_times(rate: float, arrival: Arrival, burst: float, *parts: object) -> Iterator[float]:
-    """Seconds from the beginning, without an end; `burst` is the squared coefficient of variation of gamma gaps."""
+    """Yield the times at which open-loop requests are due, in seconds from the start, without end.
+
+    `burst` is the squared coefficient of variation of gamma gaps.
+    """
     rng = random_stream("arrivals", *parts)
     at = 0.0
     while True:
@@ -103,7 +106,7 @@ def arrival_times(rate: float, arrival: Arrival, burst: float, *parts: object) -
 
 
 def _gap(arrival: Arrival, burst: float, rng: Random) -> float:
-    """One on average."""
+    """Draw a gap with a mean of 1."""
     if arrival == "constant":
         return 1.0
     if arrival == "poisson":
@@ -112,7 +115,7 @@ def _gap(arrival: Arrival, burst: float, rng: Random) -> float:
 
 
 def _gamma(shape: float, rng: Random) -> float:
-    """Marsaglia and Tsang; below 1 by the next higher shape."""
+    """Marsaglia and Tsang's method; a shape below 1 is reduced to the next higher one."""
     if shape < 1.0:
         higher = _gamma(shape + 1.0, rng)
         return higher * math.pow(1.0 - rng.random(), 1.0 / shape)

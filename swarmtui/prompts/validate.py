@@ -1,9 +1,8 @@
-"""A workload looked at before it is used: everything that is wrong with it, and what it would ask."""
+"""Validate a workload file and report all its problems at once, or describe what it sends."""
 
 from __future__ import annotations
 
 import copy
-import re
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -30,7 +29,7 @@ from swarmtui.prompts.generator import open_generator
 from swarmtui.prompts.library import WorkloadFile, read_text
 from swarmtui.text import count_noun
 
-# One of these goes where something wrong stood, so that what is wrong beside and below it can be seen.
+# A wrong value is replaced by one of these, so that validation continues with the rest of the file.
 _PLACEHOLDERS: tuple[Any, ...] = (
     "x", 1, 1.5, True, ["x"], [1], {}, {"text": "x"}, {"turns": ["x"]}, {"id": "x", "text": "x"},
     [{"text": "x"}], [{"turns": ["x"]}], [{"id": "x", "text": "x"}], {"prompt_tps": 1, "decode_tps": 1},
@@ -39,7 +38,7 @@ _MAX_PROBLEMS = 100
 
 
 class WorkloadDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload in one line and a sample. `prompts` is null where they are made as they are needed."""
+    """A short description with a sample. `prompts` is null if they are generated."""
 
     name: str
     description: str
@@ -54,7 +53,7 @@ class WorkloadDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def validate_workload(path: str | Path) -> list[BadInput]:
-    """Everything wrong with a workload file and the data file it names; empty when it can be used."""
+    """Return all problems of a workload file and of its data file."""
     path = Path(path).expanduser()
     source = str(path)
     try:
@@ -70,7 +69,7 @@ def validate_workload(path: str | Path) -> list[BadInput]:
 
 
 def describe_workload(found: WorkloadFile) -> WorkloadDescription:
-    """Raises BadInput where the data file cannot be used."""
+    """Describe a workload; raises BadInput if its data file cannot be used."""
     workload = found.workload
     common: dict[str, Any] = {
         "name": workload.name,
@@ -95,20 +94,19 @@ def describe_workload(found: WorkloadFile) -> WorkloadDescription:
         prompts=len(items),
         types=dict(Counter(item.type for item in items if item.type)),
         input=_format_sizes(items),
-        output="as long as the answer" if workload.max_tokens is None else f"at most {workload.max_tokens} tokens",
+        output="no limit" if workload.max_tokens is None else f"at most {workload.max_tokens} tokens",
         cache=workload.cache,
         sample=items[0].messages[-1].content,
     )
 
 
 def _unrecoverable(problem: BadInput) -> bool:
-    """Not TOML, no file, or nobody knows which keys it may have."""
-    missing = re.match(r"the key (\w+) is missing", problem.problem)
-    return problem.key == "kind" or (problem.key == "" and (missing is None or missing.group(1) == "kind"))
+    """The file cannot be read, is not TOML, or has no valid kind, so that its keys are not known."""
+    return problem.key == "kind" or (problem.key == "" and problem.missing in ("", "kind"))
 
 
 def _collect_problems(text: str, source: str, first: BadInput) -> list[BadInput]:
-    """Each mistake is mended in a copy until the rest can be read; then what types cannot say is looked at."""
+    """Repair problems in a copy one by one until it can be converted, then look for semantic problems."""
     data = tomllib.loads(text)
     found: list[BadInput] = []
     problem: BadInput | None = first
@@ -116,41 +114,40 @@ def _collect_problems(text: str, source: str, first: BadInput) -> list[BadInput]
         found.append(problem)
         try:
             problem = _repair(data, problem, source, text)
-        except (KeyError, IndexError, TypeError):  # a key with a dot in its name cannot be found again by its path
+        except (KeyError, IndexError, TypeError):  # the path of a key with a dot in its name is ambiguous
             return found
         if problem is not None and str(problem) in map(str, found):
             return found
     if problem is None:
-        touched = [known.key for known in found]
+        repaired = [known.key for known in found]
         semantic = find_problems(_convert_workload(data, source, text), source)
-        found += [_with_line(p, text) for p in semantic if not any(_overlap(p.key, key) for key in touched)]
+        found += [_with_line(p, text) for p in semantic if not any(_overlap(p.key, key) for key in repaired)]
     return sorted(found, key=lambda problem: (problem.line or 0, str(problem)))
 
 
 def _repair(data: dict[str, Any], problem: BadInput, source: str, text: str) -> BadInput | None:
-    """Puts something good where the problem is; what is wrong next, or None."""
+    """Replace the wrong value by a valid one, and return the next problem."""
     steps = parse_path(f".{problem.key}")
-    missing = re.match(r"the key (.+?) is missing", problem.problem)
-    if missing:
-        steps.append(missing.group(1))
-    if problem.problem.startswith("unknown key"):
+    if problem.missing:
+        steps.append(problem.missing)
+    if problem.unknown:
         del _table(data, steps)[steps[-1]]
         return _next_problem(data, source, text)
     return _replace_value(data, steps, source, text)
 
 
 def _replace_value(data: dict[str, Any], steps: list[str | int], source: str, text: str) -> BadInput | None:
-    """Where nothing fits, and it cannot be left out, the table around it gives way."""
+    """Try the placeholders, then no value, then the same for the table that contains it."""
     table, last = _table(data, steps), steps[-1]
-    for stand_in in _PLACEHOLDERS:
-        table[last] = copy.deepcopy(stand_in)
-        further = _next_problem(data, source, text)
-        if further is None or not _overlap(further.key, _key(steps)):
-            return further
+    for placeholder in _PLACEHOLDERS:
+        table[last] = copy.deepcopy(placeholder)
+        following = _next_problem(data, source, text)
+        if following is None or not _overlap(following.key, _key(steps)):
+            return following
     del table[last]
-    further = _next_problem(data, source, text)
-    if further is None or len(steps) == 1 or not further.problem.startswith(f"the key {last} is missing"):
-        return further
+    following = _next_problem(data, source, text)
+    if following is None or len(steps) == 1 or following.missing != last:
+        return following
     return _replace_value(data, steps[:-1], source, text)
 
 
@@ -173,7 +170,7 @@ def _next_problem(data: dict[str, Any], source: str, text: str) -> BadInput | No
 
 
 def _overlap(a: str, b: str) -> bool:
-    """One of the two keys is the other, or stands within it."""
+    """One of the keys is the other, or contains it."""
     return any(whole == part or part.startswith((f"{whole}.", f"{whole}[")) for whole, part in ((a, b), (b, a)))
 
 
@@ -187,22 +184,22 @@ def _convert_workload(data: dict[str, Any], source: str, text: str) -> Workload:
     return workload
 
 
-def _format_length(wanted: Length) -> str:
-    match wanted:
+def _format_length(length: Length) -> str:
+    match length:
         case Fixed():
-            return str(wanted.value)
+            return str(length.value)
         case Uniform():
-            return f"{wanted.low} to {wanted.high}"
+            return f"{length.low} to {length.high}"
         case Normal():
-            return f"normal {wanted.mean} ± {wanted.sd:g}"
+            return f"normal {length.mean} ± {length.sd:g}"
         case Lognormal():
-            return f"lognormal, median {wanted.median}, CV {wanted.cv:g}"
+            return f"lognormal, median {length.median}, CV {length.cv:g}"
         case Cycle():
-            return " / ".join(map(str, wanted.values))
+            return " / ".join(map(str, length.values))
         case ByLevel():
-            return f"{wanted.tokens}, shares by level"
+            return f"{length.tokens}, shares by level"
         case _:
-            return str(wanted)
+            return str(length)
 
 
 def _format_sizes(items: tuple[PromptItem, ...]) -> str:

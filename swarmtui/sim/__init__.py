@@ -1,1 +1,1 @@
-"""The embedded simulator: a real HTTP server around a model of an engine, with a simulated GPU beside it."""
+"""The embedded simulator: an HTTP server with a model of an inference engine and a simulated GPU."""

@@ -1,4 +1,4 @@
-"""`python -m swarmtui.sim [PRESET[?key=value&…]]`: prints its URL on one line when it listens, and serves."""
+"""`python -m swarmtui.sim [PRESET[?key=value&…]]`: run the simulator, and print its URL when it listens."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from swarmtui.sim.server import serve
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m swarmtui.sim", description=__doc__)
-    parser.add_argument("preset", nargs="?", default="moe-tp1", help="a preset, perhaps with knobs: moe-tp1?seats=8")
-    parser.add_argument("--port", type=int, default=0, help="0 (the default) takes a free one")
-    parser.add_argument("--speed", help="so many times faster than the machine that is simulated")
-    parser.add_argument("--seed", help="for all that is drawn by chance")
-    parser.add_argument("--seats", help="requests that one replica runs at once")
+    parser.add_argument(
+        "preset", nargs="?", default="moe-tp1", help="a preset, with optional settings: moe-tp1?seats=8"
+    )
+    parser.add_argument("--port", type=int, default=0, help="0 (the default) uses a free port")
+    parser.add_argument("--speed", help="run this many times faster than the simulated machine")
+    parser.add_argument("--seed", help="seed of all random draws")
+    parser.add_argument("--seats", help="requests that one replica runs at once (slots)")
     parser.add_argument("--replicas", help="engines behind one address")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any key of a preset")
-    parser.add_argument("--watch-stdin", action="store_true", help="end when stdin ends")
-    parser.add_argument("--list", action="store_true", help="show the presets and leave")
+    parser.add_argument("--watch-stdin", action="store_true", help="exit when stdin is closed")
+    parser.add_argument("--list", action="store_true", help="list the presets and exit")
     given = parser.parse_args(arguments)
     if given.list:
         for preset in list_presets():
@@ -43,10 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _spec(given: argparse.Namespace) -> str:
-    """The preset with the knobs that were given as options."""
-    knobs = [f"{key}={getattr(given, key)}" for key in ("speed", "seed", "seats", "replicas") if getattr(given, key)]
-    knobs += given.set
-    return f"{given.preset}{'&' if '?' in given.preset else '?'}{'&'.join(knobs)}" if knobs else str(given.preset)
+    """Return the preset with the settings that were given as options."""
+    settings = [f"{key}={getattr(given, key)}" for key in ("speed", "seed", "seats", "replicas") if getattr(given, key)]
+    settings += given.set
+    return f"{given.preset}{'&' if '?' in given.preset else '?'}{'&'.join(settings)}" if settings else str(given.preset)
 
 
 def _announce(url: str) -> None:

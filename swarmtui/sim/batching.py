@@ -1,7 +1,7 @@
-"""A model of an engine with continuous batching, in virtual seconds: no clock, no I/O, the same for the same seed.
+"""A model of an engine with continuous batching, in virtual time: without clock and I/O, and deterministic.
 
-Per replica: admit while running < seats; each step decodes all running and spends what is left of the token budget on
-prefill; the step lasts t(b) + prefill tokens / P. A prompt that is wholly read gives its first token in that step.
+Each replica admits requests while running < slots. Each step decodes all running requests and uses the rest of the
+token budget for prefill; it lasts t(b) + prefill tokens / P. The step that completes a prompt gives its first token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CACHE_TOKENS = 1 << 20
 
 
 class Job:
-    """A request inside the engine. Its times are None until they happen."""
+    """A request in the engine. Its times are None until they are reached."""
 
     __slots__ = (
         "admitted", "arrived", "blocks", "cached", "first_token", "gone", "last_token", "number", "output_tokens",
@@ -47,7 +47,7 @@ class Job:
 
 
 class Step:
-    """One step of one replica; `tokens`, `firsts` and `accepted` are known when it has ended."""
+    """One step of one replica; `tokens`, `firsts` and `accepted` are set when it ends."""
 
     __slots__ = ("accepted", "batch", "decoding", "drafts", "end", "firsts", "prefilling", "replica", "start", "tokens")
 
@@ -65,7 +65,7 @@ class Step:
 
 
 def step_seconds(step: StepTime) -> Callable[[int], float]:
-    """t(b), in seconds."""
+    """Return t(b), in seconds."""
     if not step.at:
         a, c = step.a / 1e3, step.c / 1e3
         return lambda b: a + c * b
@@ -83,7 +83,7 @@ def step_seconds(step: StepTime) -> Callable[[int], float]:
 
 
 class EngineReplica:
-    """One engine: its queue, its seats, and the step that it is in."""
+    """One engine: its queue, its slots, and its current step."""
 
     def __init__(self, number: int, preset: Preset, rng: random.Random) -> None:
         self.number = number
@@ -107,12 +107,12 @@ class EngineReplica:
         return len(self.waiting) + len(self.running)
 
     def begin(self, others_work: bool) -> None:
-        """Start the next step, at the end of the last one or when the first request came to an idle replica."""
+        """Start the next step, at the end of the last one or at the first arrival at an idle replica."""
         start = self._free_at if self.running else max(self._free_at, self.waiting[0].arrived)
         if not self.running:
-            self._run_factor = self._spread(self._preset.noise.run_cv)
+            self._run_factor = self._noise_factor(self._preset.noise.run_cv)
         self._admit(start)
-        self._make_room()
+        self._preempt()
         decoding = [job for job in self.running if not job.prefill_left]
         left = self._preset.budget - len(decoding) * (1 + self._drafted)
         prefilling: list[tuple[Job, int]] = []
@@ -124,7 +124,7 @@ class EngineReplica:
                     prefilling.append((job, chunk))
         step = Step(self.number, start, decoding, prefilling)
         seconds = self._t[step.batch] + sum(chunk for _, chunk in prefilling) / self._preset.prefill_tps
-        factor = self._run_factor * self._spread(self._preset.noise.step_cv)
+        factor = self._run_factor * self._noise_factor(self._preset.noise.step_cv)
         if self.waiting:
             factor *= self._preset.waiting_factor
         if others_work:
@@ -133,7 +133,7 @@ class EngineReplica:
         self.step = step
 
     def finish(self) -> Step:
-        """What the step that has ended gave."""
+        """End the current step, and return it with its tokens."""
         step = self.step
         assert step is not None
         self.step = None
@@ -172,7 +172,7 @@ class EngineReplica:
         return step
 
     def remove(self, job: Job) -> None:
-        """Its client went away: the seat is free from the next step on."""
+        """Remove a request whose client disconnected; its slot is free from the next step on."""
         job.gone = True
         if job in self.running:
             self.running.remove(job)
@@ -195,12 +195,12 @@ class EngineReplica:
             self.running.append(job)
             self.kv_tokens_used += job.prompt_tokens + job.produced
             if self._preset.prefix_cache:
-                self._look_up(job)
+                self._match_prefix(job)
             if job.admitted is None:
                 job.admitted = now
 
-    def _look_up(self, job: Job) -> None:
-        """What the cache knows costs no prefill; at least one token is always computed."""
+    def _match_prefix(self, job: Job) -> None:
+        """Skip the prefill of cached blocks; at least one token is always computed."""
         size = self._preset.block_size
         known = min(self._cache.match(job.blocks) * size, (job.prompt_tokens - 1) // size * size)
         job.prefill_left -= known
@@ -209,8 +209,8 @@ class EngineReplica:
         if job.admitted is None:
             job.cached = known
 
-    def _make_room(self) -> None:
-        """A full KV cache sends the youngest request back to the head of the queue, to be computed again."""
+    def _preempt(self) -> None:
+        """If the KV cache is full, put the latest request back at the head of the queue, to be recomputed."""
         room = self._preset.kv_tokens
         if room is None:
             return
@@ -232,7 +232,7 @@ class EngineReplica:
         step.accepted += accepted
         return 1 + accepted
 
-    def _spread(self, cv: float) -> float:
+    def _noise_factor(self, cv: float) -> float:
         if not cv:
             return 1.0
         sigma = math.sqrt(math.log1p(cv * cv))
@@ -240,7 +240,7 @@ class EngineReplica:
 
 
 class BatchingEngine:
-    """All replicas behind one address; requests go to the one with the fewest."""
+    """All replicas behind one address; requests go to the one with the fewest requests."""
 
     def __init__(self, preset: Preset, seed: int = 0) -> None:
         rng = random.Random(seed)
@@ -249,7 +249,7 @@ class BatchingEngine:
         )
 
     def submit(self, job: Job, at: float) -> None:
-        """A request arrives. Advance to `at` first, so that no step begins later than it should have."""
+        """Add a request that arrives at `at`; the caller has advanced to `at`, so that no step starts late."""
         replica = min(self.replicas, key=lambda r: r.load)
         job.arrived = at
         job.replica = replica.number
@@ -259,12 +259,12 @@ class BatchingEngine:
         self.replicas[job.replica].remove(job)
 
     def next_end(self) -> float | None:
-        """When the next step ends; None when there is nothing to do."""
+        """Return when the next step ends; None if all replicas are idle."""
         self._begin()
         return min((r.step.end for r in self.replicas if r.step), default=None)
 
     def advance(self, to: float) -> Iterator[Step]:
-        """All steps that end by then, in the order of their ends."""
+        """Yield all steps that end by then, in order of their ends."""
         while True:
             self._begin()
             replica = min((r for r in self.replicas if r.step), key=_end, default=None)

@@ -1,4 +1,4 @@
-"""The Prometheus text format, as far as the simulator writes it."""
+"""The part of the Prometheus text format that the simulator writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Sample = tuple[str, Labels, float]
 
 
 class Histogram:
-    """Counts by bucket; a bucket holds what is not above its bound."""
+    """Counts by bucket; a value equal to a bound is in its bucket."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -27,7 +27,7 @@ class Histogram:
         self._sum += value * times
 
     def samples(self, labels: Labels) -> Iterable[Sample]:
-        """Suffix, labels and value of each line."""
+        """Yield suffix, labels and value of each line."""
         total = 0
         for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
             total += count
@@ -39,7 +39,7 @@ class Histogram:
 def family(
     name: str, kind: Literal["counter", "gauge", "histogram"], meaning: str, samples: Iterable[Sample]
 ) -> Iterable[str]:
-    """All lines of one metric."""
+    """Yield the lines of one metric."""
     yield f"# HELP {name} {meaning}"
     yield f"# TYPE {name} {kind}"
     for suffix, labels, value in samples:

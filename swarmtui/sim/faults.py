@@ -1,4 +1,4 @@
-"""Which requests fail, and how: decided by a request's number, so that the share asked for is met in any stretch."""
+"""Choose which requests fail, and how, by their number, so that any sequence of requests has the configured shares."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _GOLDEN = 0.6180339887498949
 
 
 def fault_for(number: int, failures: Failures, seed: int) -> Fault | None:
-    """Multiples of the golden ratio lie evenly between 0 and 1: of n requests in a row about share × n fail."""
-    place = ((number + 1) * _GOLDEN + seed * 0.7548776662466927) % 1.0
+    """Multiples of the golden ratio are evenly spread over 0 to 1: of n successive requests about share × n fail."""
+    position = ((number + 1) * _GOLDEN + seed * 0.7548776662466927) % 1.0
     for fault in _FAULTS:
         share: float = getattr(failures, fault)
-        if place < share:
+        if position < share:
             return fault
-        place -= share
+        position -= share
     return None

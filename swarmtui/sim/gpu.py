@@ -1,6 +1,6 @@
-"""Simulated GPUs: memory, watts, utilisation, energy and temperature that follow the batch.
+"""Simulated GPUs: memory, power, utilisation, energy and temperature follow the batch.
 
-Times are those of the client's clock, whatever the speed, so that the energy counter is the integral of the power.
+Times are those of the client's clock at any speed, so that the energy counter is the integral of the power.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from swarmtui.sim.presets import Card
 
 MARK = "SIMULATED"
 
-_FLOOR = 0.55  # of the way from idle to full power, already with one request
-_LAG_S = 1.0  # power and utilisation are sampled as means over about this long
-_WARMING_S = 20.0
+_MIN_LOAD = 0.55  # share of the range from idle to full power with one request
+_LAG_S = 1.0  # power and utilisation are means over about this time
+_HEATING_S = 20.0
 _AMBIENT_C, _C_PER_W = 28.0, 0.13
 _OVERHEAD_GIB = 1.0
-_RESERVED = 0.92  # of the memory, for weights and KV cache
+_RESERVED = 0.92  # share of the memory for weights and KV cache
 _IDLE_MHZ, _BUSY_MHZ = 210, 1695
 
 
@@ -35,7 +35,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cards:
-    """The cards of one replica; all do the same, as in tensor parallelism."""
+    """The GPUs of one replica; all do the same, as in tensor parallelism."""
 
     def __init__(self, card: Card, slots: int, at: float) -> None:
         self._card = card
@@ -47,12 +47,12 @@ class Cards:
         self._temperature_c = _AMBIENT_C + _C_PER_W * card.idle_w
 
     def work(self, start: float, end: float, batch: int) -> None:
-        """A step with `batch` requests; before it, nothing was done."""
+        """Add a step with `batch` requests; the cards were idle before it."""
         self._settle(start, 0)
         self._settle(end, batch)
 
     def read(self, now: float, batch: int, kv_usage: float) -> Reading:
-        """`batch` is that of the step that is under way."""
+        """Return the readings; `batch` is that of the current step."""
         self._settle(now, batch)
         card = self._card
         room = max(_RESERVED * card.memory_gib - card.weights_gib - _OVERHEAD_GIB, 0.0)
@@ -72,7 +72,7 @@ class Cards:
         if seconds <= 0:
             return
         card = self._card
-        share = _FLOOR + (1 - _FLOOR) * min(batch / self._slots, 1.0) if batch else 0.0
+        share = _MIN_LOAD + (1 - _MIN_LOAD) * min(batch / self._slots, 1.0) if batch else 0.0
         watts = card.idle_w + (card.max_w - card.idle_w) * share
         self._energy_j += watts * seconds
         keep = math.exp(-seconds / _LAG_S)
@@ -80,12 +80,12 @@ class Cards:
         busy = 1.0 if batch else 0.0
         self._busy = busy + (self._busy - busy) * keep
         target = _AMBIENT_C + _C_PER_W * watts
-        self._temperature_c = target + (self._temperature_c - target) * math.exp(-seconds / _WARMING_S)
+        self._temperature_c = target + (self._temperature_c - target) * math.exp(-seconds / _HEATING_S)
         self._at = until
 
 
 def render(card: Card, readings: Sequence[Reading]) -> Iterable[str]:
-    """One reading for each replica, in the names of NVIDIA's DCGM exporter; each of its cards is a line."""
+    """Render one reading per replica with the metric names of NVIDIA's DCGM exporter, one line for each card."""
     cards: list[tuple[Labels, Reading]] = []
     for replica, reading in enumerate(readings):
         for i in range(card.count):

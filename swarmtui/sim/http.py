@@ -1,4 +1,4 @@
-"""HTTP/1.1 as far as the simulator serves it: one request after the other, bodies whole or in chunks."""
+"""A minimal HTTP/1.1 server: one request at a time per connection, with whole or chunked responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def head(status: int, content_type: str, *, length: int | None, keep_alive: bool) -> bytes:
-    """Status line and headers; without a length the body comes in chunks."""
+    """Return status line and headers; without a length the body is chunked."""
     size = "transfer-encoding: chunked" if length is None else f"content-length: {length}"
     close = "" if keep_alive else "connection: close\r\n"
     reason = HTTPStatus(status).phrase
@@ -38,13 +38,13 @@ def head(status: int, content_type: str, *, length: int | None, keep_alive: bool
 
 
 class SimConnection(asyncio.Protocol):
-    """One client. `handle` gets each request when the one before it is answered; `gone` hears that the client left."""
+    """One client connection. `handle` is called for each request after the response to the previous one."""
 
     def __init__(
-        self, handle: Callable[[SimConnection, HttpRequest], None], gone: Callable[[SimConnection], None]
+        self, handle: Callable[[SimConnection, HttpRequest], None], on_disconnect: Callable[[SimConnection], None]
     ) -> None:
         self._handle = handle
-        self._gone = gone
+        self._on_disconnect = on_disconnect
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[HttpRequest] = deque()
         self._current: HttpRequest | None = None
@@ -58,7 +58,7 @@ class SimConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._waiting.clear()
-        self._gone(self)
+        self._on_disconnect(self)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -105,7 +105,7 @@ class SimConnection(asyncio.Protocol):
             self._handle(self, self._current)
 
     def respond(self, status: int, body: bytes, content_type: str = JSON) -> None:
-        """A whole answer; the connection is ready for the next request."""
+        """Send a whole response."""
         keep_alive = self._current is not None and self._current.keep_alive
         self.transport.write(head(status, content_type, length=len(body), keep_alive=keep_alive) + body)
         self.finish()
@@ -115,7 +115,7 @@ class SimConnection(asyncio.Protocol):
         self.transport.write(head(200, content_type, length=None, keep_alive=keep_alive))
 
     def finish(self) -> None:
-        """All of the answer is written. The next request is taken up later, so that no handler runs inside another."""
+        """End the response. The next request is handled by a new callback, so that no handler runs inside another."""
         keep_alive = self._current is not None and self._current.keep_alive
         self._current = None
         if not keep_alive:
@@ -124,7 +124,7 @@ class SimConnection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._next)
 
     def reset(self) -> None:
-        """Break the connection as a dying server does: the client gets a TCP reset."""
+        """Break the connection with a TCP reset, like a crashed server."""
         sock = self.transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()

@@ -1,4 +1,4 @@
-"""What the engine tells of itself at /metrics, in vLLM's names. Times are those of the client's clock."""
+"""The metrics of the engine under vLLM's names. Times are those of the client's clock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Meters:
         self.generation_tokens += sum(count for _, count in step.tokens)
         self.drafts += step.drafts
         self.accepted += step.accepted
-        # Steps follow each other without a gap while anything runs, so one step is the gap of all that decoded in it.
+        # Steps follow each other without a gap, so the step time is the gap of every request that decoded in it.
         if step.decoding:
             self._observe("inter_token_latency_seconds", step.end - step.start, len(step.decoding))
         for job in step.firsts:
@@ -55,7 +55,7 @@ class Meters:
             self._observe("time_to_first_token_seconds", step.end - job.arrived)
 
     def end(self, job: Job, how: Finish) -> None:
-        """A request left the engine; only one that was answered whole enters the latencies."""
+        """Count a request that left the engine; only complete ones are in the latency histograms."""
         self.finished[how] += 1
         if how not in ("stop", "length") or job.admitted is None or job.first_token is None or job.last_token is None:
             return
@@ -70,7 +70,7 @@ class Meters:
 
 
 def kv_room(preset: Preset) -> int:
-    """Tokens that the KV cache of one replica holds; where it is never full, what its seats could need at most."""
+    """Return the capacity of a replica's KV cache in tokens; if unlimited, the most that its slots can need."""
     return preset.kv_tokens or preset.slots * preset.max_model_len
 
 

@@ -1,4 +1,4 @@
-"""The prefix cache of one replica: which blocks of tokens it has computed before."""
+"""The prefix cache of one replica: the blocks of tokens that it has computed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def block_hashes(pieces: Sequence[str], size: int) -> tuple[int, ...]:
-    """One hash for each full block; each covers everything before it, so equal hashes mean equal beginnings."""
+    """Return one hash for each full block, which covers all tokens before it: equal hashes mean equal prefixes."""
     hashes: list[int] = []
     chain = 0
     for start in range(0, len(pieces) - size + 1, size):
@@ -17,14 +17,14 @@ def block_hashes(pieces: Sequence[str], size: int) -> tuple[int, ...]:
 
 
 class PrefixCache:
-    """Blocks by hash, the least recently used one leaves first."""
+    """Blocks by hash; the least recently used is evicted first."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._blocks: OrderedDict[int, None] = OrderedDict()
 
     def match(self, blocks: Sequence[int]) -> int:
-        """How many blocks from the beginning are known."""
+        """Return the number of cached blocks from the start."""
         known = 0
         for block in blocks:
             if block not in self._blocks:

@@ -1,4 +1,4 @@
-"""Which machine is simulated: the presets, their knobs, and the text that names one (`moe-tp1?speed=10&seats=8`)."""
+"""Presets of simulated machines, their settings, and the parser for `moe-tp1?speed=10&seats=8`."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 Count = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-Least0 = Annotated[float, Meta(ge=0.0)]
+NonNegative = Annotated[float, Meta(ge=0.0)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:/@+-]+$")]
-Above0 = Annotated[float, Meta(gt=0.0)]
+Positive = Annotated[float, Meta(gt=0.0)]
 
 
 class StepTime(InputStruct, frozen=True, kw_only=True):
-    """t(b) in milliseconds: a + c·b, or straight lines through the points of `at`."""
+    """t(b) in milliseconds: a + c·b, or linear interpolation between the points of `at`."""
 
-    a: Least0 = 0.0
-    c: Least0 = 0.0
-    at: dict[str, Above0] = msgspec.field(default_factory=dict)
+    a: NonNegative = 0.0
+    c: NonNegative = 0.0
+    at: dict[str, Positive] = msgspec.field(default_factory=dict)
 
 
 class Output(InputStruct, frozen=True, kw_only=True):
-    """How long an answer is when nothing cuts it: lognormal; `cv` is the standard deviation over the mean.
+    """The natural length of an answer, lognormal; `cv` is the standard deviation over the mean.
 
-    `echo`: it says the words of the prompt again, so that checks of answers have something to find.
+    `echo`: the answer repeats the words of the prompt, so that answer checks can pass.
     """
 
     median: Count = 256
-    cv: Least0 = 0.5
+    cv: NonNegative = 0.5
     echo: bool = False
 
 
 class Speculative(InputStruct, frozen=True, kw_only=True):
-    """Drafted tokens a step; the first that is not accepted ends the draft."""
+    """Drafted tokens per step; the first rejected one ends the draft."""
 
     tokens: Annotated[int, Meta(ge=0)] = 0
     acceptance: Share = 0.7
 
 
 class Reasoning(InputStruct, frozen=True, kw_only=True):
-    """Tokens before the content: a share of the answer, or a number."""
+    """Reasoning tokens before the content: a share of the answer, or a number."""
 
     share: Share = 0.0
     tokens: Annotated[int, Meta(ge=0)] = 0
@@ -56,7 +56,7 @@ class Reasoning(InputStruct, frozen=True, kw_only=True):
 
 
 class Failures(InputStruct, frozen=True, kw_only=True):
-    """Shares of all requests that fail, by how; a stall lasts `stall_s` of the engine's time."""
+    """Shares of all requests, by kind of failure; a stall lasts `stall_s` of the engine's time."""
 
     http_500: Share = 0.0
     http_503: Share = 0.0
@@ -64,41 +64,41 @@ class Failures(InputStruct, frozen=True, kw_only=True):
     cut: Share = 0.0
     error_event: Share = 0.0
     stall: Share = 0.0
-    stall_s: Least0 = 30.0
+    stall_s: NonNegative = 30.0
 
 
 class Noise(InputStruct, frozen=True, kw_only=True):
-    """Spread of the step time: of each step, and of each stretch of work that begins after an idle moment."""
+    """Coefficients of variation of the step time: for each step, and for each busy period."""
 
-    step_cv: Least0 = 0.0
-    run_cv: Least0 = 0.0
+    step_cv: NonNegative = 0.0
+    run_cv: NonNegative = 0.0
 
 
 class Card(InputStruct, frozen=True, kw_only=True):
-    """The cards of one replica."""
+    """The GPUs of one replica."""
 
     name: str = "GPU"
     count: Count = 1
-    memory_gib: Above0 = 24.0
-    weights_gib: Least0 = 12.0
-    idle_w: Least0 = 25.0
-    max_w: Above0 = 350.0
+    memory_gib: Positive = 24.0
+    weights_gib: NonNegative = 12.0
+    idle_w: NonNegative = 25.0
+    max_w: Positive = 350.0
 
 
 class Preset(InputStruct, frozen=True, kw_only=True):
-    """A simulated machine; presets.toml says what each key means."""
+    """A simulated machine; presets.toml documents the keys."""
 
     name: str
     model: Name
     step_ms: StepTime
-    prefill_tps: Above0
+    prefill_tps: Positive
     description: str = ""
     source: str = ""
     slots: Count = msgspec.field(default=4, name="seats")
     replicas: Count = 1
     budget: Count = 2048
-    waiting_factor: Above0 = 1.0
-    together_factor: Above0 = 1.0
+    waiting_factor: Positive = 1.0
+    together_factor: Positive = 1.0
     max_model_len: Count = 32768
     kv_tokens: Count | None = None
     prefix_cache: bool = False
@@ -117,9 +117,9 @@ class PresetFile(InputStruct, frozen=True, kw_only=True):
 
 
 class Settings(InputStruct, frozen=True, kw_only=True):
-    """How a simulator runs, whatever it simulates."""
+    """Settings that do not depend on the preset."""
 
-    speed: Above0 = 1.0
+    speed: Positive = 1.0
     seed: int = 0
 
 
@@ -138,12 +138,12 @@ def find_preset(name: str) -> Preset:
     if name in known:
         return known[name]
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
     raise BadInput(f"no such preset; {hint}", key=f"sim:{name}")
 
 
 def parse_spec(text: str) -> tuple[Preset, Settings]:
-    """`PRESET` or `PRESET?key=value&…`: speed, seed, and any key of a preset, dotted where it is in a table."""
+    """Parse `PRESET` or `PRESET?key=value&…`; keys are speed, seed and those of a preset, dotted for tables."""
     name, _, query = text.partition("?")
     pairs: list[tuple[str, str]] = []
     for part in query.split("&") if query else []:
@@ -167,7 +167,7 @@ def parse_spec(text: str) -> tuple[Preset, Settings]:
 
 
 def override(given: T, pairs: list[tuple[str, str]], *, source: str) -> T:
-    """The same with other values; a value is read as JSON where it is JSON, else as text."""
+    """Return a copy with other values; a value that is not valid JSON is a string."""
     data: dict[str, Any] = msgspec.to_builtins(given)
     for key, value in pairs:
         *tables, last = key.split(".")
@@ -175,7 +175,7 @@ def override(given: T, pairs: list[tuple[str, str]], *, source: str) -> T:
         for name in tables:
             inner = table.get(name)
             if not isinstance(inner, dict):
-                raise BadInput("no such table of knobs", source=source, key=key)
+                raise BadInput("no table of this name", source=source, key=key)
             table = inner
         table[last] = _value(value)
     return convert(data, type(given), source)
@@ -189,7 +189,7 @@ def _value(text: str) -> Any:
 
 
 def validate_preset(preset: Preset, source: str) -> None:
-    """What types cannot say."""
+    """Raise BadInput for what the types do not exclude."""
 
     def refuse(key: str, problem: str) -> None:
         raise BadInput(f"{preset.name}: {problem}", source=source, key=key)
@@ -198,11 +198,11 @@ def validate_preset(preset: Preset, source: str) -> None:
     if bool(step.at) == bool(step.a or step.c):
         refuse("step_ms", "give either a and c, or at")
     if any(not b.isdigit() or int(b) < 1 for b in step.at):
-        refuse("step_ms.at", "the points are numbers of requests: 1, 2, 4 …")
+        refuse("step_ms.at", "the keys must be numbers of requests: 1, 2, 4 …")
     if preset.kv_tokens is not None and preset.kv_tokens < preset.max_model_len:
-        refuse("kv_tokens", "must hold at least one request of max_model_len")
+        refuse("kv_tokens", "must be at least max_model_len")
     if preset.budget <= preset.slots * preset.speculative.tokens + preset.slots:
-        refuse("budget", "must be above seats × (1 + speculative.tokens), or no prompt is ever read")
+        refuse("budget", "must be above seats × (1 + speculative.tokens), or no budget is left for prefill")
     shares = (failures.http_500, failures.http_503, failures.reset, failures.cut, failures.error_event, failures.stall)
     if sum(shares) > 1.0:
         refuse("failures", "the shares add up to more than 1")

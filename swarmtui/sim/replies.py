@@ -1,4 +1,4 @@
-"""One answer to one client, whatever its form: how far it is, and where its fault strikes."""
+"""One response to one client: its progress, and the point at which a fault applies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED = {"message": "EngineCore encountered an issue (simulated).", "type": "In
 
 
 class ReplySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What all answers of one simulator have in common."""
+    """What all responses of one simulator have in common."""
 
     model: str
     boot: int
@@ -27,25 +27,25 @@ class ReplySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(ABC):
-    """An answer on its way. `struck` is set when its fault comes; `held` while a stall keeps it silent."""
+    """A response in progress. `faulted` is set when its fault applies, `stalled` during a stall."""
 
     def __init__(
-        self, connection: SimConnection, job: Job, ask: ParsedRequest, fault: Fault | None, manner: ReplySettings
+        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
     ) -> None:
         self.connection = connection
         self.job = job
-        self.request = ask
+        self.request = request
         self.fault = fault
-        self.settings = manner
+        self.settings = settings
         self.created = int(time.time())
         self.sent = 0
         self.faulted = False
         self.stalled = False
-        # In the middle of the answer; an answer of one token fails before it.
-        self._limit = ask.output_tokens if fault is None else ask.output_tokens // 2
+        # A fault applies in the middle of the answer; an answer of one token fails before it.
+        self._limit = request.output_tokens if fault is None else request.output_tokens // 2
 
     def produce(self, count: int) -> None:
-        """So many tokens more; what was there before the fault still goes out."""
+        """Add `count` tokens; those before the fault are still sent."""
         if self.sent + count > self._limit and not self.stalled:
             self.flush()
             self.faulted = True
@@ -56,7 +56,7 @@ class Reply(ABC):
         self._add(start, count)
 
     def resume(self) -> None:
-        """The stall has passed, and will not come again."""
+        """End the stall; there is only one per response."""
         self.stalled = False
         self._limit = self.request.output_tokens
 
@@ -72,27 +72,27 @@ class Reply(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """The request is taken: what is sent before the first token."""
+        """Send what precedes the first token."""
 
     @abstractmethod
     def _add(self, start: int, count: int) -> None:
-        """Tokens `start` to `start + count` are there."""
+        """Add tokens `start` to `start + count`."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Write what is there."""
+        """Write pending tokens."""
 
     @abstractmethod
     def complete(self) -> None:
-        """All tokens are there: write the rest, and free the connection for the next request."""
+        """Write the rest, and free the connection for the next request."""
 
     @abstractmethod
     def fail(self) -> None:
-        """Write an error where the next token should be."""
+        """Write an error in place of the next token."""
 
 
 class WholeReply(Reply):
-    """The answer in one piece."""
+    """A response that is not streamed."""
 
     def start(self) -> None:
         return
@@ -104,9 +104,9 @@ class WholeReply(Reply):
         return
 
     def complete(self) -> None:
-        words, thought, total = self.request.words, self.request.reasoning_tokens, self.request.output_tokens
-        reasoning = words.text(0, thought).decode() if thought else None
-        content = words.text(thought, total - thought).decode()
+        words, reasoned, total = self.request.words, self.request.reasoning_tokens, self.request.output_tokens
+        reasoning = words.text(0, reasoned).decode() if reasoned else None
+        content = words.text(reasoned, total - reasoned).decode()
         if self.request.dialect == "ollama":
             message = {"role": "assistant", "content": content, **({"thinking": reasoning} if reasoning else {})}
             body = {"message": message, **ollama_end(self)}
@@ -143,10 +143,10 @@ def openai_id(reply: Reply) -> str:
 
 
 def ollama_end(reply: Reply) -> dict[str, Any]:
-    """What Ollama adds when it is done: counts, and durations in nanoseconds of the client's clock."""
+    """Return the fields of Ollama's last message: counts, and durations in nanoseconds of the client's clock."""
     job, count = reply.job, reply.request.output_tokens
     assert job.admitted is not None and job.first_token is not None and job.last_token is not None
-    # The first token comes at the end of the prompt's last step, so its own time is taken to be the others' mean.
+    # The first token comes with the last prefill step, so its decode time is taken to be the mean of the others.
     decoding = (job.last_token - job.first_token) * count / (count - 1) if count > 1 else 0.0
     scale = 1e9 / reply.settings.speed
     return {

@@ -1,4 +1,4 @@
-"""What clients ask: the bodies of the three dialects, checked as vLLM and Ollama check them, made into one `Ask`."""
+"""Parse requests of the three dialects, with the same validation as vLLM and Ollama."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Cap = Annotated[int, Meta(ge=1)]
 
 
 class RequestRefused(Exception):
-    """A request that is answered with an error, in the words of the server that is imitated."""
+    """A request that gets an error response, with the message of the simulated server."""
 
     def __init__(self, status: int, message: str, *, kind: str = "BadRequestError", param: str | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.kind, self.param = status, message, kind, param
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
     type: str = "text"
     text: str = ""
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: str
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
 
     def pair(self) -> tuple[str, str]:
         if isinstance(self.content, list):
@@ -46,7 +46,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What chat and completions have in common."""
+    """The fields that chat and completions share."""
 
     model: str | None = None
     max_tokens: Cap | None = None
@@ -84,7 +84,7 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer that is wanted: how it is to be sent, and how long it will be."""
+    """A validated request, with the answer that it will get."""
 
     dialect: Dialect
     stream: bool
@@ -98,46 +98,48 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_chat(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
-    asked = _decode(body, ChatBody)
-    _check_model(asked.model, preset)
-    prompt = tokens.chat_pieces(message.pair() for message in asked.messages)
-    return _openai("chat", asked, prompt, asked.max_completion_tokens or asked.max_tokens, preset, seed)
+    request = _decode(body, ChatBody)
+    _check_model(request.model, preset)
+    prompt = tokens.chat_pieces(message.pair() for message in request.messages)
+    return _openai("chat", request, prompt, request.max_completion_tokens or request.max_tokens, preset, seed)
 
 
 def parse_completions(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
-    asked = _decode(body, CompletionsBody)
-    _check_model(asked.model, preset)
-    if isinstance(asked.prompt, str):
-        prompt = tokens.pieces(asked.prompt)
-    elif all(isinstance(piece, int) for piece in asked.prompt):
-        prompt = [str(piece) for piece in asked.prompt]
-    elif len(asked.prompt) == 1:
-        prompt = tokens.pieces(str(asked.prompt[0]))
+    request = _decode(body, CompletionsBody)
+    _check_model(request.model, preset)
+    if isinstance(request.prompt, str):
+        prompt = tokens.pieces(request.prompt)
+    elif all(isinstance(piece, int) for piece in request.prompt):
+        prompt = [str(piece) for piece in request.prompt]
+    elif len(request.prompt) == 1:
+        prompt = tokens.pieces(str(request.prompt[0]))
     else:
-        raise RequestRefused(400, "The simulator takes one prompt at a time.", param="prompt")
+        raise RequestRefused(400, "The simulator accepts one prompt per request.", param="prompt")
     if not prompt:
         raise RequestRefused(400, "The prompt is empty.", param="prompt")
-    return _openai("completions", asked, prompt, asked.max_tokens, preset, seed)
+    return _openai("completions", request, prompt, request.max_tokens, preset, seed)
 
 
 def parse_ollama(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
-    asked = _decode(body, OllamaBody)
-    if asked.model != preset.model:
-        raise RequestRefused(404, f"model '{asked.model}' not found")
-    prompt = tokens.chat_pieces(message.pair() for message in asked.messages)
-    cap = asked.options.num_predict if asked.options else None
+    request = _decode(body, OllamaBody)
+    if request.model != preset.model:
+        raise RequestRefused(404, f"model '{request.model}' not found")
+    prompt = tokens.chat_pieces(message.pair() for message in request.messages)
+    cap = request.options.num_predict if request.options else None
     room = max(preset.max_model_len - len(prompt), 1)
     cap = room if cap is None or cap < 1 else min(cap, room)
-    return _parsed("ollama", asked.stream is not False, prompt, cap, preset, seed)
+    return _parsed("ollama", request.stream is not False, prompt, cap, preset, seed)
 
 
 def tokenize(body: bytes, preset: Preset) -> bytes:
-    asked = _decode(body, TokenizeBody)
-    _check_model(asked.model, preset)
-    if asked.messages is not None:
-        prompt = tokens.chat_pieces((message.pair() for message in asked.messages), ask=asked.add_generation_prompt)
-    elif asked.prompt is not None:
-        prompt = tokens.pieces(asked.prompt)
+    request = _decode(body, TokenizeBody)
+    _check_model(request.model, preset)
+    if request.messages is not None:
+        prompt = tokens.chat_pieces(
+            (message.pair() for message in request.messages), open_answer=request.add_generation_prompt
+        )
+    elif request.prompt is not None:
+        prompt = tokens.pieces(request.prompt)
     else:
         raise RequestRefused(400, "Give a prompt or messages.", param="prompt")
     answer = {"count": len(prompt), "max_model_len": preset.max_model_len, "tokens": tokens.token_ids(prompt)}
@@ -145,7 +147,7 @@ def tokenize(body: bytes, preset: Preset) -> bytes:
 
 
 def _openai(
-    dialect: Dialect, asked: Completion, prompt: list[str], cap: int | None, preset: Preset, seed: int
+    dialect: Dialect, request: Completion, prompt: list[str], cap: int | None, preset: Preset, seed: int
 ) -> ParsedRequest:
     room = preset.max_model_len - len(prompt)
     if room < 1:
@@ -162,10 +164,10 @@ def _openai(
             f"{len(prompt)} input tokens. Please request fewer output tokens.",
             param="max_tokens",
         )
-    options = asked.stream_options or StreamOptions()
-    ask = _parsed(dialect, bool(asked.stream), prompt, cap or room, preset, seed, exact=asked.ignore_eos)
+    options = request.stream_options or StreamOptions()
+    parsed = _parsed(dialect, bool(request.stream), prompt, cap or room, preset, seed, exact=request.ignore_eos)
     return msgspec.structs.replace(
-        ask,
+        parsed,
         include_usage=bool(options.include_usage),
         continuous_usage=bool(options.include_usage and options.continuous_usage_stats),
     )

@@ -1,7 +1,7 @@
-"""The simulator as a server on 127.0.0.1: requests go into the engine, its steps go out when their time has come.
+"""The simulator as a server on 127.0.0.1, which sends the tokens of each engine step when the step ends.
 
-The engine runs on an absolute schedule: a step ends when the model says, and a loop that wakes late sends what is due
-at once, so that lateness never adds up.
+The engine runs on an absolute schedule: if the event loop wakes late, it sends all due tokens at once, so that delays
+do not accumulate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from swarmtui.sim.streams import OllamaStream, OpenAiStream
 HOST = "127.0.0.1"
 VERSION = "sim-1"
 _BACKLOG = 4096
-_READERS = {
+_PARSERS = {
     "/v1/chat/completions": parse_chat,
     "/v1/completions": parse_completions,
     "/api/chat": parse_ollama,
@@ -39,7 +39,7 @@ _READERS = {
 
 
 class SimulatorServer:
-    """One simulated endpoint. Must be made inside a running event loop."""
+    """One simulated endpoint. Must be created in a running event loop."""
 
     def __init__(self, preset: Preset, *, speed: float = 1.0, seed: int = 0) -> None:
         self._preset = preset
@@ -50,7 +50,7 @@ class SimulatorServer:
         self._engine = BatchingEngine(preset, seed)
         self._meters = [metrics.Meters(speed) for _ in self._engine.replicas]
         self._cards = [gpu.Cards(preset.gpu, preset.slots, self._t0) for _ in self._engine.replicas]
-        self._manner = ReplySettings(
+        self._settings = ReplySettings(
             model=preset.model,
             boot=int(time.time()),
             speed=speed,
@@ -64,7 +64,7 @@ class SimulatorServer:
         self._timer: asyncio.TimerHandle | None = None
 
     def connect(self) -> SimConnection:
-        connection = SimConnection(self._handle, self._gone)
+        connection = SimConnection(self._handle, self._on_disconnect)
         self._connections.add(connection)
         return connection
 
@@ -74,7 +74,7 @@ class SimulatorServer:
         for connection in tuple(self._connections):
             connection.transport.abort()
 
-    def _gone(self, connection: SimConnection) -> None:
+    def _on_disconnect(self, connection: SimConnection) -> None:
         self._connections.discard(connection)
         reply = self._by_connection.get(connection)
         if reply:
@@ -83,33 +83,32 @@ class SimulatorServer:
                 self._drop(reply, "abort")
             self._schedule()
 
-    def _info(self) -> bytes:
-        """What a comparison of two simulators must know; the usual speed goes without saying."""
-        made = self._preset
+    def _server_info(self) -> bytes:
+        """Return what distinguishes two simulators; the default speed is left out."""
+        preset = self._preset
         speed = {} if self._speed == 1 else {"speed": f"{self._speed:g}"}
-        told = {"version": VERSION, "preset": made.name, "seats": made.slots, "replicas": made.replicas}
-        return msgspec.json.encode(told | speed)
+        info = {"version": VERSION, "preset": preset.name, "seats": preset.slots, "replicas": preset.replicas}
+        return msgspec.json.encode(info | speed)
 
     def _handle(self, connection: SimConnection, request: HttpRequest) -> None:
-        made = self._preset
         gets: dict[str, Callable[[], bytes]] = {
             "/v1/models": self._models,
             "/metrics": self._metrics,
             "/gpu/metrics": self._gpu_metrics,
             "/version": lambda: msgspec.json.encode({"version": VERSION}),
-            "/server_info": self._info,
+            "/server_info": self._server_info,
             "/health": lambda: b"",
         }
         path = request.path
-        key = made.api_key
+        key = self._preset.api_key
         if key and path.startswith(("/v1/", "/api/")) and request.headers.get("authorization") != f"Bearer {key}":
             connection.respond(401, b'{"error":"Unauthorized"}')
         elif path in gets and request.method == "GET":
             kind = exposition.CONTENT_TYPE if path.endswith("/metrics") else "application/json"
             connection.respond(200, gets[path](), kind)
-        elif (path in _READERS or path == "/tokenize") and request.method == "POST":
+        elif (path in _PARSERS or path == "/tokenize") and request.method == "POST":
             self._post(connection, request)
-        elif path in gets or path in _READERS or path == "/tokenize":
+        elif path in gets or path in _PARSERS or path == "/tokenize":
             connection.respond(405, b'{"detail":"Method Not Allowed"}')
         else:
             connection.respond(404, b'{"detail":"Not Found"}')
@@ -119,8 +118,8 @@ class SimulatorServer:
             if request.path == "/tokenize":
                 connection.respond(200, tokenize(request.body, self._preset))
                 return
-            ask = _READERS[request.path](request.body, self._preset, self._seed)
-            if ask.stream and not request.http_1_1:
+            parsed = _PARSERS[request.path](request.body, self._preset, self._seed)
+            if parsed.stream and not request.http_1_1:
                 raise RequestRefused(400, "A stream needs HTTP/1.1.")
         except RequestRefused as refusal:
             if request.path == "/api/chat":
@@ -131,10 +130,10 @@ class SimulatorServer:
                 }  # fmt: skip
             connection.respond(refusal.status, msgspec.json.encode({"error": error}))
         else:
-            self._take(connection, ask)
+            self._accept(connection, parsed)
 
-    def _take(self, connection: SimConnection, ask: ParsedRequest) -> None:
-        """A good request: into the engine with it, unless it is one of those that are to fail at once."""
+    def _accept(self, connection: SimConnection, parsed: ParsedRequest) -> None:
+        """Submit a valid request to the engine, unless it is to fail immediately."""
         number = self._count
         self._count += 1
         fault = fault_for(number, self._preset.failures, self._seed)
@@ -143,17 +142,17 @@ class SimulatorServer:
             connection.respond(code, msgspec.json.encode({"error": {**FAILED, "code": code}}))
             return
         preset = self._preset
-        blocks = block_hashes(ask.prompt, preset.block_size) if preset.prefix_cache else ()
-        job = Job(number, len(ask.prompt), ask.output_tokens, blocks)
-        kind = WholeReply if not ask.stream else OllamaStream if ask.dialect == "ollama" else OpenAiStream
-        reply = kind(connection, job, ask, fault, self._manner)
+        blocks = block_hashes(parsed.prompt, preset.block_size) if preset.prefix_cache else ()
+        job = Job(number, len(parsed.prompt), parsed.output_tokens, blocks)
+        kind = WholeReply if not parsed.stream else OllamaStream if parsed.dialect == "ollama" else OpenAiStream
+        reply = kind(connection, job, parsed, fault, self._settings)
         self._replies[number] = self._by_connection[connection] = reply
         reply.start()
         self._engine.submit(job, self._advance())
         self._schedule()
 
     def _advance(self) -> float:
-        """Send what is due; returns the engine's time."""
+        """Send what is due, and return the engine's time."""
         now = (self._loop.time() - self._t0) * self._speed
         touched: dict[int, Reply] = {}
         replies = self._replies
@@ -170,14 +169,14 @@ class SimulatorServer:
 
     def _deliver(self, reply: Reply) -> None:
         if reply.faulted:
-            self._strike(reply)
+            self._apply_fault(reply)
         elif not reply.stalled:
             reply.flush()
             if reply.job.done:
-                self._forget(reply, reply.request.finish_reason)
+                self._remove(reply, reply.request.finish_reason)
                 reply.complete()
 
-    def _strike(self, reply: Reply) -> None:
+    def _apply_fault(self, reply: Reply) -> None:
         if reply.fault == "stall":
             reply.faulted = False
             self._loop.call_later(self._preset.failures.stall_s / self._speed, self._resume, reply)
@@ -191,16 +190,16 @@ class SimulatorServer:
             reply.connection.transport.close()
 
     def _resume(self, reply: Reply) -> None:
-        """The stall is over: what was produced meanwhile goes out."""
+        """End a stall, and send what was produced during it."""
         if reply.job.number in self._replies:
             reply.resume()
             self._deliver(reply)
 
     def _drop(self, reply: Reply, how: metrics.Finish) -> None:
         self._engine.cancel(reply.job)
-        self._forget(reply, how)
+        self._remove(reply, how)
 
-    def _forget(self, reply: Reply, how: metrics.Finish) -> None:
+    def _remove(self, reply: Reply, how: metrics.Finish) -> None:
         del self._replies[reply.job.number]
         del self._by_connection[reply.connection]
         self._meters[reply.job.replica].end(reply.job, how)
@@ -255,7 +254,7 @@ def serve(
     on_ready: Callable[[str], None],
     watch_stdin: bool = False,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, or until stdin ends where that is watched. Tells its URL when it listens."""
+    """Serve until SIGTERM or SIGINT, or with `watch_stdin` until stdin is closed. `on_ready` gets the URL."""
     _raise_file_limit()
     asyncio.run(_serve(preset, port, speed, seed, on_ready, watch_stdin))
 
@@ -275,23 +274,23 @@ async def _serve(
         raise BadInput(f"cannot listen on {HOST}: {why}", key=f"port {port}") from None
     on_ready(f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
     if watch_stdin:
-        threading.Thread(target=_until_stdin_ends, args=(loop, stop), daemon=True).start()
+        threading.Thread(target=_wait_for_stdin_end, args=(loop, stop), daemon=True).start()
     await stop.wait()
     server.close()
     simulator.close()
 
 
-def _until_stdin_ends(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """In a thread, because epoll takes neither files nor /dev/null. A stdin that was never open has ended too."""
+def _wait_for_stdin_end(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Block until stdin ends, in a thread: epoll supports neither files nor /dev/null. A stdin never open has ended."""
     with suppress(OSError):
         while os.read(0, 1 << 16):
             pass
-    with suppress(RuntimeError):  # the loop is closed: a signal came first
+    with suppress(RuntimeError):  # the loop was closed by a signal
         loop.call_soon_threadsafe(stop.set)
 
 
 def _raise_file_limit() -> None:
     """Each stream is a file descriptor, and the usual soft limit is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -1,4 +1,4 @@
-"""Answers token by token: OpenAI chat and completions as vLLM streams them, and Ollama's NDJSON."""
+"""Streamed responses: OpenAI chat and completions in the format of vLLM, and Ollama's NDJSON."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from swarmtui.sim.requests import ParsedRequest
 
 
 class Stream(Reply):
-    """Keeps the bytes of all steps since the last flush, so that one late wake is one write."""
+    """Collects the bytes of all steps until the next flush, so that a late wake-up does one write."""
 
     content_type: str
 
     def __init__(
-        self, connection: SimConnection, job: Job, ask: ParsedRequest, fault: Fault | None, manner: ReplySettings
+        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
     ) -> None:
-        super().__init__(connection, job, ask, fault, manner)
+        super().__init__(connection, job, request, fault, settings)
         self._pending: list[bytes] = []
 
     def start(self) -> None:
@@ -32,12 +32,12 @@ class Stream(Reply):
             self._open()
         thinking = self.request.reasoning_tokens - start
         if thinking <= 0:
-            self._emit(self._delta(start, count, thought=False))
+            self._emit(self._delta(start, count, reasoning=False))
         elif thinking >= count:
-            self._emit(self._delta(start, count, thought=True))
+            self._emit(self._delta(start, count, reasoning=True))
         else:
-            self._emit(self._delta(start, thinking, thought=True))
-            self._emit(self._delta(start + thinking, count - thinking, thought=False))
+            self._emit(self._delta(start, thinking, reasoning=True))
+            self._emit(self._delta(start + thinking, count - thinking, reasoning=False))
 
     def flush(self) -> None:
         if self._pending:
@@ -61,11 +61,11 @@ class Stream(Reply):
         self._pending.append(b"%x\r\n%b\r\n" % (len(event), event))
 
     def _open(self) -> None:
-        """What goes out with the first token."""
+        """Send what precedes the first token."""
         return
 
     @abstractmethod
-    def _delta(self, start: int, count: int, *, thought: bool) -> bytes: ...
+    def _delta(self, start: int, count: int, *, reasoning: bool) -> bytes: ...
 
     @abstractmethod
     def _close(self) -> None: ...
@@ -75,35 +75,35 @@ class Stream(Reply):
 
 
 class OpenAiStream(Stream):
-    """Server-sent events; all that stays the same over a stream is built once."""
+    """Server-sent events; the constant parts of the events are built once."""
 
     content_type = "text/event-stream; charset=utf-8"
 
     def __init__(
-        self, connection: SimConnection, job: Job, ask: ParsedRequest, fault: Fault | None, manner: ReplySettings
+        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
     ) -> None:
-        super().__init__(connection, job, ask, fault, manner)
-        kind = "chat.completion.chunk" if ask.dialect == "chat" else "text_completion"
-        same = f'"id":"{openai_id(self)}","object":"{kind}","created":{self.created},"model":"{manner.model}"'
+        super().__init__(connection, job, request, fault, settings)
+        kind = "chat.completion.chunk" if request.dialect == "chat" else "text_completion"
+        same = f'"id":"{openai_id(self)}","object":"{kind}","created":{self.created},"model":"{settings.model}"'
         self._head = f'data: {{{same},"choices":['.encode()
-        if ask.dialect == "chat":
+        if request.dialect == "chat":
             self._content = self._head + b'{"index":0,"delta":{"content":"'
-            self._thought = self._head + b'{"index":0,"delta":{"%b":"' % manner.reasoning_field.encode()
+            self._reasoning = self._head + b'{"index":0,"delta":{"%b":"' % settings.reasoning_field.encode()
             after = b'"},"logprobs":null,"finish_reason":'
         else:
-            self._content = self._thought = self._head + b'{"index":0,"text":"'
+            self._content = self._reasoning = self._head + b'{"index":0,"text":"'
             after = b'","logprobs":null,"finish_reason":'
         self._more = after + b"null}]"
-        self._last = after + b'"%b","stop_reason":null}]' % ask.finish_reason.encode()
+        self._last = after + b'"%b","stop_reason":null}]' % request.finish_reason.encode()
 
     def _open(self) -> None:
         if self.request.dialect == "chat":
             role = b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
             self._emit(self._head + role + self._tail(0))
 
-    def _delta(self, start: int, count: int, *, thought: bool) -> bytes:
+    def _delta(self, start: int, count: int, *, reasoning: bool) -> bytes:
         produced = start + count
-        head = self._thought if thought else self._content
+        head = self._reasoning if reasoning else self._content
         end = self._last if produced >= self.request.output_tokens else self._more
         return head + self.request.words.text(start, count) + end + self._tail(produced)
 
@@ -122,20 +122,20 @@ class OpenAiStream(Stream):
 
 
 class OllamaStream(Stream):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     content_type = "application/x-ndjson"
 
     def __init__(
-        self, connection: SimConnection, job: Job, ask: ParsedRequest, fault: Fault | None, manner: ReplySettings
+        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
     ) -> None:
-        super().__init__(connection, job, ask, fault, manner)
-        same = f'{{"model":"{manner.model}","created_at":"{iso(self.created)}","message":{{"role":"assistant",'
+        super().__init__(connection, job, request, fault, settings)
+        same = f'{{"model":"{settings.model}","created_at":"{iso(self.created)}","message":{{"role":"assistant",'
         self._content = f'{same}"content":"'.encode()
-        self._thought = f'{same}"content":"","thinking":"'.encode()
+        self._reasoning = f'{same}"content":"","thinking":"'.encode()
 
-    def _delta(self, start: int, count: int, *, thought: bool) -> bytes:
-        head = self._thought if thought else self._content
+    def _delta(self, start: int, count: int, *, reasoning: bool) -> bytes:
+        head = self._reasoning if reasoning else self._content
         return head + self.request.words.text(start, count) + b'"},"done":false}\n'
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""The simulator's own tokenizer and vocabulary: a rule, not a model, and the same for prompts and answers."""
+"""The tokenizer and vocabulary of the simulator: a simple rule for prompts and answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from swarmtui.sim.presets import Output
 
-# A word takes the space before it; beyond eight letters it is several tokens. Digits go by threes.
+# A token is up to eight letters with the space before them, up to three digits, or a sign.
 _PIECES = re.compile(r" ?[^\W\d_]{1,8}|\d{1,3}| ?[^\w\s]|_|\s+")
 
 _TEXT = """
@@ -31,12 +31,12 @@ def pieces(text: str) -> list[str]:
     return _PIECES.findall(text)
 
 
-def chat_pieces(messages: Iterable[tuple[str, str]], *, ask: bool = True) -> list[str]:
-    """Messages as one prompt, with the marks that a chat template puts around each; `ask` opens the answer."""
+def chat_pieces(messages: Iterable[tuple[str, str]], *, open_answer: bool = True) -> list[str]:
+    """Join messages to one prompt, with the markers of a chat template; `open_answer` adds that of the answer."""
     prompt: list[str] = []
     for role, content in messages:
         prompt += ("<|start|>", role, "\n", *pieces(content), "<|end|>", "\n")
-    if ask:
+    if open_answer:
         prompt += ("<|start|>", "assistant", "\n")
     return prompt
 
@@ -46,7 +46,7 @@ def token_ids(prompt: Sequence[str]) -> list[int]:
 
 
 class AnswerText:
-    """What the model says to a prompt: the same words, and as many, each time it is asked with the same seed."""
+    """The answer to a prompt; the same prompt and seed give the same words and length."""
 
     __slots__ = ("_start", "_stride", "_vocabulary", "natural_length")
 
@@ -61,7 +61,7 @@ class AnswerText:
             self._vocabulary, self._start, self._stride = _echo_pieces(prompt), 0, 1
 
     def text(self, start: int, count: int) -> bytes:
-        """The tokens from `start` on: ASCII without anything that JSON would escape."""
+        """Return the tokens from `start` on: ASCII without characters that JSON escapes."""
         vocabulary, stride = self._vocabulary, self._stride
         size = len(vocabulary)
         first = self._start + start * stride
@@ -71,10 +71,10 @@ class AnswerText:
 
 
 def _echo_pieces(prompt: Sequence[str]) -> tuple[bytes, ...]:
-    """The pieces of the last thing asked, without marks, and without what JSON would escape."""
-    asked = max(
+    """Return the pieces of the last user message, without markers and characters that JSON escapes."""
+    start = max(
         (at + 2 for at, piece in enumerate(prompt) if piece == "<|start|>" and prompt[at + 1] == "user"), default=0
     )
-    words = (" " if piece.isspace() else piece for piece in prompt[asked:] if not piece.startswith("<|"))
-    said = [word.encode() for word in words if word.isascii() and word.isprintable() and not set(word) & set('"\\')]
-    return tuple(said) or VOCABULARY
+    words = (" " if piece.isspace() else piece for piece in prompt[start:] if not piece.startswith("<|"))
+    usable = [word.encode() for word in words if word.isascii() and word.isprintable() and not set(word) & set('"\\')]
+    return tuple(usable) or VOCABULARY

@@ -1,4 +1,4 @@
-"""config.toml as people write it: endpoints by name, defaults, and no key in it."""
+"""Parsing of config.toml: named endpoints, defaults, and no secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ warmup = "none"
 """
 
 
-def test_an_endpoint_and_defaults() -> None:
+def test_config_has_endpoints_and_defaults() -> None:
     config = parse_config(CONFIG, "c.toml")
     box = config.endpoints["box"]
     assert (box.url, box.api_key_env, box.headers) == ("https://box.lan:8000", "BOX_KEY", {"X-Team": "blue"})
@@ -35,38 +35,41 @@ def test_an_endpoint_and_defaults() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ('api_key = "sk-123"', "c.toml:5: endpoints.e.api_key: a key does not belong in a file: name the variable"),
-        ('key = "sk-123"', "endpoints.e.key: a key does not belong in a file"),
-        ('api_key_env = "sk-123"', "endpoints.e.api_key_env: expected the name of a variable; a key does not belong"),
-        ('headers = {Authorization = "Bearer x"}', "endpoints.e.headers.Authorization: a key does not belong"),
-        ('headers = {"X-Api-Key" = "x"}', "endpoints.e.headers.X-Api-Key: a key does not belong"),
+        ('api_key = "sk-123"', "c.toml:5: endpoints.e.api_key: do not store a key in a file; set api_key_env"),
+        ('key = "sk-123"', "endpoints.e.key: do not store a key in a file"),
+        (
+            'api_key_env = "sk-123"',
+            "endpoints.e.api_key_env: expected the name of an environment variable; do not store",
+        ),
+        ('headers = {Authorization = "Bearer x"}', "endpoints.e.headers.Authorization: do not store a key"),
+        ('headers = {"X-Api-Key" = "x"}', "endpoints.e.headers.X-Api-Key: do not store a key"),
         ('modell = "m"', "c.toml:5: endpoints.e.modell: unknown key, did you mean model?"),
         ("insecure = 1", "endpoints.e.insecure: expected true or false, got a whole number"),
     ],
 )
-def test_what_may_not_stand_there(line: str, says: str) -> None:
+def test_secret_or_wrong_value_is_refused_with_its_key(line: str, says: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_config(f'[endpoints.d]\nurl = "h:1"\n[endpoints.e]\nurl = "http://h:1"\n{line}\n', "c.toml")
     assert says in str(caught.value) and "123" not in str(caught.value)
 
 
-def test_a_url_that_is_none_and_a_default_that_is_none() -> None:
-    with pytest.raises(BadInput, match=r"c\.toml: endpoints\.e\.url: ftp:// is not http"):
+def test_bad_url_and_unknown_default_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"c\.toml: endpoints\.e\.url: unsupported scheme ftp://"):
         parse_config('[endpoints.e]\nurl = "ftp://h"\n', "c.toml")
     with pytest.raises(BadInput, match=r"c\.toml:2: defaults\.level: unknown key, did you mean levels\?"):
         parse_config("[defaults]\nlevel = [1]\n", "c.toml")
 
 
-def test_a_name_an_address_and_a_name_that_nobody_has() -> None:
+def test_endpoint_is_found_by_name_or_address() -> None:
     known = {"box": EndpointConfig(url="http://10.0.0.1:8000", model="m")}
     assert find_endpoint("box", known, "c.toml").model == "m"
     for text in ("127.0.0.1:8000", "http://box", "sim:moe-tp1", "localhost", "[::1]:8000"):
         assert find_endpoint(text, known, "c.toml") == EndpointConfig(url=text)
-    with pytest.raises(BadInput, match=r"no endpoint is called 'bxo' in c\.toml \(there are box\); did you mean box\?"):
+    with pytest.raises(BadInput, match=r"no endpoint named 'bxo' in c\.toml \(configured: box\); did you mean box\?"):
         find_endpoint("bxo", known, "c.toml")
 
 
-def test_a_key_goes_to_no_endpoint_that_it_was_not_given_for() -> None:
+def test_endpoints_with_different_keys_cannot_be_merged() -> None:
     mine = EndpointConfig(url="http://a:1", api_key_env="MINE", metrics_urls=("http://a:2",))
     with pytest.raises(BadInput, match="http://a:1 and http://b:1 differ in api_key_env"):
         merge_endpoints([mine, EndpointConfig(url="http://b:1")])

@@ -1,4 +1,4 @@
-"""Documents as they are written validate against the printed schemas, and contain no field that these do not name."""
+"""Recorded and new documents validate against the schemas, and have no fields that the schemas do not name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from swarmtui.model.json_schema import DOCUMENTS, json_schema
 from swarmtui.model.schema import BadInput
 from swarmtui.sessions.store import load, summarise, write_summary
-from tests.cli.programs import place_in
+from tests.cli.programs import open_sandbox
 from tests.model.test_config import CONFIG
 from tests.sessions.session_builders import full_session, write_session
 
@@ -92,8 +92,12 @@ def test_unknown_name_is_refused_with_the_known_ones() -> None:
 
 
 def test_schema_command(tmp_path: Path) -> None:
-    with place_in(tmp_path) as place:
-        listed, journal, unknown = place.run("schema"), place.run("schema", "journal"), place.run("schema", "nope")
+    with open_sandbox(tmp_path) as sandbox:
+        listed, journal, unknown = (
+            sandbox.run("schema"),
+            sandbox.run("schema", "journal"),
+            sandbox.run("schema", "nope"),
+        )
     assert [line.split()[0] for line in listed.out.splitlines()] == list(DOCUMENTS)
     assert json.loads(journal.out) == json.loads(msgspec.json.encode(json_schema("journal")))
-    assert "no schema is called 'nope'" in unknown.refused(2)
+    assert "no schema named 'nope'" in unknown.error_line(2)

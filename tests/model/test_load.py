@@ -1,4 +1,4 @@
-"""The [load] table: what plan it makes, and what is refused with its key."""
+"""The plan of each [load] table, and errors that name the key."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def plan_of(text: str, **given: object) -> Plan:
     return make_plan(effective_load(workload), size=task_count(workload), **given)
 
 
-def refused(text: str) -> BadInput:
+def refusal(text: str) -> BadInput:
     with pytest.raises(BadInput) as caught:
         parse_workload(text, "file.toml")
     assert caught.value.source == "file.toml"
     return caught.value
 
 
-def test_without_a_table_it_is_a_closed_loop() -> None:
+def test_default_load_is_a_closed_loop() -> None:
     assert plan_of(RANDOM) == Plan(warmup=8)
 
 
@@ -45,12 +45,12 @@ def test_without_a_table_it_is_a_closed_loop() -> None:
         (DAG, {"load": "dag", "levels": (4,)}),
     ],
 )
-def test_each_mode_makes_its_plan(text: str, expected: dict[str, object]) -> None:
+def test_plan_of_each_load_mode(text: str, expected: dict[str, object]) -> None:
     plan = plan_of(text)
     assert {name: getattr(plan, name) for name in expected} == expected
 
 
-def test_what_people_say_goes_before_the_table() -> None:
+def test_options_override_the_load_table() -> None:
     text = RANDOM + '[load]\nmode = "closed"\nlevels = [2]\nruns = 3\nrequests = 9\n'
     plan = plan_of(text, levels=(1, 5), requests=Requests(count=2), runs=None)
     assert (plan.levels, plan.requests.count, plan.runs, plan.warmup) == ((1, 5), 2, 3, 5)
@@ -86,13 +86,13 @@ def test_what_people_say_goes_before_the_table() -> None:
         ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "{b}" }, { id = "b", text = "y" }]\n', "tasks[0].text"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_key(text: str, key: str) -> None:
-    assert refused(text).key == key
+def test_bad_load_is_refused_with_its_key(text: str, key: str) -> None:
+    assert refusal(text).key == key
 
 
-def test_a_circle_is_shown() -> None:
-    problem = refused(
+def test_cyclic_dependency_is_shown() -> None:
+    problem = refusal(
         'kind = "dag"\nname = "d"\n'
         'tasks = [{ id = "a", text = "x", after = ["b"] }, { id = "b", text = "x", after = ["a"] }]\n'
     )
-    assert problem.problem == "tasks wait for each other: a → b → a"
+    assert problem.problem == "tasks depend on each other: a → b → a"

@@ -1,4 +1,4 @@
-"""What a record says of its request follows from its stamps, and is null where they are missing."""
+"""The figures of a record follow from its time stamps, and are null without them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORD = Record(
 )
 
 
-def test_figures_of_a_request() -> None:
+def test_latencies_and_rates_of_a_request() -> None:
     assert RECORD.ok
     assert RECORD.ttft_s == pytest.approx(0.2)
     assert RECORD.ttfo_s == pytest.approx(0.3)
@@ -31,7 +31,7 @@ def test_figures_of_a_request() -> None:
     assert RECORD.tpot_s == pytest.approx(0.0125)
 
 
-def test_tokens_of_the_first_chunk_are_not_decoded_after_it() -> None:
+def test_decode_rate_leaves_out_the_first_chunk() -> None:
     assert msgspec.structs.replace(RECORD, first_tokens=8).decode_tps == pytest.approx(73.0)
 
 
@@ -46,13 +46,13 @@ def test_tokens_of_the_first_chunk_are_not_decoded_after_it() -> None:
     ],
     ids=["no count", "no first count", "no first token", "one read", "one chunk"],
 )
-def test_no_rate_is_none(changes: dict[str, int | None]) -> None:
+def test_decode_rate_is_null_without_enough_data(changes: dict[str, int | None]) -> None:
     record = msgspec.structs.replace(RECORD, **changes)
     assert record.decode_tps is None
     assert record.tpot_s is None
 
 
-def test_what_did_not_happen_is_null() -> None:
+def test_latency_of_a_failed_request_is_null() -> None:
     record = Record(task=1, error="refused")
     assert not record.ok
     assert (record.ttft_s, record.ttfo_s, record.e2e_s, record.decode_tps) == (None, None, None, None)
@@ -61,7 +61,7 @@ def test_what_did_not_happen_is_null() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 1 << 60), st.lists(st.integers(0, 10**10), max_size=200))
-def test_chunk_times_come_back_within_a_microsecond_however_many(first: int, gaps: list[int]) -> None:
+def test_chunk_times_round_trip_within_a_microsecond(first: int, gaps: list[int]) -> None:
     answer, t = Response(), first
     for gap in gaps:
         t += gap
@@ -84,10 +84,10 @@ def test_chunk_times_come_back_within_a_microsecond_however_many(first: int, gap
         (Record(task=1), []),
     ],
 )
-def test_tokens_of_each_chunk_add_up(record: Record, shares: list[float]) -> None:
+def test_tokens_per_chunk_add_up(record: Record, shares: list[float]) -> None:
     assert record.tokens_per_chunk() == shares
 
 
-def test_a_record_survives_the_journal() -> None:
+def test_record_round_trips_through_the_journal() -> None:
     record = msgspec.structs.replace(RECORD, chunk_us=(0, 7), left_out=("a",), text="größer 🐝", chunk_tokens=(1, 80))
     assert msgspec.json.decode(msgspec.json.encode(record), type=Record) == record

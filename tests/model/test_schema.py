@@ -1,4 +1,4 @@
-"""What a person wrote wrongly is told so that they can mend it: file, line, key, and what was expected."""
+"""Errors in user input name the file, line and key, and what was expected."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Kept(Stored, frozen=True, kw_only=True):
         ("title = 1\n", "f.toml:1: title: expected text, got a whole number"),
     ],
 )
-def test_a_wrong_key_or_value(text: str, message: str) -> None:
+def test_wrong_key_or_value_is_named_with_its_line(text: str, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_toml(text, Whole, "f.toml")
     assert str(caught.value) == message
 
 
-def test_the_parts_of_an_error_can_be_asked_for() -> None:
+def test_error_has_source_key_and_line() -> None:
     with pytest.raises(BadInput) as caught:
         parse_toml('title = "a"\n[part]\nmax_token = 1\n', Whole, "f.toml")
     error = caught.value
@@ -57,27 +57,27 @@ def test_the_parts_of_an_error_can_be_asked_for() -> None:
     assert error.problem == "unknown key, did you mean max_tokens?"
 
 
-def test_what_is_no_toml_is_told_with_its_line() -> None:
+def test_invalid_toml_is_reported_with_its_line() -> None:
     with pytest.raises(BadInput, match=r"^f\.toml:2: not valid TOML: ") as caught:
         parse_toml('title = "a"\nname = \n', Whole, "f.toml")
     assert caught.value.line == 2
 
 
-def test_what_is_no_json() -> None:
+def test_invalid_json_is_reported() -> None:
     with pytest.raises(BadInput, match=r"^f\.json: not valid JSON: "):
         parse_json('{"title": ', Kept, "f.json")
 
 
-def test_json_is_checked_as_toml_is() -> None:
+def test_json_is_validated_like_toml() -> None:
     with pytest.raises(BadInput, match=r"^f\.json: titel: unknown key, did you mean title\?$"):
         parse_json('{"title": "a", "titel": "b"}', Whole, "f.json")
 
 
-def test_what_a_newer_version_wrote_can_be_read() -> None:
+def test_fields_of_a_newer_version_are_ignored() -> None:
     assert parse_json('{"title": "a", "later": 1}', Kept, "f.json") == Kept(title="a")
 
 
-def test_a_workload_with_a_typo() -> None:
+def test_workload_typo_gets_a_suggestion() -> None:
     text = 'name = "w"\nkind = "random"\ninput_tokens = 8\noutput_tokens = 8\nmax_token = 5\n'
     with pytest.raises(BadInput) as caught:
         parse_workload(text, "w.toml")
@@ -115,7 +115,7 @@ KINDS = "conversation, dag, jsonl, mixed, prompts, random, shared_prefix, shareg
         ),
     ],
 )
-def test_a_word_that_is_none_of_those_possible_says_which_are_and_the_nearest(text: str, message: str) -> None:
+def test_invalid_choice_lists_the_choices_and_the_closest(text: str, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_workload('name = "w"\n' + text, "w.toml")
     assert str(caught.value) == message
@@ -143,14 +143,14 @@ def test_a_word_that_is_none_of_those_possible_says_which_are_and_the_nearest(te
         ('temperature = -1.0\nkind = "jsonl"\nfile = "x"\n', "temperature"),
     ],
 )
-def test_workloads_that_make_no_sense(text: str, key: str) -> None:
+def test_inconsistent_workload_is_refused_with_its_key(text: str, key: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_workload('name = "w"\n' + text, "w.toml")
     assert caught.value.key == key
     assert caught.value.source == "w.toml"
 
 
-def test_workloads_by_kind() -> None:
+def test_workload_kinds() -> None:
     random = parse_workload('name = "r"\nkind = "random"\ninput_tokens = 8\noutput_tokens = 9\n', "w")
     assert isinstance(random, RandomText)
     assert (random.input_tokens, random.output_tokens, random.cache) == (8, 9, "cold")

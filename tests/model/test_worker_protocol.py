@@ -1,4 +1,4 @@
-"""Messages between conductor and worker arrive whole, however the stream between them is cut."""
+"""Messages between session process and worker are complete, however the stream is split."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from swarmtui.model.workload import Message, Task
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=300), max_size=12), st.lists(st.integers(0, 4000), max_size=30))
-def test_any_cutting_gives_the_same_messages(texts: list[str], cuts: list[int]) -> None:
+def test_messages_survive_any_split_of_the_stream(texts: list[str], cuts: list[int]) -> None:
     stream = b"".join(pack(Failed(text)) for text in texts)
     edges = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
     unpacker = Unpacker()
@@ -40,8 +40,8 @@ def test_any_cutting_gives_the_same_messages(texts: list[str], cuts: list[int]) 
     assert [decode_report(body) for body in bodies] == [Failed(text) for text in texts]
 
 
-def test_a_message_that_is_not_ours_is_refused_at_its_first_bytes() -> None:
-    with pytest.raises(ValueError, match="not one of ours"):
+def test_oversized_message_is_refused_by_its_header() -> None:
+    with pytest.raises(ValueError, match="invalid message"):
         Unpacker().feed((MAX_MESSAGE + 1).to_bytes(4, "big"))
 
 
@@ -60,7 +60,7 @@ TASK = Task(id=1, messages=(Message(role="user", content="größer 🐝"),), fol
     ],
     ids=lambda command: type(command).__name__,
 )
-def test_commands_arrive_as_they_were_sent(command: msgspec.Struct) -> None:
+def test_commands_round_trip(command: msgspec.Struct) -> None:
     (body,) = Unpacker().feed(pack(command))
     assert decode_command(body) == command
 
@@ -70,6 +70,6 @@ def test_commands_arrive_as_they_were_sent(command: msgspec.Struct) -> None:
     [Failed("why"), Finished(3, Record(task=1, chunk_us=(0, 5), left_out=("stream_options",)))],
     ids=lambda report: type(report).__name__,
 )
-def test_reports_arrive_as_they_were_sent(report: msgspec.Struct) -> None:
+def test_reports_round_trip(report: msgspec.Struct) -> None:
     (body,) = Unpacker().feed(pack(report))
     assert decode_report(body) == report

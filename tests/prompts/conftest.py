@@ -10,7 +10,7 @@ from swarmtui.prompts.library import WorkloadFile, find_workload
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[str], WorkloadFile]:
-    """A workload file with this text, found by its path."""
+    """Write a workload file with this text and load it by its path."""
 
     def write(text: str) -> WorkloadFile:
         path = tmp_path / "own.toml"

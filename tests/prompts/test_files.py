@@ -1,4 +1,4 @@
-"""Data files of people: what is read from them, and what is said when they are damaged."""
+"""Reading of data files, and errors for damaged ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tasks(found: WorkloadFile, count: int) -> list[Task]:
     return sorted((source.task(i, 1, i) for i in range(count)), key=lambda task: task.messages[-1].content)
 
 
-def test_json_lines(written: Write, tmp_path: Path) -> None:
+def test_json_lines_are_read(written: Write, tmp_path: Path) -> None:
     def said(*turns: tuple[str, str]) -> list[dict[str, str]]:
         return [{"role": role, "content": content} for role, content in turns]
 
@@ -58,7 +58,7 @@ def test_json_lines(written: Write, tmp_path: Path) -> None:
         ('{"messages": [{"role": "system", "content": "b"}]}', "messages: no user message to answer"),
     ],
 )
-def test_a_bad_line_is_named_by_file_and_number(written: Write, tmp_path: Path, line: str, says: str) -> None:
+def test_bad_line_is_reported_with_file_and_number(written: Write, tmp_path: Path, line: str, says: str) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text(f'{{"prompt": "good"}}\n\n{line}\n', encoding="utf-8")
     with pytest.raises(BadInput) as caught:
@@ -67,7 +67,7 @@ def test_a_bad_line_is_named_by_file_and_number(written: Write, tmp_path: Path, 
     assert says in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_named_by_line(written: Write, tmp_path: Path) -> None:
+def test_invalid_utf8_is_reported_with_its_line(written: Write, tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_bytes(b'{"prompt": "good"}\n{"prompt": "\xe9"}\n')
     with pytest.raises(BadInput) as caught:
@@ -76,7 +76,7 @@ def test_bytes_that_are_no_text_are_named_by_line(written: Write, tmp_path: Path
 
 
 @pytest.mark.parametrize("toml", [JSONL, SHAREGPT, 'kind = "prompts"\nname = "p"\nfile = "data.txt"\n'])
-def test_missing_and_empty_files_are_named(written: Write, tmp_path: Path, toml: str) -> None:
+def test_missing_or_empty_file_is_reported(written: Write, tmp_path: Path, toml: str) -> None:
     name = toml.split('file = "')[1].split('"')[0]
     found = written(toml)
     with pytest.raises(BadInput) as caught:
@@ -85,15 +85,15 @@ def test_missing_and_empty_files_are_named(written: Write, tmp_path: Path, toml:
     (tmp_path / name).write_text("[]" if name == "data.json" else "\n", encoding="utf-8")
     with pytest.raises(BadInput) as caught:
         open_generator(found, seed=0, calibration=None)
-    assert str(caught.value) == f"{tmp_path / name}: no prompts in it"
+    assert str(caught.value) == f"{tmp_path / name}: contains no prompts"
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(written: Write, tmp_path: Path) -> None:
+def test_byte_order_mark_is_skipped(written: Write, tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\r\n')
     assert tasks(written(JSONL), 1)[0].messages[0].content == "a"
 
 
-def test_sharegpt_takes_so_many_human_turns(written: Write, tmp_path: Path) -> None:
+def test_sharegpt_takes_the_first_human_turns(written: Write, tmp_path: Path) -> None:
     talk = [("system", "s"), ("human", "a1"), ("gpt", "-"), ("user", "a2"), ("gpt", "-"), ("human", "a3")]
     short, silent = [("human", "b1"), ("gpt", "-")], [("gpt", "-")]
     data = [
@@ -116,7 +116,9 @@ def test_sharegpt_takes_so_many_human_turns(written: Write, tmp_path: Path) -> N
         ('[{"items": []}]', ": [0]: the key conversations is missing"),
     ],
 )
-def test_a_damaged_sharegpt_file_is_named_with_the_place(written: Write, tmp_path: Path, data: str, says: str) -> None:
+def test_damaged_sharegpt_file_is_reported_with_the_position(
+    written: Write, tmp_path: Path, data: str, says: str
+) -> None:
     path = tmp_path / "data.json"
     path.write_text(data, encoding="utf-8")
     with pytest.raises(BadInput) as caught:
@@ -126,9 +128,7 @@ def test_a_damaged_sharegpt_file_is_named_with_the_place(written: Write, tmp_pat
 
 @settings(max_examples=60, deadline=None)
 @given(content=st.text(max_size=80) | st.binary(max_size=80), kind=st.sampled_from([JSONL, SHAREGPT]))
-def test_whatever_the_file_holds_it_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, content: str | bytes, kind: str
-) -> None:
+def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: str | bytes, kind: str) -> None:
     folder = tmp_path_factory.getbasetemp()
     workload = parse_workload(kind.replace("data.", "fuzz."), "made")
     assert workload.__struct_config__.tag in ("jsonl", "sharegpt")

@@ -24,14 +24,14 @@ Tokenizer = Callable[[str], int]
 
 
 def by_hash(text: str) -> int:
-    """Three words in ten cost two tokens; digits and letters in turn, as in the nonce, cost one each."""
+    """Three of ten words have two tokens; alternating digits and letters, as in the nonce, one each."""
     return sum(
         len(word) if word.startswith("[") else 2 if zlib.crc32(word.encode()) % 10 < 3 else 1 for word in text.split()
     )
 
 
 def by_letters(text: str) -> int:
-    """Long words are split; the space belongs to the word."""
+    """Split long words; the space belongs to the word."""
     return sum(-(-len(word) // 4) for word in text.split())
 
 
@@ -47,7 +47,7 @@ TOKENIZERS = [by_hash, by_letters, by_bytes, one_each]
 
 
 def prompt_tokens(messages: tuple[Message, ...], tokenizer: Tokenizer, template: int) -> int:
-    """As a server counts: the template's tokens for the chat, and the content."""
+    """Count like a server: the tokens of the chat template and of the content."""
     return template + sum(tokenizer(message.content) for message in messages)
 
 
@@ -66,23 +66,21 @@ def random_text(tokens: int, system: str) -> WorkloadFile:
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 @settings(max_examples=40, deadline=None)
 @given(tokens=st.integers(200, 9000), seed=st.integers(0, 99), system=st.sampled_from(["", "You are a terse helper."]))
-def test_prompts_have_the_length_asked_for_within_two_percent(
-    tokenizer: Tokenizer, tokens: int, seed: int, system: str
-) -> None:
+def test_prompt_lengths_are_within_two_percent(tokenizer: Tokenizer, tokens: int, seed: int, system: str) -> None:
     source = open_generator(random_text(tokens, system), seed=seed, calibration=calibrated(tokenizer, 11, system))
     for index in range(3):
         counted = prompt_tokens(source.task(index, 1, index).messages, tokenizer, 11)
         assert counted == pytest.approx(tokens, rel=0.02)
 
 
-def test_overhead_and_cost_are_found() -> None:
+def test_calibration_finds_overhead_and_tokens_per_word() -> None:
     found = calibrated(one_each, 11)
     assert found.overhead == pytest.approx(12.0)  # the template and the nonce
     assert found.tokens_per_word == pytest.approx(1.0)
     assert found.by == "usage"
 
 
-def test_probes_are_few_and_differ_from_session_to_session() -> None:
+def test_calibration_texts_differ_by_session() -> None:
     texts = calibration_texts(1, "a")
     assert len(texts) == 2
     assert texts[0][:11] != texts[1][:11]
@@ -90,7 +88,7 @@ def test_probes_are_few_and_differ_from_session_to_session() -> None:
     assert texts == calibration_texts(1, "a")
 
 
-def test_a_prompt_shorter_than_the_template_has_one_word() -> None:
+def test_prompt_shorter_than_the_template_has_one_word() -> None:
     assert words_for_tokens(5, Calibration(overhead=11.0, tokens_per_word=1.3, by="usage")) == 1
 
 
@@ -99,17 +97,17 @@ def test_a_prompt_shorter_than_the_template_has_one_word() -> None:
     [(0, 0), (1, 1), (4096, 4096), (600, 150), (150, 100_000), (-5, 700), (10, 10_000)],
     ids=["none", "constant", "cut short", "falling", "far too many", "negative", "not in proportion"],
 )
-def test_counts_that_make_no_sense_are_refused(counts: tuple[int, int]) -> None:
-    with pytest.raises(BadInput, match="make no sense"):
+def test_implausible_counts_are_refused(counts: tuple[int, int]) -> None:
+    with pytest.raises(BadInput, match="are implausible"):
         fit_calibration(calibration_texts(0), counts, "tokenize")
 
 
 def test_too_few_counts_are_refused() -> None:
-    with pytest.raises(BadInput, match="1 prompt token counts for 2 probes"):
+    with pytest.raises(BadInput, match="1 prompt token counts for 2 texts"):
         fit_calibration(calibration_texts(0), (140,), "tokenize")
 
 
-def test_only_made_up_prompts_need_calibration() -> None:
+def test_only_generated_prompts_need_calibration() -> None:
     made_up = {
         found.workload.name for found in shipped_workloads() if isinstance(found.workload, RandomText | SharedPrefix)
     }

@@ -21,12 +21,12 @@ from swarmtui.prompts.sampling import nonce
 EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
 
 
-def made(text: str) -> WorkloadFile:
+def make_workload(text: str) -> WorkloadFile:
     return WorkloadFile(workload=parse_workload(text, "made"), source="made", base=Path(), text=text)
 
 
 def random_text(more: str) -> WorkloadFile:
-    return made(f'kind = "random"\nname = "r"\n{more}')
+    return make_workload(f'kind = "random"\nname = "r"\n{more}')
 
 
 def outputs(found: WorkloadFile, count: int) -> list[int]:
@@ -63,9 +63,9 @@ conversations = [{ turns = ["a", "b"] }, { turns = ["c", "d", "e"] }, { turns = 
 
 
 @pytest.mark.parametrize(("digest", "text"), PINNED.items())
-def test_the_same_requests_every_time_and_everywhere(digest: str, text: str) -> None:
+def test_requests_are_reproducible(digest: str, text: str) -> None:
     calibration = Calibration(overhead=13.0, tokens_per_word=1.1, by="usage")
-    source = open_generator(made(text), seed=7, calibration=calibration, salt="a session")
+    source = open_generator(make_workload(text), seed=7, calibration=calibration, salt="a session")
     tasks = [source.warmup(0), *(source.task(index, 2, index % 8) for index in range(20))]
     sent = b"\n".join(
         load_dialect("chat").body("a model", task, task.messages) + "/".join(task.followups).encode() for task in tasks
@@ -75,20 +75,20 @@ def test_the_same_requests_every_time_and_everywhere(digest: str, text: str) -> 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(), st.lists(st.integers(0, 500), min_size=2, max_size=8))
-def test_a_task_does_not_depend_on_what_was_asked_before(seed: int, indexes: list[int]) -> None:
+def test_task_is_independent_of_request_order(seed: int, indexes: list[int]) -> None:
     one, other = (open_generator(find_workload("chat"), seed=seed, calibration=None) for _ in range(2))
     assert [one.task(i, 4, i) for i in indexes] == [other.task(i, 4, i) for i in reversed(indexes)][::-1]
 
 
 @pytest.mark.parametrize("found", shipped_workloads(), ids=lambda found: str(found.workload.name))
-def test_no_two_tasks_of_a_session_begin_alike(found: WorkloadFile) -> None:
+def test_all_tasks_of_a_session_start_differently(found: WorkloadFile) -> None:
     source = open_generator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
     tasks = [source.task(index, 8, index) for index in range(400)] + [source.warmup(index) for index in range(50)]
     assert len({task.messages[0].content[:16] for task in tasks}) == len(tasks)
     assert all(task.messages[0].content[0] == "[" for task in tasks)
 
 
-def test_a_salt_changes_the_nonces_and_nothing_else() -> None:
+def test_salt_changes_only_the_nonces() -> None:
     plain, salted = (
         open_generator(find_workload("coding"), seed=1, calibration=None, salt=salt) for salt in ("", "session-2")
     )
@@ -99,7 +99,7 @@ def test_a_salt_changes_the_nonces_and_nothing_else() -> None:
         assert one.messages[1:] == other.messages[1:]
 
 
-def test_another_seed_is_another_order() -> None:
+def test_seed_changes_the_order() -> None:
     one, other = (open_generator(find_workload("coding"), seed=seed, calibration=None) for seed in (1, 2))
     assert [one.task(i, 1, i).messages[-1] for i in range(64)] != [other.task(i, 1, i).messages[-1] for i in range(64)]
 
@@ -108,7 +108,7 @@ def texts(tasks: list[Task]) -> list[str]:
     return [task.messages[-1].content for task in tasks]
 
 
-def test_all_prompts_come_once_before_any_comes_again_and_then_in_another_order() -> None:
+def test_prompts_repeat_only_after_all_were_used_and_in_new_order() -> None:
     source = open_generator(find_workload("coding"), seed=0, calibration=None)
     cycles = [texts([source.task(64 * cycle + i, 4, i) for i in range(64)]) for cycle in range(3)]
     assert all(len(set(cycle)) == 64 for cycle in cycles)
@@ -116,7 +116,7 @@ def test_all_prompts_come_once_before_any_comes_again_and_then_in_another_order(
     assert cycles[0] != cycles[1] != cycles[2]
 
 
-def test_levels_of_a_sweep_get_different_prompts_and_the_same_mixture() -> None:
+def test_levels_get_different_prompts_in_the_same_mixture() -> None:
     source = open_generator(find_workload("coding"), seed=0, calibration=None)
     first = [source.task(index, 1, index) for index in range(4)]
     second = [source.task(4 + index, 2, index) for index in range(8)]
@@ -125,7 +125,7 @@ def test_levels_of_a_sweep_get_different_prompts_and_the_same_mixture() -> None:
     assert all(set(kind.values()) == {4} for kind in kinds)
 
 
-def test_warmups_are_never_measured() -> None:
+def test_warmup_prompts_are_never_measured() -> None:
     for found in shipped_workloads():
         source = open_generator(found, seed=0, calibration=EXACT)
         warm = set(texts([source.warmup(index) for index in range(20)]))
@@ -133,16 +133,18 @@ def test_warmups_are_never_measured() -> None:
         assert all((source.warmup(index).max_tokens or 999) <= 256 for index in range(20))
 
 
-def test_warmups_are_the_workloads_own_where_it_has_some() -> None:
+def test_workload_can_set_its_warmup_prompts() -> None:
     source = open_generator(
-        made('kind = "prompts"\nname = "p"\nwarmup_prompts = [{ text = "wake up" }]\nprompts = [{ text = "work" }]'),
+        make_workload(
+            'kind = "prompts"\nname = "p"\nwarmup_prompts = [{ text = "wake up" }]\nprompts = [{ text = "work" }]'
+        ),
         seed=0,
         calibration=None,
     )
     assert source.warmup(5).messages[0].content.endswith("] wake up")
 
 
-def test_caps_and_temperature_of_the_command_line_go_first() -> None:
+def test_options_override_cap_and_temperature() -> None:
     text = """
 kind = "prompts"
 name = "p"
@@ -151,7 +153,7 @@ temperature = 0.7
 extra = { top_p = 0.9 }
 prompts = [{ text = "a", max_tokens = 50 }, { text = "b" }]
 """
-    own = open_generator(made(text), seed=0, calibration=None)
+    own = open_generator(make_workload(text), seed=0, calibration=None)
     assert {(t.messages[0].content[-1], t.max_tokens) for t in (own.task(0, 1, 0), own.task(1, 1, 1))} == {
         ("a", 50),
         ("b", 100),
@@ -159,15 +161,15 @@ prompts = [{ text = "a", max_tokens = 50 }, { text = "b" }]
     assert own.task(0, 1, 0).temperature == 0.7
     assert own.task(0, 1, 0).extra == {"top_p": 0.9}
     assert not own.task(0, 1, 0).exact
-    told = open_generator(made(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
+    told = open_generator(make_workload(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
     assert {(t.max_tokens, t.temperature) for t in (told.task(0, 1, 0), told.task(1, 1, 1))} == {(7, 0.0)}
 
 
-def test_no_cap_unless_somebody_sets_one() -> None:
+def test_no_cap_by_default() -> None:
     assert open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).max_tokens is None
 
 
-def test_random_output_is_exact_and_says_so_to_the_server() -> None:
+def test_random_output_has_exact_length_by_ignore_eos() -> None:
     found = random_text("input_tokens = 20\noutput_tokens = 33\nextra = { min_p = 0.1 }")
     task = open_generator(found, seed=0, calibration=EXACT).task(0, 1, 0)
     assert (task.max_tokens, task.exact, task.extra) == (33, True, {"ignore_eos": True, "min_p": 0.1})
@@ -176,24 +178,26 @@ def test_random_output_is_exact_and_says_so_to_the_server() -> None:
     assert open_generator(found, seed=0, calibration=EXACT, max_tokens=5).task(0, 1, 0).max_tokens == 5
 
 
-def test_a_warm_workload_has_no_nonce_and_promises_no_cold() -> None:
+def test_warm_workload_has_no_nonce() -> None:
     source = open_generator(
-        made('kind = "prompts"\nname = "p"\ncache = "warm"\nprompts = [{ text = "same" }]'), seed=0, calibration=None
+        make_workload('kind = "prompts"\nname = "p"\ncache = "warm"\nprompts = [{ text = "same" }]'),
+        seed=0,
+        calibration=None,
     )
     assert source.task(0, 1, 0).messages[0].content == "same"
     assert not source.task(0, 1, 0).cold
     assert open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).cold
 
 
-def test_the_nonce_starts_the_system_message_where_there_is_one() -> None:
+def test_nonce_starts_the_system_message() -> None:
     task = open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0)
     assert [message.role for message in task.messages] == ["system", "user"]
     assert task.messages[0].content[11:].startswith("You are a careful")
     assert not task.messages[1].content.startswith("[")
 
 
-def test_a_shared_prefix_is_the_same_for_all_and_the_nonce_stands_behind_it() -> None:
-    found = made("""
+def test_shared_prefix_is_followed_by_the_nonce() -> None:
+    found = make_workload("""
 kind = "shared_prefix"
 name = "s"
 system = "Be brief."
@@ -211,7 +215,7 @@ output_tokens = 20
     assert not any(task.cold for task in tasks)
 
 
-def test_a_conversation_is_its_first_turn_and_what_follows() -> None:
+def test_conversation_has_first_turn_and_followups() -> None:
     source = open_generator(find_workload("conversation"), seed=0, calibration=None)
     task = source.task(0, 1, 0)
     assert [message.role for message in task.messages] == ["system", "user"]
@@ -219,7 +223,7 @@ def test_a_conversation_is_its_first_turn_and_what_follows() -> None:
     assert not task.cold
 
 
-def test_by_level_gives_each_place_its_share() -> None:
+def test_by_level_gives_each_position_its_share() -> None:
     found = random_text("""
 input_tokens = 10
 [output_tokens]
@@ -247,7 +251,7 @@ shares = { 2 = [1, 0.36], 3 = [1, 0.3, 0.25] }
         ('{ dist = "cycle", values = [1, 2, 6] }', 3, 1, 6),
     ],
 )
-def test_lengths_have_the_distribution_asked_for(length: str, mean: float, low: int, high: int) -> None:
+def test_lengths_follow_the_distribution(length: str, mean: float, low: int, high: int) -> None:
     drawn = outputs(random_text(f"input_tokens = 2\noutput_tokens = {length}"), 3000)
     assert statistics.fmean(drawn) == pytest.approx(mean, rel=0.03)
     assert low <= min(drawn) <= max(drawn) <= high
@@ -261,7 +265,7 @@ def test_spread_of_normal_and_lognormal_lengths() -> None:
     assert statistics.median(log) == pytest.approx(900, rel=0.03)
 
 
-def test_cycle_goes_in_turn_and_uniform_reaches_both_ends() -> None:
+def test_cycle_rotates_and_uniform_includes_both_ends() -> None:
     assert outputs(random_text('input_tokens = 2\noutput_tokens = { dist = "cycle", values = [5, 9] }'), 4) == [
         5,
         9,
@@ -272,14 +276,12 @@ def test_cycle_goes_in_turn_and_uniform_reaches_both_ends() -> None:
     assert set(drawn) == {1, 2, 3, 4}
 
 
-def test_without_calibration_lengths_are_a_fair_guess() -> None:
+def test_lengths_without_calibration_are_estimates() -> None:
     task = open_generator(find_workload("random-1k-1k"), seed=0, calibration=None).task(0, 1, 0)
     assert 900 <= len(task.messages[0].content.split()) <= 1024
 
 
-def test_a_shuffle_of_a_file_does_not_depend_on_the_folder(
-    written: Callable[[str], WorkloadFile], tmp_path: Path
-) -> None:
+def test_shuffle_is_independent_of_the_folder(written: Callable[[str], WorkloadFile], tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("---\nfirst\nprompt\n---\n\nsecond\n---\nthird\n", encoding="utf-8")
     source = open_generator(written('kind = "prompts"\nname = "f"\nfile = "p.txt"'), seed=0, calibration=None)
     assert sorted(text[11:] for text in texts([source.task(i, 1, i) for i in range(3)])) == [
@@ -291,7 +293,7 @@ def test_a_shuffle_of_a_file_does_not_depend_on_the_folder(
 
 @settings(max_examples=100, deadline=None)
 @given(st.sets(st.integers(0, 10**9), min_size=2, max_size=50), st.integers(), st.text(max_size=9))
-def test_nonces_are_unlike_and_of_one_shape(numbers: set[int], seed: int, salt: str) -> None:
+def test_nonces_are_unique_and_have_one_format(numbers: set[int], seed: int, salt: str) -> None:
     nonces = {nonce(number, seed, salt) for number in numbers}
     assert len(nonces) == len(numbers)
     assert all(re.fullmatch(r"\[(\d[a-z]){4}\] ", each) for each in nonces)

@@ -13,14 +13,14 @@ from swarmtui.model.schema import BadInput
 from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_workloads, workload_digest
 
 
-def test_a_shipped_workload_is_found_by_its_name() -> None:
+def test_shipped_workload_is_found_by_name() -> None:
     found = find_workload("coding")
     assert found.workload.name == "coding"
     assert Path(found.source).read_text(encoding="utf-8") == found.text
     assert found.base == Path(found.source).parent
 
 
-def test_a_misspelt_name_gets_a_suggestion_and_the_list() -> None:
+def test_misspelt_name_gets_a_suggestion_and_the_list() -> None:
     with pytest.raises(BadInput) as caught:
         find_workload("codng")
     told = str(caught.value)
@@ -28,19 +28,19 @@ def test_a_misspelt_name_gets_a_suggestion_and_the_list() -> None:
     assert all(found.workload.name in told for found in shipped_workloads())
 
 
-def test_a_name_like_no_other_gets_the_list_only() -> None:
+def test_unknown_name_gets_the_list() -> None:
     with pytest.raises(BadInput, match=r"^no workload 'zzz'; shipped: chat, coding"):
         find_workload("zzz")
 
 
-def test_a_path_is_read_with_its_folder_as_base(tmp_path: Path) -> None:
+def test_data_file_is_relative_to_the_workload_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('kind = "prompts"\nname = "mine"\nprompts = [{ text = "hello" }]\n', encoding="utf-8")
     found = find_workload(str(path))
     assert (found.workload.name, found.source, found.base) == ("mine", str(path), tmp_path)
 
 
-def test_a_missing_file_is_named_and_a_shipped_one_of_that_name_is_pointed_at(tmp_path: Path) -> None:
+def test_missing_file_error_names_the_shipped_workload(tmp_path: Path) -> None:
     missing = tmp_path / "nothing.toml"
     with pytest.raises(BadInput) as caught:
         find_workload(str(missing))
@@ -49,7 +49,7 @@ def test_a_missing_file_is_named_and_a_shipped_one_of_that_name_is_pointed_at(tm
         find_workload(str(tmp_path / "coding.toml"))
 
 
-def test_a_folder_and_a_file_that_is_no_text_are_refused(tmp_path: Path) -> None:
+def test_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be read: Is a directory"):
         find_workload(str(tmp_path))
     binary = tmp_path / "binary.toml"
@@ -59,7 +59,7 @@ def test_a_folder_and_a_file_that_is_no_text_are_refused(tmp_path: Path) -> None
     assert str(caught.value) == f"{binary}:2: not UTF-8 text"
 
 
-def test_shipped_are_all_files_and_are_called_after_them() -> None:
+def test_shipped_workloads_are_named_after_their_files() -> None:
     assert [Path(found.source).stem for found in shipped_workloads()] == [
         found.workload.name for found in shipped_workloads()
     ]
@@ -68,13 +68,13 @@ def test_shipped_are_all_files_and_are_called_after_them() -> None:
     }  # fmt: skip
 
 
-def test_the_digest_follows_the_workload_and_its_data(tmp_path: Path, written: Callable[[str], WorkloadFile]) -> None:
+def test_digest_depends_on_workload_and_data_only(tmp_path: Path, written: Callable[[str], WorkloadFile]) -> None:
     text = 'kind = "jsonl"\nname = "own"\nfile = "data.jsonl"\n'
     data = tmp_path / "data.jsonl"
     data.write_text('{"prompt": "one"}\n', encoding="utf-8")
     first = workload_digest(written(text))
     assert first == workload_digest(written(text))
-    assert first == workload_digest(written("# a comment of one's own\n" + text))
+    assert first == workload_digest(written("# a comment\n" + text))
     assert len(first) == 16
     int(first, 16)
     assert first != workload_digest(written(text + "temperature = 0.5\n"))
@@ -85,20 +85,20 @@ def test_the_digest_follows_the_workload_and_its_data(tmp_path: Path, written: C
         workload_digest(written(text))
 
 
-def test_importing_is_cheap_and_brings_nothing_heavy() -> None:
+def test_import_is_cheap() -> None:
     code = "import sys, swarmtui.prompts.generator; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "swarmtui.prompts.generator" in modules
     assert not {"asyncio", "httpx2", "statistics", "numpy", "click", "json", "swarmtui.loadgen"} & set(modules)
 
 
-def test_in_a_wheel_the_workloads_lie_inside_the_package(tmp_path: Path) -> None:
+def test_workloads_are_found_in_a_wheel(tmp_path: Path) -> None:
     package = Path(swarmtui.__file__).parent
     for part in ("model", "prompts"):
         shutil.copytree(package / part, tmp_path / "swarmtui" / part)
     (tmp_path / "swarmtui" / "__init__.py").touch()
     (tmp_path / "swarmtui" / "workloads").mkdir()
     shutil.copy(find_workload("chat").source, tmp_path / "swarmtui" / "workloads" / "chat.toml")
-    code = "from swarmtui.prompts.library import shipped; print(*(found.source for found in shipped()))"
+    code = "from swarmtui.prompts import library; print(*(found.source for found in library.shipped_workloads()))"
     listed = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert listed.stdout.split() == [str(tmp_path / "swarmtui" / "workloads" / "chat.toml")]

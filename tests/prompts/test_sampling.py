@@ -1,4 +1,4 @@
-"""When requests of an open loop are due."""
+"""Arrival times of an open loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_constant_gaps_are_constant() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_poisson_gaps_are_exponential(seed: int) -> None:
-    """Kolmogorov and Smirnov: below 1.63/√n for a hundred sets in ninety-nine."""
+    """Kolmogorov–Smirnov test at the 1 % level: below 1.63/√n."""
     found = sorted(gaps("poisson", seed=seed))
     cdf = [1.0 - math.exp(-20.0 * gap) for gap in found]
     distance = max(max(abs(p - i / COUNT), abs(p - (i + 1) / COUNT)) for i, p in enumerate(cdf))
@@ -37,13 +37,13 @@ def test_poisson_gaps_are_exponential(seed: int) -> None:
 
 
 @pytest.mark.parametrize("burst", [0.25, 1.0, 4.0])
-def test_gamma_gaps_have_the_mean_and_the_spread_asked_for(burst: float) -> None:
+def test_gamma_gaps_have_the_given_mean_and_variation(burst: float) -> None:
     found = gaps("gamma", burst)
     assert statistics.mean(found) == pytest.approx(0.05, rel=0.1)
     assert cv(found) ** 2 == pytest.approx(burst, rel=0.2)
     assert min(found) >= 0.0
 
 
-def test_the_same_seed_gives_the_same_times_and_another_gives_others() -> None:
+def test_arrival_times_depend_on_the_seed_only() -> None:
     assert gaps("gamma", 2.0, seed=7) == gaps("gamma", 2.0, seed=7) != gaps("gamma", 2.0, seed=8)
     assert next(arrival_times(1.0, "poisson", 1.0, 7)) == pytest.approx(2.9399482127342327, abs=1e-12)

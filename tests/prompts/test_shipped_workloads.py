@@ -6,7 +6,7 @@ from swarmtui.model.workload import Conversation, Prompts, RandomText
 from swarmtui.prompts.library import find_workload
 
 
-def test_coding_has_enough_distinct_jobs_of_four_types() -> None:
+def test_coding_has_distinct_prompts_of_four_types() -> None:
     workload = find_workload("coding").workload
     assert isinstance(workload, Prompts)
     types = Counter(prompt.type for prompt in workload.prompts)
@@ -31,7 +31,7 @@ def test_conversations_have_three_to_five_turns() -> None:
     assert all(3 <= len(talk.turns) <= 5 for talk in workload.conversations)
 
 
-def test_made_up_prompts_have_the_lengths_of_their_names() -> None:
+def test_generated_prompts_have_the_lengths_of_their_names() -> None:
     even, long = find_workload("random-1k-1k").workload, find_workload("long-prefill").workload
     assert isinstance(even, RandomText)
     assert isinstance(long, RandomText)

@@ -10,7 +10,7 @@ from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_worklo
 from swarmtui.prompts.validate import describe_workload, validate_workload
 
 
-def said(tmp_path: Path, text: str) -> list[str]:
+def problem_texts(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "own.toml"
     path.write_text(text, encoding="utf-8")
     return [str(problem).removeprefix(str(path)) for problem in validate_workload(path)]
@@ -21,7 +21,7 @@ def test_shipped_workloads_have_no_problems(found: WorkloadFile) -> None:
     assert validate_workload(found.source) == []
 
 
-def test_all_problems_come_in_one_go(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     text = """\
 kind = "prompts"
 temprature = 0.5
@@ -37,7 +37,7 @@ txt = "bad"
 text = 5
 max_token = 9
 """
-    assert said(tmp_path, text) == [
+    assert problem_texts(tmp_path, text) == [
         ": the key name is missing",
         ":2: temprature: unknown key, did you mean temperature?",
         ":3: max_tokens: expected a whole number, got text",
@@ -48,8 +48,8 @@ max_token = 9
     ]
 
 
-def test_no_mistake_hides_another_and_none_is_made_up(tmp_path: Path) -> None:
-    """In one table, in one list, below a wrong one, and those that types cannot say."""
+def test_no_problem_hides_another(tmp_path: Path) -> None:
+    """Problems in the same table or list, below a wrong table, and semantic ones."""
     text = """\
 kind = "mixed"
 name = "many"
@@ -69,15 +69,17 @@ text = "b"
 max_tokens = 0
 check = { all = "word", pythn = true }
 """
-    assert [problem.partition(": ")[0] + problem.partition(": ")[2][:28] for problem in said(tmp_path, text)] == [
+    assert [
+        problem.partition(": ")[0] + problem.partition(": ")[2][:28] for problem in problem_texts(tmp_path, text)
+    ] == [
         ":3temprature: unknown key, did",
         ":4temperature: expected a numb",
         ":7load.levels[1]: expected a w",
         ":7load.levels[2]: expected a w",
         ":8load.lop: unknown key, did y",
         ":10primary.turns: expected a li",
-        ":11primary.check.regex[0]: is n",
-        ":11primary.check.regex[1]: is n",
+        ":11primary.check.regex[0]: not ",
+        ":11primary.check.regex[1]: not ",
         ":12side[0]: the key text is mis",
         ":13side[0].txt: unknown key, di",
         ":16side[1].max_tokens: expected",
@@ -86,12 +88,12 @@ check = { all = "word", pythn = true }
     ]
 
 
-def test_a_word_that_is_none_of_those_possible_says_which_are(tmp_path: Path) -> None:
+def test_invalid_choice_lists_the_choices(tmp_path: Path) -> None:
     load = 'kind = "random"\nname = "r"\ninput_tokens = 1\noutput_tokens = 1\n[load]\n'
-    assert said(tmp_path, load + 'mode = "somehow"\n') == [
+    assert problem_texts(tmp_path, load + 'mode = "somehow"\n') == [
         ":6: load.mode: invalid value 'somehow'; expected one of barrier, closed, dag, mixed, open, ramp, swarm"
     ]
-    assert said(tmp_path, load + 'mode = "open"\nrate = 1\narrival = "poison"\n') == [
+    assert problem_texts(tmp_path, load + 'mode = "open"\nrate = 1\narrival = "poison"\n') == [
         ":8: load.arrival: invalid value 'poison'; expected one of constant, gamma, poisson; did you mean poisson?"
     ]
 
@@ -102,7 +104,7 @@ def test_a_word_that_is_none_of_those_possible_says_which_are(tmp_path: Path) ->
         ('kind = "prompts"\nname = "p"\nx = = 1\n', ":3: not valid TOML"),
         ('kind = "prompt"\nname = "p"\n', "kind: invalid value 'prompt'"),
         ('name = "p"\n', "the key kind is missing"),
-        ('kind = "prompts"\nname = "p"\n', "prompts: give either [[prompts]] or file, one of the two"),
+        ('kind = "prompts"\nname = "p"\n', "prompts: give either [[prompts]] or file"),
         ('kind = "prompts"\nname = "p"\nprompts = [3]\n', "prompts[0]: expected a table, got a whole number"),
         ('kind = "prompts"\nname = "p"\nprompts = "x"\n', ":3: prompts: expected a list, got text"),
         (
@@ -116,30 +118,30 @@ def test_a_word_that_is_none_of_those_possible_says_which_are(tmp_path: Path) ->
         ),
     ],
 )
-def test_a_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
-    found = said(tmp_path, text)
+def test_problem_is_described(tmp_path: Path, text: str, says: str) -> None:
+    found = problem_texts(tmp_path, text)
     assert len(found) == 1
     assert says in found[0]
 
 
-def test_all_bad_lines_of_a_data_file_come_in_one_go(tmp_path: Path) -> None:
+def test_all_bad_lines_of_a_data_file_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text('{"prompt": "a"}\n{\n{}\n', encoding="utf-8")
-    found = said(tmp_path, 'kind = "jsonl"\nname = "j"\nfile = "d.jsonl"\n')
+    found = problem_texts(tmp_path, 'kind = "jsonl"\nname = "j"\nfile = "d.jsonl"\n')
     assert [problem.split(":")[1] for problem in found] == ["2", "3"]
 
 
-def test_a_missing_workload_file_is_a_problem(tmp_path: Path) -> None:
+def test_missing_workload_file_is_a_problem(tmp_path: Path) -> None:
     assert [str(problem) for problem in validate_workload(tmp_path / "none.toml")] == [
         f"{tmp_path / 'none.toml'}: no such file"
     ]
 
 
-def test_descriptions_say_what_would_be_asked(written: Callable[[str], WorkloadFile]) -> None:
+def test_description_of_each_kind(written: Callable[[str], WorkloadFile]) -> None:
     coding = describe_workload(find_workload("coding"))
     assert (coding.kind, coding.prompts, coding.cap, coding.cache) == ("prompts", 64, None, "cold")
     assert coding.types == {"implement": 16, "test": 16, "review": 16, "document": 16}
     assert coding.sample.startswith("Implement a thread-safe LRU cache")
-    assert coding.output == "as long as the answer"
+    assert coding.output == "no limit"
     made = describe_workload(find_workload("random-1k-1k"))
     assert (made.kind, made.prompts, made.types) == ("random", None, {})
     assert (made.input, made.output) == ("1024 tokens", "1024 tokens")
@@ -159,6 +161,6 @@ output_tokens = { dist = "lognormal", median = 200, cv = 0.5 }
     assert describe_workload(find_workload("conversation")).input.endswith("up to 5 turns")
 
 
-def test_a_description_of_something_broken_says_why(written: Callable[[str], WorkloadFile]) -> None:
+def test_describing_a_broken_workload_raises(written: Callable[[str], WorkloadFile]) -> None:
     with pytest.raises(BadInput, match="no such file"):
         describe_workload(written('kind = "jsonl"\nname = "j"\nfile = "gone.jsonl"\n'))

@@ -1,18 +1,17 @@
-"""The five published benchmarks with their shipped workloads: figures and words come out as published.
+"""The five published benchmarks with their shipped workloads give the published figures and conclusions.
 
-In virtual time, so that no neighbour on the machine can spoil a figure; that the same commands run in real processes is
-tested beside it.
+They run in virtual time, so that the load of the machine does not matter; test_seeds.py runs them in real processes.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from swarmtui.cli.render.machine import loads_text
+from swarmtui.cli.render.machine import load_text
 from swarmtui.cli.render.table import findings_text
 from swarmtui.model.plan import parse_requests
 from swarmtui.model.session import Summary
-from tests.seeds.virtual_session import play
+from tests.seeds.virtual_session import simulate_session
 
 ROWS = {
     "moe-tp2-nvlink": (166, 218, 245, 399),
@@ -39,7 +38,7 @@ def workload_of(preset: str) -> str:
 
 @pytest.mark.parametrize("preset", ROWS)
 def test_s0_rows_contention_and_speed_up(preset: str) -> None:
-    summary = play(preset, workload_of(preset))
+    summary = simulate_session(preset, workload_of(preset))
     assert rows(summary) == [within_5_percent(row) for row in ROWS[preset]]
     for level in summary.levels[1:]:
         assert level.serial is not None and not level.serial.extrapolated
@@ -52,36 +51,38 @@ def test_s0_rows_contention_and_speed_up(preset: str) -> None:
 
 @pytest.mark.parametrize("preset", ["dense-tp1", "dense-tp2-nvlink"])
 def test_s0_rows_of_the_short_form(preset: str) -> None:
-    summary = play(preset, workload_of(preset), runs=1, max_tokens=600)
+    summary = simulate_session(preset, workload_of(preset), runs=1, max_tokens=600)
     assert rows(summary) == [within_5_percent(row) for row in ROWS[preset]]
     assert summary.levels[-1].contention == pytest.approx(CONTENTION[preset], abs=0.02)
 
 
 @pytest.mark.parametrize("requests", ["16", "2C"])
-def test_s1_two_replicas_sweet_spot_queue_and_anomaly(requests: str) -> None:
-    summary = play("qwen36-27b-2x", "random-1k-1k", levels=(1, 2, 4, 8), requests=parse_requests(requests))
+def test_s1_sweet_spot_queue_and_anomaly_of_two_replicas(requests: str) -> None:
+    summary = simulate_session("qwen36-27b-2x", "random-1k-1k", levels=(1, 2, 4, 8), requests=parse_requests(requests))
     assert rows(summary) == [within_5_percent(row) for row in (82, 154, 225, 167)]
     said = " ".join(findings_text(summary).split())
     assert "sweet spot C=4 (2×2)" in said and "queue forms at C=8" in said and "cliff at C=8" in said
-    assert "throughput fell by 31 % from C=4 to C=8 while all 4 seats were full" in said
-    # The source's 19 s and its 167 tok/s do not fit each other better than this: see presets.toml.
+    assert "throughput fell by 31 % from C=4 to C=8 while all 4 slots were full" in said
+    # The 19 s and the 167 tok/s of the source are not consistent within 5 %: see presets.toml.
     assert summary.levels[-1].ttft_s.mean == pytest.approx(19, rel=0.1)
 
 
 @pytest.mark.parametrize("requests", ["32", "4C"])
-def test_s1_the_moe_is_flat_past_its_seats(requests: str) -> None:
-    """The published row at C=1 is of short answers, those beyond it of long ones."""
-    alone = play("qwen36-35b-moe", "random-1k-1k", levels=(1,), requests=parse_requests("8"), max_tokens=256)
+def test_s1_moe_throughput_is_flat_beyond_its_slots(requests: str) -> None:
+    """The published row at C=1 has short answers, the others have long ones."""
+    alone = simulate_session(
+        "qwen36-35b-moe", "random-1k-1k", levels=(1,), requests=parse_requests("8"), max_tokens=256
+    )
     assert rows(alone) == [within_5_percent(90)]
-    summary = play("qwen36-35b-moe", "random-1k-1k", levels=(2, 4, 8), requests=parse_requests(requests))
+    summary = simulate_session("qwen36-35b-moe", "random-1k-1k", levels=(2, 4, 8), requests=parse_requests(requests))
     assert rows(summary) == [within_5_percent(row) for row in (161, 283, 282)]
     assert summary.levels[-1].ttft_s.mean == within_5_percent(13.4)
     assert summary.scaling is not None and summary.scaling.anomalies == ()
-    assert summary.scaling.sentence.startswith("sweet spot C=4 (4 seats); queue forms at C=8; cliff at C=8")
+    assert summary.scaling.sentence.startswith("sweet spot C=4 (4 slots); queue forms at C=8; cliff at C=8")
 
 
-def test_s2_fifty_agents_at_once_with_the_serial_time_extrapolated() -> None:
-    summary = play("b70-swarm", "s2-swarm-50", serial_prompt_tps=85.4, serial_decode_tps=13.4)
+def test_s2_fifty_agents_with_extrapolated_serial_time() -> None:
+    summary = simulate_session("b70-swarm", "s2-swarm-50", serial_prompt_tps=85.4, serial_decode_tps=13.4)
     (level,) = summary.levels
     assert level.c == level.ok == 50
     assert level.wall_s == within_5_percent(70)
@@ -91,32 +92,32 @@ def test_s2_fifty_agents_at_once_with_the_serial_time_extrapolated() -> None:
     assert level.wall_speedup == within_5_percent(36)
     assert level.serial is not None and level.serial.extrapolated and level.token_ratio is None
     assert level.serial.wall_s == within_5_percent(2510)
-    assert "2510 s (extrapolated)" in loads_text(summary) and "× (extrapolated)" in loads_text(summary)
+    assert "2510 s (extrapolated)" in load_text(summary) and "× (extrapolated)" in load_text(summary)
 
 
-def test_s2_from_a_sample_asked_alone_is_labelled_too() -> None:
-    (level,) = play("b70-swarm", "s2-swarm-50").levels
+def test_s2_extrapolation_from_a_sample_is_labelled() -> None:
+    (level,) = simulate_session("b70-swarm", "s2-swarm-50").levels
     assert level.serial is not None
-    assert level.serial.how == "extrapolated from 1 task of 50 asked alone"
+    assert level.serial.how == "extrapolated from 1 task of 50 run serially"
     assert level.wall_speedup == pytest.approx(27, rel=0.05)
 
 
 @pytest.mark.parametrize("preset", PRIMARY)
-def test_s4_primary_rate_beside_side_tasks_and_answers_in_the_reasoning(preset: str) -> None:
-    """Answers all of one length, that say the question again: here all of it in the reasoning."""
-    summary = play(f"{preset}?output.cv=0&output.echo=true&reasoning.share=1", "s4-mixed-fastapi")
+def test_s4_primary_rate_and_answers_in_the_reasoning(preset: str) -> None:
+    """Answers of equal length that repeat the question, all of it in the reasoning."""
+    summary = simulate_session(f"{preset}?output.cv=0&output.echo=true&reasoning.share=1", "s4-mixed-fastapi")
     first = {task.c: task.per_stream_tps for task in summary.tasks if (task.type, task.turn) == ("primary", 0)}
     assert list(first) == [1, 2, 3, 5]
     assert list(first.values()) == [within_5_percent(row) for row in PRIMARY[preset]]
     for level in summary.levels:
         assert set(level.verdicts) == {"pass in reasoning"} and level.pass_rate == 1.0
     assert {task.type for task in summary.tasks if task.c == 5} == {"primary", "docstring", "tests", "bug", "async"}
-    assert "fail" not in loads_text(summary).lower()
+    assert "fail" not in load_text(summary).lower()
 
 
-def test_s4_without_loop_later_turns_run_alone_and_look_fast() -> None:
+def test_s4_without_loop_later_turns_run_alone() -> None:
     preset = "gpt-oss-20b-5slot?output.cv=0&output.echo=true"
-    looped, once = (play(preset, "s4-mixed-fastapi", loop=loop) for loop in (True, False))
+    looped, once = (simulate_session(preset, "s4-mixed-fastapi", loop=loop) for loop in (True, False))
 
     def last_turn(summary: Summary) -> float:
         found = [t.per_stream_tps for t in summary.tasks if (t.c, t.type, t.turn) == (5, "primary", 2)]

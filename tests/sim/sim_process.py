@@ -1,4 +1,4 @@
-"""A simulator in a process of its own, and plain HTTP to talk to it."""
+"""Run the simulator in its own process, and send HTTP requests to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 20
 
 
 class Sim:
-    """Where it listens, and one call for each thing that a test asks of it."""
+    """A running simulator, with one method for each kind of request."""
 
     def __init__(self, url: str, model: str) -> None:
         self.url = url
@@ -49,7 +49,7 @@ class Sim:
         return {"model": self.model, "messages": [{"role": "user", "content": text}], **options}
 
     def stream(self, path: str, body: dict[str, Any]) -> list[Any]:
-        """The events of a stream, without [DONE], which must be the last."""
+        """Return the events of a stream without [DONE], which must be the last."""
         status, text, headers = self.call("POST", path, {**body, "stream": True})
         assert status == 200, text
         assert headers["content-type"].startswith("text/event-stream")
@@ -58,7 +58,7 @@ class Sim:
         return [json.loads(event) for event in events[:-1]]
 
     def metrics(self, path: str = "/metrics") -> dict[str, float]:
-        """Samples by name and labels, summed over replicas and cards."""
+        """Return samples by name and labels, summed over replicas and GPUs."""
         status, text, headers = self.call("GET", path)
         assert status == 200 and headers["content-type"].startswith("text/plain")
         samples: dict[str, float] = {}
@@ -71,7 +71,7 @@ class Sim:
         return samples
 
     def until(self, condition: Callable[[dict[str, float]], bool]) -> dict[str, float]:
-        """The metrics, once they are so."""
+        """Wait until the metrics meet the condition, and return them."""
         give_up = time.monotonic() + TIMEOUT_S
         while time.monotonic() < give_up:
             if condition(seen := self.metrics()):
@@ -80,7 +80,7 @@ class Sim:
         raise AssertionError(f"never came true; last seen: {seen}")
 
     def open(self, path: str, body: dict[str, Any]) -> socket.socket:
-        """Sends a request and leaves the answer to the caller."""
+        """Send a request; the caller reads the response."""
         data = json.dumps(body).encode()
         sock = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
         sock.sendall(f"POST {path} HTTP/1.1\r\nhost: sim\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
@@ -88,7 +88,7 @@ class Sim:
 
 
 def events_of(text: str) -> list[str]:
-    """The data of each server-sent event."""
+    """Return the data of each server-sent event."""
     assert text.endswith("\n\n")
     blocks = text.removesuffix("\n\n").split("\n\n")
     assert all(block.startswith("data: ") and "\n" not in block for block in blocks)

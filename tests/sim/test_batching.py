@@ -1,4 +1,4 @@
-"""The engine's model: what holds for any load, and what each knob does."""
+"""The engine model: invariants under any load, and the effect of each setting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sim.virtual_load import closed_loop, decode_tps, first_token, last_to
 PLAIN = Preset(name="plain", model="m", step_ms=StepTime(a=10, c=1), prefill_tps=1000, slots=2, budget=100)
 
 
-def run_out(engine: BatchingEngine) -> list[Step]:
+def run_to_end(engine: BatchingEngine) -> list[Step]:
     return list(engine.advance(math.inf))
 
 
@@ -26,42 +26,42 @@ def test_linear_step_time() -> None:
     assert [t(1), t(4)] == pytest.approx([0.0055, 0.007])
 
 
-def test_table_is_interpolated_and_extended() -> None:
+def test_step_time_table_is_interpolated_and_extrapolated() -> None:
     t = step_seconds(StepTime(at={"1": 10, "2": 14, "4": 20}))
     assert [t(b) * 1e3 for b in (1, 2, 3, 4, 6)] == pytest.approx([10, 14, 17, 20, 26])
 
 
-def test_first_token_comes_with_the_end_of_a_chunked_prompt() -> None:
+def test_first_token_comes_after_chunked_prefill() -> None:
     engine = BatchingEngine(PLAIN)
     job = Job(0, 250, 3)
     engine.submit(job, 5.0)
-    steps = run_out(engine)
+    steps = run_to_end(engine)
     # Two chunks of 100 tokens and one of 50, each in a step of 11 ms, then two steps of decoding.
     assert first_token(job) == pytest.approx(5.0 + 0.250 + 3 * 0.011)
     assert last_token(job) == pytest.approx(first_token(job) + 2 * 0.011)
     assert [sum(n for _, n in step.tokens) for step in steps] == [0, 0, 1, 1, 1]
 
 
-def test_decoding_goes_on_while_a_prompt_is_read() -> None:
+def test_decoding_continues_during_prefill() -> None:
     engine = BatchingEngine(PLAIN)
     early, late = Job(0, 10, 50), Job(1, 400, 5)
     engine.submit(early, 0.0)
     before = list(engine.advance(0.1))
     engine.submit(late, 0.1)
-    during = [step for step in run_out(engine) if step.prefilling]
+    during = [step for step in run_to_end(engine) if step.prefilling]
     assert before and len(during) == 5
     assert all((early, 1) in step.tokens for step in during)
     assert [step.prefilling[0][1] for step in during] == [99, 99, 99, 99, 4]
 
 
-def test_requests_wait_for_a_seat_in_their_order() -> None:
+def test_requests_get_slots_in_order() -> None:
     jobs = closed_loop(PLAIN, 5, [20] * 5, prompt=10).jobs
     firsts = [first_token(job) for job in jobs]
     assert firsts == sorted(firsts)
     assert first_token(jobs[2]) > last_token(jobs[0])
 
 
-def test_each_request_goes_to_the_replica_with_the_fewest() -> None:
+def test_requests_go_to_the_least_loaded_replica() -> None:
     engine = BatchingEngine(msgspec.structs.replace(PLAIN, replicas=3))
     jobs = [Job(number, 10, 50) for number in range(4)]
     for job in jobs:
@@ -73,53 +73,55 @@ def test_each_request_goes_to_the_replica_with_the_fewest() -> None:
     assert late.replica == 1
 
 
-def test_factors_for_a_queue_and_for_company() -> None:
-    preset = msgspec.structs.replace(PLAIN, replicas=2, seats=1, waiting_factor=1.5, together_factor=1.1)
+def test_factors_for_waiting_requests_and_busy_replicas() -> None:
+    preset = msgspec.structs.replace(PLAIN, replicas=2, slots=1, waiting_factor=1.5, together_factor=1.1)
     alone, beside = BatchingEngine(preset), BatchingEngine(preset)
     alone.submit(Job(0, 10, 2), 0.0)
     for number in range(3):
         beside.submit(Job(number, 10, 2), 0.0)
     step = (0.010 + 0.001) + 10 / 1000
     assert next(iter(alone.advance(math.inf))).end == pytest.approx(step)
-    first, second = sorted((replica.step.end if replica.step else 0.0) for replica in started(beside).replicas)
+    first, second = sorted(
+        (replica.step.end if replica.step else 0.0) for replica in with_started_steps(beside).replicas
+    )
     assert first == pytest.approx(step * 1.1)
     assert second == pytest.approx(step * 1.1 * 1.5)
 
 
-def started(engine: BatchingEngine) -> BatchingEngine:
+def with_started_steps(engine: BatchingEngine) -> BatchingEngine:
     engine.next_end()
     return engine
 
 
-def test_a_client_that_leaves_frees_its_seat() -> None:
-    engine = BatchingEngine(msgspec.structs.replace(PLAIN, seats=1))
+def test_cancelled_request_frees_its_slot() -> None:
+    engine = BatchingEngine(msgspec.structs.replace(PLAIN, slots=1))
     first, second = Job(0, 10, 1000), Job(1, 10, 2)
     engine.submit(first, 0.0)
     engine.submit(second, 0.0)
     list(engine.advance(0.1))
     produced = first.produced
     engine.cancel(first)
-    run_out(engine)
+    run_to_end(engine)
     assert second.done and last_token(second) < 0.2
     assert 0 < first.produced == produced
     assert engine.replicas[0].kv_tokens_used == 0
 
 
-def test_speculative_decoding_gives_several_tokens_a_step() -> None:
+def test_speculative_decoding_gives_several_tokens_per_step() -> None:
     preset = msgspec.structs.replace(PLAIN, speculative=Speculative(tokens=3, acceptance=0.5))
     engine = BatchingEngine(preset, seed=1)
     job = Job(0, 10, 2000)
     engine.submit(job, 0.0)
-    steps = run_out(engine)
+    steps = run_to_end(engine)
     sizes = [n for step in steps for _, n in step.tokens]
     assert sum(sizes) == 2000
     assert set(sizes) == {1, 2, 3, 4}
-    # 1 + p + p² + p³ tokens a step.
+    # 1 + p + p² + p³ tokens per step.
     assert sum(sizes) / len(sizes) == pytest.approx(1.875, rel=0.05)
     assert sum(step.accepted for step in steps) == 2000 - len(sizes)
 
 
-def test_noise_is_drawn_from_the_seed() -> None:
+def test_noise_depends_on_the_seed() -> None:
     preset = msgspec.structs.replace(PLAIN, noise=Noise(step_cv=0.1))
 
     def wall(seed: int) -> float:
@@ -129,7 +131,7 @@ def test_noise_is_drawn_from_the_seed() -> None:
     assert wall(1) == pytest.approx(closed_loop(PLAIN, 2, [50] * 4, prompt=10).wall_s, rel=0.05)
 
 
-def test_cached_beginnings_cost_no_prefill() -> None:
+def test_cached_prefix_costs_no_prefill() -> None:
     preset = msgspec.structs.replace(PLAIN, prefix_cache=True, block_size=4)
     engine = BatchingEngine(preset)
     shared = [f"w{i}" for i in range(40)]
@@ -140,37 +142,37 @@ def test_cached_beginnings_cost_no_prefill() -> None:
     ends = []
     for at, job in enumerate(jobs):
         engine.submit(job, float(at))
-        run_out(engine)
+        run_to_end(engine)
         ends.append(last_token(job) - job.arrived)
     assert [job.cached for job in jobs] == [0, 40, 0]
     assert ends == pytest.approx([0.011 + 0.041, 0.011 + 0.001, 0.011 + 0.041])
     assert (engine.replicas[0].prefix_queries, engine.replicas[0].prefix_hits) == (123, 40)
 
 
-def test_a_prompt_that_is_known_whole_still_computes_its_last_block() -> None:
+def test_fully_cached_prompt_still_computes_its_last_block() -> None:
     engine = BatchingEngine(msgspec.structs.replace(PLAIN, prefix_cache=True, block_size=4))
     prompt = [str(i) for i in range(8)]
     for at in range(2):
         job = Job(at, 8, 1, block_hashes(prompt, 4))
         engine.submit(job, float(at))
-        run_out(engine)
+        run_to_end(engine)
     assert job.cached == 4
 
 
-def test_a_full_kv_cache_preempts_the_youngest_and_loses_nothing() -> None:
+def test_full_kv_cache_preempts_the_latest_request_without_loss() -> None:
     preset = msgspec.structs.replace(PLAIN, kv_tokens=100, max_model_len=100)
     engine = BatchingEngine(preset)
     jobs = [Job(number, 20, 60) for number in range(2)]
     for job in jobs:
         engine.submit(job, 0.0)
-    steps = run_out(engine)
+    steps = run_to_end(engine)
     assert engine.replicas[0].preemptions == 1
     assert [job.preemptions for job in jobs] == [0, 1]
     assert [sum(n for step in steps for j, n in step.tokens if j is job) for job in jobs] == [60, 60]
 
 
-def test_presets_differ_in_what_company_costs() -> None:
-    """The point of the MoE and dense pair: who loses more when four agents share the card."""
+def test_presets_differ_in_the_cost_of_busy_replicas() -> None:
+    """Four agents on one GPU slow the MoE down more than the dense model."""
     loss = {}
     for name in ("moe-tp1", "dense-tp1"):
         alone = closed_loop(find_preset(name), 1, [500], prompt=50).jobs[0]
@@ -181,10 +183,10 @@ def test_presets_differ_in_what_company_costs() -> None:
 
 arrivals = st.lists(
     st.tuples(
-        st.floats(0, 2),  # after the one before it
+        st.floats(0, 2),  # seconds after the previous request
         st.integers(1, 300),  # prompt
         st.integers(1, 40),  # output
-        st.booleans(),  # its client leaves when the next one comes
+        st.booleans(),  # whether its client disconnects when the next request arrives
     ),
     min_size=1,
     max_size=20,
@@ -194,16 +196,16 @@ arrivals = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(
     arrivals=arrivals,
-    seats=st.integers(1, 4),
+    slots=st.integers(1, 4),
     replicas=st.integers(1, 3),
     budget=st.integers(21, 120),
     drafted=st.integers(0, 4),
     kv_tokens=st.sampled_from([None, 400]),
     step_cv=st.sampled_from([0.0, 0.3]),
 )
-def test_what_holds_for_any_load(
+def test_invariants_under_any_load(
     arrivals: list[tuple[float, int, int, bool]],
-    seats: int,
+    slots: int,
     replicas: int,
     budget: int,
     drafted: int,
@@ -211,7 +213,7 @@ def test_what_holds_for_any_load(
     step_cv: float,
 ) -> None:
     preset = msgspec.structs.replace(
-        PLAIN, seats=seats, replicas=replicas, budget=budget, kv_tokens=kv_tokens, max_model_len=400,
+        PLAIN, slots=slots, replicas=replicas, budget=budget, kv_tokens=kv_tokens, max_model_len=400,
         speculative=Speculative(tokens=drafted, acceptance=0.6), noise=Noise(step_cv=step_cv),
     )  # fmt: skip
     engine = BatchingEngine(preset, seed=3)
@@ -227,13 +229,13 @@ def test_what_holds_for_any_load(
         jobs.append(Job(number, prompt, output))
         engine.submit(jobs[-1], now)
         leaving = jobs[-1] if leaves else None
-        assert all(len(replica.running) <= seats for replica in engine.replicas)
-    steps += run_out(engine)
+        assert all(len(replica.running) <= slots for replica in engine.replicas)
+    steps += run_to_end(engine)
 
     given_out = {job.number: 0 for job in jobs}
     free_at = [0.0] * replicas
     for step in steps:
-        assert 1 <= step.batch <= seats
+        assert 1 <= step.batch <= slots
         assert len(step.decoding) * (1 + drafted) + sum(chunk for _, chunk in step.prefilling) <= budget
         assert free_at[step.replica] <= step.start < step.end
         free_at[step.replica] = step.end

@@ -1,4 +1,4 @@
-"""Naming a simulator: presets, knobs, and what is said to somebody who misspells them."""
+"""Presets, their settings, and errors for misspelt ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from swarmtui.model.schema import BadInput
 from swarmtui.sim.presets import find_preset, list_presets, parse_spec
 
 
-def test_all_presets_are_there() -> None:
+def test_list_of_presets() -> None:
     assert [preset.name for preset in list_presets()] == [
         "moe-tp2-nvlink", "moe-tp1", "moe-tp2-pcie", "dense-tp2-nvlink", "dense-tp1", "qwen36-27b-2x",
         "qwen36-35b-moe", "b70-swarm", "b70-serial", "gemma-31b-tp4", "gpt-oss-20b-5slot", "qwen3-coder-5slot",
@@ -18,7 +18,7 @@ def test_all_presets_are_there() -> None:
 def test_unknown_name_gets_a_suggestion() -> None:
     with pytest.raises(BadInput, match=r"sim:moe-tp3: no such preset; did you mean moe-tp1\?|did you mean moe-tp2"):
         find_preset("moe-tp3")
-    with pytest.raises(BadInput, match="there are moe-tp2-nvlink, moe-tp1"):
+    with pytest.raises(BadInput, match="known are moe-tp2-nvlink, moe-tp1"):
         find_preset("zzz")
 
 
@@ -44,14 +44,14 @@ def test_spec_with_knobs() -> None:
     [
         ("moe-tp1?seat=8", "seat: unknown key, did you mean seats?"),
         ("moe-tp1?failures.http500=0.1", "failures.http500: unknown key, did you mean http_500?"),
-        ("moe-tp1?nothing.at_all=1", "nothing.at_all: no such table of knobs"),
+        ("moe-tp1?nothing.at_all=1", "nothing.at_all: no table of this name"),
         ("moe-tp1?seats", "seats: expected key=value"),
         ("moe-tp1?seats=0", "seats: expected a whole number >= 1"),
         ("moe-tp1?seats=many", "seats: expected a whole number, got text"),
         ("moe-tp1?speed=0", "speed: expected a number > 0.0"),
         ("moe-tp1?failures.reset=0.7&failures.stall=0.7", "failures: moe-tp1: the shares add up to more than 1"),
         ("moe-tp1?seats=4000", "budget: moe-tp1: must be above seats"),
-        ("moe-tp1?kv_tokens=100", "kv_tokens: moe-tp1: must hold at least one request"),
+        ("moe-tp1?kv_tokens=100", "kv_tokens: moe-tp1: must be at least max_model_len"),
         ('moe-tp1?step_ms.at={"1":5}', "step_ms: moe-tp1: give either a and c, or at"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Each preset gives the figures of the published benchmark that it stands for, within 5 %."""
+"""Each preset reproduces the figures of its published benchmark within 5 %."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_barrier_of_coding_tasks(name: str, c: int) -> None:
 
 @pytest.mark.parametrize("name", CONTENTION)
 def test_contention_at_four_agents(name: str) -> None:
-    """Of the mean over the tasks, as the source has it: the longest task ends alone, so it loses less."""
+    """The mean over the tasks, as in the source: the longest task ends alone, so it is slowed down less."""
 
     def per_task(c: int) -> float:
         shares = (MOE_SHARES if name.startswith("moe") else DENSE_SHARES)[c]
@@ -64,12 +64,12 @@ def test_closed_loop(name: str, row: tuple[int, int, int, int]) -> None:
     assert closed_loop(find_preset(name), c, [out] * requests, prompt=1024).output_tps == within_5_percent(target)
 
 
-def test_queue_tax_of_the_moe() -> None:
+def test_queueing_delay_of_the_moe() -> None:
     assert closed_loop(find_preset("qwen36-35b-moe"), 8, [1024] * 32, prompt=1024).ttft_s == within_5_percent(13.4)
 
 
-def test_queue_tax_of_the_two_replicas() -> None:
-    """The source's 19 s and its 167 tok/s do not fit each other better than this: see presets.toml."""
+def test_queueing_delay_of_two_replicas() -> None:
+    """The 19 s and the 167 tok/s of the source are not consistent within 5 %: see presets.toml."""
     ttft = closed_loop(find_preset("qwen36-27b-2x"), 8, [1024] * 16, prompt=1024).ttft_s
     assert ttft == pytest.approx(19, rel=0.10)
 
@@ -82,11 +82,11 @@ def test_fifty_agents_at_once() -> None:
     assert outcome.ttft_s == within_5_percent(11)
 
 
-def test_fifty_tasks_one_by_one() -> None:
+def test_fifty_serial_tasks() -> None:
     assert closed_loop(find_preset("b70-serial"), 1, [512] * 50, prompt=1024).wall_s == within_5_percent(2510)
 
 
-def test_probe_is_fast_and_steady() -> None:
+def test_probe_rate_has_little_variation() -> None:
     jobs = closed_loop(find_preset("gemma-31b-tp4"), 1, [200] * 300, prompt=100).jobs
     rates = [decode_tps(job) for job in jobs]
     assert statistics.mean(rates) == within_5_percent(81.3)
@@ -95,6 +95,6 @@ def test_probe_is_fast_and_steady() -> None:
 
 @pytest.mark.parametrize(("at", "streams"), list(enumerate((1, 2, 3, 5))))
 @pytest.mark.parametrize("name", PRIMARY)
-def test_primary_task_beside_side_tasks(name: str, at: int, streams: int) -> None:
+def test_primary_rate_with_side_tasks(name: str, at: int, streams: int) -> None:
     primary = closed_loop(find_preset(name), streams, [400] + [500] * (streams - 1), prompt=100).jobs[0]
     assert decode_tps(primary) == within_5_percent(PRIMARY[name][at])

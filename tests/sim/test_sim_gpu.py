@@ -1,4 +1,4 @@
-"""The simulated card in time: power, energy and utilisation fit each other."""
+"""Power, energy and utilisation of the simulated GPU are consistent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_energy_is_power_times_time() -> None:
     assert cards.read(130.0, 0, 0.0).energy_j == pytest.approx(20 * 20 + 320 * 10)
 
 
-def test_power_grows_with_the_batch_and_falls_back() -> None:
+def test_power_follows_the_batch() -> None:
     def after(batch: int) -> float:
         cards = Cards(CARD, 4, at=0.0)
         cards.work(0.0, 30.0, batch)
@@ -28,14 +28,14 @@ def test_power_grows_with_the_batch_and_falls_back() -> None:
     assert cards.read(60.0, 0, 0.0).power_w == pytest.approx(20)
 
 
-def test_half_busy_is_half_utilised() -> None:
+def test_utilisation_is_the_busy_share() -> None:
     cards = Cards(CARD, 4, at=0.0)
     for i in range(1000):
         cards.work(i * 0.02, i * 0.02 + 0.01, 2)
     assert cards.read(20.0, 0, 0.0).utilisation == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_step_that_is_under_way_counts_once() -> None:
+def test_current_step_is_counted_once() -> None:
     read_often, read_once = Cards(CARD, 4, at=0.0), Cards(CARD, 4, at=0.0)
     for t in (0.2, 0.5, 0.9):
         read_often.read(t, 4, 0.0)

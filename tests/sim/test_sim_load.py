@@ -1,4 +1,4 @@
-"""What shows under load: metrics that agree with what was sent, seats, failures, and the simulated GPU."""
+"""The simulator under load: metrics, slots, failures, and the simulated GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sim.sim_process import Sim, events_of, simulator
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
 
-def test_metrics_agree_with_what_was_sent() -> None:
+def test_metrics_match_the_responses() -> None:
     with simulator("qwen36-27b-2x?speed=50") as sim:
         before = sim.metrics()
 
@@ -42,7 +42,7 @@ def test_metrics_agree_with_what_was_sent() -> None:
     assert seen["vllm:num_preemptions_total"] == 0
 
 
-def test_both_replicas_show_with_their_own_label() -> None:
+def test_replicas_have_separate_labels() -> None:
     with simulator("qwen36-27b-2x") as sim:
         text = sim.call("GET", "/metrics")[1]
     for engine in "01":
@@ -50,7 +50,7 @@ def test_both_replicas_show_with_their_own_label() -> None:
         assert f'num_gpu_blocks="2500",engine="{engine}"}} 1.0' in text
 
 
-def test_seats_are_seen_and_a_client_that_leaves_frees_its_own() -> None:
+def test_disconnected_client_frees_its_slot() -> None:
     with simulator("moe-tp1?seats=1") as sim:
         hog = sim.open(CHAT, sim.chat(max_tokens=15000, ignore_eos=True, stream=True))
         sim.until(lambda seen: seen["vllm:generation_tokens_total"] > 0)
@@ -70,7 +70,7 @@ def test_seats_are_seen_and_a_client_that_leaves_frees_its_own() -> None:
 
 
 def outcome(sim: Sim, number: int) -> str:
-    """How one request ends, as a client sees it."""
+    """Return how one request ends for the client."""
     try:
         status, text, _ = sim.call("POST", CHAT, sim.chat(f"question {number}", max_tokens=10, stream=True))
     except ConnectionResetError:
@@ -84,7 +84,7 @@ def outcome(sim: Sim, number: int) -> str:
     return "error_event" if "error" in json.loads(events[-1]) else "ok"
 
 
-def test_failures_come_at_the_share_that_was_asked_for() -> None:
+def test_failure_rates_match_the_preset() -> None:
     shares = {"http_500": 0.2, "http_503": 0.05, "reset": 0.1, "cut": 0.1, "error_event": 0.15}
     knobs = "&".join(f"failures.{name}={share}" for name, share in shares.items())
     with simulator(f"moe-tp1?speed=50&{knobs}") as sim:
@@ -97,7 +97,7 @@ def test_failures_come_at_the_share_that_was_asked_for() -> None:
     assert counted["vllm:num_requests_running"] == 0
 
 
-def test_a_failure_in_the_middle_comes_after_half_of_the_tokens() -> None:
+def test_failure_comes_after_half_of_the_tokens() -> None:
     with simulator("moe-tp1?speed=50&failures.error_event=1") as sim:
         status, text, _ = sim.call("POST", CHAT, sim.chat(max_tokens=10, ignore_eos=True, stream=True))
         whole, _, _ = sim.call("POST", CHAT, sim.chat(max_tokens=10, ignore_eos=True))
@@ -107,7 +107,7 @@ def test_a_failure_in_the_middle_comes_after_half_of_the_tokens() -> None:
     assert events[-1]["error"]["code"] == 500
 
 
-def test_a_stall_is_silence_and_then_the_rest() -> None:
+def test_stall_pauses_the_stream() -> None:
     with simulator("moe-tp1?speed=1000&failures.stall=1&failures.stall_s=1000") as sim:
         with sim.open(CHAT, sim.chat(max_tokens=8, ignore_eos=True, stream=True)) as sock:
             received = b""
@@ -124,7 +124,7 @@ def test_a_stall_is_silence_and_then_the_rest() -> None:
         assert received.count(b'"delta":{"content":" ') + received.count(b'"delta":{"content":".') == 8
 
 
-def test_gpu_follows_the_load_and_says_that_it_is_simulated() -> None:
+def test_gpu_metrics_follow_the_load_and_are_marked_simulated() -> None:
     with simulator("moe-tp2-nvlink") as sim:
         idle = sim.metrics("/gpu/metrics")
         text = sim.call("GET", "/gpu/metrics")[1]

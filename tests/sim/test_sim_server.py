@@ -1,4 +1,4 @@
-"""The simulator over real sockets: what a client of vLLM or Ollama would rely on."""
+"""The simulator over real sockets, compared with the protocols of vLLM and Ollama."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def deltas(events: list[Any], field: str = "content") -> list[str]:
     return [c["delta"][field] for e in events for c in e["choices"] if c["delta"].get(field)]
 
 
-def test_chat_stream_is_as_vllm_sends_it(sim: Sim) -> None:
+def test_chat_stream_has_the_format_of_vllm(sim: Sim) -> None:
     body = sim.chat(max_tokens=12, ignore_eos=True, stream_options={"include_usage": True})
     events = sim.stream(CHAT, body)
     assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
@@ -41,7 +41,7 @@ def test_chat_stream_is_as_vllm_sends_it(sim: Sim) -> None:
     assert {e["model"] for e in events} == {sim.model}
 
 
-def test_no_usage_unless_asked(sim: Sim) -> None:
+def test_usage_only_if_requested(sim: Sim) -> None:
     assert all("usage" not in event for event in sim.stream(CHAT, sim.chat(max_tokens=3)))
 
 
@@ -58,7 +58,7 @@ def test_completions_stream(sim: Sim) -> None:
     assert events[-1]["choices"][0]["finish_reason"] == "length"
 
 
-def test_answer_in_one_piece_is_the_streamed_one(sim: Sim) -> None:
+def test_unstreamed_answer_equals_the_streamed_one(sim: Sim) -> None:
     streamed = "".join(deltas(sim.stream(CHAT, sim.chat(max_tokens=20))))
     whole = sim.post(CHAT, sim.chat(max_tokens=20))
     assert whole["choices"][0]["message"] == {"role": "assistant", "content": streamed, "reasoning": None}
@@ -66,13 +66,13 @@ def test_answer_in_one_piece_is_the_streamed_one(sim: Sim) -> None:
     assert whole["usage"]["completion_tokens"] == 20
 
 
-def test_text_has_as_many_tokens_as_usage_says(sim: Sim) -> None:
+def test_usage_counts_the_tokens_of_the_text(sim: Sim) -> None:
     whole = sim.post(CHAT, sim.chat(max_tokens=500, ignore_eos=True))
     text = whole["choices"][0]["message"]["content"]
     assert sim.post("/tokenize", {"model": sim.model, "prompt": text})["count"] == 500
 
 
-def test_answers_end_by_themselves_at_a_length_that_the_prompt_decides(sim: Sim) -> None:
+def test_natural_answer_length_depends_on_the_prompt(sim: Sim) -> None:
     def answer(text: str) -> tuple[int, str]:
         whole = sim.post(CHAT, sim.chat(text))
         return whole["usage"]["completion_tokens"], whole["choices"][0]["finish_reason"]
@@ -124,14 +124,14 @@ def test_ollama_stream(sim: Sim) -> None:
     assert whole["message"]["content"] == "".join(line["message"]["content"] for line in lines)
 
 
-def test_ollama_names_an_unknown_model_in_its_own_way(sim: Sim) -> None:
+def test_ollama_error_for_an_unknown_model(sim: Sim) -> None:
     status, text, _ = sim.call("POST", OLLAMA, {"model": "nope", "messages": []})
     assert (status, json.loads(text)) == (404, {"error": "model 'nope' not found"})
 
 
 @pytest.mark.parametrize("speed", [20, 50])
 def test_speed_divides_every_time(speed: int) -> None:
-    """Ollama's own figures are the engine's, so they do not hang on how busy this machine is."""
+    """Ollama's durations are those of the engine, so they do not depend on the load of this machine."""
     with simulator(f"dense-tp1?speed={speed}") as sim:
         body = {"model": sim.model, "messages": [{"role": "user", "content": "Hi"}], "options": {"num_predict": 30}}
         last = sim.post(OLLAMA, {**body, "stream": False})
@@ -163,7 +163,7 @@ def test_health_and_version(sim: Sim) -> None:
         ("/tokenize", {"model": "nope", "prompt": "x"}, 404, "`nope` does not exist"),
     ],
 )
-def test_bad_requests_are_refused_as_by_vllm(sim: Sim, path: str, body: Any, status: int, words: str) -> None:
+def test_bad_requests_get_the_errors_of_vllm(sim: Sim, path: str, body: Any, status: int, words: str) -> None:
     seen, text, headers = sim.call("POST", path, body)
     error = json.loads(text)["error"]
     assert (seen, error["code"], headers["content-type"]) == (status, status, "application/json")
@@ -176,7 +176,7 @@ def test_unknown_paths_and_methods(sim: Sim) -> None:
     assert sim.call("POST", "/metrics", b"")[0] == 405
 
 
-def test_api_key_is_wanted_where_it_is_set() -> None:
+def test_api_key_is_required_if_set() -> None:
     with simulator("moe-tp1?speed=50&api_key=secret", api_key="secret") as sim:
         body = sim.chat(max_tokens=1)
         assert sim.call("POST", CHAT, body)[:2] == (401, '{"error":"Unauthorized"}')
@@ -185,7 +185,7 @@ def test_api_key_is_wanted_where_it_is_set() -> None:
         assert sim.call("GET", "/metrics")[0] == 200
 
 
-def test_connection_is_kept_and_requests_may_be_pipelined(sim: Sim) -> None:
+def test_keep_alive_and_pipelining(sim: Sim) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", sim.port, timeout=TIMEOUT_S)
     for _ in range(3):
         connection.request("POST", CHAT, json.dumps(sim.chat(max_tokens=2, stream=True)))
@@ -198,7 +198,7 @@ def test_connection_is_kept_and_requests_may_be_pipelined(sim: Sim) -> None:
     assert received.index(b"chat.completion") < received.index(b'"version"')
 
 
-def test_what_is_no_http_gets_400(sim: Sim) -> None:
+def test_invalid_http_gets_400(sim: Sim) -> None:
     with socket.create_connection(("127.0.0.1", sim.port), timeout=TIMEOUT_S) as sock:
         sock.sendall(b"hello\r\n\r\n")
         assert b"".join(iter(lambda: sock.recv(65536), b"")).startswith(b"HTTP/1.1 400 ")
@@ -210,7 +210,7 @@ def test_listens_on_loopback_only(sim: Sim) -> None:
         socket.create_connection(("127.0.0.2", sim.port), timeout=TIMEOUT_S)
 
 
-def test_speculative_chunks_hold_several_tokens() -> None:
+def test_speculative_chunks_contain_several_tokens() -> None:
     with simulator("moe-tp1?speed=50&speculative.tokens=3&speculative.acceptance=0.8") as sim:
         body = sim.chat(max_tokens=100, ignore_eos=True, stream_options={"include_usage": True})
         events = sim.stream(CHAT, body)
@@ -223,7 +223,7 @@ def test_speculative_chunks_hold_several_tokens() -> None:
     assert seen["vllm:spec_decode_num_draft_tokens_total"] == 3 * seen["vllm:spec_decode_num_drafts_total"]
 
 
-def test_reasoning_comes_first_in_its_own_field() -> None:
+def test_reasoning_precedes_content_in_its_own_field() -> None:
     with simulator("gpt-oss-20b-5slot?speed=50") as sim:
         events = sim.stream(CHAT, sim.chat(max_tokens=20, ignore_eos=True, stream_options={"include_usage": True}))
         ollama = {"model": sim.model, "messages": [{"role": "user", "content": "Hi"}], "options": {"num_predict": 5}}
@@ -234,7 +234,7 @@ def test_reasoning_comes_first_in_its_own_field() -> None:
     assert [bool(line.get("thinking")) for line in lines] == [True, True, False, False, False, False]
 
 
-def test_prefix_cache_helps_only_what_begins_alike() -> None:
+def test_prefix_cache_needs_equal_beginnings() -> None:
     def cached(sim: Sim, text: str) -> int:
         usage = sim.post(COMPLETIONS, {"prompt": text, "max_tokens": 1})["usage"]
         return int(usage["prompt_tokens_details"]["cached_tokens"])
@@ -249,13 +249,13 @@ def test_prefix_cache_helps_only_what_begins_alike() -> None:
     assert seen["vllm:prefix_cache_queries_total"] == seen["vllm:prompt_tokens_total"]
 
 
-def test_no_cache_figures_where_there_is_no_cache(sim: Sim) -> None:
+def test_no_cache_usage_without_a_cache(sim: Sim) -> None:
     for _ in range(2):
         usage = sim.post(COMPLETIONS, {"prompt": "word " * 100, "max_tokens": 1})["usage"]
         assert "prompt_tokens_details" not in usage
 
 
-def test_ends_with_sigterm_and_says_nothing_but_its_url() -> None:
+def test_sigterm_ends_it_and_only_the_url_is_printed() -> None:
     command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--port", "0", "--seats", "2", "--speed", "3"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -275,16 +275,16 @@ def test_ends_with_sigterm_and_says_nothing_but_its_url() -> None:
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(arguments: list[str], message: str) -> None:
-    refused(arguments, message)
+    assert_refused(arguments, message)
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refused(["moe-tp1", "--port", str(port)], f"port {port}: cannot listen on 127.0.0.1")
+        assert_refused(["moe-tp1", "--port", str(port)], f"port {port}: cannot listen on 127.0.0.1")
 
 
-def refused(arguments: list[str], message: str) -> None:
+def assert_refused(arguments: list[str], message: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "swarmtui.sim", *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Load on the engine in virtual time, as a client would make it."""
+"""Apply load to the engine in virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class VirtualLoadResult(msgspec.Struct, frozen=True):
     jobs: list[Job]
 
     @property
@@ -43,7 +43,7 @@ def decode_tps(job: Job) -> float:
     return (job.produced - 1) / (last_token(job) - first_token(job))
 
 
-def closed_loop(preset: Preset, c: int, lengths: Sequence[int], *, prompt: int, seed: int = 0) -> Outcome:
+def closed_loop(preset: Preset, c: int, lengths: Sequence[int], *, prompt: int, seed: int = 0) -> VirtualLoadResult:
     """C agents, each of which sends its next request when the last one ends; with C tasks in all it is a barrier.
 
     The next request comes a millisecond after the end of the last, when the engine is already in its next step.
@@ -59,4 +59,4 @@ def closed_loop(preset: Preset, c: int, lengths: Sequence[int], *, prompt: int, 
         while coming and (engine.next_end() or math.inf) > coming[0][0]:
             at, job = coming.popleft()
             engine.submit(job, at)
-    return Outcome(jobs)
+    return VirtualLoadResult(jobs)
