@@ -1,4 +1,4 @@
-"""The command line: one function for each sub-command."""
+"""The command line of swarmtui: one module per group of commands."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Bad input of any kind is one line and exit code 2."""
+    """Run a command, or open the app; report bad input in one line with exit code 2."""
     from swarmtui.model.schema import BadInput
 
-    signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGINT, _exit_on_interrupt)
     try:
         if sys.argv[1:]:
             from swarmtui.cli.options import commands
@@ -28,7 +28,7 @@ def main() -> None:
         sys.exit(2)
 
 
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Ctrl-C where nothing runs yet that has a better answer to it. It may come in the middle of a print."""
+def _exit_on_interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle Ctrl-C until a command installs its own handler; write unbuffered, it may interrupt a print."""
     os.write(2, b"swarmtui: stopped\n")
     sys.exit(4)

@@ -1,21 +1,24 @@
-"""Opening the app, and what stays on the normal screen after it. Without click, for which no picture should wait."""
+"""Open the app, and report on the terminal after it. Does not import click, so that the first screen appears sooner."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from swarmtui.tui.app import AppResult
 
 
 def open_app(session_dir: str | None, *, slow: bool) -> NoReturn:
-    need_terminal()
-    from swarmtui.tui.launch import set_up
+    require_terminal()
+    from swarmtui.tui.launch import open_setup
 
-    after(set_up(sessions_in(session_dir), slow=slow))
+    report_and_exit(open_setup(session_root(session_dir), slow=slow))
 
 
-def sessions_in(directory: str | None) -> Path:
-    from swarmtui.sessions.paths import sessions_root
+def session_root(directory: str | None) -> Path:
+    from swarmtui.sessions.files import sessions_root
 
     return Path(directory).resolve() if directory else sessions_root()
 
@@ -24,21 +27,21 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def need_terminal(instead: str = "run") -> None:
+def require_terminal(alternative: str = "run") -> None:
     from swarmtui.model.schema import BadInput
 
     if not is_terminal():
-        raise BadInput(f"this needs a terminal; over SSH: ssh -t HOST swarmtui. Without one: `swarmtui {instead}`")
+        raise BadInput(f"no terminal; over SSH use `ssh -t HOST swarmtui`, or without one `swarmtui {alternative}`")
 
 
-def after(outcome: Any) -> NoReturn:
-    """The table and the path of each run that ended, or how to join again."""
+def report_and_exit(result: AppResult) -> NoReturn:
+    """Print the table of each run that ended, and how to attach to one that continues."""
     from swarmtui.cli.follow import report
-    from swarmtui.cli.progress import progress_on
+    from swarmtui.cli.progress import open_progress
 
     code = 0
-    for ended in outcome.ended:
-        code = report(ended, as_json=False, progress=progress_on(sys.stderr, False))
-    if outcome.goes_on:
-        sys.stderr.write(f"the run goes on: swarmtui attach {outcome.goes_on}\n")
+    for ended in result.ended:
+        code = report(ended, as_json=False, progress=open_progress(sys.stderr, False))
+    if result.running_id:
+        sys.stderr.write(f"the run continues in the background: swarmtui attach {result.running_id}\n")
     sys.exit(code)

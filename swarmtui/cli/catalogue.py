@@ -1,4 +1,4 @@
-"""Commands on what can be chosen: workloads, sim, discover, doctor."""
+"""The commands `workloads`, `schema`, `sim`, `discover` and `doctor`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 import click
 
-from swarmtui.cli.app import sessions_in
-from swarmtui.cli.options import Number, Whole, as_text, commands, session_dir_option
+from swarmtui.cli.app import session_root
+from swarmtui.cli.options import Number, WholeNumber, commands, json_option, session_dir_option, to_json
 from swarmtui.cli.words import known_endpoints
 
 
 @commands.group(invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@json_option
 @click.pass_context
 def workloads(context: click.Context, as_json: bool) -> None:
-    """Workloads that are shipped: what agents ask."""
+    """List the built-in workloads: the prompts that agents send."""
     if context.invoked_subcommand is None:
         from swarmtui.cli.render.table import workload_table
-        from swarmtui.prompts.library import shipped
-        from swarmtui.prompts.validate import describe
+        from swarmtui.prompts.library import shipped_workloads
+        from swarmtui.prompts.validate import describe_workload
 
-        rows = [(found.workload.name, describe(found)) for found in shipped()]
+        rows = [(found.workload.name, describe_workload(found)) for found in shipped_workloads()]
         if as_json:
-            click.echo(as_text([{"name": name, "description": row} for name, row in rows]))
+            click.echo(to_json([{"name": name, "description": row} for name, row in rows]))
         else:
             click.echo(
                 workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows]), nl=False
@@ -36,127 +36,149 @@ def workloads(context: click.Context, as_json: bool) -> None:
 @workloads.command("show")
 @click.argument("name")
 def show_workload(name: str) -> None:
-    """The file itself: it is commented, and a start for your own."""
-    from swarmtui.prompts.library import find
+    """Print a workload file; it is commented, and a template for your own."""
+    from swarmtui.prompts.library import find_workload
 
-    click.echo(find(name).text, nl=False)
+    click.echo(find_workload(name).text, nl=False)
 
 
 @workloads.command("check")
 @click.argument("file")
 def check_workload(file: str) -> None:
-    """Find what is wrong with a workload file, all of it at once."""
-    from swarmtui.prompts.library import find
-    from swarmtui.prompts.validate import describe, problems
+    """Check a workload file and list everything that is wrong with it."""
+    from swarmtui.prompts.library import find_workload
+    from swarmtui.prompts.validate import describe_workload, validate_workload
 
-    path = file if Path(file).exists() else find(file).source
-    found = problems(path)
+    path = file if Path(file).exists() else find_workload(file).source
+    found = validate_workload(path)
     for problem in found:
         click.echo(f"swarmtui: {problem}", err=True)
     if found:
         sys.exit(2)
-    told = describe(find(file))
-    click.echo(f"{file}: good: {told.kind}, {told.input} in, {told.output} out")
+    description = describe_workload(find_workload(file))
+    click.echo(f"{file}: valid: {description.kind}, {description.input} in, {description.output} out")
 
 
 @commands.command()
 @click.argument("preset", default="moe-tp1")
-@click.option("--port", default=0, type=Whole(0, 65535), metavar="PORT", help="0 takes a free one.")
-@click.option("--speed", type=Number(0.0, min_open=True), metavar="X", help="So many times faster.")
-@click.option("--seed", type=int, metavar="N", help="For all that is drawn by chance.")
-@click.option("--seats", type=Whole(1), metavar="N", help="Requests that one replica runs at once.")
-@click.option("--replicas", type=Whole(1), metavar="N", help="Engines behind one address.")
-@click.option("--set", "knobs", multiple=True, metavar="KEY=VALUE", help="Any key of a preset.")
-@click.option("--list", "listing", is_flag=True, help="Show the presets and leave.")
-@click.option("--json", "as_json", is_flag=True, help="The list as one JSON document.")
+@click.option(
+    "--port", default=0, type=WholeNumber(0, 65535), metavar="PORT", help="Port to listen on; 0 picks a free one."
+)
+@click.option("--speed", type=Number(0.0, min_open=True), metavar="X", help="Speed-up over real time.")
+@click.option("--seed", type=int, metavar="N", help="Random seed.")
+@click.option("--slots", "--seats", "seats", type=WholeNumber(1), metavar="N", help="Concurrent requests per replica.")
+@click.option("--replicas", type=WholeNumber(1), metavar="N", help="Replicas behind one address.")
+@click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Set any key of the preset; repeatable.")
+@click.option("--list", "listing", is_flag=True, help="List the presets and exit.")
+@click.option("--json", "as_json", is_flag=True, help="With --list: print one JSON document.")
 def sim(preset: str, port: int, listing: bool, as_json: bool, **given: Any) -> None:
-    """The embedded simulator as a server on 127.0.0.1; prints its URL when it is ready.
+    """Run the embedded simulator as a server on 127.0.0.1; prints its URL when ready.
 
-    PRESET may carry knobs: 'moe-tp1?seats=8&speed=10'.
+    PRESET may set keys, as in 'moe-tp1?seats=8&speed=10'.
     """
     if listing:
         from swarmtui.sim.presets import list_presets
 
         presets = list_presets()
-        click.echo(as_text(presets) if as_json else "\n".join(f"{p.name:20} {p.description}" for p in presets))
+        click.echo(to_json(presets) if as_json else "\n".join(f"{p.name:20} {p.description}" for p in presets))
         return
     from swarmtui.sim.__main__ import main as simulate
 
-    words = [preset, f"--port={port}"]
-    words += [f"--{name}={value}" for name, value in given.items() if name != "knobs" and value is not None]
-    words += [f"--set={knob}" for knob in given["knobs"]]
-    sys.exit(simulate(words))
+    arguments = [preset, f"--port={port}"]
+    arguments += [f"--{name}={value}" for name, value in given.items() if name != "keys" and value is not None]
+    arguments += [f"--set={key}" for key in given["keys"]]
+    sys.exit(simulate(arguments))
 
 
-def _configured(found: set[str]) -> Any:
-    """Those of config.toml that were not found on this host anyway; all are asked at once."""
+def _inspect_configured(found: set[str]) -> Any:
+    """Inspect the servers of config.toml that were not found on this host, all at the same time."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from swarmtui.client.catalogue import look_at
+    from swarmtui.client.catalogue import inspect_server
     from swarmtui.client.config_file import read_config
     from swarmtui.model.endpoint import parse_address
     from swarmtui.model.run_request import SIMULATOR
 
     urls = [known.url for known in read_config().endpoints.values() if not known.url.startswith(SIMULATOR)]
-    left = [url for url in urls if parse_address(url).root not in found]
-    if not left:
+    others = [url for url in urls if parse_address(url).root not in found]
+    if not others:
         return ()
-    with ThreadPoolExecutor(len(left)) as pool:
-        return tuple(pool.map(look_at, left))
+    with ThreadPoolExecutor(len(others)) as pool:
+        return tuple(pool.map(inspect_server, others))
 
 
 @commands.command()
-@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@json_option
 def discover(as_json: bool) -> None:
-    """Servers of models found on this host, and those of config.toml: engine, models, seats, flags."""
-    from swarmtui.telemetry.discovery import discover as look
+    """List the inference servers on this host and in config.toml: engine, models, slots, flags."""
+    from swarmtui.telemetry.discovery import discover as discover_servers
     from swarmtui.telemetry.discovery import with_gpus
-    from swarmtui.telemetry.gpu.source import open_gpus
+    from swarmtui.telemetry.gpu.readers import open_gpus
 
-    found = look()
-    found += _configured({server.url for server in found})
+    found = discover_servers()
+    found += _inspect_configured({server.url for server in found})
     if found:
         source = open_gpus()
         found = with_gpus(found, source.read())
         source.close()
     if as_json:
-        click.echo(as_text(found))
+        click.echo(to_json(found))
     else:
-        from swarmtui.cli.render.checks import discovered_text
+        from swarmtui.cli.render.discovery import discovery_text
 
-        click.echo(discovered_text(found), nl=False)
+        click.echo(discovery_text(found), nl=False)
 
 
 @commands.command()
-@click.option("--endpoint", metavar="URL|NAME", help="A server to check as well; else those of this host are listed.")
-@click.option("--streams", default=256, show_default=True, type=Whole(1), metavar="C", help="The C to be fit for.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON document.")
+@click.option("--endpoint", metavar="URL|NAME", help="Server to check.  [default: those found on this host]")
+@click.option(
+    "--streams", default=256, show_default=True, type=WholeNumber(1), metavar="C", help="Concurrency to check for."
+)
+@json_option
 @session_dir_option
 def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str | None) -> None:
-    """Is this machine fit to measure? Each line says what to do; exit code 1 when something is wrong."""
+    """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
     import os
     import shutil
 
-    from swarmtui.cli.render.checks import check_line, names_width
+    import msgspec
+
+    from swarmtui.cli.render.discovery import check_line, name_column_width
     from swarmtui.client import doctor as checks
 
     endpoint = known_endpoints((endpoint,))[0].url if endpoint else None
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
-    steps: tuple[tuple[str, Callable[[], Any]], ...] = (
-        ("terminal", lambda: checks.terminal(os.environ, size)),
-        ("colours", lambda: checks.colours(os.environ)),
-        ("open files", lambda: checks.files(streams)),
-        ("GPU", checks.gpus),
-        ("endpoint", lambda: checks.endpoint(endpoint) if endpoint else checks.endpoints_here()),
-        ("disk", lambda: checks.disk(sessions_in(session_dir))),
-        ("client speed", lambda: checks.speed(streams)),
+    steps: tuple[tuple[str, str, Callable[[], Any]], ...] = (
+        ("terminal", "terminal", lambda: checks.check_terminal(os.environ, size)),
+        ("colours", "colours", lambda: checks.check_colours(os.environ)),
+        ("open_files", "open files", lambda: checks.check_open_files(streams)),
+        ("gpu", "GPU", checks.check_gpus),
+        (
+            "endpoint",
+            "endpoint",
+            lambda: checks.check_endpoint(endpoint) if endpoint else checks.check_local_endpoints(),
+        ),
+        ("disk", "disk", lambda: checks.check_disk(session_root(session_dir))),
+        ("client_speed", "client speed", lambda: checks.check_client_speed(streams)),
     )
     lines = []
-    names = names_width([name for name, _ in steps])
-    for _, step in steps:
-        lines.append(step())
+    names = name_column_width([name for _, name, _ in steps])
+    for code, _, step in steps:
+        lines.append(msgspec.structs.replace(step(), code=code))
         if not as_json:
             click.echo(check_line(lines[-1], names))
     if as_json:
-        click.echo(as_text(lines))
+        click.echo(to_json(lines))
     sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)
+
+
+@commands.command()
+@click.argument("name", required=False)
+def schema(name: str | None) -> None:
+    """Print the JSON Schema of a document: journal, detail, summary, workload or config."""
+    from swarmtui.model.json_schema import DOCUMENTS, json_schema
+
+    if name is None:
+        click.echo("\n".join(f"{known:<10}{description}" for known, description in DOCUMENTS.items()))
+    else:
+        click.echo(to_json(json_schema(name)))

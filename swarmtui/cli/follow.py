@@ -1,4 +1,4 @@
-"""`swarmtui run`: start a conductor, follow it, print what came out, and say so in the exit code."""
+"""Follow a session without a UI: show its progress, print the results, and return the exit code."""
 
 from __future__ import annotations
 
@@ -13,216 +13,213 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.cli.progress import Progress, progress_on
-from swarmtui.cli.render.machine import machine_table
-from swarmtui.cli.render.table import findings_text, level_table
-from swarmtui.client.client import SPOOL_S, Client, Gone, start
-from swarmtui.client.interrupt import Stopping
-from swarmtui.client.spawn import Started
-from swarmtui.model import client_protocol as said
-from swarmtui.model.plan import STEERED_ENOUGH
-from swarmtui.model.run_request import Order
+from swarmtui.cli.progress import Progress, open_progress
+from swarmtui.client.client import SPOOL_S, Client, ConnectionLost, StopControl, start_session
+from swarmtui.client.spawn import StartedProcess
+from swarmtui.model import client_protocol
+from swarmtui.model.client_protocol import Ended
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Level, Summary
-from swarmtui.sessions.documents import summary_json
-from swarmtui.sessions.store import figures_later, unsummed, write_summary
+from swarmtui.text import count_noun
 
 if TYPE_CHECKING:
-    from swarmtui.analysis.limits.fail_if import Limit
+    from swarmtui.analysis.limits.fail_if import FailCondition
 
 DONE, MISSED, BAD_INPUT, UNUSABLE, STOPPED = 0, 1, 2, 3, 4
 
-_EXIT: dict[said.Ending, int] = {
+_EXIT_CODES: dict[client_protocol.Ending, int] = {
     "done": DONE, "failed": BAD_INPUT, "unusable": UNUSABLE, "stopped": STOPPED, "interrupted": STOPPED,
 }  # fmt: skip
 
 _GRACE_S = 5.0
 
-# So soon is a Ctrl-C answered, also when the conductor says nothing.
-_LOOK_S = 0.1
+# Ctrl-C is handled within this time, even if the session process sends nothing.
+_POLL_S = 0.1
 
-# So long may workers whose conductor was killed take to leave what they still hold on disk.
-
-# A conductor that has said its last word is waited for, so that nothing of it is left when we end.
-_CLOSED_S, _LEFT_S = 5.0, 0.5
+# How long to wait for the session process to exit after its last message; less after a second Ctrl-C.
+_EXIT_TIMEOUT_S, _SHORT_EXIT_TIMEOUT_S = 5.0, 0.5
 
 
-def run(order: Order, conductor: Started, *, as_json: bool, quiet: bool, limits: Sequence[Limit] = ()) -> int:
-    progress = progress_on(sys.stderr, quiet)
-    ended, levels = _follow(order, conductor, progress)
-    # All is saved: a Ctrl-C too many takes neither the table nor the exit code away.
+def follow_run(
+    request: RunRequest, process: StartedProcess, *, as_json: bool, quiet: bool, limits: Sequence[FailCondition] = ()
+) -> int:
+    """Run a session to its end and report it; return the exit code of `swarmtui run`."""
+    progress = open_progress(sys.stderr, quiet)
+    ended, levels = _follow(request, process, progress)
+    # Everything is saved: another Ctrl-C must not suppress the table or change the exit code.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    code = report(ended, levels, as_json=as_json, progress=progress, root=Path(order.session_root))
-    if ended.directory and _missed(ended.directory, order.plan.slo, limits, progress) and code == DONE:
+    code = report(ended, levels, as_json=as_json, progress=progress, root=Path(request.session_root))
+    if ended.directory and _limits_missed(ended.directory, request.plan.slo, limits, progress) and code == DONE:
         return MISSED
     return code
 
 
-def _hold_against(root: Path, previous: str, session: Path, progress: Progress, as_json: bool) -> None:
-    """What changed since the baseline, and in one line what it gave."""
-    from swarmtui.experiments.baseline import against
-
-    try:
-        told = against(root, previous, session)
-    except BadInput as error:
-        progress.say(f"swarmtui: {error}")
-        return
-    progress.say(f"changed: {told.what}")
-    (sys.stderr if as_json else sys.stdout).write(f"{told.sentence}\n")
-
-
-def drive(order: Order, conductor: Started, quiet: bool) -> tuple[said.Ended, int]:
-    """The same without a table: how it ended, and the exit code for it."""
-    progress = progress_on(sys.stderr, quiet)
-    ended, _ = _follow(order, conductor, progress)
+def follow_without_report(request: RunRequest, process: StartedProcess, quiet: bool) -> tuple[Ended, int]:
+    """Run a session to its end without printing its results; return how it ended, and the exit code."""
+    progress = open_progress(sys.stderr, quiet)
+    ended, _ = _follow(request, process, progress)
     if ended.message:
-        progress.say(f"swarmtui: {ended.message}")
-    return ended, _EXIT[ended.ending]
+        progress.write(f"swarmtui: {ended.message}")
+    return ended, _EXIT_CODES[ended.ending]
 
 
-def _follow(order: Order, conductor: Started, progress: Progress) -> tuple[said.Ended, tuple[Level, ...]]:
-    stopping = Stopping()
+def _follow(request: RunRequest, process: StartedProcess, progress: Progress) -> tuple[Ended, tuple[Level, ...]]:
+    control = StopControl()
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        """It may come in the middle of a print: it prints nothing itself."""
-        stopping.ask(_GRACE_S)
+    def request_stop(number: int, frame: FrameType | None) -> None:
+        """Print nothing here: the signal may arrive in the middle of a print."""
+        control.request(_GRACE_S)
 
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
-    client = start(order, said.Subscribe(hz=4.0), conductor)
-    stopping.of(client)
-    follower = _Follower(progress, stopping)
+    signal.signal(signal.SIGINT, request_stop)
+    signal.signal(signal.SIGTERM, request_stop)
+    client = start_session(request, client_protocol.Subscribe(hz=4.0), process)
+    control.attach(client)
+    follower = _Follower(progress, control)
     try:
         ended = follower.follow(client)
-    except Gone:
-        ended = _recover(follower.directory, client.how_it_ended(), stopping)
+    except ConnectionLost:
+        ended = _recover(follower.directory, client.exit_description(), control)
     progress.clear()
-    client.close(_LEFT_S if stopping.at_once else _CLOSED_S)
+    client.close(_SHORT_EXIT_TIMEOUT_S if control.immediate else _EXIT_TIMEOUT_S)
     return ended, follower.levels
 
 
-def _missed(directory: str, slo: str, limits: Sequence[Limit], progress: Progress) -> bool:
-    """Imported only where somebody asked, so that a plain run need not wait for it."""
-    summary = _read_summary(directory) if slo or limits else None
-    if summary is None:
-        return bool(slo or limits)
-    from swarmtui.cli.judgement import missed
-
-    return missed(summary.levels, summary.goodput, slo, limits, progress.say)
-
-
 class _Follower:
-    def __init__(self, progress: Progress, stopping: Stopping) -> None:
-        self._progress, self._stopping = progress, stopping
-        self._answered = False
+    """Read the messages of a session, and keep its directory and latest levels."""
+
+    def __init__(self, progress: Progress, control: StopControl) -> None:
+        self._progress, self._control = progress, control
+        self._stop_announced = False
         self.directory = ""
         self.levels: tuple[Level, ...] = ()
 
-    def follow(self, client: Client) -> said.Ended:
+    def follow(self, client: Client) -> Ended:
         while True:
-            message = client.next(_LOOK_S)
-            self._answer()
+            message = client.receive(_POLL_S)
+            self._check_stop()
             match message:
-                case said.Hello(directory=directory):
+                case client_protocol.Hello(directory=directory):
                     self.directory = directory
-                case said.Frame():
+                case client_protocol.Frame():
                     self.levels = message.levels
                     self._progress.show(message)
-                case said.Ended():
+                case Ended():
                     return message
 
-    def _answer(self) -> None:
-        self._stopping.check()
-        if self._stopping.asked and not self._answered:
-            self._answered = True
-            self._progress.say(f"stopping: up to {_GRACE_S:g} s for what is in flight; once more stops at once")
+    def _check_stop(self) -> None:
+        self._control.kill_if_overdue()
+        if self._control.requested and not self._stop_announced:
+            self._stop_announced = True
+            self._progress.write(
+                f"stopping: waiting up to {_GRACE_S:g} s for requests in flight; press Ctrl-C again to stop at once"
+            )
 
 
-def _recover(directory: str, how: str, stopping: Stopping) -> said.Ended:
-    """The conductor is gone: its journal and the workers' spools still hold everything that finished."""
+def _recover(directory: str, cause: str, control: StopControl) -> Ended:
+    """Summarise the session after its process died: the journal and the workers' spool files hold what finished."""
+    from swarmtui.sessions.store import summary_error, summary_hint, write_summary
+
     if not directory:
-        return said.Ended("interrupted", f"the conductor {how} before the first request", "")
-    figures = figures_later(Path(directory))
-    if stopping.at_once:
-        return said.Ended("interrupted", f"stopped at once; {figures}", directory)
+        return Ended("interrupted", f"the session process {cause} before the first request", "")
+    hint = summary_hint(Path(directory))
+    if control.immediate:
+        return Ended("interrupted", f"stopped at once; {hint}", directory)
     time.sleep(SPOOL_S)
     problems: list[str] = []
 
-    def sum_up() -> None:
+    def summarise() -> None:
         try:
             write_summary(Path(directory))
         except (OSError, BadInput) as error:
-            problems.append(unsummed(Path(directory), error))
+            problems.append(summary_error(Path(directory), error))
 
-    # Of a long session it takes a while, and whoever does not want to wait leaves without it.
-    summing = threading.Thread(target=sum_up, daemon=True)
-    summing.start()
-    while summing.is_alive() and not stopping.at_once:
-        summing.join(_LOOK_S)
+    # A long session takes a while to summarise; a second Ctrl-C exits without waiting for it.
+    thread = threading.Thread(target=summarise, daemon=True)
+    thread.start()
+    while thread.is_alive() and not control.immediate:
+        thread.join(_POLL_S)
     if problems:
-        return said.Ended("failed", problems[0], directory)
-    saved = figures if summing.is_alive() else "what had finished by then is saved"
-    return said.Ended("interrupted", f"the conductor {how}; {saved}", directory)
+        return Ended("failed", problems[0], directory)
+    saved = hint if thread.is_alive() else "the requests that had finished are saved"
+    return Ended("interrupted", f"the session process {cause}; {saved}", directory)
 
 
 def report(
-    ended: said.Ended,
-    seen: tuple[Level, ...] = (),
+    ended: Ended,
+    shown: tuple[Level, ...] = (),
     *,
     as_json: bool,
     progress: Progress,
     root: Path | None = None,
 ) -> int:
-    """`seen` are the levels as they were shown: what a full disk did not take is in them all the same.
+    """Print the results of a session, and return the exit code.
 
-    `root` is where the sessions are that this one is held against; without it they lie beside it.
+    `shown` are the levels of the last frame: they are complete even if the disk was full and the summary is not.
+    `root` is where the baseline is found; by default, next to the session.
     """
-    summary = _read_summary(ended.directory)
-    if summary is not None and seen and ended.ending == "failed":
-        summary = msgspec.structs.replace(summary, levels=seen)
-    if summary is None and seen and not as_json:
-        sys.stdout.write(level_table(seen))
-    if summary is not None:
-        if as_json:
-            sys.stdout.write(summary_json(summary).decode() + "\n")
-        else:
-            sys.stdout.write(level_table(summary.levels) if summary.levels else _no_level(ended.directory, summary))
-            from swarmtui.cli.render.loads import loads_text  # not needed before the run is over
+    # Imported only now: no run waits for the code that renders it.
+    from swarmtui.cli.render.machine import load_text, machine_table
+    from swarmtui.cli.render.table import findings_text, level_table
+    from swarmtui.sessions.documents import summary_json
 
-            loads = loads_text(summary)
-            sys.stdout.write(f"\n{loads}" if loads else "")
-            machine = machine_table(summary.levels)
-            sys.stdout.write(f"\n{machine}" if machine else "")
-            sys.stdout.write(f"\n{findings_text(summary)}" if summary.levels else "")
-        sys.stdout.flush()
+    summary = _read_summary(ended.directory)
+    if summary is not None and shown and ended.ending == "failed":
+        summary = msgspec.structs.replace(summary, levels=shown)
+    if summary is None and shown and not as_json:
+        sys.stdout.write(level_table(shown))
+    elif summary is not None and as_json:
+        sys.stdout.write(summary_json(summary).decode() + "\n")
+    elif summary is not None:
+        table = level_table(summary.levels) if summary.levels else _explain_no_level(ended.directory, summary)
+        findings = findings_text(summary) if summary.levels else ""
+        parts = (table, load_text(summary), machine_table(summary.levels), findings)
+        sys.stdout.write("\n".join(part for part in parts if part))
+    sys.stdout.flush()
     if ended.message:
-        progress.say(f"swarmtui: {ended.message}")
+        progress.write(f"swarmtui: {ended.message}")
     if ended.directory:
-        progress.say(f"saved: {ended.directory}")
+        progress.write(f"saved: {ended.directory}")
     if summary is not None and summary.session.previous and summary.levels and ended.ending == "done":
         directory = Path(ended.directory)
-        _hold_against(root or directory.parent, summary.session.previous, directory, progress, as_json)
-    return _EXIT[ended.ending]
+        _compare_with_baseline(root or directory.parent, summary.session.previous, directory, progress, as_json)
+    return _EXIT_CODES[ended.ending]
 
 
-class _Finished(msgspec.Struct, frozen=True):
+def _compare_with_baseline(root: Path, baseline: str, session: Path, progress: Progress, as_json: bool) -> None:
+    """Print what changed since the baseline, and the verdict."""
+    from swarmtui.experiments.baseline import record_baseline_verdict
+
+    try:
+        verdict = record_baseline_verdict(root, baseline, session)
+    except BadInput as error:
+        progress.write(f"swarmtui: {error}")
+        return
+    progress.write(f"changed: {verdict.change_text}")
+    (sys.stderr if as_json else sys.stdout).write(f"{verdict.sentence}\n")
+
+
+class _RequestOutcome(msgspec.Struct, frozen=True):
     phase: str
     error: str | None = None
 
 
-class _Requests(msgspec.Struct, frozen=True):
-    requests: tuple[_Finished, ...] = ()
+class _RequestOutcomes(msgspec.Struct, frozen=True):
+    requests: tuple[_RequestOutcome, ...] = ()
 
 
-def _no_level(directory: str, summary: Summary) -> str:
-    """Says why there is no table, of a run in which requests did finish."""
-    kept = msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=_Requests)
-    finished = sum(request.phase == "level" and request.error is None for request in kept.requests)
+def _explain_no_level(directory: str, summary: Summary) -> str:
+    """Say why a run in which requests finished has no level."""
+    from swarmtui.cli.render.table import level_table
+
+    detail = msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=_RequestOutcomes)
+    finished = sum(request.phase == "level" and request.error is None for request in detail.requests)
     if not finished or summary.session.plan.mode == "sweep":
         return level_table(())
-    requests = "1 request" if finished == 1 else f"{finished} requests"
-    return f"no level: {requests} finished, but no C was held for {STEERED_ENOUGH}·C completions\n"
+    requests = count_noun(finished, "request", "requests")
+    return f"no level: {requests} finished, but no C was held for {MIN_STEERED_COMPLETIONS}·C completions\n"
 
 
 def _read_summary(directory: str) -> Summary | None:
@@ -232,3 +229,26 @@ def _read_summary(directory: str) -> Summary | None:
         return msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=Summary)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def _limits_missed(directory: str, slo: str, limits: Sequence[FailCondition], progress: Progress) -> bool:
+    """Report which limits of --slo and --fail-if were missed; one that cannot be evaluated counts as missed."""
+    if not slo and not limits:
+        return False
+    summary = _read_summary(directory)
+    if summary is None:
+        return True
+    from swarmtui.analysis.limits.slo import parse_slo, slo_sentence
+
+    missed = False
+    if slo:
+        progress.write(slo_sentence(summary.goodput, parse_slo(slo)))
+        missed = not summary.goodput or not all(level.kept for level in summary.goodput)
+    for limit in limits:
+        result = limit.judge(summary.levels)
+        if result.missed:
+            missed = True
+            prefix = "missed" if result.true else "cannot be evaluated"
+            for reason in result.because or (limit.text,):
+                progress.write(f"{prefix}: {reason}")
+    return missed

@@ -1,10 +1,10 @@
-"""Commands that open the app on a run: demo, attach, replay."""
+"""The commands `demo`, `attach` and `replay`, which open the app on a session."""
 
 from __future__ import annotations
 
 import click
 
-from swarmtui.cli.app import after, is_terminal, need_terminal, sessions_in
+from swarmtui.cli.app import is_terminal, report_and_exit, require_terminal, session_root
 from swarmtui.cli.options import commands, session_dir_option, slow_option
 
 _DEMO = "sim:qwen36-27b-2x?speed=4"
@@ -14,25 +14,25 @@ _DEMO = "sim:qwen36-27b-2x?speed=4"
 @slow_option
 @session_dir_option
 def demo(slow: bool, session_dir: str | None) -> None:
-    """The app on the embedded simulator, a sweep already running: no GPU and no server needed."""
+    """Open the app on the embedded simulator with a sweep running; needs no GPU or server."""
     from swarmtui.model.plan import Plan, Requests
-    from swarmtui.model.run_request import Order
+    from swarmtui.model.run_request import RunRequest
 
     plan = Plan(levels=(1, 2, 4, 8), runs=2, requests=Requests(count=4), warmup=2)
-    order = Order(
+    request = RunRequest(
         endpoints=(_DEMO,),
         workload="coding",
         plan=plan,
-        session_root=str(sessions_in(session_dir)),
+        session_root=str(session_root(session_dir)),
         label="demo",
     )
     if not is_terminal():
         from swarmtui.cli.run import run
 
         click.get_current_context().invoke(run, endpoints=(_DEMO,), session_dir=session_dir, label="demo")
-    from swarmtui.tui.launch import run_order
+    from swarmtui.tui.launch import open_run
 
-    after(run_order(order, slow=slow))
+    report_and_exit(open_run(request, slow=slow))
 
 
 @commands.command()
@@ -40,22 +40,28 @@ def demo(slow: bool, session_dir: str | None) -> None:
 @slow_option
 @session_dir_option
 def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
-    """Join a running session; without SESSION the only one, or a list of them."""
-    from swarmtui.client.client import running
+    """Open the app on a running session.
+
+    SESSION is an id or the beginning of one; without it, the only running session, or a list of them.
+    """
+    from swarmtui.client.client import running_sessions
     from swarmtui.model.schema import BadInput
 
-    found = [name for name in running() if session is None or name.startswith(session)]
+    found = [name for name in running_sessions() if session is None or name.startswith(session)]
     if not found:
         raise BadInput("no session is running" if session is None else "no such session is running", key=session or "")
     if len(found) > 1:
-        from swarmtui.tui.launch import describe
+        from swarmtui.tui.launch import describe_sessions
 
-        click.echo("several are running; join one with `swarmtui attach ID`:\n" + "\n".join(describe(found)))
+        click.echo(
+            "several sessions are running; choose one with `swarmtui attach ID`:\n"
+            + "\n".join(describe_sessions(found))
+        )
         return
-    need_terminal()
-    from swarmtui.tui.launch import join
+    require_terminal()
+    from swarmtui.tui.launch import open_attached
 
-    after(join(found[0], slow=slow))
+    report_and_exit(open_attached(found[0], slow=slow))
 
 
 @commands.command()
@@ -63,8 +69,11 @@ def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
 @slow_option
 @session_dir_option
 def replay(session: str, slow: bool, session_dir: str | None) -> None:
-    """Watch a saved session again. SESSION is an id, the beginning of one, or `last`."""
-    need_terminal("sessions show")
-    from swarmtui.tui.launch import watch_again
+    """Replay a saved session in the app.
 
-    watch_again(sessions_in(session_dir), session, slow=slow)
+    SESSION is an id, the beginning of one, or `last`.
+    """
+    require_terminal("sessions show")
+    from swarmtui.tui.launch import open_replayed
+
+    open_replayed(session_root(session_dir), session, slow=slow)

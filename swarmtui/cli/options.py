@@ -1,8 +1,7 @@
-"""The group of all commands, and what they share. Imports are inside functions, so that --help is instant."""
+"""The command group, and options that commands share. Imports are inside functions to keep --help fast."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -11,27 +10,28 @@ import click
 from swarmtui import __version__
 from swarmtui.cli.app import open_app
 
-# Where each command lives, and what it does in a line that fits; in the order in which one meets them.
+# Name: module and one-line help, in the order in which a new user needs them.
 _COMMANDS = {
-    "demo": ("live", "the app on the embedded simulator: no GPU, no server"),
-    "discover": ("catalogue", "servers of models found on this host"),
-    "doctor": ("catalogue", "is this machine fit to measure?"),
-    "run": ("run", "drive an endpoint level by level, without a screen"),
-    "attach": ("live", "join a running session"),
-    "replay": ("live", "watch a saved session again"),
+    "demo": ("live", "open the app on the embedded simulator; needs no GPU or server"),
+    "discover": ("catalogue", "list inference servers found on this host"),
+    "doctor": ("catalogue", "check whether this machine is ready to measure"),
+    "run": ("run", "benchmark an endpoint without the app"),
+    "attach": ("live", "open the app on a running session"),
+    "replay": ("live", "replay a saved session in the app"),
     "sessions": ("sessions", "saved sessions: list, show, rm, advice, log"),
-    "compare": ("sessions", "sessions side by side, with a verdict"),
-    "export": ("sessions", "a session as md, csv, json, toml, html, png or svg"),
-    "ab": ("experiments", "which of two servers or commands is faster?"),
-    "tune": ("experiments", "a grid of server flags, cell by cell"),
-    "probe": ("run", "one timed run, once or by the clock; a history"),
-    "workloads": ("catalogue", "what agents ask: list, show, check"),
-    "sim": ("catalogue", "the embedded simulator as a server"),
+    "compare": ("sessions", "compare sessions, with a verdict"),
+    "export": ("sessions", "export a session as md, csv, json, toml, html, png or svg"),
+    "ab": ("experiments", "find out which of two servers is faster"),
+    "tune": ("experiments", "measure a grid of server flags"),
+    "probe": ("run", "one short timed run, once or at intervals, with a history"),
+    "workloads": ("catalogue", "prompts to send: list, show, check"),
+    "schema": ("catalogue", "JSON Schema of journals, sessions, workloads and config"),
+    "sim": ("catalogue", "run the embedded simulator as a server"),
 }
 
 
-class Whole(click.IntRange):
-    """What is wrong with it is said in words that people use."""
+class WholeNumber(click.IntRange):
+    """An integer in a range; error messages call it a whole number."""
 
     name = "whole number"
 
@@ -40,85 +40,99 @@ class Number(click.FloatRange):
     name = "number"
 
 
-class Commands(click.Group):
-    """A module is imported when a command of it is called for: no picture waits for another's options."""
+class CommandGroup(click.Group):
+    """Import the module of a command only when that command is used, to keep start-up fast."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Of a name that nobody knows all are imported: one of them may be meant."""
-        wanted = [_COMMANDS[name]] if name in _COMMANDS else _COMMANDS.values()
-        for module, _ in wanted:
+        """Import every module for an unknown name, so that click can suggest a similar one."""
+        entries = [_COMMANDS[name]] if name in _COMMANDS else _COMMANDS.values()
+        for module, _ in entries:
             import_module(f"swarmtui.cli.{module}")
         return super().get_command(context, name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands (COMMAND --help says more)"):
+        with formatter.section("Commands (details: swarmtui COMMAND --help)"):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
 
 @click.group(
-    cls=Commands,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
 )
 @click.version_option(__version__, message="swarmtui %(version)s")
-@click.option("--slow", is_flag=True, help="Two frames a second, for a thin line.")
+@click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
 @click.option("--session-dir", metavar="DIR", hidden=True)
 @click.pass_context
 def commands(context: click.Context, slow: bool, session_dir: str | None) -> None:
-    """Live benchmarking of LLM endpoints under the load of an agent swarm; without a command, the app.
+    """Benchmark LLM endpoints under the load of an agent swarm, live. Without a command, open the app.
 
     \b
-    Exit codes: 0 done; 1 a limit was missed; 2 wrong usage or a bad file;
-    3 the endpoint could not be used; 4 stopped, what was measured is saved.
+    Exit codes: 0 done; 1 a limit of --slo or --fail-if was missed; 2 wrong usage or a bad file;
+    3 the endpoint could not be used; 4 stopped by the user or a signal (results are saved).
     """
-    if context.invoked_subcommand in _WITH_DEFAULTS:
-        context.default_map = {context.invoked_subcommand: defaults_of(context.invoked_subcommand)}
+    if context.invoked_subcommand in _COMMANDS_WITH_DEFAULTS:
+        context.default_map = {context.invoked_subcommand: config_defaults(context.invoked_subcommand)}
     if context.invoked_subcommand is None:
         open_app(session_dir, slow=slow)
 
 
-# Of what excludes each other, what is said now counts, and not what config.toml says.
-_WITH_DEFAULTS = ("run", "probe", "ab")
-_EXCLUDING = (("requests", "duration"), ("levels", "rate", "find_cliff"))
+_COMMANDS_WITH_DEFAULTS = ("run", "probe", "ab")
+# Of mutually exclusive options, one on the command line overrides another from config.toml.
+_EXCLUSIVE_OPTIONS = (("requests", "duration"), ("levels", "rate", "find_cliff"))
 
 
-def defaults_of(command: str) -> dict[str, Any]:
-    """[defaults] of config.toml, as far as such a command has these options."""
-    from swarmtui.sessions.paths import config_path
+def config_defaults(command: str) -> dict[str, Any]:
+    """The [defaults] of config.toml that apply to a command."""
+    from swarmtui.sessions.files import config_path
 
-    if not config_path().exists():  # a run that has none need not wait for what reads it
+    if not config_path().exists():  # avoids importing the reader
         return {}
     from swarmtui.client.config_file import read_config
 
-    said = read_config().defaults.options()
-    return {name: value for name, value in said.items() if command == "run" or name not in ("runs", "levels")}
+    options = read_config().defaults.options()
+    return {name: value for name, value in options.items() if command == "run" or name not in ("runs", "levels")}
 
 
-def without_contradiction(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
-    sources = {name: context.get_parameter_source(name) for group in _EXCLUDING for name in group}
-    typed, kept = click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.DEFAULT_MAP
-    gone = [
+def drop_overridden_defaults(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
+    """Reset options that come from config.toml where the command line has one that excludes them."""
+    sources = {name: context.get_parameter_source(name) for group in _EXCLUSIVE_OPTIONS for name in group}
+    typed, from_config = click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.DEFAULT_MAP
+    dropped = [
         name
-        for group in _EXCLUDING
+        for group in _EXCLUSIVE_OPTIONS
         if any(sources[other] is typed for other in group)
         for name in group
-        if sources[name] is kept
+        if sources[name] is from_config
     ]
-    return given | dict.fromkeys(gone)
+    return given | dict.fromkeys(dropped)
 
 
-def session_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--session-dir", metavar="DIR", help="Where sessions are kept.")(command)
+session_dir_option = click.option("--session-dir", metavar="DIR", help="Directory of the sessions.")
+slow_option = click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+quiet_option = click.option("--quiet", is_flag=True, help="Show no progress.")
+endpoint_option = click.option(
+    "--endpoint",
+    "endpoints",
+    multiple=True,
+    metavar="URL|NAME|sim:PRESET",
+    help="What to benchmark; repeat for replicas.  [default: the one server found on this host]",
+)
+model_option = click.option("--model", metavar="NAME", help="Model name.  [default: the first that the server lists]")
+workload_option = click.option(
+    "--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`."
+)
+max_tokens_option = click.option(
+    "--max-tokens", type=WholeNumber(1), metavar="N", help="Output token limit of each request."
+)
+api_key_option = click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the API key.")
 
 
-def slow_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--slow", is_flag=True, help="Two frames a second, for a thin line.")(command)
-
-
-def as_text(value: Any) -> str:
+def to_json(value: Any) -> str:
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,32 +1,45 @@
-"""Commands that measure without a screen: run, probe."""
+"""The commands `run` and `probe`, which measure without a UI."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from swarmtui.cli.app import sessions_in
+from swarmtui.cli.app import session_root
 from swarmtui.cli.options import (
     Number,
-    Whole,
-    as_text,
+    WholeNumber,
+    api_key_option,
     commands,
-    defaults_of,
+    config_defaults,
+    drop_overridden_defaults,
+    endpoint_option,
+    json_option,
+    max_tokens_option,
+    model_option,
+    quiet_option,
     session_dir_option,
-    without_contradiction,
+    to_json,
+    workload_option,
 )
-from swarmtui.cli.words import known_endpoints, limits_of, make_order
+from swarmtui.cli.words import limits_of, make_order
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from swarmtui.model.run_request import RunRequest
 
 
-def _trimmed(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Blanks around a header's value are no part of it, and are refused by HTTP libraries."""
+def _strip_headers(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Strip spaces around header names and values: HTTP libraries reject them."""
     return tuple("=".join(part.strip() for part in text.split("=", 1)) for text in texts)
 
 
 _FIGURES = """\b
-Figures, of --json and for --fail-if (FIGURE or FIGURE@C; and, or, brackets):
+Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   ttft            first content, reasoning or tool delta − sent
   ttfo            first content − sent
   tpot            (t_last − t_first) / (n − tokens of the first chunk)
@@ -39,7 +52,7 @@ Figures, of --json and for --fail-if (FIGURE or FIGURE@C; and, or, brackets):
   c_achieved      Σ e2e / makespan
   contention      1 − per_stream_tps(C) / per_stream_tps(1)
   rate_speedup    out_tps_steady(C) / out_tps_steady(1)
-  wall_speedup    time one by one / time together; token_ratio beside it
+  wall_speedup    serial time / concurrent time; also token_ratio
   counts, shares  errors error_rate cap_hits cap_rate pass_rate n ok …
 Times need a unit (us ms s m). Too few samples (p50 needs 5, p90 29, p95 59,
 p99 299) or nothing measured is null, and counts as missed.
@@ -47,141 +60,149 @@ p99 299) or nothing measured is null, and counts as missed.
 
 
 @commands.command(epilog=_FIGURES)
-@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|NAME|sim:PRESET", help="Repeat for replicas.")
-@click.option("--model", metavar="NAME", help="The model's name; without it the first that the endpoint lists.")
-@click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
-@click.option("--levels", metavar="C,C,…", help="Concurrent streams.  [default: the workload's own, else 1,2,4,8]")
-@click.option("--find-cliff", is_flag=True, help="Search for the C beyond which more streams bring nothing.")
-@click.option("--rate", metavar="R,R,…", help="Open loop: requests a second; several are as many levels.")
+@endpoint_option
+@model_option
+@workload_option
+@click.option("--levels", metavar="C,C,…", help="Concurrency levels.  [default: those of the workload, else 1,2,4,8]")
+@click.option("--find-cliff", is_flag=True, help="Search for the C beyond which throughput no longer grows.")
+@click.option("--rate", metavar="R,R,…", help="Open loop: requests per second; each rate is a level.")
 @click.option(
-    "--arrival", type=click.Choice(["poisson", "constant", "gamma"]), help="How they come.  [default: poisson]"
+    "--arrival",
+    type=click.Choice(["poisson", "constant", "gamma"]),
+    help="Distribution of arrivals with --rate.  [default: poisson]",
 )
 @click.option(
-    "--burst", type=Number(0.0, min_open=True), metavar="B",
-    help="Of gamma arrivals: squared CV of the gaps, 1 is Poisson.  [default: 4]",
-)  # fmt: skip
-@click.option("--serial-rates", metavar="P,D", help="Prompt and output tok/s of one user, to extrapolate serial time.")
-@click.option(
-    "--runs", type=Whole(1, 1000), metavar="N", help="Runs of each level.  [default: the workload's own, else 1]"
+    "--burst",
+    type=Number(0.0, min_open=True),
+    metavar="B",
+    help="Burstiness of gamma arrivals: squared CV of the gaps; 1 is Poisson.  [default: 4]",
 )
-@click.option("--requests", metavar="N|4C", help="Requests a run: a number or a multiple of C.  [default: 4C]")
-@click.option("--duration", metavar="TIME", help="A run lasts so long (30s, 2m), instead of --requests.")
 @click.option(
-    "--warmup", metavar="N|none", help="Discarded requests before the first level.  [default: one a stream, at most 8]"
+    "--serial-rates", metavar="P,D", help="Prompt and output tok/s of a single stream, to extrapolate the serial time."
 )
-@click.option("--max-tokens", type=Whole(1), metavar="N", help="Cap on each answer; answers that hit it are counted.")
-@click.option("--temperature", type=Number(0.0), metavar="X", help="[default: the workload's own, else the server's]")
+@click.option(
+    "--runs", type=WholeNumber(1, 1000), metavar="N", help="Runs per level.  [default: that of the workload, else 1]"
+)
+@click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
+@click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
+@click.option(
+    "--warmup",
+    metavar="N|none",
+    help="Warm-up requests before the first level; they are discarded.  [default: one per stream, at most 8]",
+)
+@max_tokens_option
+@click.option(
+    "--temperature", type=Number(0.0), metavar="X", help="[default: that of the workload, else of the server]"
+)
 @click.option(
     "--seed",
     type=int,
     metavar="N",
-    help="The same seed gives the same requests.  [default: a new one each time, so that no cache knows them]",
+    help="The same seed gives the same requests.  [default: random, so that no prefix cache has seen them]",
 )
-@click.option("--label", default="", help="A name for this session.")
-@click.option("--note", default="", help="A sentence, kept with it.")
-@click.option("--tag", "tags", multiple=True, metavar="K=V", help="A fact, kept with it; compare names what differs.")
-@click.option("--server-flags", default="", metavar="TEXT", help="How the server was started, to be kept with it.")
+@click.option("--label", default="", help="Name of the session.")
+@click.option("--note", default="", help="Note to store with the session.")
+@click.option("--tag", "tags", multiple=True, metavar="K=V", help="Tag to store; `compare` lists tags that differ.")
+@click.option("--server-flags", default="", metavar="TEXT", help="Flags the server was started with, to store.")
 @click.option(
     "--slo",
     default="",
     metavar="ttft=500ms,…",
-    help="What 95 % of requests should keep (share=90% for fewer): ttft ttfo tpot e2e stall.",
+    help="Limits that 95 % of requests must meet (change with share=90%): ttft ttfo tpot e2e stall.",
 )
 @click.option(
     "--fail-if",
     "fail_if",
     multiple=True,
     metavar="EXPR",
-    help="Exit 1 when so: 'ttft_p50@4>1s or errors>0'. Figures: see below.",
+    help="Exit with code 1 if true: 'ttft_p50@4>1s or errors>0'. Figures: see below.",
 )
-@click.option("--timeout", default="600s", show_default=True, metavar="TIME", help="The longest a request may take.")
-@click.option(
-    "--idle-timeout", default="30s", show_default=True, metavar="TIME", help="The longest silence in a stream."
-)
+@click.option("--timeout", default="600s", show_default=True, metavar="TIME", help="Time limit of a request.")
+@click.option("--idle-timeout", default="30s", show_default=True, metavar="TIME", help="Time limit between two chunks.")
 @click.option(
     "--on-restart",
     default="wait",
     show_default=True,
     metavar="wait|stop|TIME",
-    help="A server that goes away: wait for it (120s, or TIME) and go on, or stop.",
+    help="If the server goes away: wait for it (120s, or TIME) and continue, or stop.",
 )
-@click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
-@click.option("--header", "headers", multiple=True, callback=_trimmed, metavar="K=V", help="A header for each request.")
-@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Certificates to trust.")
+@api_key_option
+@click.option(
+    "--header", "headers", multiple=True, callback=_strip_headers, metavar="K=V", help="Header to send; repeatable."
+)
+@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA certificates to trust.")
 @click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
-@click.option("--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="The server's metrics, if elsewhere.")
-@click.option("--gpu-metrics-url", "gpu_metrics_urls", multiple=True, metavar="URL", help="A DCGM exporter.")
-@click.option("--no-gpu", is_flag=True, help="Do not look at GPUs.")
-@click.option("--keep-text", is_flag=True, help="Keep the answers in the session.")
-@click.option("--no-previews", is_flag=True, help="Keep not even the beginning of answers that are checked.")
-@click.option("--baseline", metavar="SESSION|last", help="Say at the end what changed since, and what it gave.")
+@click.option(
+    "--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="Metrics of the server, if not at /metrics."
+)
+@click.option("--gpu-metrics-url", "gpu_metrics_urls", multiple=True, metavar="URL", help="URL of a DCGM exporter.")
+@click.option("--no-gpu", is_flag=True, help="Do not read the GPUs of this host.")
+@click.option("--keep-text", is_flag=True, help="Store the text of all responses.")
+@click.option("--no-previews", is_flag=True, help="Store no text at all, not even the start of checked responses.")
+@click.option("--baseline", metavar="SESSION|last", help="Compare with this session at the end, and log the change.")
 @click.option("--workers", type=click.IntRange(1, 64), hidden=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of the table.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@quiet_option
 @session_dir_option
 @click.pass_context
 def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
-    """Drive an endpoint level by level, without a screen.
+    """Benchmark an endpoint level by level, without the app.
 
-    Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; twice: at once.
+    Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; a second Ctrl-C stops at once.
     """
-    from swarmtui.client.spawn import start_conductor
+    from swarmtui.client.spawn import start_session_process
 
-    # It imports what it needs while we look at the words; with a mistake in them it gets no order, and ends.
-    conductor = start_conductor()
-    from swarmtui.cli.follow import run as follow
+    # Started first: it imports its modules while the options are checked, and exits if they are wrong.
+    process = start_session_process()
+    from swarmtui.cli.follow import follow_run
 
-    given = without_contradiction(context, given)
+    given = drop_overridden_defaults(context, given)
     limits = limits_of(given["fail_if"])
-    sys.exit(follow(make_order(endpoints, given), conductor, as_json=as_json, quiet=quiet, limits=limits))
+    sys.exit(follow_run(make_order(endpoints, given), process, as_json=as_json, quiet=quiet, limits=limits))
 
 
 @commands.command()
-@click.option("--endpoint", "endpoints", multiple=True, metavar="URL|NAME|sim:PRESET", help="Repeat for replicas.")
-@click.option("--model", metavar="NAME", help="The model's name; without it the first that the endpoint lists.")
-@click.option("--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`.")
-@click.option("--runs", default=1, show_default=True, type=Whole(1, 100), metavar="N", help="Timed runs of a probe.")
-@click.option("--max-tokens", type=Whole(1), metavar="N", help="Cap on each answer.")
-@click.option("--api-key-env", metavar="VAR", help="The variable that holds the API key.")
-@click.option("--every", metavar="TIME", help="Again and again, in the foreground, for example 1h.")
-@click.option("--history", "show_history", is_flag=True, help="Show the probes so far and leave.")
-@click.option("--install-hint", is_flag=True, help="Print a systemd timer and a cron line, and leave.")
-@click.option("--json", "as_json", is_flag=True, help="The history as one JSON document.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@endpoint_option
+@model_option
+@workload_option
+@click.option("--runs", default=1, show_default=True, type=WholeNumber(1, 100), metavar="N", help="Timed runs.")
+@max_tokens_option
+@api_key_option
+@click.option("--every", metavar="TIME", help="Repeat at this interval, in the foreground: 30m, 1h.")
+@click.option("--history", "show_history", is_flag=True, help="Print the history of probes and exit.")
+@click.option("--install-hint", is_flag=True, help="Print a systemd timer and a cron line for this probe, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="With --history: print one JSON document.")
+@quiet_option
 @session_dir_option
 def probe(every: str | None, show_history: bool, install_hint: bool, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Warm-up, discarded, and one timed run of one stream; builds a history and says when it drifts."""
+    """Time one stream after a warm-up, and compare it with earlier probes of the same endpoint.
+
+    Prints one line: the rate, TTFT, the median of the last 7 days, and whether this probe is within the usual range.
+    """
     from swarmtui.model.plan import parse_seconds
 
     every_s = parse_seconds(every, "--every") if every else None
     if show_history:
-        from swarmtui.analysis.compare.probe_history import history
+        from swarmtui.analysis.compare.probe_history import probe_history
         from swarmtui.cli.render.probe_history import history_text
         from swarmtui.sessions.probes import probes_by_target
 
-        found = {name: history(rows) for name, rows in probes_by_target(sessions_in(given["session_dir"])).items()}
-        click.echo(as_text(found) if as_json else history_text(found), nl=as_json)
+        probes = probes_by_target(session_root(given["session_dir"]))
+        found = {target: probe_history(results) for target, results in probes.items()}
+        click.echo(to_json(found) if as_json else history_text(found), nl=as_json)
         return
-    from swarmtui.model.plan_options import PROBE, probe_tag
-
-    whole = run.make_context("run", [], default_map=defaults_of("run")).params | given
-    whole |= {"duration": None, "levels": PROBE.levels, "requests": PROBE.requests, "warmup": PROBE.warmup}
-    urls = tuple(known.url for known in known_endpoints(given["endpoints"]))
-    whole["tags"] = tuple(f"{name}={value}" for name, value in probe_tag(urls).items())
     if install_hint:
-        from swarmtui.cli.probe import install_hint as hint
+        from swarmtui.cli.render.probe_history import install_hint_text
 
-        click.echo(hint(_probe_words(given), every_s or 3600.0), nl=False)
+        click.echo(install_hint_text(_probe_command(given), every_s or 3600.0), nl=False)
         return
-    from swarmtui.cli.probe import probe as measure
-    from swarmtui.client.spawn import start_conductor
-
-    make_order(given["endpoints"], whole)
-    sys.exit(measure(lambda: make_order(given["endpoints"], whole), start_conductor, every_s, quiet))
+    params = run.make_context("run", [], default_map=config_defaults("run")).params | given | {"mode": "probe"}
+    make_order(given["endpoints"], params)
+    sys.exit(_probe_repeatedly(lambda: make_order(given["endpoints"], params), every_s, quiet))
 
 
-def _probe_words(given: dict[str, Any]) -> list[str]:
-    """The command again, as a timer would give it."""
+def _probe_command(given: dict[str, Any]) -> list[str]:
+    """The command line of this probe, for a timer."""
     import shutil
 
     program = shutil.which("swarmtui")
@@ -192,3 +213,49 @@ def _probe_words(given: dict[str, Any]) -> list[str]:
         if given[name] is not None:
             words += [f"--{name.replace('_', '-')}", str(given[name])]
     return words
+
+
+def _probe_repeatedly(make_request: Callable[[], RunRequest], every_s: float | None, quiet: bool) -> int:
+    """Probe once, or start a probe every `every_s` seconds until stopped; an unreachable server is tried again."""
+    import time
+
+    from swarmtui.cli.follow import DONE, STOPPED, UNUSABLE
+
+    due = time.monotonic()
+    try:
+        while True:
+            code = _probe_once(make_request(), quiet)
+            if every_s is None or code not in (DONE, UNUSABLE):
+                return code
+            due = max(due + every_s, time.monotonic())
+            while (left := due - time.monotonic()) > 0:
+                time.sleep(min(left, 60.0))
+    except KeyboardInterrupt:
+        return STOPPED
+
+
+def _probe_once(request: RunRequest, quiet: bool) -> int:
+    import signal
+    from pathlib import Path
+
+    from swarmtui.cli.follow import DONE, follow_without_report
+    from swarmtui.client.spawn import start_session_process
+
+    ended, code = follow_without_report(request, start_session_process(), quiet)
+    # Between two probes there is no session to stop: a signal just ends the loop.
+    signal.signal(signal.SIGINT, _interrupt_once)
+    signal.signal(signal.SIGTERM, _interrupt_once)
+    if code == DONE:
+        from swarmtui.cli.render.probe_history import probe_line
+
+        click.echo(probe_line(Path(request.session_root), Path(ended.directory).name))
+    return code
+
+
+def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
+    """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the exit."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`swarmtui ab`: two servers, or two ways to start one, run in turn until it is known which is faster."""
+"""Run an A/B test: alternate runs of two servers, or two ways to start one, until it is known which is faster."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.compare.differences import refusals
-from swarmtui.cli.render.table import aligned, wrapped
-from swarmtui.experiments.answer import command_change
-from swarmtui.experiments.grid import Launch, command_launch
-from swarmtui.experiments.managed_server import Broken, Server, Stopped, free_port
-from swarmtui.experiments.measure import Measured, Wish, measure
-from swarmtui.experiments.schedule import Side, sides
-from swarmtui.experiments.sequential import LOOKS, Decision, decide, detectable_at, next_look
-from swarmtui.model.run_request import SIMULATOR, Order
+from swarmtui.analysis.compare.differences import comparison_refusals
+from swarmtui.experiments.baseline import describe_command_changes
+from swarmtui.experiments.grid import LaunchCommand, launch_for_command
+from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
+from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure
+from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
+from swarmtui.model.run_request import SIMULATOR, RunRequest
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
-from swarmtui.model.tuning import Change
-from swarmtui.sessions.export.figures import NOTHING, amount
-from swarmtui.text import plain, signed
+from swarmtui.model.session_tags import Series
+from swarmtui.model.tuning import LoggedChange
+from swarmtui.numbers import significant
 
-TAG = "ab"
+Side = Literal["A", "B"]
 Figure = Literal["out_tps", "per_stream_tps", "ttft_s"]
 FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
     "out_tps": ("output tok/s", "higher"),
-    "per_stream_tps": ("tok/s a stream", "higher"),
+    "per_stream_tps": ("tok/s per stream", "higher"),
     "ttft_s": ("TTFT s", "lower"),
 }
 
 
-class Contest(Stored, frozen=True, kw_only=True):
-    """`a` and `b` are endpoints or commands; `most` runs on each side at most. With `aa`, b is a once more."""
+class AbTest(Stored, frozen=True, kw_only=True):
+    """What to compare: `a` and `b` are endpoints or commands; with `aa`, `b` is `a` again."""
 
     name: str
     a: str
@@ -43,25 +42,25 @@ class Contest(Stored, frozen=True, kw_only=True):
     url: str | None = None
     figure: Figure = "out_tps"
     detect: float = 0.02
-    most: int = 16
+    max_runs: int = msgspec.field(default=16, name="most")
     seed: int = 0
     aa: bool = False
     ready_within_s: float = 600.0
     stop_within_s: float = 20.0
 
 
-class Run(Stored, frozen=True, kw_only=True):
+class AbRun(Stored, frozen=True, kw_only=True):
     side: Side
     value: float
     session: str
     errors: int
 
 
-class Outcome(Stored, frozen=True, kw_only=True):
-    """`problem` says why it went no further; `decision` is of the last look, null where there was none."""
+class AbResult(Stored, frozen=True, kw_only=True):
+    """The runs so far. `problem` says why the test ended early; `decision` is of the last checkpoint, if any."""
 
-    contest: Contest
-    runs: tuple[Run, ...] = ()
+    test: AbTest = msgspec.field(name="contest")
+    runs: tuple[AbRun, ...] = ()
     decision: Decision | None = None
     problem: str = ""
     stopped: bool = False
@@ -69,163 +68,149 @@ class Outcome(Stored, frozen=True, kw_only=True):
     def values(self, side: Side) -> list[float]:
         return [run.value for run in self.runs if run.side == side]
 
+    def sessions(self, side: Side) -> str:
+        """The sessions of one side, as `swarmtui compare` takes them: ID+ID+…"""
+        return "+".join(run.session for run in self.runs if run.side == side)
 
-class Fight:
-    """Every run is a session of its own, so that the verdict holds from one session to the next."""
 
-    def __init__(self, contest: Contest, order: Order, logs: Path, quiet: bool, say: Callable[[str], None]) -> None:
-        self._contest, self._order, self._logs, self._quiet, self._say = contest, order, logs, quiet, say
+class AbRunner:
+    """Run the test. Every run is a session of its own, so that the verdict includes the spread between sessions."""
+
+    def __init__(
+        self, test: AbTest, request: RunRequest, logs: Path, display: FrameDisplay, report: Callable[[str], None]
+    ) -> None:
+        self._test, self._request, self._logs = test, request, logs
+        self._display, self._report = display, report
         self._first: dict[Side, Summary] = {}
 
-    def run(self, wish: Wish) -> Outcome:
-        """Looks only where the stopping rule has a look; an A/A comparison is over with the first."""
-        contest = self._contest
-        outcome = Outcome(contest=contest)
-        for place, side in enumerate(sides(2 * LOOKS[-1], contest.seed)):
-            self._say(f"run {place + 1}: {side}")
+    def run(self, stop: StopRequest) -> AbResult:
+        """Evaluate the runs at each checkpoint until the test is done; an A/A test ends at the first."""
+        test = self._test
+        result = AbResult(test=test)
+        for index, side in enumerate(interleaved_sides(2 * CHECKPOINTS[-1], test.seed)):
+            self._report(f"run {index + 1}: {side}")
             try:
-                found = self._one(side, place, wish)
-            except Stopped:
-                return msgspec.structs.replace(outcome, stopped=True)
-            except Broken as error:
-                return msgspec.structs.replace(outcome, problem=f"{side}: {error}")
-            outcome = msgspec.structs.replace(outcome, runs=(*outcome.runs, found))
-            self._say(f"run {place + 1}: {side} {amount(found.value)} {FIGURES[contest.figure][0]}")
-            if refused := self._refused():
-                return msgspec.structs.replace(outcome, problem=f"no ratio: {refused}")
-            a, b = outcome.values("A"), outcome.values("B")
-            if len(a) == len(b) and len(a) in LOOKS:
-                better = FIGURES[contest.figure][1]
-                decision = decide(a, b, detect=contest.detect, most=contest.most, better=better)
-                outcome = msgspec.structs.replace(outcome, decision=decision)
-                self._say(decision.sentence)
-                if decision.done or contest.aa:
+                run = self._run_once(side, index, stop)
+            except Interrupted:
+                return msgspec.structs.replace(result, stopped=True)
+            except ServerFailed as error:
+                return msgspec.structs.replace(result, problem=f"{side}: {error}")
+            result = msgspec.structs.replace(result, runs=(*result.runs, run))
+            self._report(f"run {index + 1}: {side} {significant(run.value)} {FIGURES[test.figure][0]}")
+            if refused := self._refusals():
+                return msgspec.structs.replace(result, problem=f"A and B cannot be compared: {refused}")
+            a, b = result.values("A"), result.values("B")
+            if len(a) == len(b) and len(a) in CHECKPOINTS:
+                better = FIGURES[test.figure][1]
+                decision = evaluate(a, b, detect=test.detect, max_runs=test.max_runs, better=better)
+                result = msgspec.structs.replace(result, decision=decision)
+                self._report(decision.sentence)
+                if decision.done or test.aa:
                     break
-        return outcome
+        return result
 
-    def _one(self, side: Side, place: int, wish: Wish) -> Run:
-        given = self._contest.a if side == "A" else self._contest.b
+    def _run_once(self, side: Side, index: int, stop: StopRequest) -> AbRun:
+        target = self._test.a if side == "A" else self._test.b
         with ExitStack() as stack:
             server = None
-            url = given
-            if is_command(given):
-                launch = command_launch(given, self._contest.url, free_port(), f"--{side.lower()}")
-                server = stack.enter_context(self._server(launch, side, place, wish))
+            url = target
+            if is_command(target):
+                launch = launch_for_command(target, self._test.url, free_port(), f"--{side.lower()}")
+                server = stack.enter_context(self._start_server(launch, side, index, stop))
                 url = launch.url
 
-            def over() -> str | None:
-                return "stopped" if wish() else server.death() if server else None
+            def abort_reason() -> str | None:
+                return "stopped" if stop() else server.failure() if server else None
 
-            found = measure(self._order_for(side, place, url), self._quiet, wish, over)
-            if wish():
-                raise Stopped
+            found = measure(self._request_for(side, index, url), self._display, stop, abort_reason)
+            if stop():
+                raise Interrupted
             return self._read(side, found, server)
 
-    def _server(self, launch: Launch, side: Side, place: int, wish: Wish) -> Server:
-        log, within_s = self._logs / f"{place + 1}-{side}.log", self._contest.stop_within_s
-        server = Server(launch, log, stop_within_s=within_s, at_once=wish.at_once)
+    def _start_server(self, launch: LaunchCommand, side: Side, index: int, stop: StopRequest) -> ManagedServer:
+        log, within_s = self._logs / f"{index + 1}-{side}.log", self._test.stop_within_s
+        server = ManagedServer(launch, log, stop_within_s=within_s, at_once=stop.at_once)
         try:
             server.start()
-            server.wait_until_ready(self._contest.ready_within_s, wish)
-        except Broken as error:
+            server.wait_until_ready(self._test.ready_within_s, stop)
+        except ServerFailed as error:
             server.stop()
-            raise Broken("\n    ".join([str(error), *server.log_tail()])) from None
-        except Stopped:
+            raise ServerFailed("\n    ".join([str(error), *server.log_tail()])) from None
+        except Interrupted:
             server.stop()
             raise
         return server
 
-    def _read(self, side: Side, found: Measured, server: Server | None) -> Run:
+    def _read(self, side: Side, found: Measurement, server: ManagedServer | None) -> AbRun:
         level = found.summary.levels[-1] if found.summary and found.summary.levels else None
-        value = _value(self._contest.figure, level) if level else None
+        value = _value(self._test.figure, level) if level else None
         if found.problem or found.summary is None or level is None or not value:
             tail = server.log_tail() if server else ()
-            raise Broken("\n    ".join([found.problem or "nothing was measured", *tail]))
+            raise ServerFailed("\n    ".join([found.problem or "nothing was measured", *tail]))
         self._first.setdefault(side, found.summary)
-        return Run(side=side, value=value, session=found.summary.session.id, errors=level.errors)
+        return AbRun(side=side, value=value, session=found.summary.session.id, errors=level.errors)
 
-    def _refused(self) -> str:
+    def _refusals(self) -> str:
         if len(self._first) < 2:
             return ""
-        return "; ".join(refusals(self._first["A"], self._first["B"]))
+        return "; ".join(why.text for why in comparison_refusals(self._first["A"], self._first["B"]))
 
-    def _order_for(self, side: Side, place: int, url: str) -> Order:
-        """No requests twice on one server: its cache would know them."""
+    def _request_for(self, side: Side, index: int, url: str) -> RunRequest:
+        """Each run has another seed, so that no run finds its prompts in the server's prefix cache."""
+        request = self._request
         return msgspec.structs.replace(
-            self._order,
+            request,
             endpoints=(url,),
-            plan=msgspec.structs.replace(self._order.plan, seed=self._order.plan.seed + place),
-            label=self._order.label or f"{self._contest.name} {side}",
-            tags=self._order.tags | {TAG: self._contest.name, "side": side},
+            plan=msgspec.structs.replace(request.plan, seed=request.plan.seed + index),
+            label=request.label or f"{self._test.name} {side}",
+            series=Series(kind="ab", name=self._test.name, side=side),
         )
 
 
-def is_command(given: str) -> bool:
-    """An endpoint is one word: an address, or `sim:PRESET`."""
-    if given.startswith(SIMULATOR) or "://" in given:
+def interleaved_sides(count: int, seed: int) -> list[Side]:
+    """ABBA or BAAB, drawn for each block of four, so that a linear drift affects both sides equally."""
+    random = Random(seed)
+    order: list[Side] = []
+    while len(order) < count:
+        order += ["A", "B", "B", "A"] if random.random() < 0.5 else ["B", "A", "A", "B"]
+    return order[:count]
+
+
+def is_command(target: str) -> bool:
+    """An endpoint is one word: an address, or `sim:PRESET`; everything else is a command."""
+    if target.startswith(SIMULATOR) or "://" in target:
         return False
-    return len(given.split()) > 1 or ":" not in given
+    return len(target.split()) > 1 or ":" not in target
 
 
-def new_name() -> str:
+def new_test_name() -> str:
     return f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def logged(outcome: Outcome) -> Change | None:
-    """A row for the tuning log, where there is a verdict on a change."""
-    contest, decision = outcome.contest, outcome.decision
-    if decision is None or contest.aa:
+def log_entry(result: AbResult) -> LoggedChange | None:
+    """A row for the tuning log; None without a verdict, and for an A/A test."""
+    test, decision = result.test, result.decision
+    if decision is None or test.aa:
         return None
-    before, after = ("+".join(run.session for run in outcome.runs if run.side == side) for side in ("A", "B"))
-    return Change(
+    return LoggedChange(
         number=0,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        before=before,
-        after=after,
-        what=_what(contest),
-        gave=f"{FIGURES[contest.figure][0]}: {decision.sentence}",
+        before=result.sessions("A"),
+        after=result.sessions("B"),
+        what=_describe_change(test),
+        effect=f"{FIGURES[test.figure][0]}: {decision.sentence}",
         verdict=decision.word,
         change=decision.change,
     )
 
 
-def _what(contest: Contest) -> str:
-    if is_command(contest.a) and is_command(contest.b):
-        return command_change(contest.a, contest.b)
-    return f"{contest.a} → {contest.b}"
-
-
-def outcome_text(outcome: Outcome) -> str:
-    """The runs of both sides in pairs, and what may be said of them."""
-    contest = outcome.contest
-    a, b = outcome.values("A"), outcome.values("B")
-    longest = max(len(a), len(b))
-    cells = [
-        [str(k + 1), amount(a[k]) if k < len(a) else NOTHING, amount(b[k]) if k < len(b) else NOTHING]
-        for k in range(longest)
-    ]
-    what = FIGURES[contest.figure][0]
-    lines = [f"A  {plain(contest.a)}", f"B  {plain(contest.b)}{' (once more)' if contest.aa else ''}"]
-    lines += ["", *aligned(["run", f"A {what}", f"B {what}"], cells, right=[True] * 3)] if cells else []
-    lines += ["", *(wrapped(f"{what}: {outcome.decision.sentence}") if outcome.decision else ["no verdict"])]
-    if contest.aa and outcome.decision and outcome.decision.spread is not None:
-        lines += wrapped(_floor(outcome.decision))
-    sessions = ["+".join(run.session for run in outcome.runs if run.side == side) for side in ("A", "B")]
-    if all(sessions) and not contest.aa:
-        lines.append(f"swarmtui compare {' '.join(sessions)}")
-    return "\n".join(lines) + "\n"
-
-
-def _floor(decision: Decision) -> str:
-    """`noise floor: runs of the same server differ by 1.2 % (CV) …`"""
-    spread = decision.spread or 0.0
-    finds = ", ".join(
-        f"{n} v {n} runs find {signed(detectable_at(n, spread))}" for n in LOOKS[:5] if next_look(n) is not None
-    )
-    return f"noise floor: runs of the same server differ by {100 * spread:.2g} % (CV); four times in five {finds}"
+def _describe_change(test: AbTest) -> str:
+    if is_command(test.a) and is_command(test.b):
+        return describe_command_changes(test.a, test.b)
+    return f"{test.a} → {test.b}"
 
 
 def _value(figure: Figure, level: Level) -> float | None:
     if figure == "ttft_s":
         return level.ttft_s.p50 or level.ttft_s.mean
-    return level.per_stream_tps.mean if figure == "per_stream_tps" else level.lead_tps
+    return level.per_stream_tps.mean if figure == "per_stream_tps" else level.headline_tps

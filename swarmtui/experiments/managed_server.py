@@ -1,4 +1,4 @@
-"""A server of ours: started under a guardian, waited for, stopped; and never one that somebody else has started."""
+"""Start a server under a guardian process, wait until it is ready, and stop it; never one that runs already."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from swarmtui.experiments.grid import Launch
-from swarmtui.experiments.server_guardian import Order
-from swarmtui.text import plain
+from swarmtui.experiments.grid import LaunchCommand
+from swarmtui.experiments.server_guardian import ServerSpec
+from swarmtui.text import sanitize
 
-_LOOK_S = 0.1
-_ASK_S = 2.0
+_POLL_S = 0.1
+_READY_TIMEOUT_S = 2.0
 _LOG_LINES = 5
 _LOG_BYTES = 32 << 10
-# The guardian needs so long beyond what the server is given.
-_PATIENCE_S = 15.0
-_HARD_S = 1.0
+# How long the guardian may take beyond the time limits of the server.
+_GUARDIAN_EXTRA_S = 15.0
+_KILL_TIMEOUT_S = 1.0
 
 
-class Broken(Exception):
-    """A server that could not be had: why, in a sentence."""
+class ServerFailed(Exception):
+    """The server could not be started or did not become ready."""
 
 
-class Stopped(Exception):
-    """Somebody does not want to wait any longer."""
+class Interrupted(Exception):
+    """A stop was requested while waiting."""
 
 
-class Server:
-    """From `start` to `stop` there is one; use it in a `with`, so that it ends whatever happens.
+class ManagedServer:
+    """A server process; use it in a `with` block, so that it is always stopped.
 
-    `at_once` is asked while it ends: whether somebody does not want to wait for that either.
+    `at_once` is called while it stops: if it returns true, the server is killed without further waiting.
     """
 
     def __init__(
         self,
-        launch: Launch,
+        launch: LaunchCommand,
         log: Path,
         *,
         directory: str | None = None,
@@ -55,17 +55,17 @@ class Server:
         self._launch, self._log, self._directory, self._stop_within_s = launch, log, directory, stop_within_s
         self._at_once = at_once
         self._guardian: subprocess.Popen[bytes] | None = None
-        self._told = ""
+        self._guardian_output = ""
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> ManagedServer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
-        if _answers(self._launch.url):
-            raise Broken(f"something listens on {self._launch.url} already; it is not ours, and is left alone")
+        if _is_listening(self._launch.url):
+            raise ServerFailed(f"another server is already listening on {self._launch.url}; it was left alone")
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._log.write_bytes(b"")
         self._log.chmod(0o600)
@@ -75,8 +75,8 @@ class Server:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        order = Order(
-            words=self._launch.words,
+        order = ServerSpec(
+            command=self._launch.command,
             env=self._launch.env,
             log=str(self._log.resolve()),
             directory=self._directory,
@@ -88,30 +88,30 @@ class Server:
         self._guardian.stdin.flush()
 
     def wait_until_ready(self, within_s: float, stopped: Callable[[], bool]) -> float:
-        """The seconds that it took. A command that ends by itself has failed, unless another one is to stop it."""
+        """Return the seconds it took. A command that exits has failed, unless there is a stop command."""
         begun = time.monotonic()
-        with httpx2.Client(trust_env=False, timeout=_ASK_S) as client:
+        with httpx2.Client(trust_env=False, timeout=_READY_TIMEOUT_S) as client:
             while not stopped():
-                if (why := self.death()) is not None:
-                    raise Broken(why)
+                if (why := self.failure()) is not None:
+                    raise ServerFailed(why)
                 if _is_ready(client, self._launch.ready):
                     return time.monotonic() - begun
                 if time.monotonic() - begun > within_s:
-                    raise Broken(f"was not ready within {within_s:g} s: no answer from {self._launch.ready}")
-                time.sleep(_LOOK_S)
-        raise Stopped
+                    raise ServerFailed(f"not ready within {within_s:g} s: no response from {self._launch.ready}")
+                time.sleep(_POLL_S)
+        raise Interrupted
 
-    def death(self) -> str | None:
-        """How it ended, if it has; of a server that its command only sets going nobody tells us."""
-        self._hear()
-        for line in self._told.splitlines():
+    def failure(self) -> str | None:
+        """How the server exited, or None; one that its command only launches cannot be observed."""
+        self._read_guardian()
+        for line in self._guardian_output.splitlines():
             word, _, rest = line.partition(" ")
             if word == "failed":
-                return f"cannot be started: {rest}"
+                return f"could not be started: {rest}"
             if word == "exit" and not (self._launch.stop and rest == "0"):
-                return f"was killed by signal {rest[1:]}" if rest.startswith("-") else f"ended with exit code {rest}"
+                return f"was killed by signal {rest[1:]}" if rest.startswith("-") else f"exited with code {rest}"
         if self._guardian is not None and self._guardian.poll() is not None:
-            return "its guardian is gone"
+            return "its guardian process died"
         return None
 
     def log_tail(self) -> tuple[str, ...]:
@@ -121,13 +121,13 @@ class Server:
                 text = log.read().decode(errors="replace")
         except OSError:
             return ()
-        lines = [plain(line) for line in text.splitlines()]
+        lines = [sanitize(line) for line in text.splitlines()]
         return tuple([line for line in lines if line][-_LOG_LINES:])
 
     def stop(self) -> None:
-        """In good order, then hard; back when nothing of it is left.
+        """Terminate the server, then kill it; return when all its processes are gone.
 
-        At once means hard from here on; a command that stops it is left to its guardian, which outlives us.
+        With `at_once` it is killed immediately; a stop command is left to the guardian, which outlives us.
         """
         guardian, self._guardian = self._guardian, None
         if guardian is None:
@@ -136,25 +136,25 @@ class Server:
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.write(b"end\n")
             guardian.stdin.flush()
-        give_up = time.monotonic() + 2 * self._stop_within_s + _PATIENCE_S
-        while not (gone := _gone(guardian, _LOOK_S)) and not self._at_once() and time.monotonic() < give_up:
+        deadline = time.monotonic() + 2 * self._stop_within_s + _GUARDIAN_EXTRA_S
+        while not (gone := _exits_within(guardian, _POLL_S)) and not self._at_once() and time.monotonic() < deadline:
             continue
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.close()
-        if not gone and not _gone(guardian, _HARD_S) and not self._at_once():
-            guardian.kill()  # its server dies with it
+        if not gone and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._at_once():
+            guardian.kill()  # the kernel then kills its server, too
             guardian.wait()
         guardian.stdout.close()
 
-    def _hear(self) -> None:
+    def _read_guardian(self) -> None:
         if self._guardian is None or self._guardian.stdout is None:
             return
         pipe = self._guardian.stdout.fileno()
         while select.select([pipe], [], [], 0)[0] and (part := os.read(pipe, 4096)):
-            self._told += part.decode(errors="replace")
+            self._guardian_output += part.decode(errors="replace")
 
 
-def _gone(process: subprocess.Popen[bytes], within_s: float) -> bool:
+def _exits_within(process: subprocess.Popen[bytes], within_s: float) -> bool:
     try:
         process.wait(within_s)
     except subprocess.TimeoutExpired:
@@ -169,7 +169,7 @@ def free_port() -> int:
         return port
 
 
-def _answers(url: str) -> bool:
+def _is_listening(url: str) -> bool:
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:

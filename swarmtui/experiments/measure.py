@@ -1,114 +1,130 @@
-"""One measurement of many, as `ab` and `tune` make them: a conductor, its progress, and what came out."""
+"""Run one measurement of an A/B test or a tune, and return its summary."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 import msgspec
 
-from swarmtui.cli.progress import Progress, progress_on
-from swarmtui.client.client import Client, Gone, attach, running, start
-from swarmtui.client.interrupt import Stopping
-from swarmtui.model import client_protocol as said
-from swarmtui.model.run_request import Order
+from swarmtui.client.client import Client, ConnectionLost, StopControl, attach, running_sessions, start_session
+from swarmtui.model import client_protocol
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Summary
+from swarmtui.model.session_tags import Series
 
-_LOOK_S = 0.1
-_GONE_WITHIN_S = 10.0
+_POLL_S = 0.1
+_END_TIMEOUT_S = 10.0
 
 
-class Measured(Stored, frozen=True, kw_only=True):
-    """`problem` is empty where the plan was carried out; `cut` says that we ended it."""
+class FrameDisplay(Protocol):
+    """Where the frames of a running measurement are shown."""
+
+    def show(self, frame: client_protocol.Frame) -> None: ...
+    def clear(self) -> None: ...
+
+
+class NoDisplay:
+    """Show nothing: for a process without a terminal."""
+
+    def show(self, frame: client_protocol.Frame) -> None:
+        pass
+
+    def clear(self) -> None:
+        pass
+
+
+class Measurement(Stored, frozen=True, kw_only=True):
+    """The result of one run: `problem` is empty if the plan was completed; `aborted` means that we stopped it."""
 
     summary: Summary | None = None
     problem: str = ""
-    cut: bool = False
+    aborted: bool = False
 
 
-class Wish:
-    """Whether somebody pressed Ctrl-C: looked at wherever we wait. `at_once`: and pressed it again."""
+class StopRequest:
+    """Count SIGINT and SIGTERM. Calling it returns whether one arrived; `at_once` whether a second one did."""
 
     def __init__(self) -> None:
-        self._asked = 0
+        self._signals = 0
 
     def __call__(self) -> bool:
-        return self._asked > 0
+        return self._signals > 0
 
     def at_once(self) -> bool:
-        return self._asked > 1
+        return self._signals > 1
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self._asked += 1
+    def _count(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
 
     @contextlib.contextmanager
-    def heard(self) -> Iterator[Wish]:
-        before = [(number, signal.signal(number, self._ask)) for number in (signal.SIGINT, signal.SIGTERM)]
+    def on_signals(self) -> Iterator[StopRequest]:
+        before = [(number, signal.signal(number, self._count)) for number in (signal.SIGINT, signal.SIGTERM)]
         try:
             yield self
         finally:
-            # Whoever has stopped it already takes nothing of its end away by asking again.
+            # After a stop, further signals must not interrupt the clean-up and the report.
             for number, handler in before:
                 signal.signal(number, signal.SIG_IGN if self() else handler)
 
 
 def measure(
-    order: Order,
-    quiet: bool,
-    wish: Wish,
-    stop: Callable[[], str | None],
-    heard: Callable[[said.Message], None] = lambda message: None,
-) -> Measured:
-    """`stop` is asked ten times a second; its reason ends the run at once. `heard` gets what the conductor says."""
-    progress = progress_on(sys.stderr, quiet)
-    client = start(order, said.Subscribe(hz=4.0))
-    stopping = Stopping()
-    stopping.of(client)
+    request: RunRequest,
+    display: FrameDisplay,
+    stop: StopRequest,
+    abort_reason: Callable[[], str | None],
+    on_message: Callable[[client_protocol.SessionMessage], None] = lambda message: None,
+) -> Measurement:
+    """Run one session. `abort_reason` is called ten times per second; a reason it returns ends the run at once."""
+    client = start_session(request, client_protocol.Subscribe(hz=4.0))
+    control = StopControl()
+    control.attach(client)
     try:
-        ended, why = _follow(client, progress, stopping, wish, stop, heard)
-    except Gone:
-        return Measured(problem=f"the conductor {client.how_it_ended()}")
+        ended, reason = _follow(client, display, control, stop, abort_reason, on_message)
+    except ConnectionLost:
+        return Measurement(problem=f"the session process {client.exit_description()}")
     finally:
-        progress.clear()
+        display.clear()
         client.close()
     summary = _summary(ended.directory)
-    if why:
-        return Measured(summary=summary, problem=why, cut=True)
+    if reason:
+        return Measurement(summary=summary, problem=reason, aborted=True)
     if ended.ending == "done":
-        return Measured(summary=summary)
-    return Measured(summary=summary, problem=ended.message or ended.ending)
+        return Measurement(summary=summary)
+    return Measurement(summary=summary, problem=ended.message or ended.ending)
 
 
 def _follow(
     client: Client,
-    progress: Progress,
-    stopping: Stopping,
-    wish: Wish,
-    stop: Callable[[], str | None],
-    heard: Callable[[said.Message], None],
-) -> tuple[said.Ended, str]:
-    why = ""
+    display: FrameDisplay,
+    control: StopControl,
+    stop: StopRequest,
+    abort_reason: Callable[[], str | None],
+    on_message: Callable[[client_protocol.SessionMessage], None],
+) -> tuple[client_protocol.Ended, str]:
+    """Read messages until the session ends; return the last one and why we aborted it, if we did."""
+    reason = ""
     while True:
-        message = client.next(_LOOK_S)
+        message = client.receive(_POLL_S)
         if message is not None:
-            heard(message)
-        if not why and (reason := stop()):
-            why = reason
-            stopping.ask(grace_s=0.0)
-        if wish.at_once() and not stopping.at_once:
-            stopping.ask(grace_s=0.0)
-        stopping.check()
+            on_message(message)
+        if not reason and (found := abort_reason()):
+            reason = found
+            control.request(grace_s=0.0)
+        if stop.at_once() and not control.immediate:
+            control.request(grace_s=0.0)
+        control.kill_if_overdue()
         match message:
-            case said.Frame():
-                progress.show(message)
-            case said.Ended():
-                return message, why
+            case client_protocol.Frame():
+                display.show(message)
+            case client_protocol.Ended():
+                return message, reason
 
 
 def _summary(directory: str) -> Summary | None:
@@ -118,29 +134,29 @@ def _summary(directory: str) -> Summary | None:
         return None
 
 
-def end_leftovers(tag: str, value: str) -> int:
-    """Ends runs that an earlier one of ours, killed in the middle, left going: their server is gone, or a new one."""
+def stop_orphaned_runs(series: Series) -> int:
+    """Stop sessions of this series that an interrupted experiment left running; return how many there were."""
     ended = 0
-    for name in running():
+    for name in running_sessions():
         try:
-            client = attach(name, said.Subscribe(hz=1.0))
+            client = attach(name, client_protocol.Subscribe(hz=1.0))
         except BadInput:
             continue
         try:
-            hello = client.next(1.0)
-            if isinstance(hello, said.Hello) and hello.session.tags.get(tag) == value:
-                client.say(said.Stop(grace_s=0.0))
-                _until_gone(client)
+            hello = client.receive(1.0)
+            if isinstance(hello, client_protocol.Hello) and hello.session.series == series:
+                client.send(client_protocol.Stop(grace_s=0.0))
+                _wait_for_end(client)
                 ended += 1
-        except Gone:
+        except ConnectionLost:
             continue
         finally:
             client.close()
     return ended
 
 
-def _until_gone(client: Client) -> None:
-    give_up = time.monotonic() + _GONE_WITHIN_S
-    while time.monotonic() < give_up:
-        if isinstance(client.next(_LOOK_S), said.Ended):
+def _wait_for_end(client: Client) -> None:
+    deadline = time.monotonic() + _END_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if isinstance(client.receive(_POLL_S), client_protocol.Ended):
             return

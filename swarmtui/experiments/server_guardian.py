@@ -1,9 +1,9 @@
 """Start one server, and stop every process of it on request or when the parent exits.
 
-A process of its own between us and the server. Its standard input is a pipe from us: the order comes on the first
-line; any other line, or the end of the pipe, which also a `kill -9` of ours brings about, ends the server. The end of
-the pipe behind such a line means that nobody wants to wait any longer. What happens is told on standard output, a word
-a line. Processes that the server left behind become children of this one, so that they are found too.
+Its standard input is a pipe from the parent. The first line is the specification of the server; any other line, or the
+end of the pipe (also if the parent is killed), stops the server. The end of the pipe after such a line means: kill it
+at once. Events are reported on standard output, one per line. As a subreaper this process also becomes the parent of
+processes that the server leaves behind, so that they are stopped, too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import msgspec
 import psutil
 
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """`stop` is a command that ends the server where a signal does not, as with a container or a unit of systemd."""
+class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """`stop` is a command for servers that a signal does not stop, such as a container or a systemd unit."""
 
-    words: tuple[str, ...]
+    command: tuple[str, ...]
     env: dict[str, str]
     log: str
     directory: str | None = None
@@ -36,19 +36,19 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
-    # Without a buffer: a line that is read ahead would not be seen to come.
+    # Unbuffered: select() does not see lines that were read ahead.
     pipe = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
-    order = msgspec.json.decode(pipe.readline(), type=Order)
+    order = msgspec.json.decode(pipe.readline(), type=ServerSpec)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    told = [False]
-    signal.signal(signal.SIGTERM, lambda *_: told.__setitem__(0, True))
+    terminated = [False]
+    signal.signal(signal.SIGTERM, lambda *_: terminated.__setitem__(0, True))
     environment = os.environ | order.env
     with Path(order.log).open("ab") as log:
         try:
             server = subprocess.Popen(
-                order.words,
+                order.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -58,36 +58,38 @@ def main() -> int:
                 preexec_fn=lambda: libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509
             )
         except OSError as error:
-            _tell(f"failed {error.strerror}: {error.filename}")
+            _report(f"failed {error.strerror}: {error.filename}")
             return 1
-        _tell(f"started {server.pid}")
-        in_touch = _wait(server, told)
-        _end(server, order, environment, log.fileno(), in_touch)
-    _tell("ended")
+        _report(f"started {server.pid}")
+        parent_alive = _wait(server, terminated)
+        _stop_server(server, order, environment, log.fileno(), parent_alive)
+    _report("ended")
     return 0
 
 
-def _wait(server: subprocess.Popen[bytes], told: list[bool]) -> bool:
-    """Until we are to end it; that the server itself has ended is told, and waited on for a word from us.
+def _wait(server: subprocess.Popen[bytes], terminated: list[bool]) -> bool:
+    """Wait until the server is to be stopped, and report if it exits by itself.
 
-    True where that was a word: then the end of the pipe is still to come.
+    Return whether a line asked for it: then the parent is alive, and the end of the pipe is still to come.
     """
-    over = False
-    while not told[0]:
-        if _news(_LOOK_S):
+    exited = False
+    while not terminated[0]:
+        if _input_ready(_POLL_S):
             return bool(os.read(0, 64))
-        if not over and server.poll() is not None:
-            over = True
-            _tell(f"exit {server.returncode}")
+        if not exited and server.poll() is not None:
+            exited = True
+            _report(f"exit {server.returncode}")
     return False
 
 
-def _news(within_s: float) -> bool:
+def _input_ready(within_s: float) -> bool:
     return bool(select.select([0], [], [], within_s)[0])
 
 
-def _end(server: subprocess.Popen[bytes], order: Order, environment: dict[str, str], log: int, in_touch: bool) -> None:
-    """In good order first, then hard; only what this process has started. In touch, we can be told to hurry."""
+def _stop_server(
+    server: subprocess.Popen[bytes], order: ServerSpec, environment: dict[str, str], log: int, parent_alive: bool
+) -> None:
+    """Stop the server: its stop command and SIGTERM first, SIGKILL after the time limit or if the parent asks."""
     deadline = time.monotonic() + order.stop_within_s
     if order.stop:
         try:
@@ -96,21 +98,21 @@ def _end(server: subprocess.Popen[bytes], order: Order, environment: dict[str, s
                 timeout=order.stop_within_s, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            _tell(f"stop failed: {error}")
+            _report(f"stop failed: {error}")
     if server.poll() is None:
-        _signal(server.pid, signal.SIGTERM)
+        _signal_group(server.pid, signal.SIGTERM)
     else:
-        _each(_left(server), signal.SIGTERM)
-    while time.monotonic() < deadline and _left(server) and not (in_touch and _news(0.0)):
-        time.sleep(_LOOK_S)
+        _signal_each(_living_descendants(server), signal.SIGTERM)
+    while time.monotonic() < deadline and _living_descendants(server) and not (parent_alive and _input_ready(0.0)):
+        time.sleep(_POLL_S)
     if server.poll() is None:
-        _signal(server.pid, signal.SIGKILL)
-    _each(_left(server), signal.SIGKILL)
+        _signal_group(server.pid, signal.SIGKILL)
+    _signal_each(_living_descendants(server), signal.SIGKILL)
     server.wait()
 
 
-def _left(server: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """Living descendants; `poll` takes away the server itself, `waitpid` those that it left to us."""
+def _living_descendants(server: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """All descendants that are not zombies; `poll` reaps the server first."""
     server.poll()
     found = []
     for child in psutil.Process().children(recursive=True):
@@ -122,8 +124,8 @@ def _left(server: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return found
 
 
-def _each(processes: list[psutil.Process], number: int) -> None:
-    """Which makes sure that a number was not given to another process meanwhile."""
+def _signal_each(processes: list[psutil.Process], number: int) -> None:
+    """Signal each process; psutil checks that its pid was not reused."""
     for process in processes:
         try:
             process.send_signal(number)
@@ -131,15 +133,15 @@ def _each(processes: list[psutil.Process], number: int) -> None:
             continue
 
 
-def _signal(group: int, number: int) -> None:
+def _signal_group(group: int, number: int) -> None:
     try:
         os.killpg(group, number)
     except ProcessLookupError:
         return
 
 
-def _tell(text: str) -> None:
-    """To nobody, where we are gone."""
+def _report(text: str) -> None:
+    """Dropped silently if the parent has exited."""
     try:
         os.write(1, f"{text}\n".encode())
     except OSError:

@@ -1,197 +1,209 @@
-"""`swarmtui tune`: one cell after another, each with a server of its own; what is finished is never done again."""
+"""Run a tune: start a server with each configuration, measure it and stop it; finished ones are not repeated."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from swarmtui.cli.render.tuning import row_line
-from swarmtui.experiments.grid import Round, cells_of, fewer, key_of, launch_of, rounds_of, shuffled, survivors
-from swarmtui.experiments.managed_server import Broken, Server, Stopped, free_port
-from swarmtui.experiments.measure import Measured, Wish, end_leftovers, measure
-from swarmtui.experiments.tune_status import born, left_to_do, rows_of
-from swarmtui.experiments.tune_store import add_row, only_one, read_state, write_present, write_tune
-from swarmtui.model import client_protocol as said
+from swarmtui.analysis.compare.differences import option_name
+from swarmtui.experiments.grid import (
+    HalvingRound,
+    all_configurations,
+    configuration_key,
+    halving_rounds,
+    launch_command,
+    scale_requests,
+    shuffled,
+    survivors,
+)
+from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
+from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure, stop_orphaned_runs
+from swarmtui.experiments.tune_status import process_start_time, remaining_configurations, rows_in_file_order
+from swarmtui.experiments.tune_store import add_row, exclusive_lock, read_state, write_status, write_tune
+from swarmtui.model import client_protocol
 from swarmtui.model.plan import parse_seconds
-from swarmtui.model.run_request import Order
-from swarmtui.model.tuning import CellRow, Flags, Present, TuneFile, TuneState, flags_text, is_variable
+from swarmtui.model.run_request import RunRequest
+from swarmtui.model.session_tags import Series
+from swarmtui.model.tuning import Flags, TuneFile, TuneResult, TuneState, TuneStatus, format_flags
+from swarmtui.numbers import significant
 
-_SHOWN = 24
-TAG = "tune"
 
+class TuneRunner:
+    """Run one tune; the endpoint, label, tags and server flags of `request` are replaced for each configuration."""
 
-class Tuning:
-    """One tune. `order` is how a cell is measured; its endpoint, label, tags and flags are those of each cell."""
-
-    def __init__(self, tune: TuneFile, order: Order, directory: Path, quiet: bool, say: Callable[[str], None]) -> None:
-        self._tune, self._order, self._directory = tune, order, directory
-        self._quiet, self._say = quiet, say
+    def __init__(
+        self,
+        tune: TuneFile,
+        request: RunRequest,
+        directory: Path,
+        display: FrameDisplay,
+        report: Callable[[str], None],
+    ) -> None:
+        self._tune, self._request, self._directory = tune, request, directory
+        self._display, self._report = display, report
+        self._series = Series(kind="tune", name=directory.name)
         self._ready_within_s = parse_seconds(tune.ready_within, "ready_within")
         self._stop_within_s = parse_seconds(tune.stop_within, "stop_within")
-        self._cell_within_s = parse_seconds(tune.cell_within, "cell_within")
+        self._time_limit_s = parse_seconds(tune.cell_within, "cell_within")
         self.state = read_state(directory, tune.name)
-        self._present = Present(pid=os.getpid(), born=born(os.getpid()), begun=time.time())
+        self._status = TuneStatus(pid=os.getpid(), born=process_start_time(os.getpid()), begun=time.time())
 
-    def retry_broken(self) -> None:
-        """Forgets what broke, so that it is measured again."""
+    def retry_failed(self) -> None:
+        """Drop the rows of failed configurations, so that they are measured again."""
         kept = tuple(row for row in self.state.rows if row.state == "done")
         self.state = msgspec.structs.replace(self.state, rows=kept)
 
-    def run(self, wish: Wish) -> TuneState:
-        """Until all rounds are done, or somebody does not want to wait any longer."""
-        with only_one(self._directory):
+    def run(self, stop: StopRequest) -> TuneState:
+        """Run until all rounds are done, or until a stop is requested."""
+        with exclusive_lock(self._directory):
             write_tune(self._directory, self._tune)
-            self._tell(flags=None)
+            self._publish(flags=None)
             ended = "failed"
             try:
-                self._rounds(wish)
-                ended = "stopped" if wish() else "done"
+                self._run_rounds(stop)
+                ended = "stopped" if stop() else "done"
             finally:
-                self._tell(flags=None, ended=ended)
+                self._publish(flags=None, ended=ended)
             return self.state
 
-    def _tell(self, **news: object) -> None:
-        """Whoever looks on reads it from disk; nobody has to."""
-        told = msgspec.structs.replace(self._present, **news)
-        if told != self._present or not told.since:
-            self._present = msgspec.structs.replace(told, since=time.time())
-            write_present(self._directory, self._present)
+    def _publish(self, **fields: object) -> None:
+        """Write the status file, from which UIs read what is running."""
+        status = msgspec.structs.replace(self._status, **fields)
+        if status != self._status or not status.since:
+            self._status = msgspec.structs.replace(status, since=time.time())
+            write_status(self._directory, self._status)
 
-    def _rounds(self, wish: Wish) -> TuneState:
-        if end_leftovers(TAG, self._directory.name):
-            self._say("ended a run that an interrupted tune had left behind")
-        cells: Sequence[Flags] = cells_of(self._tune)
-        for stage in rounds_of(self._tune):
-            if stage.number:
-                cells = survivors(self._rows(stage.number - 1), stage.cells, self._tune.objective)
-            for flags in shuffled(cells, self._tune.seed, stage.number):
-                if not self._is_done(flags, stage) and not self._cell(flags, stage, wish):
+    def _run_rounds(self, stop: StopRequest) -> TuneState:
+        if stop_orphaned_runs(self._series):
+            self._report("stopped a run that an interrupted tune had left running")
+        flag_sets: Sequence[Flags] = all_configurations(self._tune)
+        for round_ in halving_rounds(self._tune):
+            if round_.number:
+                flag_sets = survivors(self._rows(round_.number - 1), round_.configurations, self._tune.objective)
+            for flags in shuffled(flag_sets, self._tune.seed, round_.number):
+                if not self._is_done(flags, round_) and not self._run_configuration(flags, round_, stop):
                     return self.state
         return self.state
 
-    def left(self) -> int:
-        """Cells of the present round that are still to be measured."""
-        return left_to_do(self._tune, self.rows)
+    def remaining(self) -> int:
+        """How many configurations of the current round are still to be measured."""
+        return remaining_configurations(self._tune, self.rows)
 
     @property
-    def rows(self) -> list[CellRow]:
-        return rows_of(self._tune, self.state.rows)
+    def rows(self) -> list[TuneResult]:
+        return rows_in_file_order(self._tune, self.state.rows)
 
-    def _rows(self, number: int) -> list[CellRow]:
+    def _rows(self, number: int) -> list[TuneResult]:
         return [row for row in self.rows if row.round == number]
 
-    def _is_done(self, flags: Flags, stage: Round) -> bool:
-        return any(key_of(row.flags) == key_of(flags) for row in self._rows(stage.number))
+    def _is_done(self, flags: Flags, round_: HalvingRound) -> bool:
+        return any(configuration_key(row.flags) == configuration_key(flags) for row in self._rows(round_.number))
 
-    def _cell(self, flags: Flags, stage: Round, wish: Wish) -> bool:
-        """False where it was given up on the way: it is no row then."""
-        where = f"{len(self._rows(stage.number)) + 1}/{stage.cells}"
-        turn = f"round {stage.number + 1}, " if self._tune.halving else ""
-        self._say(f"{turn}cell {where}: {flags_text(flags)}")
-        row = self._measured(flags, stage, wish)
-        if wish():
+    def _run_configuration(self, flags: Flags, round_: HalvingRound, stop: StopRequest) -> bool:
+        """Measure one configuration and store its row; False if it was interrupted, and nothing was stored."""
+        position = f"{len(self._rows(round_.number)) + 1}/{round_.configurations}"
+        prefix = f"round {round_.number + 1}, " if self._tune.halving else ""
+        self._report(f"{prefix}configuration {position}: {format_flags(flags)}")
+        row = self._measure(flags, round_, stop)
+        if stop():
             return False
         self.state = add_row(self._directory, self.state, row)
-        self._say(row_line(row))
+        self._report(result_line(row))
         return True
 
-    def _measured(self, flags: Flags, stage: Round, wish: Wish) -> CellRow:
-        launch = launch_of(self._tune, flags, free_port())
-        name = hashlib.sha256(key_of(flags).encode()).hexdigest()[:8]
-        log = self._directory / f"{stage.number}-{name}.log"
-        self._tell(flags=flags, round=stage.number, phase="starting", session="", log=str(log))
-        given_up = time.monotonic() + self._cell_within_s
-        with Server(
-            launch, log, directory=self._tune.directory, stop_within_s=self._stop_within_s, at_once=wish.at_once
+    def _measure(self, flags: Flags, round_: HalvingRound, stop: StopRequest) -> TuneResult:
+        launch = launch_command(self._tune, flags, free_port())
+        name = hashlib.sha256(configuration_key(flags).encode()).hexdigest()[:8]
+        log = self._directory / f"{round_.number}-{name}.log"
+        self._publish(flags=flags, round=round_.number, phase="starting", session="", log=str(log))
+        deadline = time.monotonic() + self._time_limit_s
+        with ManagedServer(
+            launch, log, directory=self._tune.directory, stop_within_s=self._stop_within_s, at_once=stop.at_once
         ) as server:
             try:
                 server.start()
-                start_s = server.wait_until_ready(self._ready_within_s, wish)
-            except (Broken, Stopped) as error:
-                return _broken(flags, stage, str(error), server.log_tail())
+                start_s = server.wait_until_ready(self._ready_within_s, stop)
+            except (ServerFailed, Interrupted) as error:
+                return _failed_row(flags, round_, str(error), server.log_tail())
 
-            def over() -> str | None:
-                if wish():
+            def abort_reason() -> str | None:
+                if stop():
                     return "stopped"
-                if time.monotonic() > given_up:
-                    return f"did not end within {self._tune.cell_within}"
-                return server.death()
+                if time.monotonic() > deadline:
+                    return f"not finished within {self._tune.cell_within} (cell_within)"
+                return server.failure()
 
-            self._tell(phase="warming up")
-            found = measure(self._order_for(flags, stage, launch.url), self._quiet, wish, over, self._hear)
-            self._tell(phase="stopping")
-            return _row(flags, stage, found, start_s, server.log_tail())
+            self._publish(phase="warming up")
+            found = measure(
+                self._request_for(flags, round_, launch.url), self._display, stop, abort_reason, self._on_message
+            )
+            self._publish(phase="stopping")
+            return _done_row(flags, round_, found, start_s, server.log_tail())
 
-    def _hear(self, message: said.Message) -> None:
+    def _on_message(self, message: client_protocol.SessionMessage) -> None:
         match message:
-            case said.Hello(session=session):
-                self._tell(session=session.id)
-            case said.Frame(status=status) if status not in ("starting", "warming up"):
-                self._tell(phase="running")
+            case client_protocol.Hello(session=session):
+                self._publish(session=session.id)
+            case client_protocol.Frame(status=status) if status not in ("starting", "warming up"):
+                self._publish(phase="running")
 
-    def _order_for(self, flags: Flags, stage: Round, url: str) -> Order:
-        plan = self._order.plan
+    def _request_for(self, flags: Flags, round_: HalvingRound, url: str) -> RunRequest:
+        plan = self._request.plan
         plan = msgspec.structs.replace(
             plan,
-            requests=fewer(plan.requests, stage.share),
-            duration_s=None if plan.duration_s is None else plan.duration_s * stage.share,
+            requests=scale_requests(plan.requests, round_.share),
+            duration_s=None if plan.duration_s is None else plan.duration_s * round_.share,
         )
         port = url.rpartition(":")[2].partition("/")[0]
         return msgspec.structs.replace(
-            self._order,
+            self._request,
             endpoints=(url,),
             plan=plan,
-            label=self._order.label or flags_text(flags),
-            tags=self._order.tags | {TAG: self._directory.name},
-            server_flags=flags_text({_dashed(name): value for name, value in flags.items()}),
-            gpu_metrics_urls=tuple(address.replace("{port}", port) for address in self._order.gpu_metrics_urls),
+            label=self._request.label or format_flags(flags),
+            series=self._series,
+            server_flags=format_flags({option_name(name): value for name, value in flags.items()}),
+            gpu_metrics_urls=tuple(address.replace("{port}", port) for address in self._request.gpu_metrics_urls),
         )
 
 
-def commands_text(tune: TuneFile) -> str:
-    """Every command that will be run, before any is."""
-    cells = cells_of(tune)
-    lines = [f"{len(cells)} cells; these commands are run, PORT being a free one:"]
-    lines += [f"  {launch_of(tune, flags, 'PORT')}" for flags in cells[:_SHOWN]]
-    if len(cells) > _SHOWN:
-        lines.append(f"  … and {len(cells) - _SHOWN} more of the same kind")
-    if tune.stop:
-        lines.append(f"stopped with: {shlex.join(launch_of(tune, cells[0], 'PORT').stop)}")
-    if len(stages := rounds_of(tune)) > 1:
-        lines.append("rounds: " + ", then ".join(f"{s.cells} cells with {100 * s.share:.3g} % of it" for s in stages))
-    return "\n".join(lines)
+def result_line(row: TuneResult) -> str:
+    """`--parallel 4: 123.4 tok/s at C=4, TTFT 0.210 s, ready after 1.2 s`"""
+    if row.state == "broken":
+        return f"{format_flags(row.flags)}: failed: {row.reason}"
+    parts = [f"{significant(row.out_tps)} tok/s at C={row.c}", f"TTFT {significant(row.ttft_s, 3)} s"]
+    if row.start_s is not None:
+        parts.append(f"ready after {significant(row.start_s, 2)} s")
+    if row.errors:
+        parts.append(f"{row.errors} errors")
+    return f"{format_flags(row.flags)}: {', '.join(parts)}"
 
 
-def _dashed(name: str) -> str:
-    """A placeholder of the command, as the flag that it fills in."""
-    return name if name.startswith("-") or is_variable(name) else f"--{name}"
+def _failed_row(flags: Flags, round_: HalvingRound, reason: str, log: tuple[str, ...], session: str = "") -> TuneResult:
+    return TuneResult(flags=flags, round=round_.number, state="broken", reason=reason, log=log, session=session)
 
 
-def _broken(flags: Flags, stage: Round, reason: str, log: tuple[str, ...], session: str = "") -> CellRow:
-    return CellRow(flags=flags, round=stage.number, state="broken", reason=reason, log=log, session=session)
-
-
-def _row(flags: Flags, stage: Round, found: Measured, start_s: float, log: tuple[str, ...]) -> CellRow:
+def _done_row(
+    flags: Flags, round_: HalvingRound, found: Measurement, start_s: float, log: tuple[str, ...]
+) -> TuneResult:
     summary = found.summary
     session = summary.session.id if summary else ""
     level = max(summary.levels, key=lambda level: level.c, default=None) if summary else None
-    if found.problem or level is None or level.lead_tps is None:
-        return _broken(flags, stage, found.problem or "nothing was measured", log, session)
+    if found.problem or level is None or level.headline_tps is None:
+        return _failed_row(flags, round_, found.problem or "nothing was measured", log, session)
     energy = level.energy
-    return CellRow(
+    return TuneResult(
         flags=flags,
-        round=stage.number,
+        round=round_.number,
         state="done",
         session=session,
         c=level.c,
-        out_tps=level.lead_tps,
-        runs=level.lead_by_run,
+        out_tps=level.headline_tps,
+        runs=level.headline_by_run,
         ttft_s=level.ttft_s.p50 or level.ttft_s.mean,
         j_per_token=energy.j_per_token if energy else None,
         mean_w=energy.mean_w if energy else None,

@@ -1,4 +1,4 @@
-"""`python -m swarmtui.experiments.tune_process`: a tune in a process of its own: it goes on when its screen ends."""
+"""Run a tune in a process of its own, which outlives the UI that started it."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.experiments.measure import Wish
-from swarmtui.experiments.tune import Tuning
-from swarmtui.experiments.tune_store import read_present
-from swarmtui.model.run_request import Order
+from swarmtui.experiments.measure import NoDisplay, StopRequest
+from swarmtui.experiments.tune import TuneRunner
+from swarmtui.experiments.tune_store import read_status
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.tuning import TuneFile
 
-_BEGUN_WITHIN_S = 20.0
-_LOOK_S = 0.05
+_START_TIMEOUT_S = 20.0
+_POLL_S = 0.05
 
 
-class Errand(Stored, frozen=True, kw_only=True):
-    """Travels in a pipe: the order may hold a key."""
+class TuneJob(Stored, frozen=True, kw_only=True):
+    """Sent over a pipe, not as arguments or a file: the request may hold an API key."""
 
     tune: TuneFile
-    order: Order
+    request: RunRequest
     directory: str
-    retry_broken: bool = False
+    retry_failed: bool = False
 
 
-def start_tuner(errand: Errand) -> None:
-    """Back when it has begun; what kept it from that is raised. It has no terminal, and a session of its own."""
-    directory = Path(errand.directory)
+def start_tune_process(job: TuneJob) -> None:
+    """Start the process, detached from this terminal, and wait until it has written its first status."""
+    directory = Path(job.directory)
     log = directory / "tune.log"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with log.open("wb") as out:
             log.chmod(0o600)
-            tuner = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "swarmtui.experiments.tune_process"],
                 stdin=subprocess.PIPE,
                 stdout=out,
@@ -46,36 +46,36 @@ def start_tuner(errand: Errand) -> None:
             )
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", source=str(directory)) from None
-    assert tuner.stdin is not None
-    with tuner.stdin as pipe:
-        pipe.write(msgspec.msgpack.encode(errand))
-    give_up = time.monotonic() + _BEGUN_WITHIN_S
-    while time.monotonic() < give_up and tuner.poll() is None:
-        present = read_present(directory)
-        if present is not None and present.pid == tuner.pid:
+    assert process.stdin is not None
+    with process.stdin as pipe:
+        pipe.write(msgspec.msgpack.encode(job))
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        status = read_status(directory)
+        if status is not None and status.pid == process.pid:
             return
-        time.sleep(_LOOK_S)
-    if tuner.poll() != 0:
-        raise BadInput("the tune did not begin; its words are in this file", source=str(log))
+        time.sleep(_POLL_S)
+    if process.poll() != 0:
+        raise BadInput(f"the tune did not start; log: {log}")
 
 
 def main() -> int:
-    errand = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Errand)
+    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=TuneJob)
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
     try:
-        tuning = Tuning(errand.tune, errand.order, Path(errand.directory), quiet=True, say=say)
-        if errand.retry_broken:
-            tuning.retry_broken()
-        with Wish().heard() as wish:
-            tuning.run(wish)
+        runner = TuneRunner(job.tune, job.request, Path(job.directory), NoDisplay(), report)
+        if job.retry_failed:
+            runner.retry_failed()
+        with StopRequest().on_signals() as stop:
+            runner.run(stop)
     except BadInput as error:
-        say(f"swarmtui: {error}")
+        report(f"swarmtui: {error}")
         return 2
-    return 4 if wish() else 0
+    return 4 if stop() else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where a tune stands, as its files tell it: what was measured, what is on now, and whether anybody is at it."""
+"""Read the state of a tune from its files: results, what is running now, and whether its process is alive."""
 
 from __future__ import annotations
 
@@ -10,102 +10,103 @@ from typing import Literal
 
 import psutil
 
-from swarmtui.experiments.grid import cells_of, key_of, rounds_of, survivors
-from swarmtui.experiments.tune_store import read_kept_tune, read_present, read_state
+from swarmtui.experiments.grid import all_configurations, configuration_key, halving_rounds, survivors
+from swarmtui.experiments.tune_store import read_saved_tune, read_state, read_status
 from swarmtui.model.schema import Stored
-from swarmtui.model.tuning import CellRow, Flags, Present, TuneFile
+from swarmtui.model.tuning import Flags, TuneFile, TuneResult, TuneStatus
 
-CellState = Literal["waiting", "starting", "warming up", "running", "stopping", "done", "broken"]
+ConfigurationState = Literal["waiting", "starting", "warming up", "running", "stopping", "done", "broken"]
 
-# Two readings of when a process began may differ by a tick of the kernel.
-_SAME_S = 0.5
+# Two readings of the start time of a process may differ by a clock tick.
+_START_TIME_TOLERANCE_S = 0.5
 
 
-class Cell(Stored, frozen=True, kw_only=True):
-    """One cell as it is now. `row` is what is known of it so far, from this round or an earlier one."""
+class ConfigurationStatus(Stored, frozen=True, kw_only=True):
+    """One configuration; `row` is its latest result, from this round or an earlier one."""
 
     flags: Flags
-    state: CellState
+    state: ConfigurationState
     round: int
-    row: CellRow | None = None
+    row: TuneResult | None = None
 
     @property
-    def is_on(self) -> bool:
+    def is_active(self) -> bool:
         return self.state not in ("waiting", "done", "broken")
 
 
-class Standing(Stored, frozen=True, kw_only=True):
-    """`rows` are those of cells that the file has, in its order. `alive`: a process is at it."""
+class TuneSnapshot(Stored, frozen=True, kw_only=True):
+    """A tune as its files describe it: results in the order of the file; `alive`: its process is running."""
 
     tune: TuneFile
-    rows: tuple[CellRow, ...] = ()
-    present: Present | None = None
+    rows: tuple[TuneResult, ...] = ()
+    status: TuneStatus | None = None
     alive: bool = False
 
 
-def read_standing(directory: Path) -> Standing:
-    tune, present = read_kept_tune(directory), read_present(directory)
-    return Standing(
+def read_snapshot(directory: Path) -> TuneSnapshot:
+    tune, status = read_saved_tune(directory), read_status(directory)
+    return TuneSnapshot(
         tune=tune,
-        rows=tuple(rows_of(tune, read_state(directory, tune.name).rows)),
-        present=present,
-        alive=is_alive(present),
+        rows=tuple(rows_in_file_order(tune, read_state(directory, tune.name).rows)),
+        status=status,
+        alive=is_alive(status),
     )
 
 
-def rows_of(tune: TuneFile, rows: Sequence[CellRow]) -> list[CellRow]:
-    """Of the cells that the file has now, in its order."""
-    place = {key_of(flags): number for number, flags in enumerate(cells_of(tune))}
-    known = [row for row in rows if key_of(row.flags) in place]
-    return sorted(known, key=lambda row: (row.round, place[key_of(row.flags)]))
+def rows_in_file_order(tune: TuneFile, rows: Sequence[TuneResult]) -> list[TuneResult]:
+    """The results of configurations that the file contains, in its order."""
+    position = {configuration_key(flags): number for number, flags in enumerate(all_configurations(tune))}
+    known = [row for row in rows if configuration_key(row.flags) in position]
+    return sorted(known, key=lambda row: (row.round, position[configuration_key(row.flags)]))
 
 
-def left_to_do(tune: TuneFile, rows: Sequence[CellRow]) -> int:
-    """Cells that are still to be measured, as far as can be known now: later rounds hang on earlier ones."""
-    cells: Sequence[Flags] = cells_of(tune)
-    for stage in rounds_of(tune):
-        known = [row for row in rows if row.round == stage.number]
-        if stage.number:
-            cells = survivors([row for row in rows if row.round == stage.number - 1], stage.cells, tune.objective)
-        done = {key_of(row.flags) for row in known}
-        if left := sum(key_of(flags) not in done for flags in cells):
+def remaining_configurations(tune: TuneFile, rows: Sequence[TuneResult]) -> int:
+    """How many configurations of the current round are still to be measured; 0 if all rounds are done."""
+    for round_ in halving_rounds(tune):
+        done = {configuration_key(row.flags) for row in rows if row.round == round_.number}
+        if left := sum(configuration_key(flags) not in done for flags in _in_round(tune, rows, round_.number)):
             return left
     return 0
 
 
-def cells_now(standing: Standing) -> list[Cell]:
-    """All cells, in the order of the file."""
-    tune, present = standing.tune, standing.present
-    on = present if standing.alive and present and present.flags is not None and not present.ended else None
-    number = on.round if on else max((row.round for row in standing.rows), default=0)
-    latest: dict[str, CellRow] = {}
-    for row in standing.rows:
-        if key_of(row.flags) not in latest or row.round >= latest[key_of(row.flags)].round:
-            latest[key_of(row.flags)] = row
-    again = {key_of(flags) for flags in _in_round(standing, number)}
-    made = []
-    for flags in cells_of(tune):
-        key = key_of(flags)
+def configuration_statuses(snapshot: TuneSnapshot) -> list[ConfigurationStatus]:
+    """All configurations, in the order of the file."""
+    tune, status = snapshot.tune, snapshot.status
+    active = status if snapshot.alive and status and status.flags is not None and not status.ended else None
+    active_key = configuration_key(active.flags) if active and active.flags is not None else None
+    number = active.round if active else max((row.round for row in snapshot.rows), default=0)
+    latest: dict[str, TuneResult] = {}
+    for row in sorted(snapshot.rows, key=lambda row: row.round):
+        latest[configuration_key(row.flags)] = row
+    in_round = {configuration_key(flags) for flags in _in_round(tune, snapshot.rows, number)}
+    statuses = []
+    for flags in all_configurations(tune):
+        key = configuration_key(flags)
         known = latest.get(key)
-        state: CellState = "waiting" if known is None or (known.round < number and key in again) else known.state
-        if on is not None and on.flags is not None and key == key_of(on.flags):
-            state = on.phase
+        repeats = known is not None and known.round < number and key in in_round
+        state: ConfigurationState = "waiting" if known is None or repeats else known.state
+        if active and key == active_key:
+            state = active.phase
         last = known.round if known else 0
-        made.append(Cell(flags=flags, state=state, round=number if key in again else last, row=known))
-    return made
+        statuses.append(
+            ConfigurationStatus(flags=flags, state=state, round=number if key in in_round else last, row=known)
+        )
+    return statuses
 
 
-def _in_round(standing: Standing, number: int) -> Sequence[Flags]:
+def _in_round(tune: TuneFile, rows: Sequence[TuneResult], number: int) -> Sequence[Flags]:
+    """The configurations of a round: all of them, or those that the round before selected."""
     if not number:
-        return cells_of(standing.tune)
-    before = [row for row in standing.rows if row.round == number - 1]
-    stages = rounds_of(standing.tune)
-    # A grid that was made smaller since may have fewer rounds than were measured.
-    return survivors(before, stages[number].cells, standing.tune.objective) if number < len(stages) else ()
+        return all_configurations(tune)
+    rounds = halving_rounds(tune)
+    if number >= len(rounds):  # the grid was reduced after the tune had started
+        return ()
+    before = [row for row in rows if row.round == number - 1]
+    return survivors(before, rounds[number].configurations, tune.objective)
 
 
-def born(pid: int) -> float:
-    """When a process began; nought where there is none, or only what is left of one that was killed."""
+def process_start_time(pid: int) -> float:
+    """Start time of a process; 0 if it does not exist or is a zombie."""
     try:
         process = psutil.Process(pid)
         return 0.0 if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
@@ -113,11 +114,15 @@ def born(pid: int) -> float:
         return 0.0
 
 
-def is_alive(present: Present | None) -> bool:
-    return present is not None and not present.ended and abs(born(present.pid) - present.born) < _SAME_S
+def is_alive(status: TuneStatus | None) -> bool:
+    return (
+        status is not None
+        and not status.ended
+        and abs(process_start_time(status.pid) - status.born) < _START_TIME_TOLERANCE_S
+    )
 
 
-def ask_to_stop(present: Present) -> None:
-    """In good order, as Ctrl-C would; never a process that only has the number of the one that is gone."""
-    if is_alive(present):
-        os.kill(present.pid, signal.SIGTERM)
+def request_stop(status: TuneStatus) -> None:
+    """Send SIGTERM, unless the pid now belongs to another process."""
+    if is_alive(status):
+        os.kill(status.pid, signal.SIGTERM)

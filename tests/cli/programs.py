@@ -1,4 +1,4 @@
-"""`swarmtui` as people start it: real processes, in an environment of their own, all of them found again by it."""
+"""Run `swarmtui` as real processes in an isolated environment, by which they can be found again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Fast and short: 20 times the real speed, a handful of tokens.
@@ -24,32 +24,32 @@ SIM = "sim:moe-tp1?speed=20"
 SHORT = ("--max-tokens", "8")
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
 
-    def refused(self, code: int) -> str:
-        """The one line that says what is wrong: the right exit code, no traceback, nothing measured on stdout."""
+    def error_line(self, code: int) -> str:
+        """The single error line; asserts the exit code and that there is no traceback."""
         assert self.code == code, self
         assert "Traceback" not in self.err + self.out, self
-        told = [line for line in self.err.splitlines() if line.startswith("swarmtui: ")]
-        assert len(told) == 1, self
-        return told[0]
+        errors = [line for line in self.err.splitlines() if line.startswith("swarmtui: ")]
+        assert len(errors) == 1, self
+        return errors[0]
 
 
-class Process(NamedTuple):
+class FoundProcess(NamedTuple):
     pid: int
-    words: str
+    command_line: str
 
 
-class Place:
-    """A home for one test: sessions, sockets and temporary files lie in it, and no other process has it as TMPDIR."""
+class Sandbox:
+    """The environment of one test: sessions, sockets and temporary files; its TMPDIR identifies its processes."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.sessions = home / "sessions"
-        # Names of Unix sockets are short, and those of test directories are not.
+        # Paths of Unix sockets are limited in length; those of test directories are too long.
         self.runtime = Path(tempfile.mkdtemp(prefix="swarmtui-"))
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV") if name in os.environ}
         self.environment = kept | {
@@ -61,37 +61,37 @@ class Place:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
-    def start(self, *words: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> Program:
+    def start(self, *arguments: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> Program:
         return Program(
-            [*(before or []), sys.executable, "-m", "swarmtui", *words], self.environment | (env or {}), self.home
+            [*(before or []), sys.executable, "-m", "swarmtui", *arguments], self.environment | (env or {}), self.home
         )
 
-    def run(self, *words: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> Ran:
-        return self.start(*words, env=env, before=before).wait()
+    def run(self, *arguments: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> CommandResult:
+        return self.start(*arguments, env=env, before=before).wait()
 
-    def measure(self, endpoint: str, *words: str, env: dict[str, str] | None = None) -> Ran:
-        """`run` with sessions kept here."""
-        return self.run("run", "--endpoint", endpoint, "--session-dir", str(self.sessions), *words, env=env)
+    def run_benchmark(self, endpoint: str, *arguments: str, env: dict[str, str] | None = None) -> CommandResult:
+        """`swarmtui run` with sessions saved in this sandbox."""
+        return self.run("run", "--endpoint", endpoint, "--session-dir", str(self.sessions), *arguments, env=env)
 
-    def begin(self, endpoint: str, *words: str, env: dict[str, str] | None = None) -> Program:
-        return self.start("run", "--endpoint", endpoint, "--session-dir", str(self.sessions), *words, env=env)
+    def start_benchmark(self, endpoint: str, *arguments: str, env: dict[str, str] | None = None) -> Program:
+        return self.start("run", "--endpoint", endpoint, "--session-dir", str(self.sessions), *arguments, env=env)
 
-    def listed(self) -> list[dict[str, Any]]:
+    def list_sessions(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.json("sessions", "--json", "--session-dir", str(self.sessions))
         return rows
 
-    def shown(self, session: str = "last") -> dict[str, Any]:
+    def show_session(self, session: str = "last") -> dict[str, Any]:
         summary: dict[str, Any] = self.json("sessions", "show", session, "--json", "--session-dir", str(self.sessions))
         return summary
 
-    def json(self, *words: str) -> Any:
-        ran = self.run(*words)
+    def json(self, *arguments: str) -> Any:
+        ran = self.run(*arguments)
         assert ran.code == 0, ran
         return json.loads(ran.out)
 
     @property
     def session(self) -> Path:
-        """The only one there is."""
+        """The directory of the only session."""
         (found,) = self.sessions.iterdir()
         return found
 
@@ -99,39 +99,40 @@ class Place:
         document: dict[str, Any] = json.loads((self.session / "detail.json").read_bytes())
         return document
 
-    def processes(self, part: str = "swarmtui") -> list[Process]:
-        """Those that live in this environment, with `part` in their command."""
+    def processes(self, part: str = "swarmtui") -> list[FoundProcess]:
+        """Processes with this environment and `part` in their command line."""
         marker = f"TMPDIR={self.home}".encode()
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 try:
                     if marker in (entry / "environ").read_bytes().split(b"\0"):
-                        words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                        if part in words:
-                            found.append(Process(int(entry.name), words))
+                        command_line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                        if part in command_line:
+                            found.append(FoundProcess(int(entry.name), command_line))
                 except OSError:
                     continue
         return found
 
-    def complaints(self) -> str:
-        """What conductors and workers wrote that should never happen."""
+    def error_log(self) -> str:
+        """Unexpected errors of session processes and workers."""
         log = self.runtime / "swarmtui" / "errors.log"
         return log.read_text() if log.is_file() else ""
 
     def close(self) -> None:
-        """Ends what a failed test left behind."""
+        """Kill the processes that a failed test left behind."""
         for process in self.processes(""):
-            with_signal(process.pid, signal.SIGKILL)
+            send_signal(process.pid, signal.SIGKILL)
         shutil.rmtree(self.runtime, ignore_errors=True)
 
 
 class Program:
-    """One command under way, in a process group of its own as a shell would give it."""
+    """A running command, in its own process group as a shell would start it."""
 
-    def __init__(self, words: list[str], environment: dict[str, str], home: Path) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], home: Path) -> None:
+        # Under nohup, or in the background of a shell, the test run itself ignores these signals.
         self.process = subprocess.Popen(
-            words,
+            ["env", "--default-signal=HUP,INT", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -149,27 +150,26 @@ class Program:
     def pid(self) -> int:
         return self.process.pid
 
-    def said(self) -> str:
-        """What is on stderr so far."""
+    def stderr_so_far(self) -> str:
         return bytes(self._err).decode(errors="replace")
 
-    def printed(self) -> str:
-        """What is on stdout so far, in whole lines."""
+    def stdout_so_far(self) -> str:
+        """The complete lines on stdout so far."""
         return bytes(self._out).decode().rpartition("\n")[0]
 
     def signal_group(self, number: int) -> None:
         os.killpg(self.process.pid, number)
 
-    def wait(self) -> Ran:
+    def wait(self) -> CommandResult:
         try:
             code = self.process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"did not end; stderr so far: {self.said()}") from None
+            raise AssertionError(f"did not exit; stderr so far: {self.stderr_so_far()}") from None
         for reader in self._readers:
             reader.join()
-        return Ran(code, self._out.decode(), self._err.decode())
+        return CommandResult(code, self._out.decode(), self._err.decode())
 
 
 def _read(pipe: BinaryIO, into: bytearray) -> None:
@@ -178,28 +178,28 @@ def _read(pipe: BinaryIO, into: bytearray) -> None:
             into += part
 
 
-def with_signal(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
         return
 
 
-def until(condition: Callable[[], Any], what: str, patience_s: float = TIMEOUT_S) -> Any:
-    """What the condition gives, once it gives something."""
-    give_up = time.monotonic() + patience_s
-    while time.monotonic() < give_up:
+def wait_until(condition: Callable[[], Any], description: str, timeout_s: float = TIMEOUT_S) -> Any:
+    """Wait until the condition is true, and return its value."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
         if found := condition():
             return found
         time.sleep(0.01)
-    raise AssertionError(f"never came true: {what}")
+    raise AssertionError(f"timed out: {description}")
 
 
 @contextmanager
-def place_in(home: Path) -> Iterator[Place]:
-    place = Place(home)
+def open_sandbox(home: Path) -> Iterator[Sandbox]:
+    sandbox = Sandbox(home)
     try:
-        yield place
-        assert "Traceback" not in place.complaints(), place.complaints()
+        yield sandbox
+        assert "Traceback" not in sandbox.error_log(), sandbox.error_log()
     finally:
-        place.close()
+        sandbox.close()

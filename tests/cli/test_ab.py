@@ -1,4 +1,4 @@
-"""`swarmtui ab` on simulators: a true difference is found with eight runs, and one server against itself is not."""
+"""`swarmtui ab` on simulators: a real difference is found with eight runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import Place, place_in, until
+from tests.cli.programs import Sandbox, open_sandbox, wait_until
 
 SHORT = ("--max-tokens", "32", "--level", "2", "--requests", "4", "--warmup", "1", "--seed", "3", "--quiet")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with place_in(tmp_path) as found:
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with open_sandbox(tmp_path) as found:
         yield found
 
 
@@ -25,12 +25,12 @@ def sim(speed: float) -> str:
     return f"{sys.executable} -m swarmtui.sim moe-tp1 --speed={speed} --port={{port}}"
 
 
-def contest(place: Place, *words: str) -> tuple[str, ...]:
-    return ("ab", *words, "--session-dir", str(place.sessions), *SHORT)
+def ab_command(sandbox: Sandbox, *arguments: str) -> tuple[str, ...]:
+    return ("ab", *arguments, "--session-dir", str(sandbox.sessions), *SHORT)
 
 
-def test_a_server_that_is_a_quarter_faster_is_found_with_eight_runs(place: Place) -> None:
-    ran = place.run(*contest(place, "--a", sim(4), "--b", sim(5), "--yes", "--json"))
+def test_difference_of_a_quarter_is_found_with_eight_runs(sandbox: Sandbox) -> None:
+    ran = sandbox.run(*ab_command(sandbox, "--a", sim(4), "--b", sim(5), "--yes", "--json"))
     assert ran.code == 0, ran
     found = json.loads(ran.out)
     assert found["decision"]["word"] == "faster"
@@ -38,36 +38,36 @@ def test_a_server_that_is_a_quarter_faster_is_found_with_eight_runs(place: Place
     order = "".join(run["side"] for run in found["runs"])
     assert [order[k : k + 4] in ("ABBA", "BAAB") for k in (0, 4)] == [True, True]
     assert len({run["session"] for run in found["runs"]}) == 8
-    (change,) = place.json("sessions", "log", "--json", "--session-dir", str(place.sessions))
+    (change,) = sandbox.json("sessions", "log", "--json", "--session-dir", str(sandbox.sessions))
     assert (change["what"], change["verdict"]) == ("--speed 4 → 5", "faster")
-    assert place.processes("swarmtui.sim") == []
+    assert sandbox.processes("swarmtui.sim") == []
 
 
-def test_a_command_that_fails_ends_it_with_its_last_lines(place: Place) -> None:
+def test_failing_command_is_reported_with_its_log(sandbox: Sandbox) -> None:
     bad = f"{sys.executable} -m swarmtui.sim nonsense --port={{port}}"
-    ran = place.run(*contest(place, "--a", bad, "--b", bad, "--yes"))
+    ran = sandbox.run(*ab_command(sandbox, "--a", bad, "--b", bad, "--yes"))
     assert ran.code == 3, ran
-    assert "ended with exit code 2" in ran.err
+    assert "exited with code 2" in ran.err
     assert "no such preset" in ran.err
 
 
-def test_ctrl_c_leaves_no_server(place: Place) -> None:
-    program = place.start(*contest(place, "--a", sim(0.1), "--b", sim(0.1), "--yes"))
-    until(lambda: list(place.sessions.glob(".tuning/*/1-*.log")), "a server is started")
+def test_ctrl_c_leaves_no_server_running(sandbox: Sandbox) -> None:
+    program = sandbox.start(*ab_command(sandbox, "--a", sim(0.1), "--b", sim(0.1), "--yes"))
+    wait_until(lambda: list(sandbox.sessions.glob(".tuning/*/1-*.log")), "a server log exists")
     program.signal_group(signal.SIGINT)
     assert program.wait().code == 4
-    assert place.processes("swarmtui.sim") == []
+    assert sandbox.processes("swarmtui.sim") == []
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "error"),
     [
-        (("--a", "sim:moe-tp1"), "give --b, or --aa"),
-        (("--a", "serve it", "--b", "sim:moe-tp1"), "put {port} where"),
+        (("--a", "sim:moe-tp1"), "give either --b, or --aa"),
+        (("--a", "serve it", "--b", "sim:moe-tp1"), "put {port} into the command"),
         (("--a", "sim:moe-tp1", "--b", "sim:nope"), "no such preset"),
         (("--a", "sim:moe-tp1", "--aa", "--detect", "much"), "is not a share"),
-        (("--a", "serve {port}", "--aa"), "say --yes"),
+        (("--a", "serve {port}", "--aa"), "add --yes"),
     ],
 )
-def test_what_is_wrong_is_one_line(place: Place, words: tuple[str, ...], told: str) -> None:
-    assert told in place.run(*contest(place, *words)).refused(2)
+def test_invalid_arguments_are_one_line(sandbox: Sandbox, arguments: tuple[str, ...], error: str) -> None:
+    assert error in sandbox.run(*ab_command(sandbox, *arguments)).error_line(2)

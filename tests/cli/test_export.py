@@ -1,4 +1,4 @@
-"""`swarmtui export` and `swarmtui probe` as commands."""
+"""The commands `export` and `probe`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from typing import get_args
 import pytest
 
 from swarmtui.cli import sessions
-from swarmtui.sessions import export
-from swarmtui.sessions.finding import By
-from tests.cli.programs import SHORT, SIM, Place, place_in, until
+from swarmtui.sessions.index import SortOrder
+from tests.cli.programs import SHORT, SIM, Sandbox, open_sandbox, wait_until
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with place_in(tmp_path_factory.mktemp("exported")) as place:
-        ran = place.measure(SIM, *SHORT, "--levels", "1,2", "--quiet", "--seed", "5")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with open_sandbox(tmp_path_factory.mktemp("exported")) as sandbox:
+        ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1,2", "--quiet", "--seed", "5")
         assert ran.code == 0, ran
-        yield place
+        yield sandbox
 
 
 @pytest.mark.parametrize("form", ["md", "csv", "json", "toml", "html"])
-def test_stdout_and_a_file_hold_the_same(measured: Place, form: str) -> None:
-    words = ("export", "last", "--format", form, "--session-dir", str(measured.sessions))
+def test_stdout_and_file_are_equal(measured: Sandbox, form: str) -> None:
+    arguments = ("export", "last", "--format", form, "--session-dir", str(measured.sessions))
     path = measured.home / f"report.{form}"
-    printed, saved = measured.run(*words), measured.run(*words, "-o", str(path))
+    printed, saved = measured.run(*arguments), measured.run(*arguments, "-o", str(path))
     assert (printed.code, saved.code, saved.out) == (0, 0, "")
     assert path.read_text() == printed.out
     match form:
@@ -46,67 +45,68 @@ def test_stdout_and_a_file_hold_the_same(measured: Place, form: str) -> None:
             assert printed.out.startswith("# ")
 
 
-def test_wrong_words_are_one_line(measured: Place) -> None:
-    kept = ("--session-dir", str(measured.sessions))
+def test_invalid_arguments_are_one_line(measured: Sandbox) -> None:
+    common = ("--session-dir", str(measured.sessions))
     nowhere = str(measured.home / "no" / "where.md")
-    assert "cannot be written" in measured.run("export", "last", "--format", "md", "-o", nowhere, *kept).refused(2)
-    assert "no session of that name" in measured.run("export", "nope", "--format", "md", *kept).refused(2)
-    assert measured.run("export", "last", "--format", "exe", *kept).code == 2
-    assert "--format: say which" in measured.run("export", "last", "-o", "report", *kept).refused(2)
-    assert "is for png and svg" in measured.run("export", "last", "--format", "md", "--chart", "ttft", *kept).refused(2)
+    assert "cannot be written" in measured.run("export", "last", "--format", "md", "-o", nowhere, *common).error_line(2)
+    assert "no session of that name" in measured.run("export", "nope", "--format", "md", *common).error_line(2)
+    assert measured.run("export", "last", "--format", "exe", *common).code == 2
+    assert "--format: give one of" in measured.run("export", "last", "-o", "report", *common).error_line(2)
+    assert "is for png and svg" in measured.run(
+        "export", "last", "--format", "md", "--chart", "ttft", *common
+    ).error_line(2)
 
 
-def test_the_name_of_the_file_says_the_format(measured: Place) -> None:
+def test_format_follows_the_file_suffix(measured: Sandbox) -> None:
     path = measured.home / "named.html"
     assert measured.run("export", "last", "-o", str(path), "--session-dir", str(measured.sessions)).code == 0
     assert path.read_text().startswith("<!doctype html>")
 
 
-def test_a_probe_discards_its_warm_up_and_builds_a_history(place: Place) -> None:
-    kept = ("--session-dir", str(place.sessions))
+def test_probe_discards_warm_up_and_adds_to_the_history(sandbox: Sandbox) -> None:
+    common = ("--session-dir", str(sandbox.sessions))
     for _ in range(2):
-        ran = place.run("probe", "--endpoint", SIM, *SHORT, "--quiet", *kept)
+        ran = sandbox.run("probe", "--endpoint", SIM, *SHORT, "--quiet", *common)
         assert ran.code == 0, ran
         assert " tok/s, " in ran.out and "TTFT" in ran.out
     assert "5 earlier probes are needed to judge it, so far 1" in ran.out
-    summary = place.shown()
+    summary = sandbox.show_session()
     assert (summary["warmup_requests"], [level["c"] for level in summary["levels"]]) == (1, [1])
     assert summary["levels"][0]["n"] == 1
-    shown = place.run("probe", "--history", *kept)
+    shown = sandbox.run("probe", "--history", *common)
     assert shown.out.startswith(f"{SIM} ")
     assert shown.out.count("█") > 20
-    (found,) = place.json("probe", "--history", "--json", *kept).values()
+    (found,) = sandbox.json("probe", "--history", "--json", *common).values()
     assert len(found["probes"]) == 2 and found["median"] > 0
 
 
-def test_probes_by_the_clock_go_on_until_they_are_stopped(place: Place) -> None:
-    program = place.start(
-        "probe", "--endpoint", SIM, *SHORT, "--every", "0.1s", "--quiet", "--session-dir", str(place.sessions)
+def test_probes_repeat_until_stopped(sandbox: Sandbox) -> None:
+    program = sandbox.start(
+        "probe", "--endpoint", SIM, *SHORT, "--every", "0.1s", "--quiet", "--session-dir", str(sandbox.sessions)
     )
-    until(lambda: program.printed().count("tok/s") >= 2, "two probes")
+    wait_until(lambda: program.stdout_so_far().count("tok/s") >= 2, "two probes")
     program.signal_group(2)
     assert program.wait().code == 4
-    until(lambda: not place.processes("worker"), "no worker is left")
+    wait_until(lambda: not sandbox.processes("worker"), "no worker runs")
 
 
-def test_the_hint_names_a_timer_and_a_cron_line_and_measures_nothing(place: Place) -> None:
-    ran = place.run("probe", "--endpoint", "http://h:1/v1?a=%20b c", "--every", "30m", "--install-hint")
+def test_install_hint_prints_timer_and_cron_line_only(sandbox: Sandbox) -> None:
+    ran = sandbox.run("probe", "--endpoint", "http://h:1/v1?a=%20b c", "--every", "30m", "--install-hint")
     assert ran.code == 0, ran
     assert "OnUnitActiveSec=30min" in ran.out
     assert "*/30 * * * * " in ran.out
     assert "--endpoint 'http://h:1/v1?a=%%20b c'" in ran.out
     assert "--endpoint 'http://h:1/v1?a=\\%20b c'" in ran.out
-    assert not Path(place.sessions).exists()
+    assert not Path(sandbox.sessions).exists()
 
 
-def test_a_history_without_probes_says_how_to_begin(place: Place) -> None:
-    assert "no probe yet" in place.run("probe", "--history", "--session-dir", str(place.sessions)).out
+def test_empty_history_tells_how_to_start(sandbox: Sandbox) -> None:
+    assert "no probes yet" in sandbox.run("probe", "--history", "--session-dir", str(sandbox.sessions)).out
 
 
-def test_a_probe_of_a_server_that_is_away_is_exit_code_3(place: Place) -> None:
-    assert place.run("probe", "--endpoint", "http://127.0.0.1:9", "--session-dir", str(place.sessions)).code == 3
+def test_probe_of_unreachable_server_exits_with_3(sandbox: Sandbox) -> None:
+    assert sandbox.run("probe", "--endpoint", "http://127.0.0.1:9", "--session-dir", str(sandbox.sessions)).code == 3
 
 
-def test_the_words_that_the_command_line_offers_are_those_that_there_are() -> None:
-    assert get_args(By) == sessions.BY
-    assert export.FORMATS == sessions.FORMATS
+def test_choices_match_the_library() -> None:
+    assert get_args(SortOrder) == sessions.BY

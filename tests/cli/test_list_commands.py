@@ -1,4 +1,4 @@
-"""`sessions`, `workloads` and `sim` on the command line."""
+"""The commands `sessions`, `workloads` and `sim`."""
 
 from __future__ import annotations
 
@@ -9,165 +9,169 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.programs import SHORT, SIM, Place, place_in, until
+from tests.cli.programs import SHORT, SIM, Sandbox, open_sandbox, wait_until
 
 LAST = "two"
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Two sessions, the last of them labelled."""
-    with place_in(tmp_path_factory.mktemp("kept")) as place:
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Two saved sessions."""
+    with open_sandbox(tmp_path_factory.mktemp("saved")) as sandbox:
         for label in ("one", LAST):
-            ran = place.measure(SIM, *SHORT, "--levels", "1", "--requests", "1", "--label", label)
+            ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--requests", "1", "--label", label)
             assert ran.code == 0, ran
-        yield place
+        yield sandbox
 
 
-def test_sessions_are_listed_with_the_newest_first(kept: Place) -> None:
-    rows = kept.listed()
+def test_sessions_are_listed_newest_first(saved: Sandbox) -> None:
+    rows = saved.list_sessions()
     assert sorted((row["id"] for row in rows), reverse=True) == [row["id"] for row in rows]
     assert {row["label"] for row in rows} == {"one", LAST}
     for row in rows:
         assert (row["state"], row["levels"], row["requests"], row["simulated"]) == ("done", [1], 1, True)
-    table = kept.run("sessions", "--session-dir", str(kept.sessions)).out
+    table = saved.run("sessions", "--session-dir", str(saved.sessions)).out
     assert table.startswith("| id") and all(row["id"] in table for row in rows)
 
 
-def test_sessions_are_found_by_words_put_in_order_and_cut_short(kept: Place) -> None:
-    words = ("sessions", "--json", "--session-dir", str(kept.sessions))
-    assert [row["label"] for row in kept.json(*words, "--find", f"done {LAST}")] == [LAST]
-    best, *_ = kept.json(*words, "--by", "best", "-n", "1")
-    assert best["best_out_tps"] == max(row["best_out_tps"] for row in kept.listed())
-    told = kept.run("sessions", "--find", "nowhere", "--session-dir", str(kept.sessions))
-    assert (told.code, told.out) == (0, "none of 2 sessions holds 'nowhere'\n")
+def test_sessions_are_filtered_sorted_and_limited(saved: Sandbox) -> None:
+    words = ("sessions", "--json", "--session-dir", str(saved.sessions))
+    assert [row["label"] for row in saved.json(*words, "--find", f"done {LAST}")] == [LAST]
+    best, *_ = saved.json(*words, "--by", "best", "-n", "1")
+    assert best["best_out_tps"] == max(row["best_out_tps"] for row in saved.list_sessions())
+    ran = saved.run("sessions", "--find", "nowhere", "--session-dir", str(saved.sessions))
+    assert (ran.code, ran.out) == (0, "none of 2 sessions matches 'nowhere'\n")
 
 
-def test_a_shown_session_says_what_it_lacks_to_be_published(kept: Place) -> None:
-    text = kept.run("sessions", "show", "last", "--session-dir", str(kept.sessions)).out
+def test_shown_session_lists_failed_checks(saved: Sandbox) -> None:
+    text = saved.run("sessions", "show", "last", "--session-dir", str(saved.sessions)).out
     assert "✗ samples: 1C a run, 1 run; wanted n ≥ 4C a run, ≥ 4 runs" in text
 
 
-def test_a_session_is_shown_by_its_id_its_beginning_or_as_last(kept: Place) -> None:
-    newest = kept.listed()[0]["id"]
-    assert kept.shown("last") == kept.shown(newest) == kept.shown(newest[:-1])
-    text = kept.run("sessions", "show", "last", "--session-dir", str(kept.sessions)).out
+def test_session_is_found_by_id_prefix_or_last(saved: Sandbox) -> None:
+    newest = saved.list_sessions()[0]["id"]
+    assert saved.show_session("last") == saved.show_session(newest) == saved.show_session(newest[:-1])
+    text = saved.run("sessions", "show", "last", "--session-dir", str(saved.sessions)).out
     assert newest in text and "SIMULATED" in text and "| C" in text
 
 
-def test_session_dir_may_stand_before_the_command(kept: Place) -> None:
-    ran = kept.run("sessions", "--session-dir", str(kept.sessions), "show", "last", "--json")
-    assert ran.code == 0 and json.loads(ran.out) == kept.shown("last")
+def test_session_dir_before_the_subcommand(saved: Sandbox) -> None:
+    ran = saved.run("sessions", "--session-dir", str(saved.sessions), "show", "last", "--json")
+    assert ran.code == 0 and json.loads(ran.out) == saved.show_session("last")
 
 
-def test_no_sessions_is_no_error(place: Place) -> None:
-    ran = place.run("sessions", "--session-dir", str(place.sessions))
-    assert (ran.code, ran.out, ran.err) == (0, f"no sessions yet in {place.sessions}\n", "")
-    assert place.json("sessions", "--json") == []
+def test_empty_list_is_no_error(sandbox: Sandbox) -> None:
+    ran = sandbox.run("sessions", "--session-dir", str(sandbox.sessions))
+    assert (ran.code, ran.out, ran.err) == (0, f"no sessions yet in {sandbox.sessions}\n", "")
+    assert sandbox.json("sessions", "--json") == []
 
 
-def test_a_session_that_is_not_there(kept: Place) -> None:
+def test_unknown_session(saved: Sandbox) -> None:
     for command in (("show", "nope"), ("rm", "nope"), ("rm", "../sessions")):
-        told = kept.run("sessions", *command, "--session-dir", str(kept.sessions)).refused(2)
-        assert "no session of that name" in told
-    assert "no session" in kept.run("sessions", "show", "last", "--session-dir", str(kept.home / "none")).refused(2)
+        error = saved.run("sessions", *command, "--session-dir", str(saved.sessions)).error_line(2)
+        assert "no session of that name" in error
+    assert "no session" in saved.run("sessions", "show", "last", "--session-dir", str(saved.home / "none")).error_line(
+        2
+    )
 
 
-def test_a_removed_session_is_gone(place: Place) -> None:
-    place.measure(SIM, *SHORT, "--levels", "1", "--requests", "1")
-    (row,) = place.listed()
-    ran = place.run("sessions", "rm", row["id"], "--session-dir", str(place.sessions))
+def test_removed_session_is_gone(sandbox: Sandbox) -> None:
+    sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--requests", "1")
+    (row,) = sandbox.list_sessions()
+    ran = sandbox.run("sessions", "rm", row["id"], "--session-dir", str(sandbox.sessions))
     assert (ran.code, ran.out) == (0, f"removed {row['directory']}\n")
-    assert place.listed() == [] and not list(place.sessions.iterdir())
+    assert sandbox.list_sessions() == [] and not list(sandbox.sessions.iterdir())
 
 
-def test_a_running_session_is_listed_and_cannot_be_removed(place: Place) -> None:
-    face = place.begin(SIM, *SHORT, "--levels", "1", "--requests", "100000")
-    until(lambda: "C=1" in face.said(), "it runs")
-    (row,) = place.listed()
+def test_running_session_is_listed_and_cannot_be_removed(sandbox: Sandbox) -> None:
+    program = sandbox.start_benchmark(SIM, *SHORT, "--levels", "1", "--requests", "100000")
+    wait_until(lambda: "C=1" in program.stderr_so_far(), "it runs")
+    (row,) = sandbox.list_sessions()
     assert row["state"] == "running"
-    assert "is running" in place.run("sessions", "rm", row["id"], "--session-dir", str(place.sessions)).refused(2)
-    face.signal_group(signal.SIGINT)
-    assert face.wait().code == 4
-    assert place.listed()[0]["state"] == "stopped"
+    assert "is running" in sandbox.run("sessions", "rm", row["id"], "--session-dir", str(sandbox.sessions)).error_line(
+        2
+    )
+    program.signal_group(signal.SIGINT)
+    assert program.wait().code == 4
+    assert sandbox.list_sessions()[0]["state"] == "stopped"
 
 
-def test_shipped_workloads_are_listed_and_shown(place: Place) -> None:
-    table = place.run("workloads")
-    rows = place.json("workloads", "--json")
+def test_built_in_workloads_are_listed_and_shown(sandbox: Sandbox) -> None:
+    table = sandbox.run("workloads")
+    rows = sandbox.json("workloads", "--json")
     names = {row["name"] for row in rows}
     assert names >= {"coding", "chat", "random-1k-1k", "long-prefill", "conversation"}
     assert table.code == 0 and all(name in table.out for name in names)
-    shown = place.run("workloads", "show", "coding")
+    shown = sandbox.run("workloads", "show", "coding")
     assert shown.code == 0 and 'kind = "prompts"' in shown.out
-    assert "did you mean coding?" in place.run("workloads", "show", "codin").refused(2)
+    assert "did you mean coding?" in sandbox.run("workloads", "show", "codin").error_line(2)
 
 
-def test_a_shown_workload_is_a_good_start_for_ones_own(place: Place) -> None:
-    own = place.home / "mine.toml"
-    own.write_text(place.run("workloads", "show", "chat").out)
-    ran = place.run("workloads", "check", str(own))
-    assert ran.code == 0 and "good" in ran.out and ran.err == ""
+def test_shown_workload_is_a_valid_template(sandbox: Sandbox) -> None:
+    own = sandbox.home / "mine.toml"
+    own.write_text(sandbox.run("workloads", "show", "chat").out)
+    ran = sandbox.run("workloads", "check", str(own))
+    assert ran.code == 0 and "valid" in ran.out and ran.err == ""
 
 
-def test_check_names_every_mistake_at_once(place: Place) -> None:
-    own = place.home / "mine.toml"
+def test_check_reports_all_errors_at_once(sandbox: Sandbox) -> None:
+    own = sandbox.home / "mine.toml"
     own.write_text(
         'kind = "prompts"\nname = "mine"\nmax_token = 5\n[[prompts]]\ntext = "a"\n[[prompts]]\ntexxt = "b"\n'
     )
-    ran = place.run("workloads", "check", str(own))
+    ran = sandbox.run("workloads", "check", str(own))
     assert ran.code == 2 and ran.out == ""
     lines = ran.err.splitlines()
     assert any(f"{own}:3" in line and "did you mean max_tokens?" in line for line in lines)
     assert any(f"{own}:7" in line and "did you mean text?" in line for line in lines)
 
 
-def test_simulated_machines_are_listed(place: Place) -> None:
-    table = place.run("sim", "--list")
-    names = [preset["name"] for preset in place.json("sim", "--list", "--json")]
+def test_simulator_presets_are_listed(sandbox: Sandbox) -> None:
+    table = sandbox.run("sim", "--list")
+    names = [preset["name"] for preset in sandbox.json("sim", "--list", "--json")]
     assert table.code == 0 and "moe-tp1" in names
     assert [line.split()[0] for line in table.out.splitlines()] == names
 
 
-def test_sim_prints_its_url_and_serves_until_it_is_stopped(place: Place) -> None:
-    simulator = place.start("sim", "moe-tp1", "--speed", "20", "--seats", "2")
-    url = until(simulator.printed, "its URL").strip()
+def test_sim_prints_its_url_and_serves_until_stopped(sandbox: Sandbox) -> None:
+    simulator = sandbox.start("sim", "moe-tp1", "--speed", "20", "--seats", "2")
+    url = wait_until(simulator.stdout_so_far, "its URL").strip()
     with urllib.request.urlopen(f"{url}/v1/models", timeout=10) as answer:
         assert json.load(answer)["data"][0]["owned_by"] == "swarmtui-sim"
-    ran = place.measure(url, *SHORT, "--levels", "2", "--json")
+    ran = sandbox.run_benchmark(url, *SHORT, "--levels", "2", "--json")
     assert ran.code == 0 and json.loads(ran.out)["levels"][0]["ok"] == 8
-    assert json.loads(ran.out)["session"]["simulated"], "whoever started it, it is a simulator"
+    assert json.loads(ran.out)["session"]["simulated"], "recognised as a simulator by its URL"
     simulator.signal_group(signal.SIGINT)
     ended = simulator.wait()
     assert (ended.code, ended.out, ended.err) == (0, f"{url}\n", "")
 
 
-def test_a_simulator_that_is_not_there(place: Place) -> None:
-    ran = place.run("sim", "moe-tp11")
+def test_unknown_simulator_preset(sandbox: Sandbox) -> None:
+    ran = sandbox.run("sim", "moe-tp11")
     assert ran.code == 2 and "did you mean moe-tp1?" in ran.err and "Traceback" not in ran.err
 
 
-def test_help_and_version(place: Place) -> None:
-    assert place.run("--version").out.startswith("swarmtui ")
-    words = place.run("--help").out
-    assert all(name in words for name in ("run", "sessions", "workloads", "sim", "Exit codes"))
-    assert "..." not in words.partition("Commands")[2], "each line fits"
+def test_help_and_version(sandbox: Sandbox) -> None:
+    assert sandbox.run("--version").out.startswith("swarmtui ")
+    text = sandbox.run("--help").out
+    assert all(name in text for name in ("run", "sessions", "workloads", "sim", "Exit codes"))
+    assert "..." not in text.partition("Commands")[2], "each line fits"
 
 
-def test_a_command_that_is_misspelt_is_guessed(place: Place) -> None:
-    told = place.run("sesions")
-    assert told.code == 2 and "Did you mean 'sessions'?" in told.err
+def test_misspelt_command_suggests_a_similar_one(sandbox: Sandbox) -> None:
+    error = sandbox.run("sesions")
+    assert error.code == 2 and "Did you mean 'sessions'?" in error.err
 
 
-def test_help_and_version_come_at_once(place: Place) -> None:
-    """In processor time, which a busy machine does not stretch as it does the clock."""
+def test_help_and_version_are_fast(sandbox: Sandbox) -> None:
+    """In CPU time, which does not depend on the load of the machine."""
     import os
 
     for option in ("--version", "--help"):
         used = []
         for _ in range(3):
             before = os.times()
-            assert place.run(option).code == 0
+            assert sandbox.run(option).code == 0
             after = os.times()
             used.append(after.children_user + after.children_system - before.children_user - before.children_system)
         assert min(used) < 0.15, (option, used)

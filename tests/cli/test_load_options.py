@@ -1,14 +1,14 @@
-"""Options that choose how load is laid on, and those that do not go together."""
+"""Options of the load modes, and combinations that are refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.cli.programs import SIM, Place
+from tests.cli.programs import SIM, Sandbox
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "error"),
     [
         (("--rate", "5", "--levels", "1,2"), "--rate"),
         (("--rate", "0"), "--rate"),
@@ -24,15 +24,15 @@ from tests.cli.programs import SIM, Place
         (("--workload", "s2-swarm-50", "--serial-rates", "fast"), "--serial-rates"),
     ],
 )
-def test_what_does_not_go_together_is_refused(place: Place, words: tuple[str, ...], told: str) -> None:
-    ran = place.measure(SIM, *words)
+def test_conflicting_options_are_refused(sandbox: Sandbox, arguments: tuple[str, ...], error: str) -> None:
+    ran = sandbox.run_benchmark(SIM, *arguments)
     assert ran.code == 2 and "Traceback" not in ran.err, ran
-    assert told in ran.err
-    assert not place.sessions.exists()
+    assert error in ran.err
+    assert not sandbox.sessions.exists()
 
 
-def test_all_mistakes_of_a_workload_are_found_in_one_go(place: Place) -> None:
-    path = place.home / "bad.toml"
+def test_all_errors_of_a_workload_are_reported_at_once(sandbox: Sandbox) -> None:
+    path = sandbox.home / "bad.toml"
     path.write_text(
         'kind = "prompts"\nname = "bad"\ncolour = 3\n'
         '[load]\nmode = "barrier"\nlevels = [1, "two"]\nserial = "perhaps"\nspeed = 4\n'
@@ -40,7 +40,7 @@ def test_all_mistakes_of_a_workload_are_found_in_one_go(place: Place) -> None:
         '[[prompts]]\ntext = "b"\ncheck = { schema = { type = "thing" } }\n'
         "[[prompts]]\ntext = 4\n"
     )
-    ran = place.run("workloads", "check", str(path))
+    ran = sandbox.run("workloads", "check", str(path))
     assert ran.code == 2
     lines = ran.err.splitlines()
     assert all(line.startswith(f"swarmtui: {path}") for line in lines)
@@ -48,4 +48,4 @@ def test_all_mistakes_of_a_workload_are_found_in_one_go(place: Place) -> None:
     for key in (*keys, "prompts[1].check.schema.type"):
         assert sum(f" {key}: " in line for line in lines) == 1, (key, lines)
     assert len(lines) == 7
-    assert place.measure(SIM, "--workload", str(path)).refused(2)
+    assert sandbox.run_benchmark(SIM, "--workload", str(path)).error_line(2)

@@ -1,64 +1,70 @@
-"""Keys and header values go to the server, and nowhere else."""
+"""API keys and header values are sent to the server, and appear nowhere else."""
 
 from __future__ import annotations
 
 import signal
 from pathlib import Path
 
-from tests.cli.programs import Place, until
-from tests.cli.scripted import Answering, Asked, refusing, scripted, words
+from tests.cli.programs import Sandbox, wait_until
+from tests.cli.scripted_server import (
+    ReceivedRequest,
+    ScriptedHandler,
+    respond_with_status,
+    respond_with_words,
+    scripted_server,
+)
 
 KEY = "canary-key-5d1f"
 VALUE = "canary-value-77aa"
 GIVEN = ("--api-key-env", "MY_KEY", "--header", f"X-Team={VALUE}", "--levels", "2", "--requests", "4")
 
 
-def holds(path: Path) -> bool:
+def contains_secret(path: Path) -> bool:
     text = path.read_bytes()
     return KEY.encode() in text or VALUE.encode() in text
 
 
-def leaks(place: Place) -> list[Path]:
-    """Every file that we left, wherever: sessions, sockets' directory, temporary files."""
-    found = [path for top in (place.home, place.runtime) for path in top.rglob("*") if path.is_file()]
+def leaks(sandbox: Sandbox) -> list[Path]:
+    """Every file with a secret among sessions, sockets and temporary files."""
+    found = [path for top in (sandbox.home, sandbox.runtime) for path in top.rglob("*") if path.is_file()]
     assert any(path.name == "journal.jsonl" for path in found)
-    return [path for path in found if holds(path)]
+    return [path for path in found if contains_secret(path)]
 
 
-def test_the_server_gets_them_and_the_session_does_not(place: Place) -> None:
-    with scripted() as server:
-        ran = place.measure(server.url, *GIVEN, env={"MY_KEY": KEY})
+def test_secrets_are_sent_but_not_saved(sandbox: Sandbox) -> None:
+    with scripted_server() as server:
+        ran = sandbox.run_benchmark(server.url, *GIVEN, env={"MY_KEY": KEY})
     assert ran.code == 0, ran
-    assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {KEY}"}
-    assert {asked.headers["x-team"] for asked in server.asked} == {VALUE}
+    assert {asked.headers["authorization"] for asked in server.received} == {f"Bearer {KEY}"}
+    assert {asked.headers["x-team"] for asked in server.received} == {VALUE}
     assert KEY not in ran.out + ran.err and VALUE not in ran.out + ran.err
-    assert leaks(place) == []
-    assert place.shown()["session"]["endpoints"][0]["header_names"] == ["X-Team"]
+    assert leaks(sandbox) == []
+    assert sandbox.show_session()["session"]["endpoints"][0]["header_names"] == ["X-Team"]
 
 
-def test_a_server_that_says_the_key_back_is_not_quoted(place: Place) -> None:
-    def indiscreet(to: Answering, asked: Asked) -> None:
-        refusing(401, f'{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}'.encode())(to, asked)
+def test_key_in_an_error_response_is_not_printed(sandbox: Sandbox) -> None:
+    def echo_key(to: ScriptedHandler, asked: ReceivedRequest) -> None:
+        respond_with_status(401, f'{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}'.encode())(to, asked)
 
-    with scripted(indiscreet) as server:
-        ran = place.measure(server.url, *GIVEN, env={"MY_KEY": KEY})
+    with scripted_server(echo_key) as server:
+        ran = sandbox.run_benchmark(server.url, *GIVEN, env={"MY_KEY": KEY})
     assert ran.code == 3, ran
     assert KEY not in ran.out + ran.err
-    assert leaks(place) == []
+    assert leaks(sandbox) == []
 
 
-def test_no_process_carries_them_where_others_can_look(place: Place) -> None:
-    """The command line of a process is for all to read, and its environment for all of the same user."""
-    with scripted(words(100, gap_s=0.05)) as server:
-        face = place.begin(server.url, *GIVEN, env={"MY_KEY": KEY})
-        until(lambda: len(server.asked) >= 2, "requests are under way")
-        ours = [process for process in place.processes() if process.pid != face.pid]
+def test_secrets_are_not_in_command_lines_or_environments(sandbox: Sandbox) -> None:
+    """Command lines can be read by all users, environments by all processes of the same user."""
+    with scripted_server(respond_with_words(100, gap_s=0.05)) as server:
+        program = sandbox.start_benchmark(server.url, *GIVEN, env={"MY_KEY": KEY})
+        wait_until(lambda: len(server.received) >= 2, "requests in flight")
+        ours = [process for process in sandbox.processes() if process.pid != program.pid]
         assert len(ours) == 2
         for process in ours:
             proc = Path("/proc") / str(process.pid)
-            assert not holds(proc / "cmdline") and not holds(proc / "environ")
-        assert KEY.encode() not in (Path("/proc") / str(face.pid) / "cmdline").read_bytes()
-        face.signal_group(signal.SIGINT)
-        until(lambda: "stopping" in face.said(), "the first Ctrl-C was heard")
-        face.signal_group(signal.SIGINT)
-        face.wait()
+            assert not contains_secret(proc / "cmdline") and not contains_secret(proc / "environ")
+        assert KEY.encode() not in (Path("/proc") / str(program.pid) / "cmdline").read_bytes()
+        program.signal_group(signal.SIGINT)
+        wait_until(lambda: "stopping" in program.stderr_so_far(), "the first Ctrl-C is handled")
+        program.signal_group(signal.SIGINT)
+        program.wait()

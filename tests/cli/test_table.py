@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from swarmtui.cli.render.table import level_table, session_table, session_text
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Client, Event, Level, Rates, Session, Spread, Summary
-from swarmtui.sessions.store import Listed
-from swarmtui.text import fit, pad, plain, width
+from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
+from swarmtui.sessions.index import SessionRow
+from swarmtui.text import display_width, pad, sanitize, truncate
 
 
 def level(c: int, **fields: Any) -> Level:
-    """A level in which nothing was measured, but for the fields given."""
+    """A level in which nothing but the given fields was measured."""
     made: dict[str, Any] = dict.fromkeys(Level.__struct_fields__)
     made |= {"c": c, "runs": 0, "n": 0, "ok": 0, "errors": 0, "cancelled": 0, "error_counts": {}, "cap_hits": 0}
     made |= {"degenerate": 0, "complete": True, "flags": (), "by_run": (), "token_source": "usage", "load": "closed"}
-    made |= dict.fromkeys(("per_stream_tps", "per_stream_tps_clean"), Rates())
+    made |= dict.fromkeys(("per_stream_tps", "per_stream_tps_clean"), RateSummary())
     made |= dict.fromkeys(("ttft_s", "ttfo_s", "tpot_s", "icl_s", "e2e_s"), Spread(n=0))
     return Level(**(made | fields))
 
@@ -33,7 +33,7 @@ ALONE = level(
     ok=4,
     out_tps_steady=81.33,
     out_tps_wall=81.2,
-    per_stream_tps=Rates(mean=84.07, min=83.0, max=85.0),
+    per_stream_tps=RateSummary(mean=84.07, min=83.0, max=85.0),
     ttft_s=Spread(n=4, mean=0.22, min=0.2114, max=0.3521),
     tpot_s=Spread(n=4, mean=0.011894),
     e2e_s=Spread(n=4, mean=12.594),
@@ -48,7 +48,7 @@ FOUR = level(
     errors=1,
     out_tps_steady=225.04,
     out_tps_wall=201.9,
-    per_stream_tps=Rates(mean=58.2, p50=58.1),
+    per_stream_tps=RateSummary(mean=58.2, p50=58.1),
     ttft_s=Spread(n=15, min=0.2, p50=0.91234, max=2.0),
     tpot_s=Spread(n=15, mean=0.01718),
     e2e_s=Spread(n=15, mean=18.6),
@@ -59,37 +59,34 @@ FOUR = level(
 )
 
 
-def test_a_sweep_as_it_is_printed() -> None:
-    """Too few for a median: the range. Not measured: a dash. The best steady rate has a sign."""
+def test_level_table() -> None:
+    """Too few samples for a median: a range. Not measured: a dash. The best steady rate is marked."""
     assert level_table([ALONE, FOUR, level(8, flags=("achieved C 3.7, wanted 4",))]) == (
-        "|  C |  n | err | steady |  wall | stream |    TTFT s | TPOT ms | e2e s | real C | lost |  gain |\n"
-        "| -: | -: | --: | -----: | ----: | -----: | --------: | ------: | ----: | -----: | ---: | ----: |\n"
-        "|  1 |  4 |   0 |  81.33 | 81.20 |  84.07 | 0.21–0.35 |   11.89 |  12.6 |   1.00 |  0 % | 1.00× |\n"
-        "| ▸4 | 16 |   1 |  225.0 | 201.9 |  58.20 |     0.912 |   17.18 |  18.6 |   3.70 | 31 % | 2.77× |\n"
-        "|  8 |  0 |   0 |      – |     – |      – |         – |       – |     – |      – |    – |     – |\n"
+        "|  C|  n| err| steady|  wall| stream|    TTFT s| TPOT ms| e2e s| in flight| slowdown| scaling|\n"
+        "| -:| -:| --:| -----:| ----:| -----:| --------:| ------:| ----:| --------:| -------:| ------:|\n"
+        "|  1|  4|   0|  81.33| 81.20|  84.07| 0.21–0.35|   11.89|  12.6|      1.00|      0 %|   1.00×|\n"
+        "| ▸4| 16|   1|  225.0| 201.9|  58.20|     0.912|   17.18|  18.6|      3.70|     31 %|   2.77×|\n"
+        "|  8|  0|   0|      –|     –|      –|         –|       –|     –|         –|        –|       –|\n"
         "\n"
-        "steady, wall and stream are output tok/s: while C requests were in flight, from the first sent to\n"
-        "  the last token, and of one stream (mean). TTFT: median; a–b is smallest to largest where n is\n"
-        "  below 5. TPOT and e2e: means. real C: Σ e2e / wall. lost: stream rate lost against C=1. gain:\n"
-        "  steady against C=1. ▸: best steady before a cliff, within 1 % the lowest C.\n"
+        "steady, wall and stream are output tok/s: while C requests were in flight, from the first request to\n"
+        "  the last token, and of one stream (mean). TTFT in s: median, or min–max if n is below 5. TPOT in\n"
+        "  ms and e2e in s: means. in flight: mean, Σ e2e / wall. slowdown: of the stream rate compared with\n"
+        "  C=1. scaling: steady compared with C=1. ▸: best steady before a cliff, at the lowest C within 1 %\n"
+        "  of it.\n"
         "C=4: 1 of 16 requests failed: reset 1\n"
         "C=4,8: achieved C 3.7, wanted 4\n"
     )
 
 
-def test_tokens_counted_by_chunks_are_marked_and_cap_hits_get_their_column() -> None:
+def test_counted_chunks_are_marked_and_cap_hits_have_a_column() -> None:
     guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, mean=70))
     top = level_table([guessed]).splitlines()
-    assert top[0] == (
-        "|  C |  n | err | cap | steady | wall | stream | TTFT s | TPOT ms | e2e s | real C | lost | gain |"
-    )
-    assert top[2] == (
-        "|  2 |  8 |   0 |   3 |  ~1097 |    – |      – |      – |       – |  70.0 |      – |    – |    – |"
-    )
-    assert "▸" not in level_table([guessed]), "one level alone is not the best of anything"
+    assert top[0] == ("|  C|  n| err| cap| steady| wall| stream| TTFT s| TPOT ms| e2e s| in flight| slowdown| scaling|")
+    assert top[2] == ("|  2|  8|   0|   3|  ~1097|    –|      –|      –|       –|  70.0|         –|        –|       –|")
+    assert "▸" not in level_table([guessed]), "a single level is not marked as the best"
 
 
-def test_it_is_never_wider_than_a_hundred_columns() -> None:
+def test_table_is_at_most_100_columns_wide() -> None:
     big = level(
         20_000,
         n=80_000,
@@ -98,7 +95,7 @@ def test_it_is_never_wider_than_a_hundred_columns() -> None:
         token_source="chunks",
         out_tps_steady=1_234_567.0,
         out_tps_wall=1_234_567.0,
-        per_stream_tps=Rates(mean=1234.5),
+        per_stream_tps=RateSummary(mean=1234.5),
         tpot_s=Spread(n=9, mean=12.3456),
         ttft_s=Spread(n=2, min=0.00012, max=0.00034),
         e2e_s=Spread(n=9, mean=12345.6),
@@ -108,38 +105,38 @@ def test_it_is_never_wider_than_a_hundred_columns() -> None:
         flags=("x" * 40 + " " + "y" * 80,),
     )
     lines = level_table([ALONE, FOUR, big]).splitlines()
-    assert max(map(width, lines)) <= 100
-    assert {line.count("|") for line in lines[:5]} == {14}
+    assert max(map(display_width, lines)) <= 100
+    assert {line.count("|") for line in lines[:5]} == {13}
     assert lines[4] == (
-        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.00012–0.00034| ~12346|12346| 19876|−12 %|1234×|"
+        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.00012–0.00034|12346|    19876|   −12 %|  1234×|"
     )
 
 
-@pytest.mark.parametrize(("columns", "gone"), [(100, ""), (80, ""), (60, "TPOT ms, e2e s:"), (300, "")])
-def test_on_a_terminal_no_row_is_wider_than_it(monkeypatch: pytest.MonkeyPatch, columns: int, gone: str) -> None:
-    """Blanks beside the bars go first, then columns, and those are named."""
-    mine, its = os.openpty()
-    termios.tcsetwinsize(its, (24, columns))
-    with os.fdopen(its, "w") as terminal:
+@pytest.mark.parametrize(("columns", "dropped"), [(100, ""), (80, ""), (60, "TPOT, e2e, slowdown"), (300, "")])
+def test_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, dropped: str) -> None:
+    """Spaces next to the bars are dropped first, then columns, which are listed."""
+    master, slave = os.openpty()
+    termios.tcsetwinsize(slave, (24, columns))
+    with os.fdopen(slave, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
         text, listed = level_table([ALONE, FOUR]), session_table(LISTED)
-    os.close(mine)
+    os.close(master)
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(rows) == 4 and len({width(row) for row in rows}) == 1
-    assert max(map(width, text.splitlines())) <= min(columns, 100)
-    assert columns < 80 or max(map(width, listed.splitlines())) <= min(columns, 100)
-    assert (f"no room for {gone}" in text) if gone else "no room" not in text
-    assert ("TTFT s" in rows[0], "steady" in rows[0]) == (True, True)
+    assert len(rows) == 4 and len({display_width(row) for row in rows}) == 1
+    assert max(map(display_width, text.splitlines())) <= min(columns, 100)
+    assert columns < 80 or max(map(display_width, listed.splitlines())) <= min(columns, 100)
+    assert (f"not shown for lack of space: {dropped}." in text) if dropped else "not shown" not in text
+    assert ("TTFT" in rows[0], "steady" in rows[0]) == (True, True)
 
 
-def test_nothing_measured_is_said() -> None:
+def test_empty_tables() -> None:
     assert level_table([]) == "nothing was measured\n"
     assert session_table([]) == "no sessions yet\n"
 
 
 LISTED = [
-    Listed(id="20261115-020000-0001", state="running", model="qwen3", workload="chat"),
-    Listed(
+    SessionRow(id="20261115-020000-0001", state="running", model="qwen3", workload="chat"),
+    SessionRow(
         id="20261115-014455-3f9a",
         state="done",
         model="Qwen/Qwen3-Coder-30B-A3B-Instruct-with-a-long-name",
@@ -150,11 +147,11 @@ LISTED = [
         best_c=4,
         simulated=True,
     ),
-    Listed(id="holiday photos", problem="no journal.jsonl in it"),
+    SessionRow(id="holiday photos", problem="no journal.jsonl in it"),
 ]
 
 
-def test_the_list_of_sessions() -> None:
+def test_session_table() -> None:
     assert session_table(LISTED) == (
         "| id                   | state      | model      | workload | label      | requests |   best tok/s |\n"
         "| -------------------- | ---------- | ---------- | -------- | ---------- | -------: | -----------: |\n"
@@ -166,12 +163,12 @@ def test_the_list_of_sessions() -> None:
     )
 
 
-def test_a_rate_of_counted_chunks_is_marked_in_the_list_too() -> None:
-    row = Listed(id="x", state="done", requests=4, best_out_tps=225.04, best_c=4, chunks_counted=True)
+def test_counted_chunks_are_marked_in_the_session_table() -> None:
+    row = SessionRow(id="x", state="done", requests=4, best_out_tps=225.04, best_c=4, chunks_counted=True)
     assert "| ~225.0 at C=4 |" in session_table([row])
 
 
-def test_one_session_as_text() -> None:
+def test_session_text() -> None:
     session = Session(
         id="20261115-014455-3f9a",
         created="2026-11-15T01:44:55Z",
@@ -181,7 +178,7 @@ def test_one_session_as_text() -> None:
         workload_digest="0123456789abcdef",
         workload_spec={},
         plan=Plan(levels=(1, 4)),
-        client=Client(version="0.1.0", python="3.11.7", host="box", cores=2),
+        client=ClientInfo(version="0.1.0", python="3.11.7", host="box", cores=2),
         simulated=True,
     )
     event = Event(t_ns=2_500_000_000, name="paused", detail="by\nhand\x07")
@@ -201,10 +198,10 @@ def test_one_session_as_text() -> None:
         "state     stopped: Ctrl-C\n"
         "endpoint  http://127.0.0.1:8000, evilname, SIMULATED\n"
         "workload  coding, 0123456789ab\n"
-        "plan      sweep 1,4, 1 × 4C requests a level, 2 for warm-up\n"
+        "plan      sweep 1,4, 1 × 4C requests per level, 2 for warm-up\n"
         "client    swarmtui 0.1.0 on box, Python 3.11.7\n"
         "\n"
-        "|  C |"
+        "|  C|"
     )
     assert text.endswith("C=4: achieved C 3.7, wanted 4\n\n+1.5 s paused: by hand\n")
 
@@ -222,18 +219,18 @@ def test_one_session_as_text() -> None:
         ("\x1b", ""),
     ],
 )
-def test_escape_sequences_and_controls_do_not_pass(given: str, shown: str) -> None:
-    assert plain(given) == shown
+def test_escape_sequences_and_control_characters_are_removed(given: str, shown: str) -> None:
+    assert sanitize(given) == shown
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("\x1b[]\\;m\x07\x9b\x9c\n"))))
-def test_whatever_comes_is_one_printable_line(text: str) -> None:
-    assert plain(text).isprintable()
+def test_any_text_becomes_one_printable_line(text: str) -> None:
+    assert sanitize(text).isprintable()
 
 
 def test_wide_characters_take_two_columns() -> None:
-    assert width("漢字") == 4
-    assert fit("漢字漢字", 5) == "漢字…"
-    assert fit("short", 5) == "short"
+    assert display_width("漢字") == 4
+    assert truncate("漢字漢字", 5) == "漢字…"
+    assert truncate("short", 5) == "short"
     assert pad("漢", 4, right=True) == "  漢"

@@ -1,4 +1,4 @@
-"""TLS as people meet it: a certificate that is not accepted is told in words, with what to do about it."""
+"""TLS: a rejected certificate is explained, with what to do about it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import pytest
 import trustme
 
 from swarmtui.telemetry.discovery import identify
-from tests.cli.programs import Place
-from tests.cli.scripted import Scripted, scripted, words
+from tests.cli.programs import Sandbox
+from tests.cli.scripted_server import ScriptedServer, respond_with_words, scripted_server
 
 ONE = ("--levels", "1", "--requests", "2", "--warmup", "none", "--no-gpu")
 
 
 @contextmanager
-def secured(certificate: trustme.LeafCert) -> Iterator[Scripted]:
+def tls_server(certificate: trustme.LeafCert) -> Iterator[ScriptedServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
-    with scripted(words()) as server:
+    with scripted_server(respond_with_words()) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         yield server
 
 
-def address(server: Scripted) -> str:
+def https_url(server: ScriptedServer) -> str:
     return server.url.replace("http://", "https://")
 
 
@@ -44,40 +44,38 @@ def ca_file(authority: trustme.CA, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_an_authority_that_is_not_known_and_both_ways_around_it(
-    place: Place, authority: trustme.CA, ca_file: str
-) -> None:
-    with secured(authority.issue_cert("127.0.0.1")) as server:
-        told = place.measure(address(server)).refused(3)
-        assert f"{address(server)}: its certificate is signed by an authority that is not known here" in told
-        assert "--ca-file FILE" in told and "--insecure" in told
-        assert "_ssl.c" not in told and "is the server up" not in told
-        assert place.measure(address(server), *ONE, "--ca-file", ca_file).code == 0
-        assert place.measure(address(server), *ONE, "--insecure").code == 0
+def test_unknown_authority_and_both_remedies(sandbox: Sandbox, authority: trustme.CA, ca_file: str) -> None:
+    with tls_server(authority.issue_cert("127.0.0.1")) as server:
+        error = sandbox.run_benchmark(https_url(server)).error_line(3)
+        assert f"{https_url(server)}: its certificate is signed by an unknown authority" in error
+        assert "--ca-file FILE" in error and "--insecure" in error
+        assert "_ssl.c" not in error and "is the server up" not in error
+        assert sandbox.run_benchmark(https_url(server), *ONE, "--ca-file", ca_file).code == 0
+        assert sandbox.run_benchmark(https_url(server), *ONE, "--insecure").code == 0
 
 
-def test_a_server_on_this_host_is_known_by_its_process_with_tls_as_without(authority: trustme.CA) -> None:
-    with secured(authority.issue_cert("127.0.0.1")) as server:
-        found = identify(address(server))
+def test_local_tls_server_is_identified_with_its_process(authority: trustme.CA) -> None:
+    with tls_server(authority.issue_cert("127.0.0.1")) as server:
+        found = identify(https_url(server))
     assert found is not None and found.reachable
-    assert (found.url, found.models, found.pid) == (address(server), ("scripted",), os.getpid())
+    assert (found.url, found.models, found.pid) == (https_url(server), ("scripted",), os.getpid())
 
 
-def test_a_certificate_for_another_name(place: Place, authority: trustme.CA, ca_file: str) -> None:
-    with secured(authority.issue_cert("models.example")) as server:
-        told = place.measure(address(server), "--ca-file", ca_file).refused(3)
-    assert "its certificate is for another name" in told and "127.0.0.1" in told and "--insecure" in told
+def test_certificate_for_another_name(sandbox: Sandbox, authority: trustme.CA, ca_file: str) -> None:
+    with tls_server(authority.issue_cert("models.example")) as server:
+        error = sandbox.run_benchmark(https_url(server), "--ca-file", ca_file).error_line(3)
+    assert "its certificate is for another name" in error and "127.0.0.1" in error and "--insecure" in error
 
 
-def test_a_certificate_that_has_expired(place: Place, authority: trustme.CA, ca_file: str) -> None:
+def test_expired_certificate(sandbox: Sandbox, authority: trustme.CA, ca_file: str) -> None:
     past = datetime.now(UTC) - timedelta(days=1)
-    with secured(authority.issue_cert("127.0.0.1", not_after=past)) as server:
-        told = place.measure(address(server), "--ca-file", ca_file).refused(3)
-    assert "its certificate has expired" in told and "--insecure" in told
+    with tls_server(authority.issue_cert("127.0.0.1", not_after=past)) as server:
+        error = sandbox.run_benchmark(https_url(server), "--ca-file", ca_file).error_line(3)
+    assert "its certificate has expired" in error and "--insecure" in error
 
 
-def test_https_where_http_is_spoken_and_the_other_way_around(place: Place, authority: trustme.CA) -> None:
-    with scripted() as server:
-        assert "http:// instead of https://?" in place.measure(address(server)).refused(3)
-    with secured(authority.issue_cert("127.0.0.1")) as server:
-        assert "Or is it https://?" in place.measure(server.url).refused(3)
+def test_https_to_http_port_and_the_reverse(sandbox: Sandbox, authority: trustme.CA) -> None:
+    with scripted_server() as server:
+        assert "http:// instead of https://?" in sandbox.run_benchmark(https_url(server)).error_line(3)
+    with tls_server(authority.issue_cert("127.0.0.1")) as server:
+        assert "Or is it https://?" in sandbox.run_benchmark(server.url).error_line(3)

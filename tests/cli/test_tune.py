@@ -1,4 +1,4 @@
-"""`swarmtui tune` on real processes: cells that work, crash and hang, and kills in the middle."""
+"""`swarmtui tune` on real processes: configurations that work, crash or hang, and kills in between."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.programs import Place, place_in, until, with_signal
+from tests.cli.programs import Sandbox, open_sandbox, send_signal, wait_until
 
-# A server as people have them: it works, runs out of memory at its start, or hangs, deaf to SIGTERM, with a child.
+# A server that works, runs out of memory at its start, or hangs with a child process and ignores SIGTERM.
 SERVER = """\
 import os, signal, subprocess, sys, time
 port, mode, seats = sys.argv[1], sys.argv[sys.argv.index("--mode") + 1], sys.argv[sys.argv.index("--seats") + 1]
@@ -45,45 +45,45 @@ CELLS = """
 """
 
 
-def tune_file(place: Place, grid: str, **keys: str) -> Path:
-    script = place.home / "server.py"
+def tune_file(sandbox: Sandbox, grid: str, **keys: str) -> Path:
+    script = sandbox.home / "server.py"
     script.write_text(SERVER)
     lines = {
         "name": '"seats"', "command": f'"{sys.executable} {script} {{port}}"', "ready_within": '"3s"',
         "stop_within": '"1s"',
     } | keys  # fmt: skip
-    path = place.home / "tune.toml"
+    path = sandbox.home / "tune.toml"
     head = "\n".join(f"{key} = {value}" for key, value in lines.items())
     path.write_text(f'{head}\n{grid}\n[plan]\nlevels = [4]\nrequests = "2C"\nmax_tokens = 16\nwarmup = 1\n')
     return path
 
 
-def words(place: Place, path: Path, *more: str) -> tuple[str, ...]:
-    return ("tune", str(path), "--session-dir", str(place.sessions), *more)
+def tune_command(sandbox: Sandbox, path: Path, *more: str) -> tuple[str, ...]:
+    return ("tune", str(path), "--session-dir", str(sandbox.sessions), *more)
 
 
-def state(place: Place) -> dict[str, Any]:
-    (path,) = place.sessions.glob(".tuning/*/state.json")
+def state(sandbox: Sandbox) -> dict[str, Any]:
+    (path,) = sandbox.sessions.glob(".tuning/*/state.json")
     document: dict[str, Any] = json.loads(path.read_bytes())
     return document
 
 
-def servers(place: Place) -> list[str]:
-    return [process.words for part in ("server.py", "swarmtui.sim", "guardian", "left by the server")
-            for process in place.processes(part)]  # fmt: skip
+def servers(sandbox: Sandbox) -> list[str]:
+    return [process.command_line for part in ("server.py", "swarmtui.sim", "guardian", "left by the server")
+            for process in sandbox.processes(part)]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, dict[str, Any]]]:
-    with place_in(tmp_path_factory.mktemp("tuned")) as place:
-        path = tune_file(place, CELLS)
-        ran = place.run(*words(place, path, "--yes", "--json"))
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, dict[str, Any]]]:
+    with open_sandbox(tmp_path_factory.mktemp("tuned")) as sandbox:
+        path = tune_file(sandbox, CELLS)
+        ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
-        yield place, json.loads(ran.out)
+        yield sandbox, json.loads(ran.out)
 
 
-def test_cells_that_crash_or_hang_are_rows_with_their_reason_and_last_lines(
-    tuned: tuple[Place, dict[str, Any]],
+def test_crash_and_hang_are_rows_with_reason_and_log(
+    tuned: tuple[Sandbox, dict[str, Any]],
 ) -> None:
     rows = tuned[1]["leaderboard"]
     assert len(rows) == 4
@@ -91,14 +91,14 @@ def test_cells_that_crash_or_hang_are_rows_with_their_reason_and_last_lines(
     for row in rows:
         by_mode.setdefault(row["flags"]["--mode"], []).append(row)
     assert all(row["state"] == "done" and row["out_tps"] > 0 and row["ttft_s"] > 0 for row in by_mode["serve"])
-    assert all(row["reason"] == "ended with exit code 1" for row in by_mode["crash"]), by_mode
+    assert all(row["reason"] == "exited with code 1" for row in by_mode["crash"]), by_mode
     assert all(row["log"][-1].startswith("CUDA out of memory") for row in by_mode["crash"])
     assert all("not ready within 3 s" in row["reason"] for row in by_mode["hang"])
     assert all(row["log"] == ["compiling graphs"] for row in by_mode["hang"])
     assert [row["state"] for row in rows] == ["done"] * 2 + ["broken"] * 2
 
 
-def test_more_seats_stand_first_and_the_effect_is_that_of_the_flag(tuned: tuple[Place, dict[str, Any]]) -> None:
+def test_more_slots_rank_first_with_the_effect_of_the_flag(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
     found = tuned[1]
     assert found["leaderboard"][0]["flags"]["--seats"] == 4
     (effect,) = [effect for effect in found["effects"] if effect["pairs"]]
@@ -106,118 +106,121 @@ def test_more_seats_stand_first_and_the_effect_is_that_of_the_flag(tuned: tuple[
     assert effect["change"] > 0.2
 
 
-def test_nothing_of_a_server_is_left_behind(tuned: tuple[Place, dict[str, Any]]) -> None:
+def test_no_server_process_is_left(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
     assert servers(tuned[0]) == []
 
 
-def test_a_finished_tune_is_only_shown_again(tuned: tuple[Place, dict[str, Any]]) -> None:
-    place = tuned[0]
-    before = len(place.listed())
-    ran = place.run(*words(place, place.home / "tune.toml"))
+def test_finished_tune_is_only_shown(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
+    sandbox = tuned[0]
+    before = len(sandbox.list_sessions())
+    ran = sandbox.run(*tune_command(sandbox, sandbox.home / "tune.toml"))
     assert ran.code == 0, ran
-    assert "BROKEN" in ran.out and "▸" in ran.out
-    assert len(place.listed()) == before
+    assert "failed" in ran.out and "▸" in ran.out
+    assert len(sandbox.list_sessions()) == before
 
 
-def test_sessions_carry_the_flags_of_their_cell(tuned: tuple[Place, dict[str, Any]]) -> None:
-    place, found = tuned
+def test_sessions_store_the_flags_of_their_configuration(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
+    sandbox, found = tuned
     best = found["leaderboard"][0]
-    session = place.shown(best["session"])["session"]
+    session = sandbox.show_session(best["session"])["session"]
     assert session["server_flags"] == "--seats 4 --mode serve"
 
 
-def test_a_kill_in_the_middle_leaves_no_server_and_finished_cells_are_not_repeated(tmp_path: Path) -> None:
-    with place_in(tmp_path) as place:
-        path = tune_file(place, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1, 2, 3, 4]')
-        program = place.start(*words(place, path, "--yes"))
-        until(lambda: program.said().count("ready after") >= 2 and place.processes("swarmtui.sim"), "a third cell")
-        with_signal(program.pid, signal.SIGKILL)
-        until(lambda: not servers(place), "the server is gone")
-        finished = state(place)["rows"]
+def test_killed_tune_leaves_no_server_and_resumes(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox:
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1, 2, 3, 4]')
+        program = sandbox.start(*tune_command(sandbox, path, "--yes"))
+        wait_until(
+            lambda: program.stderr_so_far().count("ready after") >= 2 and sandbox.processes("swarmtui.sim"),
+            "a third configuration",
+        )
+        send_signal(program.pid, signal.SIGKILL)
+        wait_until(lambda: not servers(sandbox), "the server is stopped")
+        finished = state(sandbox)["rows"]
         assert 2 <= len(finished) < 4
-        ran = place.run(*words(place, path, "--yes", "--json"))
+        ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
-        assert state(place)["rows"][: len(finished)] == finished
+        assert state(sandbox)["rows"][: len(finished)] == finished
         assert len(json.loads(ran.out)["leaderboard"]) == 4
-        assert servers(place) == []
-        until(lambda: not place.processes("swarmtui.session_process"), "no run goes on")
+        assert servers(sandbox) == []
+        wait_until(lambda: not sandbox.processes("swarmtui.session_process"), "no session process runs")
 
 
-def test_ctrl_c_stops_the_server_and_says_how_to_go_on(tmp_path: Path) -> None:
-    with place_in(tmp_path) as place:
-        path = tune_file(place, '[grid]\n"--mode" = ["hang"]\n"--seats" = [1, 2]', ready_within='"5m"')
-        program = place.start(*words(place, path, "--yes"))
-        until(lambda: place.processes("left by the server"), "the server runs")
-        assert "this tune is running already" in place.run(*words(place, path, "--yes")).refused(2)
+def test_ctrl_c_stops_the_server_and_tells_how_to_continue(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox:
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["hang"]\n"--seats" = [1, 2]', ready_within='"5m"')
+        program = sandbox.start(*tune_command(sandbox, path, "--yes"))
+        wait_until(lambda: sandbox.processes("left by the server"), "the server runs")
+        assert "this tune is already running" in sandbox.run(*tune_command(sandbox, path, "--yes")).error_line(2)
         program.signal_group(signal.SIGINT)
         ran = program.wait()
         assert ran.code == 4, ran
-        assert "the same command goes on from here" in ran.err
-        assert servers(place) == []
-        assert not list(place.sessions.glob(".tuning/*/state.json"))
+        assert "run the same command again to continue" in ran.err
+        assert servers(sandbox) == []
+        assert not list(sandbox.sessions.glob(".tuning/*/state.json"))
 
 
-def test_broken_cells_are_tried_again_only_when_asked(tmp_path: Path) -> None:
-    with place_in(tmp_path) as place:
-        path = tune_file(place, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]')
+def test_failed_configurations_are_repeated_only_on_request(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox:
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]')
         (tmp_path / "server.py").write_text("raise SystemExit(7)")
-        for more, expected in (((), "broken"), (("--retry-broken",), "done")):
-            ran = place.run(*words(place, path, "--yes", "--json"))
-            assert json.loads(ran.out)["leaderboard"][0]["reason"] == "ended with exit code 7"
+        for more, expected in (((), "broken"), (("--retry-failed",), "done")):
+            ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
+            assert json.loads(ran.out)["leaderboard"][0]["reason"] == "exited with code 7"
             (tmp_path / "server.py").write_text(SERVER)
-            ran = place.run(*words(place, path, "--yes", "--json", *more))
+            ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json", *more))
             assert json.loads(ran.out)["leaderboard"][0]["state"] == expected, ran
 
 
-def test_no_command_is_started_unseen(tmp_path: Path) -> None:
-    with place_in(tmp_path) as place:
-        path = tune_file(place, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]')
-        ran = place.run(*words(place, path))
-        assert "say --yes" in ran.refused(2)
+def test_commands_are_shown_before_they_run(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox:
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]')
+        ran = sandbox.run(*tune_command(sandbox, path))
+        assert "add --yes" in ran.error_line(2)
         assert "server.py PORT --mode serve --seats 1" in ran.err
-        assert not list(place.sessions.glob(".tuning/*/*.log"))
+        assert not list(sandbox.sessions.glob(".tuning/*/*.log"))
 
 
-def test_a_server_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    with place_in(tmp_path) as place, socket.create_server(("127.0.0.1", 0)) as theirs:
-        port = theirs.getsockname()[1]
-        path = tune_file(place, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]', url=f'"http://127.0.0.1:{port}"')
-        ran = place.run(*words(place, path, "--yes", "--json"))
+def test_foreign_server_is_left_alone(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox, socket.create_server(("127.0.0.1", 0)) as foreign:
+        port = foreign.getsockname()[1]
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]', url=f'"http://127.0.0.1:{port}"')
+        ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
         (row,) = json.loads(ran.out)["leaderboard"]
-        assert "is not ours, and is left alone" in row["reason"]
+        assert "another server is already listening" in row["reason"]
         with socket.create_connection(("127.0.0.1", port)):
             pass
 
 
-def test_halving_measures_the_best_again_with_more(tmp_path: Path) -> None:
-    with place_in(tmp_path) as place:
+def test_halving_repeats_the_best_with_more_requests(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox:
         path = tune_file(
-            place, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1, 4]\n[halving]\nfactor = 2\nrounds = 2'
+            sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1, 4]\n[halving]\nfactor = 2\nrounds = 2'
         )  # fmt: skip
-        ran = place.run(*words(place, path, "--yes", "--json"))
+        ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
-        rows = state(place)["rows"]
+        rows = state(sandbox)["rows"]
         assert [row["round"] for row in rows] == [0, 0, 1]
         assert rows[2]["flags"]["--seats"] == 4
-        requests = [place.shown(row["session"])["levels"][0]["n"] for row in rows]
+        requests = [sandbox.show_session(row["session"])["levels"][0]["n"] for row in rows]
         assert requests == [4, 4, 8]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "error"),
     [
         ('command = "x {port}"', "give a [grid]"),
-        ('command = "x"\n[grid]\n"--n" = [1]', "put {port} into the command"),
-        ('command = "x {port}"\n[grid]\n"--n" = [1, 1]', "a value stands twice"),
+        ('command = "x"\n[grid]\n"--n" = [1]', "use {port} in the command"),
+        ('command = "x {port}"\n[grid]\n"--n" = [1, 1]', "duplicate value"),
         ('comand = "x {port}"', "did you mean command?"),
-        ('command = "x {port} \\""\n[grid]\n"--n" = [1]', "not a command"),
+        ('command = "x {port} \\""\n[grid]\n"--n" = [1]', "cannot be split into arguments"),
         ('command = "x {port}"\nready_within = "soon"\n[grid]\n"--n" = [1]', "not a time"),
         ('command = "x {port}"\n[grid]\n"--n" = [1]\n[plan]\nrequests = "many"', "neither a number"),
     ],
 )
-def test_a_mistake_in_the_file_is_one_line(tmp_path: Path, text: str, told: str) -> None:
-    with place_in(tmp_path) as place:
+def test_invalid_tune_file_is_one_line(tmp_path: Path, text: str, error: str) -> None:
+    with open_sandbox(tmp_path) as sandbox:
         path = tmp_path / "bad.toml"
         path.write_text(text + "\n")
-        assert told in place.run(*words(place, path, "--yes")).refused(2)
+        assert error in sandbox.run(*tune_command(sandbox, path, "--yes")).error_line(2)

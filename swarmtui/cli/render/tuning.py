@@ -1,152 +1,187 @@
-"""What a tune, an A/B comparison and the log of changes came to, as plain text that is also Markdown."""
+"""Render tunes, A/B tests, the tuning log and advice as plain text whose tables are also Markdown."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
-from swarmtui.analysis.compare.verdicts import ENOUGH, verdict
-from swarmtui.cli.render.table import BEST, aligned, narrowed, wrapped
+from swarmtui.analysis.compare.verdicts import MIN_RUNS, verdict
+from swarmtui.cli.render.table import BEST, align_table, shrink_columns, wrap
+from swarmtui.experiments.ab import FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
-from swarmtui.experiments.effects import Result
-from swarmtui.model.tuning import CellRow, Change, Objective, flags_text
-from swarmtui.sessions.export.figures import NOTHING, amount
-from swarmtui.text import plain, signed
+from swarmtui.experiments.effects import TuneSummary
+from swarmtui.experiments.grid import all_configurations, halving_rounds, launch_command
+from swarmtui.experiments.sequential import CHECKPOINTS, detectable_at
+from swarmtui.experiments.tune import result_line
+from swarmtui.model.tuning import LoggedChange, Objective, TuneFile, TuneResult, format_flags
+from swarmtui.numbers import MISSING, gib, short_percent, signed_percent, significant
+from swarmtui.text import count_noun, sanitize
 
-_MORE = f"With runs = {ENOUGH} in [plan] each is held against the best; `swarmtui ab` decides between two."
-_NAMES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J a token"}
-
-
-def row_line(row: CellRow) -> str:
-    """`--parallel 4: 123.4 tok/s at C=4, TTFT 0.210 s, ready after 1.2 s`"""
-    if row.state == "broken":
-        return f"{flags_text(row.flags)}: BROKEN: {row.reason}"
-    parts = [f"{amount(row.out_tps)} tok/s at C={row.c}", f"TTFT {amount(row.ttft_s, 3)} s"]
-    if row.start_s is not None:
-        parts.append(f"ready after {amount(row.start_s, 2)} s")
-    if row.errors:
-        parts.append(f"{row.errors} errors")
-    return f"{flags_text(row.flags)}: {', '.join(parts)}"
+_OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}
+_SHOWN_COMMANDS = 24
+_LOG_WIDTH = 96
 
 
-def tune_text(found: Result) -> str:
+def tune_text(found: TuneSummary) -> str:
     if not found.leaderboard:
-        return "no cell is finished yet\n"
-    parts = [_leaderboard(found.leaderboard), _fronts(found), _effects(found), _broken(found.leaderboard)]
+        return "no configuration is finished yet\n"
+    parts = [_leaderboard(found.leaderboard), _pareto_fronts(found), _effects(found), _failures(found.leaderboard)]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _leaderboard(rows: Sequence[CellRow]) -> list[str]:
+def _leaderboard(rows: Sequence[TuneResult]) -> list[str]:
     best = next((row for row in rows if row.state == "done"), None)
-    titles = ["", "flags", "tok/s", "C", "TTFT s", f"to {BEST}", "J/token", "W", "GPU GB", "start s", "err"]
+    titles = ["", "configuration", "tok/s", "C", "TTFT s", f"vs {BEST}", "J/token", "W", "GPU GiB", "start s", "err"]
     cells = [
         [
-            BEST if place == 1 and row.state == "done" else str(place),
-            plain(flags_text(row.flags)),
-            "BROKEN" if row.state == "broken" else amount(row.out_tps),
-            NOTHING if row.c is None else str(row.c),
-            amount(row.ttft_s, 3),
-            _beside(best, row),
-            amount(row.j_per_token, 3),
-            amount(row.mean_w, 3),
-            amount(None if row.peak_memory is None else row.peak_memory / 1e9, 3),
-            amount(row.start_s, 2),
-            NOTHING if row.errors is None else str(row.errors),
+            BEST if rank == 1 and row.state == "done" else str(rank),
+            sanitize(format_flags(row.flags)),
+            "failed" if row.state == "broken" else significant(row.out_tps),
+            MISSING if row.c is None else str(row.c),
+            significant(row.ttft_s, 3),
+            _verdict_against_best(best, row),
+            significant(row.j_per_token, 3),
+            significant(row.mean_w, 3),
+            gib(row.peak_memory),
+            significant(row.start_s, 2),
+            MISSING if row.errors is None else str(row.errors),
         ]
-        for place, row in enumerate(rows, start=1)
+        for rank, row in enumerate(rows, start=1)
     ]
-    used = [k for k in range(len(titles)) if k < 5 or any(row[k] != NOTHING for row in cells)]
+    used = [k for k in range(len(titles)) if k < 5 or any(row[k] != MISSING for row in cells)]
     titles, cells = [titles[k] for k in used], [[row[k] for k in used] for row in cells]
     right = [True, False, *[True] * (len(titles) - 2)]
-    table = aligned(titles, narrowed(titles, cells, {1: 20}), right=right)
+    table = align_table(titles, shrink_columns(titles, cells, {1: 20}), right=right)
     if any(row.simulated for row in rows):
-        table += ["", "J/token, W and GPU GB are of a SIMULATED GPU."]
-    if best is not None and len(best.runs) < ENOUGH:
+        table += ["", "J/token, W and GPU GiB are of a SIMULATED GPU."]
+    if best is not None and len(best.runs) < MIN_RUNS:
         table += [
             "",
-            *wrapped(
-                f"{len(best.runs)} run{'' if len(best.runs) == 1 else 's'} a cell: the order is no verdict. {_MORE}"
+            *wrap(
+                f"{count_noun(len(best.runs), 'run', 'runs')} per configuration: the ranking may be noise. "
+                f"With runs = {MIN_RUNS} in [plan], each is compared with the best; `swarmtui ab` decides between two."
             ),
         ]
     return table
 
 
-def _beside(best: CellRow | None, row: CellRow) -> str:
-    """In tok/s, from the runs of both; nothing where they are too few to tell."""
-    if best is None or row is best or row.round != best.round or min(len(best.runs), len(row.runs)) < ENOUGH:
-        return NOTHING
+def _verdict_against_best(best: TuneResult | None, row: TuneResult) -> str:
+    """The verdict on tok/s; a dash if one of them has too few runs."""
+    if best is None or row is best or row.round != best.round or min(len(best.runs), len(row.runs)) < MIN_RUNS:
+        return MISSING
     return verdict(best.runs, row.runs).word
 
 
-def _fronts(found: Result) -> list[str]:
-    said = []
-    for name, front, figure in (("s TTFT", found.front_ttft, "ttft_s"), ("J/token", found.front_energy, "j_per_token")):
-        if front:
-            simulated = figure == "j_per_token" and any(row.simulated for row in front)
-            mark = " (SIMULATED)" if simulated else ""
-            points = "; ".join(
-                f"{flags_text(row.flags)} ({amount(row.out_tps)} tok/s, {amount(getattr(row, figure), 3)} {name})"
-                for row in front
-            )
-            said += wrapped(plain(f"Pareto front, tok/s against {name}{mark}: {points}"))
-    return said
+def _pareto_fronts(found: TuneSummary) -> list[str]:
+    lines = []
+    fronts = (("TTFT", " s", "ttft_s", found.front_ttft), ("J/token", " J/token", "j_per_token", found.front_energy))
+    for name, unit, field, front in fronts:
+        if not front:
+            continue
+        simulated = " (SIMULATED)" if field == "j_per_token" and any(row.simulated for row in front) else ""
+        points = "; ".join(
+            f"{format_flags(row.flags)} ({significant(row.out_tps)} tok/s, {significant(getattr(row, field), 3)}{unit})"
+            for row in front
+        )
+        lines += wrap(sanitize(f"Pareto front of tok/s and {name}{simulated}: {points}"))
+    return lines
 
 
-def _effects(found: Result) -> list[str]:
+def _effects(found: TuneSummary) -> list[str]:
     known = [effect for effect in found.effects if effect.pairs]
     if not known:
         return []
     cells = [
         [
-            plain(effect.flag),
+            sanitize(effect.flag),
             f"{effect.base} → {effect.value}",
-            _signed(effect.change),
-            f"{_signed(effect.low)} … {_signed(effect.high)}" if effect.pairs > 1 else NOTHING,
+            signed_percent(effect.change),
+            f"{signed_percent(effect.low)} … {signed_percent(effect.high)}" if effect.pairs > 1 else MISSING,
             str(effect.pairs),
         ]
         for effect in known
     ]
-    titles = ["flag", "change", _NAMES[found.objective], "in pairs from … to", "pairs"]
-    return aligned(titles, narrowed(titles, cells, {0: 10, 1: 10}), right=[False, False, True, True, True])
+    titles = ["flag", "change", _OBJECTIVES[found.objective], "range over pairs", "pairs"]
+    return align_table(titles, shrink_columns(titles, cells, {0: 10, 1: 10}), right=[False, False, True, True, True])
 
 
-def _broken(rows: Sequence[CellRow]) -> list[str]:
-    said = []
+def _failures(rows: Sequence[TuneResult]) -> list[str]:
+    lines = []
     for row in rows:
         if row.state == "broken":
-            said += wrapped(plain(row_line(row)))
-            said += [f"    {plain(line)[:96]}" for line in row.log]
-    return said
+            lines += wrap(sanitize(result_line(row)))
+            lines += [f"    {sanitize(line)[:_LOG_WIDTH]}" for line in row.log]
+    return lines
 
 
-def log_text(changes: Sequence[Change]) -> str:
+def tune_commands_text(tune: TuneFile) -> str:
+    """List every command that a tune will run, for the user to confirm."""
+    flag_sets = all_configurations(tune)
+    lines = [f"{count_noun(len(flag_sets), 'configuration', 'configurations')}; commands to run (PORT: a free port):"]
+    lines += [f"  {launch_command(tune, flags, 'PORT')}" for flags in flag_sets[:_SHOWN_COMMANDS]]
+    if len(flag_sets) > _SHOWN_COMMANDS:
+        lines.append(f"  … and {len(flag_sets) - _SHOWN_COMMANDS} more like these")
+    if tune.stop:
+        lines.append(f"stop command: {shlex.join(launch_command(tune, flag_sets[0], 'PORT').stop)}")
+    if len(rounds := halving_rounds(tune)) > 1:
+        each = (f"{r.configurations} configurations with {short_percent(r.share)} of the requests" for r in rounds)
+        lines.append(f"rounds: {', then '.join(each)}")
+    return "\n".join(lines)
+
+
+def ab_text(result: AbResult) -> str:
+    """Show the runs of both sides, the decision, and for an A/A test the noise floor."""
+    test = result.test
+    a, b = result.values("A"), result.values("B")
+    cells = [
+        [str(k + 1), significant(a[k]) if k < len(a) else MISSING, significant(b[k]) if k < len(b) else MISSING]
+        for k in range(max(len(a), len(b)))
+    ]
+    name = FIGURES[test.figure][0]
+    lines = [f"A  {sanitize(test.a)}", f"B  {sanitize(test.b)}{' (same as A)' if test.aa else ''}"]
+    lines += ["", *align_table(["run", f"A {name}", f"B {name}"], cells, right=[True] * 3)] if cells else []
+    lines += ["", *(wrap(f"{name}: {result.decision.sentence}") if result.decision else ["no verdict: too few runs"])]
+    if test.aa and result.decision and result.decision.spread is not None:
+        lines += wrap(_noise_floor(result.decision.spread))
+    if not test.aa and result.sessions("A") and result.sessions("B"):
+        lines.append(f"details: swarmtui compare {result.sessions('A')} {result.sessions('B')}")
+    return "\n".join(lines) + "\n"
+
+
+def _noise_floor(spread: float) -> str:
+    """`noise floor: runs of the same server differ by 1.2 % (CV); …`"""
+    powers = ", ".join(f"{signed_percent(detectable_at(n, spread))} with {n} v {n} runs" for n in CHECKPOINTS[:5])
+    return (
+        f"noise floor: runs of the same server differ by {short_percent(spread, 2)} (CV); "
+        f"detectable with 80 % power: {powers}"
+    )
+
+
+def log_text(changes: Sequence[LoggedChange]) -> str:
     if not changes:
-        return "no changes yet: `swarmtui run --baseline last` and `swarmtui ab` write them\n"
-    titles = ["#", "when", "changed", "gave", "verdict", "kept?", "note"]
+        return "no changes yet: `swarmtui run --baseline last` and `swarmtui ab` add them\n"
+    titles = ["#", "when", "change", "effect", "verdict", "kept?", "note"]
     rows = [
         [
             str(change.number),
             change.created[:16],
-            plain(change.what),
-            NOTHING if change.change is None else signed(change.change),
+            sanitize(change.what),
+            signed_percent(change.change),
             change.verdict,
             change.kept,
-            plain(change.note),
+            sanitize(change.note),
         ]
         for change in changes
     ]
-    table = aligned(titles, narrowed(titles, rows, {2: 20, 6: 10}), right=[True, False, False, True, *[False] * 3])
-    return "\n".join(table) + "\n"
+    right = [True, False, False, True, *[False] * 3]
+    return "\n".join(align_table(titles, shrink_columns(titles, rows, {2: 20, 6: 10}), right=right)) + "\n"
 
 
 def advice_text(found: Sequence[Advice]) -> str:
     if not found:
-        return "nothing in the figures of this session asks for a change\n"
+        return "no advice: nothing in this session suggests a change\n"
     return "".join(
         f"{line}\n"
-        for one in found
-        for line in (*wrapped(plain(f"{one.topic}: {one.sentence}")), *wrapped(f"    {plain(one.evidence)}"))
+        for advice in found
+        for line in (*wrap(sanitize(f"{advice.topic}: {advice.sentence}")), *wrap(f"    {sanitize(advice.evidence)}"))
     )
-
-
-def _signed(share: float | None) -> str:
-    return NOTHING if share is None else signed(share)

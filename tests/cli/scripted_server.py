@@ -1,4 +1,4 @@
-"""A small server whose answers a test writes, and which remembers what it was asked."""
+"""A small HTTP server whose responses a test defines, and which records the requests it receives."""
 
 from __future__ import annotations
 
@@ -13,32 +13,37 @@ from typing import Any, NamedTuple
 MODEL = "scripted"
 
 
-class Asked(NamedTuple):
+class ReceivedRequest(NamedTuple):
+    """`connection` is the client's port."""
+
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    connection: int
 
 
-class Completed(NamedTuple):
+class CompletedResponse(NamedTuple):
     id: str
     t_ns: int
+    connection: int
 
 
-class Answering(BaseHTTPRequestHandler):
-    """HTTP/1.1 with keep-alive; a stream goes out in chunks."""
+class ScriptedHandler(BaseHTTPRequestHandler):
+    """HTTP/1.1 with keep-alive and chunked streams."""
 
     protocol_version = "HTTP/1.1"
-    server: Scripted
+    server: ScriptedServer
 
     def do_GET(self) -> None:
         self.server.listing(self)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
-        self.server.asked.append(asked)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = ReceivedRequest(self.path, headers, body, self.client_address[1])
+        self.server.received.append(request)
         try:
-            self.server.answer(self, asked)
+            self.server.answer(self, request)
         except OSError:
             self.close_connection = True
 
@@ -69,18 +74,18 @@ class Answering(BaseHTTPRequestHandler):
         pass
 
 
-Answer = Callable[[Answering, Asked], None]
-Listing = Callable[[Answering], None]
+Responder = Callable[[ScriptedHandler, ReceivedRequest], None]
+ModelLister = Callable[[ScriptedHandler], None]
 
 
-def model_list(to: Answering) -> None:
+def model_list(to: ScriptedHandler) -> None:
     to.whole(200, json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}]}).encode())
 
 
-def words(count: int = 3, gap_s: float = 0.0, usage: bool = True, text: str = "word ") -> Answer:
-    """So many words, one after another; each answer that went out whole is noted."""
+def respond_with_words(count: int = 3, gap_s: float = 0.0, usage: bool = True, text: str = "word ") -> Responder:
+    """Stream `count` words; responses that were sent completely are recorded."""
 
-    def answer(to: Answering, asked: Asked) -> None:
+    def answer(to: ScriptedHandler, request: ReceivedRequest) -> None:
         server = to.server
         identity = server.next_id()
 
@@ -99,24 +104,24 @@ def words(count: int = 3, gap_s: float = 0.0, usage: bool = True, text: str = "w
             counts = {"prompt_tokens": 10, "completion_tokens": count, "total_tokens": 10 + count}
             to.event(json.dumps({"id": identity, "choices": [], "usage": counts}))
         to.end_stream()
-        server.completed.append(Completed(identity, time.perf_counter_ns()))
+        server.completed.append(CompletedResponse(identity, time.perf_counter_ns(), to.client_address[1]))
 
     return answer
 
 
-def refusing(status: int, content: bytes, kind: str = "application/json") -> Answer:
-    return lambda to, asked: to.whole(status, content, kind)
+def respond_with_status(status: int, content: bytes, kind: str = "application/json") -> Responder:
+    return lambda to, request: to.whole(status, content, kind)
 
 
-class Scripted(ThreadingHTTPServer):
+class ScriptedServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer: Answer, listing: Listing, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), Answering)
+    def __init__(self, answer: Responder, listing: ModelLister, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), ScriptedHandler)
         self.answer, self.listing = answer, listing
-        self.asked: list[Asked] = []
-        self.completed: list[Completed] = []
+        self.received: list[ReceivedRequest] = []
+        self.completed: list[CompletedResponse] = []
         self._ids = 0
         self._lock = threading.Lock()
 
@@ -130,12 +135,12 @@ class Scripted(ThreadingHTTPServer):
             return f"answer-{self._ids}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is part of many a test."""
+        """Silent: many tests disconnect on purpose."""
 
 
 @contextmanager
-def scripted(answer: Answer | None = None, listing: Listing = model_list) -> Iterator[Scripted]:
-    with Scripted(answer or words(), listing) as server:
+def scripted_server(answer: Responder | None = None, listing: ModelLister = model_list) -> Iterator[ScriptedServer]:
+    with ScriptedServer(answer or respond_with_words(), listing) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:

@@ -1,0 +1,51 @@
+"""`--fail-if` and `--slo` determine the exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.programs import SHORT, SIM, Sandbox
+
+
+def test_met_limits_exit_with_0(sandbox: Sandbox) -> None:
+    arguments = ("--levels", "1,2", "--fail-if", "errors>0 or e2e_mean@2>60s", "--fail-if", "out_tps_wall<1", "--quiet")
+    ran = sandbox.run_benchmark(SIM, *SHORT, *arguments, "--slo", "e2e=60s")
+    assert ran.code == 0, ran
+    assert "SLO met up to C=2" in ran.err and "missed" not in ran.err
+
+
+def test_missed_limit_exits_with_1_and_is_reported(sandbox: Sandbox) -> None:
+    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1,2", "--fail-if", "errors>0 or n@2>1", "--json")
+    assert ran.code == 1, ran
+    assert "missed: n@2>1: n is 8 at C=2" in ran.err
+    assert len(json.loads(ran.out)["levels"]) == 2
+    assert sandbox.show_session()["state"] == "done"
+
+
+def test_limit_that_cannot_be_evaluated_is_missed(sandbox: Sandbox) -> None:
+    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--fail-if", "ttft_p99>10s")
+    assert ran.code == 1, ran
+    assert "cannot be evaluated: ttft_p99>10s: p99 needs 299 answers, C=1 has 4" in ran.err
+
+
+def test_missed_slo_exits_with_1_and_goodput_is_saved(sandbox: Sandbox) -> None:
+    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "ttft=1us,share=50%")
+    assert ran.code == 1, ran
+    assert "SLO missed; at C=1 0 % of requests met it (50 % required)" in ran.err
+    (found,) = sandbox.show_session()["goodput"]
+    assert (found["n"], found["good"], found["share"], found["kept"]) == (4, 0, 0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--fail-if", "ttft_p51>1s"), "unknown figure ttft_p51, did you mean"),
+        (("--fail-if", "ttft_p50>1"), "1 has no unit"),
+        (("--slo", "ttft=fast"), "'ttft=fast' is not of the form ttft=500ms"),
+    ],
+)
+def test_invalid_limit_is_rejected_before_the_run(sandbox: Sandbox, arguments: tuple[str, ...], error: str) -> None:
+    assert error in sandbox.run_benchmark(SIM, *arguments).error_line(2)
+    assert not sandbox.sessions.exists()

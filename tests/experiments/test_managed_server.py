@@ -1,0 +1,95 @@
+"""Managed servers are started, awaited and stopped completely, also if a process in between is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from swarmtui.experiments.grid import LaunchCommand
+from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
+from tests.cli.programs import wait_until
+
+SIM = (sys.executable, "-m", "swarmtui.sim", "moe-tp1")
+# Launches a server and exits, as `docker run -d` and `systemctl start` do.
+DETACHED = """\
+import pathlib, subprocess, sys
+words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", f"--port={sys.argv[1]}"]
+server = subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL)
+pathlib.Path(sys.argv[2]).write_text(str(server.pid))
+"""
+STOP = "import os, pathlib, sys; os.kill(int(pathlib.Path(sys.argv[1]).read_text()), 15)"
+
+
+def launch(port: int, *words: str, stop: tuple[str, ...] = ()) -> LaunchCommand:
+    url = f"http://127.0.0.1:{port}"
+    return LaunchCommand(command=words, env={}, url=url, ready=f"{url}/v1/models", stop=stop)
+
+
+def sim_on(port: int) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if f"--port={port}" in (process.info["cmdline"] or ()) and process.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+def test_server_runs_when_ready_and_is_gone_when_stopped(tmp_path: Path) -> None:
+    port = free_port()
+    with ManagedServer(launch(port, *SIM, f"--port={port}"), tmp_path / "log") as server:
+        server.start()
+        assert server.wait_until_ready(30.0, lambda: False) > 0
+        assert server.failure() is None
+        assert server.log_tail() == (f"http://127.0.0.1:{port}",)
+        assert len(sim_on(port)) == 1
+    assert sim_on(port) == []
+
+
+def test_server_dies_with_its_guardian(tmp_path: Path) -> None:
+    port = free_port()
+    with ManagedServer(launch(port, *SIM, f"--port={port}"), tmp_path / "log") as server:
+        server.start()
+        server.wait_until_ready(30.0, lambda: False)
+        (sim,) = sim_on(port)
+        guardian = sim.ppid()
+        assert guardian != os.getpid()
+        os.kill(guardian, signal.SIGKILL)
+        wait_until(lambda: not sim_on(port), "the server is gone")
+        assert server.failure() == "its guardian process died"
+
+
+def test_detached_server_is_stopped_by_the_stop_command(tmp_path: Path) -> None:
+    port, pid = free_port(), str(tmp_path / "pid")
+    words = (sys.executable, "-c", DETACHED, str(port), pid)
+    stop = (sys.executable, "-c", STOP, pid)
+    with ManagedServer(launch(port, *words, stop=stop), tmp_path / "log") as server:
+        server.start()
+        server.wait_until_ready(30.0, lambda: False)
+        assert server.failure() is None
+    assert sim_on(port) == []
+
+
+def test_missing_program_is_reported(tmp_path: Path) -> None:
+    with ManagedServer(launch(free_port(), "/nowhere/llama-server"), tmp_path / "log") as server:
+        server.start()
+        with pytest.raises(ServerFailed, match="could not be started: No such file or directory"):
+            server.wait_until_ready(30.0, lambda: False)
+
+
+def test_waiting_can_be_interrupted(tmp_path: Path) -> None:
+    with ManagedServer(launch(free_port(), "sleep", "600"), tmp_path / "log") as server:
+        server.start()
+        with pytest.raises(Interrupted):
+            server.wait_until_ready(600.0, lambda: True)
+
+
+def test_fatal_signal_is_reported(tmp_path: Path) -> None:
+    words = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    with ManagedServer(launch(free_port(), *words), tmp_path / "log") as server:
+        server.start()
+        with pytest.raises(ServerFailed, match="was killed by signal 9"):
+            server.wait_until_ready(30.0, lambda: False)

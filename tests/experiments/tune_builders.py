@@ -1,0 +1,56 @@
+"""Build tunes on disk for tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from swarmtui.experiments.tune_status import process_start_time
+from swarmtui.experiments.tune_store import add_row, write_status, write_tune
+from swarmtui.model.tuning import Flags, Halving, TuneFile, TuneResult, TuneState, TuneStatus
+
+SEATS = TuneFile(
+    command="serve --port {port}", name="seats", grid={"--seats": (1, 2, 4), "--fast": (False, True)}
+)  # fmt: skip
+HALVED = TuneFile(
+    command="serve --port {port}", name="halved", grid={"--seats": (1, 2, 4, 8)}, halving=Halving(factor=2, rounds=2)
+)
+
+ONE: Flags = {"--seats": 1, "--fast": False}
+TWO: Flags = {"--seats": 2, "--fast": False}
+FOUR: Flags = {"--seats": 4, "--fast": False}
+
+
+def done(flags: Flags, tps: float, number: int = 0, **fields: Any) -> TuneResult:
+    defaults: dict[str, Any] = {
+        "c": 4,
+        "ttft_s": 50.0 / tps,
+        "start_s": 1.25,
+        "errors": 0,
+        "runs": (tps,),
+        "session": "s",
+    }
+    return TuneResult(flags=flags, round=number, state="done", out_tps=tps, **(defaults | fields))
+
+
+def failed(flags: Flags, reason: str, *log: str) -> TuneResult:
+    return TuneResult(flags=flags, state="broken", reason=reason, log=log)
+
+
+def tune_status(**fields: Any) -> TuneStatus:
+    """The status of a tune that runs in this process, and is therefore alive."""
+    return TuneStatus(
+        **({"pid": os.getpid(), "born": process_start_time(os.getpid()), "begun": 1_000.0, "since": 1_042.0} | fields)
+    )
+
+
+def write_tune_directory(directory: Path, tune: TuneFile, rows: list[TuneResult], now: TuneStatus | None) -> Path:
+    directory.mkdir(parents=True)
+    write_tune(directory, tune)
+    state = TuneState(name=tune.name)
+    for row in rows:
+        state = add_row(directory, state, row)
+    if now is not None:
+        write_status(directory, now)
+    return directory
