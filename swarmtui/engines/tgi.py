@@ -45,5 +45,5 @@ class Tgi(Engine):
         )
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
-        """--max-concurrent-requests (128 by default) also counts those that wait: it says nothing about the batch."""
+        """--max-concurrent-requests (128 by default) includes requests that wait, so it does not limit the batch."""
         return positive((info or {}).get("max_batch_size")) or flag_number(flags, "max-batch-size")

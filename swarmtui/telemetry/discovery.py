@@ -1,4 +1,4 @@
-"""Find inference servers on this host: listening processes first, then the usual ports, all asked at once."""
+"""Find inference servers on this host: listening processes first, then the usual ports, all probed at once."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def discover(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
     listeners = _candidates()
     with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as client:
         pool = ThreadPoolExecutor(_THREADS)
-        asked = {pool.submit(_inspect, client, listener, deadline): listener for listener in listeners}
-        done, late = wait(asked, timeout=max(0.0, deadline - time.monotonic()))
+        futures = {pool.submit(_inspect, client, listener, deadline): listener for listener in listeners}
+        done, late = wait(futures, timeout=max(0.0, deadline - time.monotonic()))
         pool.shutdown(wait=False, cancel_futures=True)
-    found = [future.result() for future in done] + [_unreachable(asked[future], timed_out=True) for future in late]
+    found = [future.result() for future in done] + [_unreachable(futures[future], timed_out=True) for future in late]
     servers = [server for server in found if server is not None]
     return tuple(sorted(servers, key=lambda server: (not server.reachable, server.url)))
 
@@ -201,7 +201,7 @@ def _ephemeral_range() -> tuple[int, int]:
 def _inspect(
     client: httpx2.Client, listener: Listener, deadline: float, *, secure: bool | None = None
 ) -> DiscoveredServer | None:
-    """Fingerprint a listener and add what its process tells; a known server is also tried with TLS if not specified."""
+    """Fingerprint a listener and add its process; without a given scheme a known server is tried with both."""
     schemes = ("http", "https") if secure is None and listener.engine else ("https",) if secure else ("http",)
     roots = (f"{scheme}://{listener.host}:{listener.port}" for scheme in schemes)
     replies = (fingerprint(root, client=client, deadline=deadline) for root in roots)

@@ -1,4 +1,4 @@
-"""Parse the wanted samples of a Prometheus page, skipping all other lines."""
+"""Parse selected samples of a Prometheus page; all other lines are skipped."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class MetricSample(NamedTuple):
 
 
 def parse_samples(text: str, keep: Callable[[str], bool]) -> list[MetricSample] | None:
-    """Return the samples with wanted names and finite values; None if a wanted line is malformed.
+    """Return the finite samples whose names are to `keep`; None if such a line is malformed.
 
-    A page has hundreds of lines and is read every second: other lines are not parsed, and the names and labels of
-    wanted ones only once.
+    A page has hundreds of lines and is read every second: other lines are not parsed, and names and labels are
+    parsed only once.
     """
     found = []
     try:

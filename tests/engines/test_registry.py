@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from swarmtui.engines.base import Engine
+from swarmtui.engines.base import Engine, ProbeReply
 from swarmtui.engines.registry import (
     ENGINES,
     GENERIC,
@@ -72,6 +73,18 @@ def test_engine_from_models(owner: str, header: str, engine: str | None) -> None
 def test_engine_from_metrics(line: str, engine: str | None) -> None:
     found = engine_from_metrics(f"{line}\n")
     assert (found.name if found else None) == engine
+
+
+def test_reported_settings_become_flags_without_secrets() -> None:
+    info = {
+        "model_path": "m",
+        "api_key": "hidden",
+        "max_running_requests": None,
+        "tp_size": 2,
+        "disable_cuda_graph": False,
+    }
+    sglang = engine_named("SGLang").describe({"/server_info": ProbeReply(200, "", json.dumps(info))})
+    assert sglang.flags == {"model-path": "m", "tp-size": "2", "disable-cuda-graph": "false"}
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def _bytes(mebibytes: float | None) -> int | None:
 
 
 class DcgmReader:
-    """Read the GPUs of several exporters. Never raises: `problem` tells why GPUs are missing."""
+    """Read the GPUs of several exporters. Never raises: `problem` explains why GPUs are missing."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher

@@ -187,7 +187,7 @@ LIMIT_QUERIES = (
 
 
 class NvmlReader:
-    """Read all NVIDIA GPUs of this host. Never raises: `problem` tells why GPUs are missing.
+    """Read all NVIDIA GPUs of this host. Never raises: `problem` explains why GPUs are missing.
 
     A query that a GPU does not support is not repeated. After a failure NVML is opened again, first after `retry_s`,
     so that a GPU or a driver that comes back is found.

@@ -15,7 +15,7 @@ from swarmtui.telemetry.gpu.sysfs import ROOT, SysfsReader
 
 
 class GpuReader(Protocol):
-    """Reads never raise: `problem` tells why GPUs are missing, and is empty if none are.
+    """Reads never raise: `problem` explains why GPUs are missing, and is empty if none are.
 
     Only full reads contain energy: a counter is useless without the time at which it was read.
     """
