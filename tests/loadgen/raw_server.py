@@ -66,6 +66,11 @@ class RawCall:
         body = text.encode()
         self.send(f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
 
+    def wait_for_disconnect(self, timeout_s: float) -> None:
+        """Wait until the client closes the connection."""
+        self._sock.settimeout(timeout_s)
+        self._sock.recv(1)
+
     def close(self) -> None:
         self.open = False
 
@@ -139,9 +144,12 @@ class RawServer:
         head, _, body = data.partition(b"\r\n\r\n")
         if not self._read_body:
             return RawCall(sock, number, head, b"")
-        size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        size = next((int(x[15:]) for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")), 0)
         while len(body) < size:
-            body += sock.recv(65536)
+            more = sock.recv(65536)
+            if not more:
+                return None
+            body += more
         return RawCall(sock, number, head, body)
 
 
