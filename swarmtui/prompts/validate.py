@@ -89,12 +89,13 @@ def describe_workload(found: WorkloadFile) -> WorkloadDescription:
             sample=open_generator(found, seed=0, calibration=None).task(0, 1, 0).messages[-1].content,
         )
     items = load_items(found, workload)
+    caps = [item.max_tokens or workload.max_tokens for item in items]
     return WorkloadDescription(
         **common,
         prompts=len(items),
         types=dict(Counter(item.type for item in items if item.type)),
         input=_format_sizes(items),
-        output="no limit" if workload.max_tokens is None else f"at most {workload.max_tokens} tokens",
+        output="no limit" if None in caps else f"at most {max(filter(None, caps))} tokens",
         cache=workload.cache,
         sample=items[0].messages[-1].content,
     )
