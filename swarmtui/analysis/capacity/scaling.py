@@ -12,7 +12,7 @@ from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
 from swarmtui.analysis.capacity.open_loop import open_loop_sentence
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
 from swarmtui.model.session import Level
-from swarmtui.numbers import percent
+from swarmtui.numbers import percent, signed_percent
 
 QUEUED_TTFT = 1.5
 MAX_DROP = 0.05
@@ -189,8 +189,8 @@ def _slots_text(slots: Slots) -> str:
 
 
 def _cliff_text(cliff: Cliff) -> str:
-    change = f"{100 * cliff.gain:+.0f}".replace("-0", "+0").replace("-", "−")
-    return f"cliff at C={cliff.c}: {change} % tok/s for ×{cliff.ttft_factor:.2g} TTFT"
+    change = signed_percent(cliff.gain, 0)
+    return f"cliff at C={cliff.c}: {change} tok/s for ×{cliff.ttft_factor:.2g} TTFT"
 
 
 def cliff_search_sentence(levels: Sequence[Level], slots: Slots | None = None) -> str:

@@ -11,8 +11,6 @@ from swarmtui.analysis.levels.stats import mean, median
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Level, RateSummary, RunFigures, Spread, Summary
 
-POOLED = "pooled sessions"
-
 
 def pool(summaries: Sequence[Summary]) -> Summary:
     """Return one summary with the levels that all sessions have; sessions must be comparable."""
@@ -26,9 +24,8 @@ def pool(summaries: Sequence[Summary]) -> Summary:
     shared = [key for key in by_key[0] if all(key in levels for levels in by_key)]
     return msgspec.structs.replace(
         first,
-        session=msgspec.structs.replace(
-            first.session, id=names, tags=first.session.tags | {POOLED: str(len(summaries))}
-        ),
+        session=msgspec.structs.replace(first.session, id=names),
+        pooled_sessions=len(summaries),
         levels=tuple(_level([levels[key] for levels in by_key]) for key in shared),
         checks=(),
         scaling=None,
@@ -36,7 +33,7 @@ def pool(summaries: Sequence[Summary]) -> Summary:
 
 
 def is_pooled(summary: Summary) -> bool:
-    return POOLED in summary.session.tags
+    return summary.pooled_sessions > 0
 
 
 def _level(levels: Sequence[Level]) -> Level:

@@ -50,7 +50,7 @@ def _flags(level: Level, uncounted: int) -> Iterator[tuple[str, str]]:
             f"{short_percent(level.coalesced_chunks)} of chunks were coalesced: they carry another chunk's time stamp",
         )
     if level.lateness_s is not None and (delay := level.lateness_s.p99 or level.lateness_s.max or 0.0) > SEND_DELAY_S:
-        yield "send_delay", f"requests were sent up to {1e3 * delay:.3g} ms late; latencies count from the due time"
+        yield "send_delay", f"requests were sent up to {short(1e3 * delay)} ms late; latencies count from the due time"
     if level.stamp == "read":
         yield "read_stamps", "time stamps are from the reader, not from the kernel"
     if level.stamp == "mixed":

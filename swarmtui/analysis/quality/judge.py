@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
 from swarmtui.model.telemetry import QualityFacts, QualityLine
-from swarmtui.numbers import short_percent, signed_percent
+from swarmtui.numbers import short, short_percent, signed_percent
 
 State = Literal["ok", "doubtful", "wrong"]
 
@@ -103,7 +103,7 @@ def _client_lag(facts: QualityFacts) -> Grade | None:
             state = "doubtful"
             sentence = "the client reads late, but arrival times come from the kernel and are not affected"
     return Grade(
-        state, f"p99 {1e3 * facts.lag_p99_s:.3g} ms, {short_percent(share, 2)} of the time per token", sentence
+        state, f"p99 {short(1e3 * facts.lag_p99_s)} ms, {short_percent(share, 2)} of the time per token", sentence
     )
 
 
@@ -285,8 +285,8 @@ RULES = (
         "the server does not report cached prompt tokens", _cold_cache,
     ),
     Rule("preemptions", "preemptions", "0", "the server does not report preemptions", _preemptions),
-    Rule("throttling", "throttling", "none", "no GPU telemetry", _throttling),
-    Rule("gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU telemetry", _gpu_clocks),
+    Rule("throttling", "throttling", "none", "no GPU reported throttling", _throttling),
+    Rule("gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU reported its clocks under load", _gpu_clocks),
     Rule("client_clock", "client clock", "not set during the run", "", _client_clock),
     Rule("coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.ok)}", "", _coalesced_chunks),
 )  # fmt: skip
