@@ -1,6 +1,6 @@
-"""What can be chosen before a run: endpoints on this host, the simulator's presets, workloads. Faces ask here.
+"""List what can be chosen before a run: servers on this host, simulator presets and workloads.
 
-Everything is imported when it is asked for, so that a screen can be shown before any of it.
+Imports are inside the functions, so that a screen can be shown before any of them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ if TYPE_CHECKING:
 
 
 class SimulatorPreset(Stored, frozen=True, kw_only=True):
-    """A preset of the embedded simulator."""
-
     name: str
     description: str
     model: str
-    seats: int
+    slots: int
     replicas: int
 
 
 class WorkloadInfo(Stored, frozen=True, kw_only=True):
-    """A workload, in words and as it is; `plan` is how it wants to be asked, `own_load` whether it says so itself."""
+    """A workload and its description; `plan` is its default plan, `own_load` whether the file defines the load."""
 
     name: str
     description: str
@@ -50,32 +48,32 @@ class WorkloadInfo(Stored, frozen=True, kw_only=True):
 
 
 def discover_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
-    """Blocks for that long at most."""
+    """Search for servers on this host; blocks for `timeout_s` at most."""
     from swarmtui.telemetry.discovery import discover
 
     return discover(timeout_s)
 
 
 def inspect_server(url: str, timeout_s: float = 2.0) -> DiscoveredServer:
-    """One address that somebody typed; what is wrong with it is said in `problem`."""
+    """Identify the server at an address; `problem` says why there is none."""
     from swarmtui.telemetry.fingerprint import fingerprint
 
     address = parse_address(url)
     found = fingerprint(address.root, timeout_s=timeout_s)
-    return found or DiscoveredServer(url=address.root, reachable=False, problem=_why_not(address, timeout_s))
+    return found or DiscoveredServer(url=address.root, reachable=False, problem=_connection_problem(address, timeout_s))
 
 
-def _why_not(address: Address, timeout_s: float) -> str:
-    """Why no server of models answers at an address, as far as its socket tells."""
+def _connection_problem(address: Address, timeout_s: float) -> str:
+    """Explain why no inference server answers at an address."""
     import socket
 
     try:
         with socket.create_connection((address.host, address.port), timeout=timeout_s):
-            return "somebody listens there, but it does not answer as a server of models"
+            return "the port is open, but no inference server answers"
     except socket.gaierror:
-        return f"no host is called {address.host}"
+        return f"unknown host {address.host}"
     except ConnectionRefusedError:
-        return f"nobody listens on port {address.port}"
+        return f"no server listens on port {address.port}"
     except TimeoutError:
         return f"no answer within {timeout_s:g} s"
     except OSError as error:
@@ -83,7 +81,6 @@ def _why_not(address: Address, timeout_s: float) -> str:
 
 
 def is_listening(url: str, timeout_s: float = 1.0) -> bool:
-    """Whether anybody listens at this address."""
     import socket
 
     address = parse_address(url)
@@ -94,11 +91,11 @@ def is_listening(url: str, timeout_s: float = 1.0) -> bool:
         return False
 
 
-def identify(url: str) -> DiscoveredServer | None:
-    """What serves there now, with the flags it was started with; None while it does not answer as a server."""
-    from swarmtui.telemetry.discovery import identify as look
+def identify_server(url: str) -> DiscoveredServer | None:
+    """Return the server with its flags, or None while it does not answer."""
+    from swarmtui.telemetry.discovery import identify
 
-    found = look(parse_address(url).root)
+    found = identify(parse_address(url).root)
     return found if found is not None and found.reachable else None
 
 
@@ -106,14 +103,13 @@ def simulator_presets() -> tuple[SimulatorPreset, ...]:
     from swarmtui.sim.presets import list_presets
 
     return tuple(
-        SimulatorPreset(name=p.name, description=p.description, model=p.model, seats=p.slots, replicas=p.replicas)
+        SimulatorPreset(name=p.name, description=p.description, model=p.model, slots=p.slots, replicas=p.replicas)
         for p in list_presets()
     )
 
 
 @cache
 def shipped_workloads() -> tuple[WorkloadInfo, ...]:
-    """Those that are shipped."""
     from swarmtui.prompts.library import shipped_workloads
 
     return tuple(_describe(found) for found in shipped_workloads())
@@ -146,44 +142,45 @@ def _load_workload(name_or_path: str, changed: int) -> WorkloadFile:
 
 
 def _describe(found: WorkloadFile) -> WorkloadInfo:
-    from swarmtui.model.plan_options import PlanOptions, build_plan
+    from swarmtui.model.plan_options import FIXED_MODES, PlanOptions, build_plan
     from swarmtui.prompts.validate import describe_workload
 
-    one, asked = describe_workload(found), found.workload
+    description, workload = describe_workload(found), found.workload
+    plan = build_plan(workload, PlanOptions())
     return WorkloadInfo(
-        name=one.name,
-        description=one.description,
-        kind=one.kind,
-        prompts=one.prompts,
-        types=tuple(one.types),
-        input=one.input,
-        output=one.output,
-        cache=one.cache,
-        check=_checks(asked),
-        sample=one.sample,
+        name=description.name,
+        description=description.description,
+        kind=description.kind,
+        prompts=description.prompts,
+        types=tuple(description.types),
+        input=description.input,
+        output=description.output,
+        cache=description.cache,
+        check=_describe_checks(workload),
+        sample=description.sample,
         path=str(Path(found.source).resolve()),
-        workload=asked,
-        plan=build_plan(asked, PlanOptions()),
-        own_load=asked.load is not None or one.kind in ("mixed", "dag"),
+        workload=workload,
+        plan=plan,
+        own_load=workload.load is not None or plan.load in FIXED_MODES,
     )
 
 
-def _checks(asked: Workload) -> str:
-    """What answers are held against, each way once."""
+def _describe_checks(workload: Workload) -> str:
+    """List the kinds of checks that answers must pass."""
     from swarmtui.model.workload import iter_checks
 
-    checks = [check for _, check in iter_checks(asked)]
-    ways = (
+    checks = [check for _, check in iter_checks(workload)]
+    kinds = (
         ("keywords", any(check.all or check.any for check in checks)),
         ("regular expressions", any(check.regex for check in checks)),
         ("compiles as Python", any(check.python for check in checks)),
-        ("JSON of a shape", any(check.schema is not None for check in checks)),
+        ("JSON schema", any(check.schema is not None for check in checks)),
     )
-    return ", ".join(name for name, used in ways if used)
+    return ", ".join(name for name, used in kinds if used)
 
 
-def check_endpoint(text: str) -> None:
-    """Raises BadInput for what can be no endpoint."""
+def validate_endpoint(text: str) -> None:
+    """Raise BadInput unless the text is a URL or a valid simulator preset."""
     if text.startswith(SIMULATOR):
         from swarmtui.sim.presets import parse_spec
 
@@ -191,4 +188,4 @@ def check_endpoint(text: str) -> None:
     elif text:
         parse_address(text)
     else:
-        raise BadInput("no endpoint is chosen: type a URL, or take the simulator", key="endpoint")
+        raise BadInput("choose an endpoint: enter a URL, or select the simulator", key="endpoint")

@@ -1,4 +1,4 @@
-"""What faces use: start a conductor or join a running one, read frames, send commands."""
+"""Start a session or attach to a running one, receive its frames, and send it commands."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from pathlib import Path
 
 from swarmtui.client.sockets import error_log, socket_directory, socket_path
 from swarmtui.client.spawn import StartedProcess, start_session_process
-from swarmtui.model import client_protocol as said
+from swarmtui.model import client_protocol
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.worker_protocol import Unpacker, pack
 
-_MOVE_S = 10.0
+_MOVE_TIMEOUT_S = 10.0
 
-# So long may workers whose conductor was killed take to leave what they still hold on disk.
+# Workers of a killed session process write their unacknowledged records to disk within this time.
 SPOOL_S = 0.5
+
+# A session process that is told to stop immediately takes no longer, unless it hangs.
+_EXIT_S = 1.5
 
 
 class ConnectionLost(Exception):
-    """The conductor ended without a last word."""
+    """The session process exited without sending how the session ended."""
 
 
 class Client:
-    """One face's end of the stream. `pid` is the conductor's, where we started it."""
+    """A connection to a session process. `pid` is known if this process started it."""
 
     def __init__(self, sock: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
         self._socket = sock
@@ -44,13 +47,13 @@ class Client:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, command: said.ClientCommand) -> None:
-        """To nobody, where the conductor is gone or we have hung up: a Ctrl-C can come as late as that."""
+    def send(self, command: client_protocol.ClientCommand) -> None:
+        """Dropped silently if the session process has exited or the connection is closed."""
         with contextlib.suppress(OSError):
             self._socket.sendall(pack(command))
 
-    def receive(self, timeout_s: float | None = None) -> said.SessionMessage | None:
-        """The next message; None when none came in time. `Gone` when there will be no more."""
+    def receive(self, timeout_s: float | None = None) -> client_protocol.SessionMessage | None:
+        """Return the next message, or None after the timeout; raise `ConnectionLost` if no more will follow."""
         while not self._ready:
             if not select.select([self._socket], [], [], timeout_s)[0]:
                 return None
@@ -61,10 +64,10 @@ class Client:
             if not data:
                 raise ConnectionLost
             self._ready = self._unpacker.feed(data)
-        return said.decode_message(self._ready.pop(0))
+        return client_protocol.decode_message(self._ready.pop(0))
 
     def exit_description(self, wait_s: float = 5.0) -> str:
-        """Of a conductor that is gone without a last word: killed by somebody, or by a fault of ours."""
+        """Say how a session process exited that did not send an end: killed, or an error of our own."""
         try:
             code = self._process.wait(wait_s) if self._process else None
         except subprocess.TimeoutExpired:
@@ -72,67 +75,71 @@ class Client:
         return "was killed" if code is None or code < 0 else f"failed (see {error_log()})"
 
     def kill(self) -> None:
-        """One of ours that hangs. Its workers leave on disk what they hold, and go; what is left then ends too."""
+        """Kill a session process that hangs, and after its workers had time to write their records, its group."""
         if self._process is None:
             return
         self._process.kill()
         time.sleep(SPOOL_S)
-        # Nobody has waited for it yet, so that its number is still its own group's.
+        # It was not waited for, so that its pid still is the id of its group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self, wait_s: float = 5.0) -> None:
-        """A conductor that has said its last word ends within this time; one that is to go on is not waited for."""
+        """Wait for the session process, which exits soon after the end; use 0 if the session is to continue."""
         self._socket.close()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(wait_s)
 
 
-def start_session(order: RunRequest, wish: said.Subscribe, conductor: StartedProcess | None = None) -> Client:
-    """Gives an order to a conductor: one that was started ahead, or a new one."""
-    sock, process = conductor or start_session_process()
+def start_session(
+    request: RunRequest, subscription: client_protocol.Subscribe, process: StartedProcess | None = None
+) -> Client:
+    """Send a request to a session process that was started ahead, or to a new one."""
+    started = process or start_session_process()
     with contextlib.suppress(ConnectionError):
-        sock.sendall(pack(order) + pack(wish))
-    return Client(sock, process)
+        started.socket.sendall(pack(request) + pack(subscription))
+    return Client(started.socket, started.process)
 
 
-def attach(session_id: str, first: said.ClientCommand) -> Client:
-    """Joins with a first word, mostly a wish to be shown frames."""
+def attach(session_id: str, first: client_protocol.ClientCommand) -> Client:
+    """Connect to a running session and send a first command, usually `Subscribe`."""
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(str(socket_path(session_id)))
         sock.sendall(pack(first))
     except OSError as error:
         sock.close()
-        raise BadInput(f"cannot join it: {error.strerror or error}", key=session_id) from None
+        raise BadInput(f"cannot attach: {error.strerror or error}", key=session_id) from None
     return Client(sock)
 
 
 def move_session(session_id: str, root: Path) -> str:
-    """Has a running session saved elsewhere: the next hello names its new directory, or a warning says why not."""
-    # Asked to show only afterwards: no frame tells of a refusal from before.
-    face = attach(session_id, said.SaveTo(str(root)))
+    """Move a running session to another directory, and return its new path."""
+    # Subscribing after the command ensures that no frame holds an earlier refusal.
+    client = attach(session_id, client_protocol.SaveTo(str(root)))
     try:
-        face.send(said.Subscribe(hz=20.0))
-        give_up = time.monotonic() + _MOVE_S
-        while (left := give_up - time.monotonic()) > 0:
-            match face.receive(left):
-                case said.Hello(directory=directory) if Path(directory).parent == root:
+        client.send(client_protocol.Subscribe(hz=20.0))
+        deadline = time.monotonic() + _MOVE_TIMEOUT_S
+        while (left := deadline - time.monotonic()) > 0:
+            match client.receive(left):
+                case client_protocol.Hello(directory=directory) if Path(directory).parent == root:
                     return directory
-                case said.Frame(warnings=warnings) if refused := [w for w in warnings if w.code == "save_refused"]:
+                case client_protocol.Frame(warnings=warnings) if refused := [
+                    w for w in warnings if w.code == "save_refused"
+                ]:
                     raise BadInput(refused[0].text, key=session_id)
-                case said.Ended(message=message):
-                    raise BadInput(f"it has ended: {message}", key=session_id)
-        raise BadInput(f"no answer within {_MOVE_S:g} s", key=session_id)
+                case client_protocol.Ended(message=message):
+                    raise BadInput(f"the session has ended: {message}", key=session_id)
+        raise BadInput(f"no answer within {_MOVE_TIMEOUT_S:g} s", key=session_id)
     except ConnectionLost:
-        raise BadInput("it ended before it answered", key=session_id) from None
+        raise BadInput("the session ended before it answered", key=session_id) from None
     finally:
-        face.close()
+        client.close()
 
 
 def running_sessions() -> list[str]:
-    """Ids of the sessions that can be joined now; sockets of dead conductors are cleared away."""
+    """Return the ids of running sessions, and remove the sockets of dead ones."""
     alive = []
     for path in sorted(socket_directory().glob("*.sock")):
         with socket.socket(socket.AF_UNIX) as sock:
@@ -146,45 +153,41 @@ def running_sessions() -> list[str]:
     return alive
 
 
-# A conductor that was told to leave at once needs no longer, unless it hangs.
-_LEAVES_WITHIN_S = 1.5
-
-
 class StopControl:
-    """The first word stops in order and saves; the second leaves at once, with what is in the journal by then."""
+    """Ctrl-C: the first request stops and saves; the second stops immediately, with what is in the journal then."""
 
     def __init__(self) -> None:
         self._client: Client | None = None
         self._grace_s: float | None = None
-        self._gone_by: float | None = None
+        self._deadline: float | None = None
 
     @property
     def requested(self) -> bool:
         return self._grace_s is not None
 
     @property
-    def at_once(self) -> bool:
-        return self._gone_by is not None
+    def immediate(self) -> bool:
+        return self._deadline is not None
 
     def attach(self, client: Client) -> None:
-        """Somebody may have asked before there was a conductor to stop."""
+        """Set the client; a stop that was requested before is sent now."""
         self._client = client
         if self.requested:
-            self._tell()
+            self._send_stop()
 
     def request(self, grace_s: float) -> None:
-        """May be called by a signal handler in the middle of anything: it says it to the conductor, and no more."""
+        """Send a stop; this is safe in a signal handler."""
         if self.requested:
-            self._gone_by = self._gone_by or time.monotonic() + _LEAVES_WITHIN_S
+            self._deadline = self._deadline or time.monotonic() + _EXIT_S
         self._grace_s = 0.0 if self.requested else grace_s
-        self._tell()
+        self._send_stop()
 
-    def _tell(self) -> None:
+    def _send_stop(self) -> None:
         if self._client is not None:
-            self._client.send(said.Stop(grace_s=self._grace_s or 0.0, immediate=self.at_once))
+            self._client.send(client_protocol.Stop(grace_s=self._grace_s or 0.0, immediate=self.immediate))
 
     def kill_if_overdue(self) -> None:
-        """To be called while we wait: ends a conductor that does not leave, so that its stream ends too."""
-        if self._client is not None and self._gone_by is not None and time.monotonic() > self._gone_by:
+        """Kill a session process that does not exit in time; call this regularly while waiting for it."""
+        if self._client is not None and self._deadline is not None and time.monotonic() > self._deadline:
             client, self._client = self._client, None
             client.kill()

@@ -10,7 +10,7 @@ from typing import Literal, ParamSpec, TypeVar, cast
 import msgspec
 
 from swarmtui.analysis.limits.slo import validate_slo
-from swarmtui.client.catalogue import check_endpoint, load_workload
+from swarmtui.client.catalogue import load_workload, validate_endpoint
 from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
 from swarmtui.model.config import EndpointConfig, merge_endpoints
 from swarmtui.model.endpoint import Secrets, parse_address
@@ -97,10 +97,10 @@ class _Errors:
 
 
 def _field_error(field: str, error: BadInput) -> FieldError:
-    """Blame the field that the error names, else `field`."""
+    """Errors of the plan name the field that causes them; other keys are part of the message."""
     key = error.key.removeprefix("--").replace("-", "_")
     key = _FIELDS.get(key, key)
-    if key in RunChoices.__struct_fields__ and not error.source:
+    if key == field or (field == "mode" and key in RunChoices.__struct_fields__):
         return FieldError(key, error.problem)
     return FieldError(field, str(error))
 
@@ -110,7 +110,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
     errors = _Errors()
     catch = errors.catch
     for configured in choices.endpoints:
-        catch("endpoints", check_endpoint, configured.url)
+        catch("endpoints", validate_endpoint, configured.url)
     endpoint = catch("endpoints", merge_endpoints, list(choices.endpoints)) or EndpointConfig(url="")
     urls = tuple(configured.url for configured in choices.endpoints)
     workload = catch("workload", load_workload, choices.workload)

@@ -1,6 +1,6 @@
-"""How many streams can this machine follow? One real worker, for about a second, on a server that only paces tokens.
+"""Measure how many streams this machine can read, with a real worker and a server that only sends tokens at a set pace.
 
-Run as a module it is that server: it prints its port, and ends with its standard input.
+Run as a module this file is that server: it prints its port, and exits when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from swarmtui.model.schema import Stored
 from swarmtui.model.workload import Message, Task
 
 STREAMS, TICK_S, TOKENS = 256, 0.01, 100
-USUAL_RATE = 50.0
-CPU_LIMIT = 0.7
-_PATIENCE_S = 10.0
+TYPICAL_TPS = 50.0
+MAX_CPU = 0.7
+_TIMEOUT_S = 10.0
 
 
 class ClientSpeed(Stored, frozen=True, kw_only=True):
-    """`event_us` is CPU time for each token of a stream, `streams` what all cores but one can follow at 50 tok/s."""
+    """`token_us` is the CPU time per token; `streams` is how many streams of 50 tok/s all cores but one can read."""
 
-    event_us: float
+    token_us: float
     streams: int
-    shared_reads: float
+    coalesced_chunks: float
 
 
 class SelfTestFailed(Exception):
-    """The test itself did not work: what happened."""
+    """The self-test itself failed."""
 
 
 def measure_client_speed() -> ClientSpeed:
-    """Tokens come one by one, as real ones do: a burst would be cheaper to read, and would promise too much."""
+    """Tokens arrive one at a time, as real ones do: bursts are cheaper to read, and would give too high a result."""
     ours, theirs = socket.socketpair()
     python, env = [sys.executable, "-P", "-m"], child_environment()
     server = subprocess.Popen([*python, __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
@@ -69,36 +69,36 @@ def measure_client_speed() -> ClientSpeed:
             f"{len(failed)} of {len(records)} streams failed: {failed[0].error} {failed[0].error_detail}"
         )
     chunks = sum(record.chunks for record in records)
-    event_us = 1e6 * cpu_s / max(chunks, 1)
+    token_us = 1e6 * cpu_s / max(chunks, 1)
     workers = max(1, (os.cpu_count() or 2) - 1)
     return ClientSpeed(
-        event_us=event_us,
-        streams=int(workers * CPU_LIMIT * 1e6 / event_us / USUAL_RATE) if event_us else 0,
-        shared_reads=sum(record.coalesced_chunks for record in records) / max(chunks, 1),
+        token_us=token_us,
+        streams=int(workers * MAX_CPU * 1e6 / token_us / TYPICAL_TPS) if token_us else 0,
+        coalesced_chunks=sum(record.coalesced_chunks for record in records) / max(chunks, 1),
     )
 
 
 def _drive(pipe: socket.socket, url: str) -> tuple[list[Record], float]:
-    """The records, and the worker's CPU time from the first request to the last."""
+    """Return the records, and the worker's CPU time from the first request to the last."""
     message = Message(role="user", content="say something")
     tasks = tuple(Task(id=number, messages=(message,), max_tokens=TOKENS) for number in range(STREAMS))
-    pipe.settimeout(_PATIENCE_S)
+    pipe.settimeout(_TIMEOUT_S)
     pipe.sendall(
         worker_protocol.pack(worker_protocol.Setup(0, 1, (worker_protocol.Target(url, "pace"),), Timeouts()))
         + worker_protocol.pack(worker_protocol.Enqueue(tasks))
     )
     unpacker = worker_protocol.Unpacker()
     records: list[Record] = []
-    begun = ended = None
-    give_up = time.monotonic() + _PATIENCE_S
+    started = ended = None
+    deadline = time.monotonic() + _TIMEOUT_S
     while ended is None:
         data = pipe.recv(1 << 20)
-        if not data or time.monotonic() > give_up:
-            raise SelfTestFailed("the worker ended" if not data else f"not done within {_PATIENCE_S:g} s")
+        if not data or time.monotonic() > deadline:
+            raise SelfTestFailed("the worker exited" if not data else f"not finished within {_TIMEOUT_S:g} s")
         for body in unpacker.feed(data):
             match worker_protocol.decode_report(body):
-                case worker_protocol.WorkerFrame(cpu_ns=cpu_ns) if begun is None:
-                    begun = cpu_ns
+                case worker_protocol.WorkerFrame(cpu_ns=cpu_ns) if started is None:
+                    started = cpu_ns
                     pipe.sendall(worker_protocol.pack(worker_protocol.StartStage(1, STREAMS, STREAMS)))
                 case worker_protocol.WorkerFrame(cpu_ns=cpu_ns) if len(records) == STREAMS:
                     ended = cpu_ns
@@ -107,7 +107,7 @@ def _drive(pipe: socket.socket, url: str) -> tuple[list[Record], float]:
                     pipe.sendall(worker_protocol.pack(worker_protocol.Ack(number)))
                 case worker_protocol.Failed(problem=problem):
                     raise SelfTestFailed(problem)
-    return records, (ended - (begun or 0)) / 1e9
+    return records, (ended - (started or 0)) / 1e9
 
 
 def _chunk(data: str) -> bytes:
@@ -127,10 +127,10 @@ _END = (
 )
 
 
-class _Stream(asyncio.Protocol):
-    """One connection; a request is read no further than that it is there."""
+class _PacedStream(asyncio.Protocol):
+    """One connection; only the start of its request is read."""
 
-    def __init__(self, streams: list[_Stream]) -> None:
+    def __init__(self, streams: list[_PacedStream]) -> None:
         self._streams = streams
         self.transport: asyncio.Transport
 
@@ -144,16 +144,16 @@ class _Stream(asyncio.Protocol):
             self._streams.append(self)
 
 
-async def _pace() -> None:
-    """All streams a token in each tick, once they are all there."""
+async def _serve() -> None:
+    """Send one token per tick on all streams, as soon as all are connected."""
     loop = asyncio.get_running_loop()
-    streams: list[_Stream] = []
-    listening = await loop.create_server(lambda: _Stream(streams), "127.0.0.1", 0, backlog=4 * STREAMS)
+    streams: list[_PacedStream] = []
+    listening = await loop.create_server(lambda: _PacedStream(streams), "127.0.0.1", 0, backlog=4 * STREAMS)
     sys.stdout.write(f"{listening.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
-    over = asyncio.Event()
-    threading.Thread(target=_until_stdin_ends, args=(loop, over), daemon=True).start()
-    while len(streams) < STREAMS and not over.is_set():
+    stdin_closed = asyncio.Event()
+    threading.Thread(target=_wait_for_stdin, args=(loop, stdin_closed), daemon=True).start()
+    while len(streams) < STREAMS and not stdin_closed.is_set():
         await asyncio.sleep(TICK_S)
     due = loop.time()
     for _ in range(TOKENS):
@@ -163,13 +163,13 @@ async def _pace() -> None:
         await asyncio.sleep(max(0.0, due - loop.time()))
     for stream in streams:
         stream.transport.write(_END)
-    await over.wait()
+    await stdin_closed.wait()
 
 
-def _until_stdin_ends(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+def _wait_for_stdin(loop: asyncio.AbstractEventLoop, stdin_closed: asyncio.Event) -> None:
     sys.stdin.buffer.read()
-    loop.call_soon_threadsafe(over.set)
+    loop.call_soon_threadsafe(stdin_closed.set)
 
 
 if __name__ == "__main__":
-    asyncio.run(_pace())
+    asyncio.run(_serve())

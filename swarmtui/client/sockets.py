@@ -1,4 +1,4 @@
-"""Where running sessions can be met: one Unix socket each, in a directory that only this user can enter."""
+"""Locate the Unix sockets of running sessions, in a directory that only the user can access."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def socket_directory() -> Path:
-    """The user's runtime directory, else one under /tmp that must be ours alone."""
-    # Here and not above: who starts a process early should not wait for this.
+    """Return a directory below the user's runtime directory or, without one, below /tmp."""
+    # Imported late: processes are started early, before other imports.
     from swarmtui.model.schema import BadInput
 
     base = os.environ.get("XDG_RUNTIME_DIR")
@@ -17,14 +17,14 @@ def socket_directory() -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.lstat()
     except OSError as error:
-        raise BadInput(f"no place for sockets: {error.strerror}", key=str(path)) from None
+        raise BadInput(f"cannot create the socket directory: {error.strerror}", key=str(path)) from None
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise BadInput("must belong to you alone (mode 0700); remove it, or set XDG_RUNTIME_DIR", key=str(path))
     return path
 
 
 def error_log() -> Path:
-    """Where a conductor writes what should never happen."""
+    """The file for internal errors of session processes."""
     return socket_directory() / "errors.log"
 
 

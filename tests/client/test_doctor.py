@@ -1,4 +1,4 @@
-"""`doctor`: each check says what is wrong with what it was shown, and the self-test measures a real worker."""
+"""Checks of `swarmtui doctor`, and its self-test with a real worker."""
 
 from __future__ import annotations
 
@@ -26,40 +26,42 @@ UTF8 = {"TERM": "xterm-256color", "LANG": "en_GB.UTF-8"}
         ({"LANG": "C.UTF-8"}, (120, 40), "wrong"),
     ],
 )
-def test_terminals(environ: dict[str, str], size: tuple[int, int] | None, state: str) -> None:
+def test_terminal_size_term_and_locale_are_checked(
+    environ: dict[str, str], size: tuple[int, int] | None, state: str
+) -> None:
     assert doctor.check_terminal(environ, os.terminal_size(size) if size else None).state == state
 
 
-def test_colours() -> None:
+def test_number_of_colours_is_read_from_the_environment() -> None:
     assert doctor.check_colours({"COLORTERM": "truecolor"}).value == "16 million"
     assert doctor.check_colours({"TERM": "screen-256color"}).value == "256"
     assert doctor.check_colours({"TERM": "xterm", "NO_COLOR": "1", "COLORTERM": "truecolor"}).value == "off"
     assert doctor.check_colours({"TERM": "xterm"}).value == "16"
 
 
-def test_open_files_against_c() -> None:
+def test_open_file_limit_must_allow_c_streams() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert doctor.check_open_files(1).state == "ok"
     if hard != resource.RLIM_INFINITY:
         assert doctor.check_open_files(hard).state == "wrong"
 
 
-def test_a_session_directory_that_is_still_to_be_made(tmp_path: Path) -> None:
+def test_disk_check_accepts_a_directory_that_does_not_exist_yet(tmp_path: Path) -> None:
     assert doctor.check_disk(tmp_path / "a/b/c").state in ("ok", "doubtful")
-    assert doctor.check_disk(tmp_path / ("x" * 300)).state == "wrong", "no name of a file can be so long"
+    assert doctor.check_disk(tmp_path / ("x" * 300)).state == "wrong", "longer than a file name can be"
     if os.geteuid():
         (tmp_path / "locked").mkdir(mode=0o500)
         assert doctor.check_disk(tmp_path / "locked/sessions").state == "wrong"
 
 
-def test_an_endpoint_where_nobody_listens() -> None:
+def test_endpoint_without_a_server_is_wrong() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     line = doctor.check_endpoint(f"http://127.0.0.1:{port}/v1")
     assert line.state == "wrong" and line.value == f"http://127.0.0.1:{port}"
 
 
-def test_the_self_test_follows_real_streams() -> None:
+def test_self_test_reads_real_streams() -> None:
     found = measure_client_speed()
-    assert found.event_us > 0.5, "no client reads a token for less"
-    assert found.streams > 0 and 0.0 <= found.shared_reads <= 1.0
+    assert found.token_us > 0.5, "reading a token takes longer"
+    assert found.streams > 0 and 0.0 <= found.coalesced_chunks <= 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.session_process.live_state import LiveState
 
@@ -30,3 +32,31 @@ def test_ttft_ignores_old_requests() -> None:
         state.update_worker(0, first_tokens(second, 0.02, 1))
     state.update_worker(0, first_tokens(60, 3.0, 1))
     assert state.frame(rows=False).ttft_s == 3.0
+
+
+def chunks(t_s: float, count: int) -> WorkerFrame:
+    """A frame in which one stream has received `count` chunks since the last frame."""
+    row = StreamRow(0, "writing", 0, "", 1, count, 1000, None)
+    return WorkerFrame(round(t_s * 1e9), 1, 1, 0, 0, (row,), 0.0, 0, 0, 0, 0)
+
+
+def test_rate_covers_the_last_second() -> None:
+    state = LiveState(0)
+    for frame in range(30):
+        state.update_worker(0, chunks(frame / 10, 10))
+    assert state.frame(rows=False).out_tps == pytest.approx(100.0)
+    for frame in range(30, 35):
+        state.update_worker(0, chunks(frame / 10, 0))
+    assert state.frame(rows=False).out_tps == pytest.approx(50.0)
+    for frame in range(35, 41):
+        state.update_worker(0, chunks(frame / 10, 0))
+    assert state.frame(rows=False).out_tps == 0.0
+
+
+def test_rate_is_unknown_before_a_quarter_of_the_window() -> None:
+    state = LiveState(0)
+    for t_s in (0.0, 0.1, 0.2):
+        state.update_worker(0, chunks(t_s, 10))
+    assert state.frame(rows=False).out_tps is None
+    state.update_worker(0, chunks(0.3, 10))
+    assert state.frame(rows=False).out_tps == pytest.approx(100.0)

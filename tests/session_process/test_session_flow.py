@@ -70,7 +70,7 @@ def test_socket_is_private_and_removed_at_the_end(harness: SessionHarness) -> No
         session_client.wait_for_end()
     session_client.client.close()
     assert not path.exists() and client.running_sessions() == []
-    with pytest.raises(BadInput, match="cannot join it"):
+    with pytest.raises(BadInput, match="cannot attach"):
         client.attach(path.stem, OFTEN)
 
 

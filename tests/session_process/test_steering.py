@@ -3,14 +3,73 @@
 from __future__ import annotations
 
 import time
+from typing import get_args
+
+import pytest
 
 from swarmtui.model import client_protocol
+from swarmtui.model.plan import Mode, Plan
+from swarmtui.model.plan_options import FIXED_MODES
+from swarmtui.session_process.steering import Goal, Steering
 from swarmtui.sessions.store import load, summarise
 from tests.cli.scripted_server import respond_with_words, scripted_server
 from tests.session_process.harness import SessionHarness, plan, ramp
 
 SLOW = respond_with_words(5, gap_s=0.01)
 ENDLESS = respond_with_words(100_000, gap_s=0.02)
+
+
+GOALS = (client_protocol.SetConcurrency(3), client_protocol.Sweep((1, 2)), client_protocol.FindCliff())
+
+
+def test_only_a_second_stop_means_hurry() -> None:
+    steering = Steering(Plan())
+    assert steering.handle_command(client_protocol.Stop(grace_s=5.0))
+    assert (steering.state, steering.grace_s, steering.hurry.is_set()) == ("stop", 5.0, False)
+    assert steering.handle_command(client_protocol.Stop(grace_s=9.0))
+    assert (steering.state, steering.grace_s, steering.hurry.is_set()) == ("stop", 5.0, True)
+
+
+def test_stop_without_grace_means_hurry() -> None:
+    steering = Steering(Plan())
+    steering.handle_command(client_protocol.Stop(grace_s=0.0))
+    assert steering.hurry.is_set()
+
+
+@pytest.mark.parametrize("load", FIXED_MODES)
+@pytest.mark.parametrize("goal", GOALS)
+def test_fixed_load_mode_keeps_its_goal(load: Mode, goal: Goal) -> None:
+    steering = Steering(Plan(load=load))
+    before = steering.goal
+    assert not steering.handle_command(goal)
+    assert (steering.goal, steering.state) == (before, "run")
+    assert steering.handle_command(client_protocol.Pause()) and steering.handle_command(client_protocol.Resume())
+    assert steering.handle_command(client_protocol.NextLevel()) and steering.state == "next"
+    assert steering.handle_command(client_protocol.Stop()) and steering.state == "stop"
+
+
+@pytest.mark.parametrize("load", [mode for mode in get_args(Mode) if mode not in FIXED_MODES])
+@pytest.mark.parametrize("goal", GOALS)
+def test_other_load_modes_accept_a_new_goal_until_they_stop(load: Mode, goal: Goal) -> None:
+    steering = Steering(Plan(load=load))
+    assert steering.handle_command(goal)
+    assert (steering.goal, steering.state) == (goal, "new_goal")
+    steering.handle_command(client_protocol.Stop())
+    assert not steering.handle_command(client_protocol.SetConcurrency(7))
+    assert (steering.goal, steering.state) == (goal, "stop")
+
+
+def test_manual_control_turns_a_batch_into_a_closed_loop(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(4, load="barrier", runs=1000))
+        session_client.wait_for_frame(lambda frame: frame.run >= 2)
+        session_client.send(client_protocol.SetConcurrency(2))
+        session_client.wait_for_frame(lambda frame: frame.c == 2 and frame.done >= 4)
+        session_client.send(client_protocol.Stop(grace_s=5.0))
+        assert session_client.wait_for_end().ending == "done"
+    stages = harness.journal(session_client).stages
+    assert (stages[0].load, stages[0].of) == ("barrier", 4)
+    assert (stages[-1].load, stages[-1].of, stages[-1].steered) == ("closed", None, True)
 
 
 def test_manual_stage_becomes_level_after_enough_completions(harness: SessionHarness) -> None:

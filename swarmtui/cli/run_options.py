@@ -1,4 +1,4 @@
-"""From the words of a command line to an order: all that can be wrong with them is found here."""
+"""Turn the options of `run` and related commands into a run request."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import click
 from swarmtui.cli.app import session_root
 
 
-def make_order(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
-    """Build the request of a run from the values of its options; the first error names the option."""
+def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any]) -> Any:
+    """Check all options before any request to the endpoint; the first error names its option."""
     from swarmtui.client.request_builder import build_request
     from swarmtui.model.schema import BadInput
 
-    built = build_request(_choices(endpoints, given))
+    built = build_request(_run_choices(endpoints, options))
     if isinstance(built, list):
         raise BadInput(built[0].message, key=_option_name(built[0].field))
     return built
 
 
-def _choices(endpoints: tuple[str, ...], given: dict[str, Any]) -> Any:
-    """Map options to the fields of the request builder, which have the same names except for these."""
+def _run_choices(endpoints: tuple[str, ...], options: dict[str, Any]) -> Any:
+    """Map options to the fields of the request builder; most have the same name."""
     from swarmtui.client.request_builder import RunChoices
 
-    same = {name: given[name] for name in RunChoices.__struct_fields__ if name in given}
-    runs = given["runs"]
+    same = {name: options[name] for name in RunChoices.__struct_fields__ if name in options}
+    runs = options["runs"]
     return RunChoices(
         **same
         | {
-            "endpoints": tuple(known_endpoints(endpoints or (_only_endpoint(),))),
-            "session_root": str(session_root(given["session_dir"])),
-            "mode": "cliff" if given["find_cliff"] else given.get("mode", "sweep"),
+            "endpoints": tuple(find_endpoints(endpoints or (_only_endpoint(),))),
+            "session_root": str(session_root(options["session_dir"])),
+            "mode": "cliff" if options["find_cliff"] else options.get("mode", "sweep"),
             "runs": None if runs is None else str(runs),
         }
     )
@@ -51,8 +51,8 @@ def _option_name(field: str) -> str:
     return _OPTION_NAMES.get(field, f"--{field.replace('_', '-')}")
 
 
-def known_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
-    """Each as it is called in config.toml, or as it was typed."""
+def find_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
+    """Look up names of config.toml; anything else is an address or a simulator preset."""
     from swarmtui.client.config_file import read_config
     from swarmtui.model.config import find_endpoint
     from swarmtui.sessions.files import config_path
@@ -62,7 +62,7 @@ def known_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
 
 
 def _only_endpoint() -> str:
-    """The one server on this host; with none or several it is the person's to say which."""
+    """Return the only server on this host; with none or several the user must choose."""
     from swarmtui.client.catalogue import discover_servers
     from swarmtui.model.schema import BadInput
 
@@ -79,7 +79,7 @@ def _only_endpoint() -> str:
     )
 
 
-def limits_of(expressions: tuple[str, ...]) -> Any:
+def parse_limits(expressions: tuple[str, ...]) -> Any:
     if not expressions:
         return ()
     from swarmtui.analysis.limits.fail_if import parse_fail_if

@@ -1,0 +1,93 @@
+"""Run requests are built from the user's choices, or all fields with errors are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swarmtui.client.request_builder import FieldError, RunChoices, build_request
+from swarmtui.model.config import EndpointConfig
+from swarmtui.model.run_request import RunRequest
+
+SIM = EndpointConfig(url="sim:moe-tp1")
+
+
+def build(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest | list[FieldError]:
+    return build_request(RunChoices(endpoints=(endpoint,), session_root="/nowhere", **choices))
+
+
+def request(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest:
+    built = build(endpoint, **choices)
+    assert isinstance(built, RunRequest), built
+    return built
+
+
+def errors(endpoint: EndpointConfig = SIM, **choices: Any) -> dict[str, str]:
+    built = build(endpoint, **choices)
+    assert isinstance(built, list), built
+    return {error.field: error.message for error in built}
+
+
+def test_all_wrong_fields_are_named_at_once() -> None:
+    found = errors(
+        EndpointConfig(url="ftp://here"), workload="codding", headers=("alone",), tags=("=",), on_restart="wiat"
+    )
+    assert set(found) == {"endpoints", "workload", "headers", "tags", "on_restart"}
+    assert "http:// or https://" in found["endpoints"] and "did you mean coding?" in found["workload"]
+
+
+@pytest.mark.parametrize(
+    ("choices", "field"),
+    [
+        ({"levels": "0"}, "levels"),
+        ({"runs": "1001"}, "runs"),
+        ({"requests": "many"}, "requests"),
+        ({"requests": "4", "duration": "1s"}, "duration"),
+        ({"warmup": "some"}, "warmup"),
+        ({"mode": "cliff", "levels": "1,2"}, "mode"),
+        ({"mode": "open"}, "rate"),
+        ({"mode": "manual", "workload": "orchestrator-dag"}, "workload"),
+        ({"burst": 2.0}, "burst"),
+        ({"slo": "ttft"}, "slo"),
+        ({"timeout": "soon"}, "timeout"),
+        ({"idle_timeout": "soon"}, "idle_timeout"),
+        ({"metrics_urls": ("box:9000",)}, "metrics_urls"),
+        ({"baseline": "last"}, "baseline"),
+    ],
+)
+def test_error_names_its_field(choices: dict[str, Any], field: str) -> None:
+    assert list(errors(**choices)) == [field]
+
+
+def test_error_in_a_simulator_preset_is_one_of_the_endpoint() -> None:
+    found = errors(EndpointConfig(url="sim:moe-tp1?sped=9"))
+    assert list(found) == ["endpoints"] and "did you mean speed?" in found["endpoints"]
+
+
+def test_config_of_the_endpoint_counts_where_nothing_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "secret")
+    box = EndpointConfig(url="http://box:8000", model="m", api_key_env="KEY", headers={"X-Team": "blue"})
+    built = request(box, headers=("X-Run=1",), model=" ")
+    assert (built.model, built.secrets.api_key) == ("m", "secret")
+    assert built.secrets.headers == {"X-Team": "blue", "X-Run": "1"}
+    assert request(box, model="other").model == "other"
+
+
+def test_missing_key_is_blamed_on_what_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KEY", raising=False)
+    assert list(errors(api_key_env="KEY")) == ["api_key_env"]
+    assert list(errors(EndpointConfig(url="http://box:8000", api_key_env="KEY"))) == ["endpoints"]
+
+
+def test_ca_file_without_certificates_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("hello\n")
+    assert "no certificate" in errors(ca_file=str(tmp_path / "ca.pem"))["ca_file"]
+    assert "cannot be read" in errors(ca_file=str(tmp_path / "missing.pem"))["ca_file"]
+
+
+def test_probe_is_one_timed_request_in_a_series_of_its_endpoint() -> None:
+    built = request(mode="probe", runs="3", levels="8", requests="100")
+    assert (built.plan.levels, built.plan.runs, built.plan.requests.at(1), built.plan.warmup) == ((1,), 3, 1, 1)
+    assert built.series is not None and built.series.kind == "probe" and SIM.url in built.series.name
