@@ -11,7 +11,7 @@ import click
 
 from swarmtui.cli.app import session_root
 from swarmtui.cli.options import Number, WholeNumber, commands, json_option, session_dir_option, to_json
-from swarmtui.cli.words import known_endpoints
+from swarmtui.cli.run_options import find_endpoints
 
 
 @commands.group(invoke_without_command=True)
@@ -56,7 +56,7 @@ def check_workload(file: str) -> None:
     if found:
         sys.exit(2)
     description = describe_workload(find_workload(file))
-    click.echo(f"{file}: valid: {description.kind}, {description.input} in, {description.output} out")
+    click.echo(f"{file}: valid: {description.kind}; input {description.input}, output {description.output}")
 
 
 @commands.command()
@@ -146,7 +146,7 @@ def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str |
     from swarmtui.cli.render.discovery import check_line, name_column_width
     from swarmtui.client import doctor as checks
 
-    endpoint = known_endpoints((endpoint,))[0].url if endpoint else None
+    endpoint = find_endpoints((endpoint,))[0].url if endpoint else None
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
     steps: tuple[tuple[str, str, Callable[[], Any]], ...] = (
         ("terminal", "terminal", lambda: checks.check_terminal(os.environ, size)),

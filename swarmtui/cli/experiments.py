@@ -24,7 +24,7 @@ from swarmtui.cli.options import (
     workload_option,
 )
 from swarmtui.cli.run import run
-from swarmtui.cli.words import make_order
+from swarmtui.cli.run_options import build_run_request
 
 _yes_option = click.option("--yes", is_flag=True, help="Run the commands without asking for confirmation.")
 
@@ -207,7 +207,7 @@ def _run_request(given: dict[str, Any], endpoints: list[str] | None = None, *, l
     """The request that every run is made from, as `run` would build it; the endpoint is replaced for each run."""
     defaults = {} if endpoints is None else config_defaults("ab")
     params = run.make_context("run", [], default_map=defaults).params | given | {"levels": levels, "on_restart": "stop"}
-    return make_order(tuple(endpoints or ("http://127.0.0.1:1",)), params)
+    return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params)
 
 
 def _resolve_endpoint(side: str, names: dict[str, Any]) -> str:

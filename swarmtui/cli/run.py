@@ -25,7 +25,7 @@ from swarmtui.cli.options import (
     to_json,
     workload_option,
 )
-from swarmtui.cli.words import limits_of, make_order
+from swarmtui.cli.run_options import build_run_request, parse_limits
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -49,9 +49,9 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   per_stream_tps  1 / tpot of each stream, the mean of them
   out_tps_steady  output tokens while C requests were in flight / that time
   out_tps_wall    output tokens / makespan; also prompt_tps, total_tps
-  c_achieved      Σ e2e / makespan
-  contention      1 − per_stream_tps(C) / per_stream_tps(1)
-  rate_speedup    out_tps_steady(C) / out_tps_steady(1)
+  c_achieved      Σ e2e / makespan; "in flight" in the table
+  contention      1 − per_stream_tps(C) / per_stream_tps(1); "slowdown"
+  rate_speedup    out_tps_steady(C) / out_tps_steady(1); "scaling"
   wall_speedup    serial time / concurrent time; also token_ratio
   counts, shares  errors error_rate cap_hits cap_rate pass_rate n ok …
 Times need a unit (us ms s m). Too few samples (p50 needs 5, p90 29, p95 59,
@@ -157,8 +157,8 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
     from swarmtui.cli.follow import follow_run
 
     given = drop_overridden_defaults(context, given)
-    limits = limits_of(given["fail_if"])
-    sys.exit(follow_run(make_order(endpoints, given), process, as_json=as_json, quiet=quiet, limits=limits))
+    limits = parse_limits(given["fail_if"])
+    sys.exit(follow_run(build_run_request(endpoints, given), process, as_json=as_json, quiet=quiet, limits=limits))
 
 
 @commands.command()
@@ -197,8 +197,8 @@ def probe(every: str | None, show_history: bool, install_hint: bool, as_json: bo
         click.echo(install_hint_text(_probe_command(given), every_s or 3600.0), nl=False)
         return
     params = run.make_context("run", [], default_map=config_defaults("run")).params | given | {"mode": "probe"}
-    make_order(given["endpoints"], params)
-    sys.exit(_probe_repeatedly(lambda: make_order(given["endpoints"], params), every_s, quiet))
+    build_run_request(given["endpoints"], params)
+    sys.exit(_probe_repeatedly(lambda: build_run_request(given["endpoints"], params), every_s, quiet))
 
 
 def _probe_command(given: dict[str, Any]) -> list[str]:

@@ -227,7 +227,7 @@ def test_invalid_levels(sandbox: Sandbox, levels: str, problem: str) -> None:
         (("--tag", "alone"), "expected K=V"),
         (("--header", "no colon=x"), "not a header"),
         (("--metrics-url", "box:9000"), "'box:9000' is not of the form http://HOST:PORT/metrics"),
-        (("--gpu-metrics-url", "ftp://box"), "is not http:// or https://"),
+        (("--gpu-metrics-url", "ftp://box"), "expected http:// or https://"),
         (("--on-restart", "wiat"), "'wiat' is neither wait nor stop nor a time"),
         (("--endpoint", "sim:moe-tp1?sped=9"), "sped: unknown key, did you mean speed?"),
     ],
@@ -237,7 +237,7 @@ def test_invalid_option_values(sandbox: Sandbox, given: tuple[str, ...], problem
 
 
 def test_invalid_url(sandbox: Sandbox) -> None:
-    assert "is not http:// or https://" in sandbox.run_benchmark("ftp://127.0.0.1/").error_line(2)
+    assert "expected http:// or https://" in sandbox.run_benchmark("ftp://127.0.0.1/").error_line(2)
     secret = sandbox.run_benchmark("http://me:hunter2@127.0.0.1:8000")
     assert "a URL must not contain a password" in secret.error_line(2) and "hunter2" not in secret.err
 
