@@ -25,12 +25,12 @@ class Timeouts(Stored, frozen=True, kw_only=True):
 def parse_timeouts(total: str, idle: str, prefix: str = "") -> Timeouts:
     """Parse timeouts; a total other than the default is also the limit for the first token."""
     default = Timeouts()
-    whole = parse_seconds(total, f"{prefix}timeout")
+    total_s = parse_seconds(total, f"{prefix}timeout")
     return Timeouts(
-        connect=min(default.connect, whole),
-        first_token=min(default.first_token, whole) if whole == default.total else whole,
+        connect=min(default.connect, total_s),
+        first_token=min(default.first_token, total_s) if total_s == default.total else total_s,
         idle=parse_seconds(idle, f"{prefix}idle-timeout"),
-        total=whole,
+        total=total_s,
     )
 
 

@@ -342,7 +342,10 @@ class Level(PerLevel, frozen=True, kw_only=True):
 
 
 class Summary(Stored, frozen=True, kw_only=True):
-    """The output of `run --json`, which detail.json extends by the requests."""
+    """The output of `run --json`, which detail.json extends by the requests.
+
+    `pooled_sessions` is the number of sessions that `compare` pooled into this summary; 0 is a single session.
+    """
 
     schema: int
     state: State
@@ -359,3 +362,4 @@ class Summary(Stored, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     quality: tuple[QualityLine, ...] = msgspec.field(default=(), name="trust")
     tasks: tuple[TaskFigures, ...] = ()
+    pooled_sessions: int = 0
