@@ -111,9 +111,11 @@ def drop_overridden_defaults(context: click.Context, given: dict[str, Any]) -> d
     return given | dict.fromkeys(dropped)
 
 
-session_dir_option = click.option("--session-dir", metavar="DIR", help="Directory of the sessions.")
+session_dir_option = click.option(
+    "--session-dir", metavar="DIR", help="Where sessions are saved.  [default: the user's data directory]"
+)
 slow_option = click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 quiet_option = click.option("--quiet", is_flag=True, help="Show no progress.")
 endpoint_option = click.option(
     "--endpoint",
@@ -124,7 +126,11 @@ endpoint_option = click.option(
 )
 model_option = click.option("--model", metavar="NAME", help="Model name.  [default: the first that the server lists]")
 workload_option = click.option(
-    "--workload", default="coding", show_default=True, metavar="NAME|FILE", help="See `swarmtui workloads`."
+    "--workload",
+    default="coding",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="The prompts to send; see `swarmtui workloads`.",
 )
 max_tokens_option = click.option(
     "--max-tokens", type=WholeNumber(1), metavar="N", help="Output token limit of each request."

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -176,6 +177,52 @@ def _read(pipe: BinaryIO, into: bytearray) -> None:
     with pipe:
         while part := os.read(pipe.fileno(), 1 << 16):
             into += part
+
+
+class TerminalProgram:
+    """A command on a pseudo-terminal, whose screen a terminal emulator keeps up to date."""
+
+    def __init__(self, sandbox: Sandbox, *arguments: str, columns: int = 80, rows: int = 24) -> None:
+        import pyte
+
+        self._screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self._screen)
+        self._lock = threading.Lock()
+        self._master, terminal = os.openpty()
+        termios.tcsetwinsize(terminal, (rows, columns))
+        self.process = subprocess.Popen(
+            ["env", "--default-signal=HUP,INT", "setsid", "--ctty", sys.executable, "-m", "swarmtui", *arguments],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env=sandbox.environment | {"TERM": "xterm-256color"},
+            cwd=sandbox.home,
+        )
+        os.close(terminal)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def text(self) -> str:
+        with self._lock:
+            return "\n".join(self._screen.display)
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def wait(self) -> int:
+        code = self.process.wait(TIMEOUT_S)
+        self._reader.join(TIMEOUT_S)
+        os.close(self._master)
+        return code
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._master, 1 << 16)
+            except OSError:  # the last process with this terminal has ended
+                return
+            with self._lock:
+                self._stream.feed(data)
 
 
 def send_signal(pid: int, number: int) -> None:

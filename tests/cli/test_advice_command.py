@@ -68,7 +68,7 @@ def test_prefix_cache_hits(sandbox: Sandbox) -> None:
         assert "prefix cache" not in advice(sandbox, sim.url, *arguments)
         sentence, evidence = advice(sandbox, sim.url, *arguments)["prefix cache"]
     assert sentence.startswith("prefix cache hits shorten TTFT: use another --seed")
-    assert re.fullmatch(r"\d+ % from the cache", evidence)
+    assert re.fullmatch(r"\d+ % cached", evidence)
 
 
 def test_gpu_at_its_power_limit(sandbox: Sandbox) -> None:

@@ -32,7 +32,7 @@ def test_named_endpoint_with_key_headers_and_flags(sandbox: Sandbox) -> None:
         session = sandbox.show_session()["session"]
         assert (session["server_flags"], session["endpoints"][0]["url"]) == ("--max-num-seqs 4", server.url)
         error = sandbox.run_benchmark("box", *ONE).error_line(2)
-    assert "api_key_env BOX_KEY: this variable is not set" in error
+    assert "the variable BOX_KEY is not set" in error
     assert not [path for path in sandbox.sessions.rglob("*") if path.is_file() and b"canary" in path.read_bytes()]
 
 

@@ -43,7 +43,7 @@ def test_missed_slo_exits_with_1_and_goodput_is_saved(sandbox: Sandbox) -> None:
     [
         (("--fail-if", "ttft_p51>1s"), "unknown figure ttft_p51, did you mean"),
         (("--fail-if", "ttft_p50>1"), "1 has no unit"),
-        (("--slo", "ttft=fast"), "'ttft=fast' is not of the form ttft=500ms"),
+        (("--slo", "ttft=fast"), "'ttft=fast' is not in the form ttft=500ms"),
     ],
 )
 def test_invalid_limit_is_rejected_before_the_run(sandbox: Sandbox, arguments: tuple[str, ...], error: str) -> None:

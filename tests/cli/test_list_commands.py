@@ -45,14 +45,14 @@ def test_sessions_are_filtered_sorted_and_limited(saved: Sandbox) -> None:
 
 def test_shown_session_lists_failed_checks(saved: Sandbox) -> None:
     text = saved.run("sessions", "show", "last", "--session-dir", str(saved.sessions)).out
-    assert "✗ samples: 1C a run, 1 run; wanted n ≥ 4C a run, ≥ 4 runs" in text
+    assert "✗ samples: 1C per run, 1 run; required n ≥ 4C per run, ≥ 4 runs" in text
 
 
 def test_session_is_found_by_id_prefix_or_last(saved: Sandbox) -> None:
     newest = saved.list_sessions()[0]["id"]
     assert saved.show_session("last") == saved.show_session(newest) == saved.show_session(newest[:-1])
     text = saved.run("sessions", "show", "last", "--session-dir", str(saved.sessions)).out
-    assert newest in text and "SIMULATED" in text and "| C" in text
+    assert newest in text and "SIMULATED" in text and "|  C|" in text
 
 
 def test_session_dir_before_the_subcommand(saved: Sandbox) -> None:

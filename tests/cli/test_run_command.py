@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from swarmtui.model.schema import SCHEMA_VERSION
 from tests.cli.programs import SHORT, SIM, CommandResult, Sandbox, open_sandbox
 from tests.cli.scripted_server import respond_with_words, scripted_server
 
@@ -101,7 +102,7 @@ def test_runs_are_summarised_separately(sweep: Sweep) -> None:
 
 def test_printed_summary_equals_saved_summary(sweep: Sweep) -> None:
     detail = sweep.sandbox.detail()
-    assert detail["schema"] == 1
+    assert detail["schema"] == SCHEMA_VERSION
     assert {key: detail[key] for key in sweep.summary} == sweep.summary
     assert sweep.sandbox.show_session() == sweep.summary
     summary = tomllib.loads((sweep.sandbox.session / "summary.toml").read_text())

@@ -55,13 +55,13 @@ FOUR = level(
     c_achieved=3.7,
     contention=0.308,
     rate_speedup=2.767,
-    flags=("1 of 16 requests failed: reset 1", "achieved C 3.7, wanted 4"),
+    flags=("1 of 16 requests failed: reset 1", "mean in flight 3.7, planned 4"),
 )
 
 
 def test_level_table() -> None:
     """Too few samples for a median: a range. Not measured: a dash. The best steady rate is marked."""
-    assert level_table([ALONE, FOUR, level(8, flags=("achieved C 3.7, wanted 4",))]) == (
+    assert level_table([ALONE, FOUR, level(8, flags=("mean in flight 3.7, planned 4",))]) == (
         "|  C|  n| err| steady|  wall| stream|    TTFT s| TPOT ms| e2e s| in flight| slowdown| scaling|\n"
         "| -:| -:| --:| -----:| ----:| -----:| --------:| ------:| ----:| --------:| -------:| ------:|\n"
         "|  1|  4|   0|  81.33| 81.20|  84.07| 0.21–0.35|   11.89|  12.6|      1.00|      0 %|   1.00×|\n"
@@ -74,7 +74,7 @@ def test_level_table() -> None:
         "  C=1. scaling: steady compared with C=1. ▸: best steady before a cliff, at the lowest C within 1 %\n"
         "  of it.\n"
         "C=4: 1 of 16 requests failed: reset 1\n"
-        "C=4,8: achieved C 3.7, wanted 4\n"
+        "C=4,8: mean in flight 3.7, planned 4\n"
     )
 
 
@@ -203,7 +203,7 @@ def test_session_text() -> None:
         "\n"
         "|  C|"
     )
-    assert text.endswith("C=4: achieved C 3.7, wanted 4\n\n+1.5 s paused: by hand\n")
+    assert text.endswith("C=4: mean in flight 3.7, planned 4\n\n+1.5 s paused: by hand\n")
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,24 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.bench.terminal import AppScreen
-from tests.cli.programs import Sandbox, open_sandbox, send_signal, wait_until
+from tests.cli.programs import Sandbox, TerminalProgram, open_sandbox, send_signal, wait_until
 from tests.cli.test_tune import state, tune_command
 
-# Keeps servers that are no children of who asks for them: `run NAME PORT SEATS`, `stop NAME`, one file a wish.
+# A container daemon: it runs servers that are not children of the client. One file per command: `run NAME PORT SLOTS`
+# or `stop NAME`.
 DAEMON = """\
 import os, subprocess, sys, time
 from pathlib import Path
-wishes, running = Path(sys.argv[1]), {}
+commands, running = Path(sys.argv[1]), {}
 while True:
-    for wish in sorted(wishes.glob("*.wish")):
-        word, name, *rest = wish.read_text().split()
+    for command in sorted(commands.glob("*.command")):
+        word, name, *rest = command.read_text().split()
         if word == "run":
             sim = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5"]
             running[name] = subprocess.Popen([*sim, f"--port={rest[0]}", f"--seats={rest[1]}"])
@@ -32,23 +31,23 @@ while True:
             process = running.pop(name)
             process.terminate()
             process.wait()
-            (wishes / "stopped").open("a").write(name + "\\n")
-        wish.unlink()
+            (commands / "stopped").open("a").write(name + "\\n")
+        command.unlink()
     time.sleep(0.02)
 """
 
-ASK = """\
+CLIENT = """\
 import os, sys, time
 from pathlib import Path
-wishes, *rest = sys.argv[1:]
-wish = Path(wishes) / f"{time.monotonic_ns()}.wish"
-wish.with_suffix(".new").write_text(" ".join(word for word in rest if word != "--seats"))
-wish.with_suffix(".new").rename(wish)
-while rest[0] == "stop" and wish.exists():
+commands, *rest = sys.argv[1:]
+command = Path(commands) / f"{time.monotonic_ns()}.command"
+command.with_suffix(".new").write_text(" ".join(word for word in rest if word != "--seats"))
+command.with_suffix(".new").rename(command)
+while rest[0] == "stop" and command.exists():
     time.sleep(0.02)
 """
 
-# Forks twice and lets go of everything, as a server with --daemon does.
+# Forks twice and detaches, as a server with --daemon does.
 DAEMONISE = """\
 import os, sys
 if os.fork() == 0:
@@ -63,55 +62,57 @@ os.wait()
 PLAN = '[plan]\nlevels = [2]\nrequests = "2C"\nmax_tokens = 64\nwarmup = 1\n'
 
 
-def tune_file(sandbox: Sandbox, command: str, stop: str, seats: str = "[1, 2]") -> Path:
+def tune_file(sandbox: Sandbox, command: str, stop: str, slots: str = "[1, 2]") -> Path:
     path = sandbox.home / "tune.toml"
-    head = f'name = "far"\ncommand = "{command}"\nstop = "{stop}"\nready_within = "20s"\nstop_within = "5s"\n'
-    path.write_text(f'{head}[grid]\n"--seats" = {seats}\n{PLAN}')
+    head = f'name = "detached"\ncommand = "{command}"\nstop = "{stop}"\nready_within = "20s"\nstop_within = "5s"\n'
+    path.write_text(f'{head}[grid]\n"--seats" = {slots}\n{PLAN}')
     return path
 
 
 @contextmanager
-def keeper(sandbox: Sandbox) -> Iterator[Path]:
-    """The daemon with its wishes; it is not ours to stop, and neither are its servers."""
-    wishes = sandbox.home / "wishes"
-    wishes.mkdir()
-    for name, text in (("daemon.py", DAEMON), ("ask.py", ASK)):
+def container_daemon(sandbox: Sandbox) -> Iterator[Path]:
+    """Run the daemon; the tune may stop neither it nor its servers, except by command."""
+    commands = sandbox.home / "commands"
+    commands.mkdir()
+    for name, text in (("daemon.py", DAEMON), ("client.py", CLIENT)):
         (sandbox.home / name).write_text(text)
-    process = subprocess.Popen([sys.executable, str(sandbox.home / "daemon.py"), str(wishes)], env=sandbox.environment)
+    process = subprocess.Popen(
+        [sys.executable, str(sandbox.home / "daemon.py"), str(commands)], env=sandbox.environment
+    )
     try:
-        yield wishes
+        yield commands
         assert process.poll() is None
     finally:
         process.terminate()
         process.wait()
 
 
-def asking(sandbox: Sandbox, wishes: Path) -> tuple[str, str]:
-    ask = f"{sys.executable} {sandbox.home / 'ask.py'} {wishes}"
-    return f"{ask} run cell-{{port}} {{port}}", f"{ask} stop cell-{{port}}"
+def container_commands(sandbox: Sandbox, commands: Path) -> tuple[str, str]:
+    client = f"{sys.executable} {sandbox.home / 'client.py'} {commands}"
+    return f"{client} run server-{{port}} {{port}}", f"{client} stop server-{{port}}"
 
 
-def test_a_container_is_started_measured_and_stopped_by_its_own_command(tmp_path: Path) -> None:
-    with open_sandbox(tmp_path) as sandbox, keeper(sandbox) as wishes:
-        path = tune_file(sandbox, *asking(sandbox, wishes))
+def test_container_is_started_and_stopped_by_commands(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox, container_daemon(sandbox) as commands:
+        path = tune_file(sandbox, *container_commands(sandbox, commands))
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
         assert [row["state"] for row in json.loads(ran.out)["leaderboard"]] == ["done", "done"]
-        assert len((wishes / "stopped").read_text().split()) == 2
+        assert len((commands / "stopped").read_text().split()) == 2
         assert not sandbox.processes("swarmtui.sim")
 
 
-def test_a_container_is_stopped_also_when_the_tune_is_killed(tmp_path: Path) -> None:
-    with open_sandbox(tmp_path) as sandbox, keeper(sandbox) as wishes:
-        path = tune_file(sandbox, *asking(sandbox, wishes))
+def test_container_is_stopped_if_the_tune_is_killed(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox, container_daemon(sandbox) as commands:
+        path = tune_file(sandbox, *container_commands(sandbox, commands))
         program = sandbox.start(*tune_command(sandbox, path, "--yes"))
         wait_until(lambda: sandbox.processes("swarmtui.sim"), "the container runs")
         send_signal(program.pid, signal.SIGKILL)
-        wait_until(lambda: not sandbox.processes("swarmtui.sim"), "it is gone")
-        wait_until(lambda: not sandbox.processes("swarmtui.session_process"), "no run goes on")
+        wait_until(lambda: not sandbox.processes("swarmtui.sim"), "the container is stopped")
+        wait_until(lambda: not sandbox.processes("swarmtui.session_process"), "no session process runs")
 
 
-def test_a_server_that_daemonises_is_measured_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+def test_daemonised_server_is_measured_and_stopped(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
         (sandbox.home / "server.py").write_text(DAEMONISE)
         command = f"{sys.executable} {sandbox.home / 'server.py'} {{port}}"
@@ -121,36 +122,52 @@ def test_a_server_that_daemonises_is_measured_and_nothing_of_it_is_left(tmp_path
         assert not sandbox.processes("swarmtui.sim")
 
 
-def test_without_a_stop_command_a_start_that_ends_is_a_failure(tmp_path: Path) -> None:
+def test_command_that_exits_without_stop_command_is_a_failure(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
         (sandbox.home / "server.py").write_text(DAEMONISE)
         command = f"{sys.executable} {sandbox.home / 'server.py'} {{port}}"
         ran = sandbox.run(*tune_command(sandbox, tune_file(sandbox, command, "", "[1]"), "--yes", "--json"))
         (row,) = json.loads(ran.out)["leaderboard"]
-        assert row["reason"] == "ended with exit code 0"
+        assert row["reason"] == "exited with code 0"
         assert not sandbox.processes("swarmtui.sim")
+
+
+# The first server starts at once, the others wait for the file `go`: the test decides when the tune continues.
+GATED = """\
+import os, sys, time
+from pathlib import Path
+home, *arguments = sys.argv[1:]
+try:
+    os.close(os.open(f"{home}/first", os.O_CREAT | os.O_EXCL))
+except FileExistsError:
+    while not Path(home, "go").exists():
+        time.sleep(0.02)
+os.execv(sys.executable, [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", *arguments])
+"""
 
 
 def finished(sandbox: Sandbox) -> int:
     return len(state(sandbox)["rows"]) if list(sandbox.sessions.glob(".tuning/*/state.json")) else 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP])
-def test_in_a_terminal_the_grid_is_shown_and_the_tune_outlives_it(tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_tune_outlives_its_ui_and_is_shown_again(tmp_path: Path, number: signal.Signals) -> None:
     with open_sandbox(tmp_path) as sandbox:
-        path = sandbox.home / "tune.toml"
-        command = f"{sys.executable} -m swarmtui.sim moe-tp1 --speed=1 --port={{port}}"
-        path.write_text(f'name = "grid"\ncommand = "{command}"\n[grid]\n"--seats" = [1, 2, 3]\n{PLAN}')
-        screen = AppScreen(list(tune_command(sandbox, path, "--yes")), None, 80, 24, sandbox.environment)
-        assert screen.read(screen.started + 30, b"1 cells") is not None, screen.output
-        wait_until(lambda: screen.read(time.monotonic() + 0.1) is None and finished(sandbox), "a first cell")
-        send_signal(screen.process.pid, how)
-        screen.process.wait(10)
-        assert finished(sandbox) < 3
-        again = AppScreen(list(tune_command(sandbox, path)), None, 80, 24, sandbox.environment)
-        assert again.read(again.started + 60, b"all cells are done") is not None, again.output
+        path, server = sandbox.home / "tune.toml", sandbox.home / "server.py"
+        server.write_text(GATED)
+        command = f"{sys.executable} {server} {sandbox.home} --port={{port}}"
+        path.write_text(f'name = "gated"\ncommand = "{command}"\n[grid]\n"--seats" = [1, 2, 3]\n{PLAN}')
+        screen = TerminalProgram(sandbox, *tune_command(sandbox, path, "--yes"))
+        wait_until(lambda: "1 of 3 configurations" in screen.text(), "the first result is shown")
+        send_signal(screen.process.pid, number)
+        screen.wait()
+        assert finished(sandbox) == 1
+        again = TerminalProgram(sandbox, *tune_command(sandbox, path))
+        wait_until(lambda: "1 of 3 configurations" in again.text(), "the running tune is shown again")
+        (sandbox.home / "go").touch()
+        wait_until(lambda: "all configurations are done" in again.text(), "the end is shown")
         again.press(b"q")
-        again.read(again.started + 60, b"Pareto front")
-        assert again.process.wait(10) == 0
+        assert again.wait() == 0
+        assert "Pareto front" in again.text()
         assert [row["state"] for row in state(sandbox)["rows"]] == ["done"] * 3
-        wait_until(lambda: not sandbox.processes("swarmtui"), "nothing is left")
+        wait_until(lambda: not sandbox.processes("swarmtui"), "no process is left")

@@ -60,8 +60,8 @@ def _legend(batches: bool, has_best: bool) -> str:
 
 _OPEN_LOOP_LEGEND = (
     "rate: requests per second, open loop. wall and stream are output tok/s: from the first due time to the last "
-    "token, and of one stream (mean). TTFT in s (median, or min–max if n is below 5), TPOT in ms and e2e in s count from the "
-    "time at which a request was due. in flight: mean."
+    "token, and of one stream (mean). TTFT in s (median, or min–max if n is below 5), TPOT in ms and e2e in s count "
+    "from the time at which a request was due. in flight: mean."
 )
 
 
@@ -162,7 +162,9 @@ def session_text(summary: Summary, tables: str = "") -> str:
     from swarmtui.sessions.export.report import server_description  # not needed to report a run
 
     session, plan, client = summary.session, summary.session.plan, summary.session.client
-    each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"
+    count = str(plan.requests)
+    requests = f"{count} request{'' if count == '1' else 's'}"
+    each = requests if plan.duration_s is None else f"{plan.duration_s:g} s"
     levels = ",".join(f"{at:g}" for at in plan.rates or plan.levels)
     simulated = ", SIMULATED" if session.simulated else ""
     facts = [

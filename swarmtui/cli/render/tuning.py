@@ -20,6 +20,7 @@ from swarmtui.text import count_noun, sanitize
 _OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}
 _SHOWN_COMMANDS = 24
 _LOG_WIDTH = 96
+_GPU_COLUMNS = (6, 7, 8)  # of the leaderboard
 
 
 def tune_text(found: TuneSummary) -> str:
@@ -52,7 +53,7 @@ def _leaderboard(rows: Sequence[TuneResult]) -> list[str]:
     titles, cells = [titles[k] for k in used], [[row[k] for k in used] for row in cells]
     right = [True, False, *[True] * (len(titles) - 2)]
     table = align_table(titles, shrink_columns(titles, cells, {1: 20}), right=right)
-    if any(row.simulated for row in rows):
+    if any(row.simulated for row in rows) and any(k in used for k in _GPU_COLUMNS):
         table += ["", "J/token, W and GPU GiB are of a SIMULATED GPU."]
     if best is not None and len(best.runs) < MIN_RUNS:
         table += [
@@ -140,7 +141,14 @@ def ab_text(result: AbResult) -> str:
     name = FIGURES[test.figure][0]
     lines = [f"A  {sanitize(test.a)}", f"B  {sanitize(test.b)}{' (same as A)' if test.aa else ''}"]
     lines += ["", *align_table(["run", f"A {name}", f"B {name}"], cells, right=[True] * 3)] if cells else []
-    lines += ["", *(wrap(f"{name}: {result.decision.sentence}") if result.decision else ["no verdict: too few runs"])]
+    lines += [
+        "",
+        *(
+            wrap(f"B compared with A, {name}: {result.decision.sentence}")
+            if result.decision
+            else ["no verdict: too few runs"]
+        ),
+    ]
     if test.aa and result.decision and result.decision.spread is not None:
         lines += wrap(_noise_floor(result.decision.spread))
     if not test.aa and result.sessions("A") and result.sessions("B"):
