@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import Place, place_in
+from tests.cli.programs import Sandbox, open_sandbox
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with place_in(tmp_path) as place:
-        yield place
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with open_sandbox(tmp_path) as sandbox:
+        yield sandbox

@@ -1,4 +1,4 @@
-"""Wall clocks that jump, and machines that sleep: stamps stay monotonic, and the jump is told."""
+"""Clock changes and suspension: stamps stay monotonic, and clock steps are counted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import time
 import pytest
 
 from swarmtui.loadgen import clock
-from tests.cli.programs import Place, until
-from tests.cli.scripted import scripted, words
+from tests.cli.programs import Sandbox, wait_until
+from tests.cli.scripted_server import respond_with_words, scripted_server
 
 HOUR_NS = 3_600_000_000_000
 
 
 class FakeWallClock:
-    """The wall clock, `ahead` of the true one."""
+    """Replaces the wall clock by one that is `shift_ns` ahead."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shift_ns = 0
@@ -28,13 +28,13 @@ class FakeWallClock:
 
 
 def convert(kernel: clock.KernelClock, stamp: int) -> int:
-    """As a connection does it."""
+    """Convert a kernel stamp as a connection does."""
     t = stamp - kernel.offset
     return t if kernel.low < t < kernel.high else kernel.recheck(t)
 
 
 @pytest.mark.parametrize("jump", [HOUR_NS, -HOUR_NS, 500_000_000, -500_000_000])
-def test_a_stamp_read_right_after_a_jump_is_as_good_as_any(monkeypatch: pytest.MonkeyPatch, jump: int) -> None:
+def test_stamp_after_a_clock_step_is_exact(monkeypatch: pytest.MonkeyPatch, jump: int) -> None:
     wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     wall.shift_ns = jump
@@ -47,9 +47,7 @@ def test_a_stamp_read_right_after_a_jump_is_as_good_as_any(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("jump", [HOUR_NS, -HOUR_NS])
-def test_a_stamp_made_before_a_jump_and_read_behind_it_is_never_an_hour_off(
-    monkeypatch: pytest.MonkeyPatch, jump: int
-) -> None:
+def test_stamp_from_before_a_clock_step_is_corrected(monkeypatch: pytest.MonkeyPatch, jump: int) -> None:
     wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     stamp = wall.now()
@@ -59,7 +57,7 @@ def test_a_stamp_made_before_a_jump_and_read_behind_it_is_never_an_hour_off(
     assert made - 1_000_000 <= convert(kernel, stamp) <= clock.monotonic_ns()
 
 
-def test_what_waited_while_the_reader_slept_keeps_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stamp_read_after_suspension_keeps_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     before, stamp, after = clock.monotonic_ns(), wall.now(), clock.monotonic_ns()
@@ -68,7 +66,7 @@ def test_what_waited_while_the_reader_slept_keeps_its_own_time(monkeypatch: pyte
     assert kernel.steps == 0
 
 
-def test_slewing_is_no_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slewing_is_not_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     for _ in range(100):
@@ -77,20 +75,20 @@ def test_slewing_is_no_jump(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel.steps == 0
 
 
-def test_everything_asleep_for_a_while_and_awake_again(place: Place) -> None:
-    """As a laptop that is closed, but for the clock: no time limit that passed in sleep ends a stream."""
-    with scripted(words(20, gap_s=0.02)) as server:
-        face = place.begin(
+def test_suspension_does_not_cause_timeouts(sandbox: Sandbox) -> None:
+    """All processes are stopped for longer than the idle timeout, as when a laptop is closed."""
+    with scripted_server(respond_with_words(20, gap_s=0.02)) as server:
+        command = sandbox.start_benchmark(
             server.url, "--levels", "4", "--requests", "24", "--warmup", "none", "--no-gpu", "--idle-timeout", "1s"
         )
-        until(lambda: len(server.completed) >= 6, "some answers")
-        pids = [process.pid for process in place.processes()]
+        wait_until(lambda: len(server.completed) >= 6, "some responses")
+        pids = [process.pid for process in sandbox.processes()]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(1.8)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-        ran = face.wait()
+        ran = command.wait()
     assert ran.code == 0, ran
-    (level,) = place.shown()["levels"]
+    (level,) = sandbox.show_session()["levels"]
     assert (level["ok"], level["errors"]) == (24, 0)

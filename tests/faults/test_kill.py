@@ -51,7 +51,7 @@ def wait_for_answers(server: ScriptedServer, seed: int) -> None:
     wait_until(lambda: len(server.completed) >= count, f"{count} responses")
 
 
-class HoldingServer:
+class HoldingResponder:
     """Completes some responses and holds all further ones until `release` is set."""
 
     def __init__(self, count: int) -> None:
@@ -191,7 +191,7 @@ def test_killed_session_process_loses_no_finished_request(sandbox: Sandbox, seed
 
 @pytest.mark.parametrize("seed", ROUNDS)
 def test_killed_client_does_not_end_the_run(sandbox: Sandbox, seed: int) -> None:
-    holding = HoldingServer(20 + seed)
+    holding = HoldingResponder(20 + seed)
     with scripted_server(holding) as server:
         command = sandbox.start_benchmark(server.url, *LOAD, "--requests", "70")
         wait_until(lambda: len(server.completed) >= 20 + seed, "some responses")
@@ -361,7 +361,7 @@ def test_stopping_while_the_workload_is_read(sandbox: Sandbox) -> None:
 
 def test_hangup_does_not_end_the_run(sandbox: Sandbox) -> None:
     """When an SSH connection drops, the terminal's process group gets SIGHUP."""
-    holding = HoldingServer(20)
+    holding = HoldingResponder(20)
     with scripted_server(holding) as server:
         command = sandbox.start_benchmark(server.url, *LOAD, "--requests", "60")
         wait_until(lambda: len(server.completed) >= 20, "some responses")

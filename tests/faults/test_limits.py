@@ -1,13 +1,13 @@
-"""More streams than the system allows: said before the run, with what to do."""
+"""More streams than the open-file limit allows are refused before the run."""
 
 from __future__ import annotations
 
-from tests.cli.programs import Place
+from tests.cli.programs import Sandbox
 
 
-def test_too_few_open_files_are_explained_before_anything_is_sent(place: Place) -> None:
-    words = ("run", "--endpoint", "sim:moe-tp1", "--session-dir", str(place.sessions), "--levels", "1,512")
-    told = place.run(*words, "--workers", "1", before=["prlimit", "--nofile=200:200"]).refused(2)
-    assert "C=512 needs 576 open files and the limit is 200" in told
-    assert "or stay below C=136" in told
-    assert not place.sessions.exists()
+def test_open_file_limit_is_explained_before_the_run(sandbox: Sandbox) -> None:
+    words = ("run", "--endpoint", "sim:moe-tp1", "--session-dir", str(sandbox.sessions), "--levels", "1,512")
+    error = sandbox.run(*words, "--workers", "1", before=["prlimit", "--nofile=200:200"]).error_line(2)
+    assert "C=512 needs 576 open files and the limit is 200" in error
+    assert "or stay below C=136" in error
+    assert not sandbox.sessions.exists()

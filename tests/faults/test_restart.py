@@ -1,4 +1,4 @@
-"""A server that goes away in the middle of a sweep: noticed, waited for, and told; or the end, for who wants that."""
+"""A server that goes away during a run: the run waits for it, or stops."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ import pytest
 from swarmtui.client.client import attach
 from swarmtui.model.client_protocol import Frame, Subscribe
 from swarmtui.sessions.journal import read_journal
-from tests.cli.programs import TIMEOUT_S, Place, until
-from tests.cli.scripted import Scripted, model_list, words
+from tests.cli.programs import TIMEOUT_S, Sandbox, wait_until
+from tests.cli.scripted_server import Responder, ScriptedServer, model_list, respond_with_words
+from tests.faults.test_kill import HoldingResponder
 
-ANSWER = words(6, gap_s=0.01)
+ANSWER = respond_with_words(6, gap_s=0.01)
 
 
-class Restartable(Scripted):
-    """Goes away with all its connections, and comes back at the same address."""
+class RestartableServer(ScriptedServer):
+    """Can drop all its connections, and be started again at the same address."""
 
     allow_reuse_address = True
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, responder: Responder) -> None:
         self._open: set[socket.socket] = set()
-        super().__init__(ANSWER, model_list, port)
+        super().__init__(responder, model_list, port)
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         assert isinstance(request, socket.socket)
         self._open.add(request)
         super().process_request(request, client_address)
 
-    def cut_off(self) -> None:
+    def drop_connections(self) -> None:
         for sock in self._open:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
@@ -45,8 +45,8 @@ class Restartable(Scripted):
 
 
 @contextmanager
-def up(port: int = 0) -> Iterator[Restartable]:
-    with Restartable(port) as server:
+def running_server(port: int = 0, responder: Responder = ANSWER) -> Iterator[RestartableServer]:
+    with RestartableServer(port, responder) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
@@ -55,82 +55,86 @@ def up(port: int = 0) -> Iterator[Restartable]:
             server.shutdown()
             thread.join()
             server.socket.close()
-            server.cut_off()
+            server.drop_connections()
 
 
 LOAD = ("--warmup", "1", "--seed", "1", "--no-gpu", "--json")
 
 
-def events(place: Place) -> list[str]:
-    return [event.name for event in read_journal(place.session).events if event.name.startswith("server_")]
+def events(sandbox: Sandbox) -> list[str]:
+    return [event.name for event in read_journal(sandbox.session).events if event.name.startswith("server_")]
 
 
-def counted_down(place: Place, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Two numbers that a face sees one after the other."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place.runtime))
-    seen: list[int] = []
-    face = attach(place.session.name, Subscribe(hz=20.0))
-    while len(seen) < 2:
-        match face.next(TIMEOUT_S):
+def countdown(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Return two successive countdown values that a client sees."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sandbox.runtime))
+    values: list[int] = []
+    client = attach(sandbox.session.name, Subscribe(hz=20.0))
+    while len(values) < 2:
+        match client.receive(TIMEOUT_S):
             case Frame(note=note) if found := re.search(r"waiting for it, (\d+) s left", note):
-                if int(found[1]) not in seen:
-                    seen.append(int(found[1]))
+                if int(found[1]) not in values:
+                    values.append(int(found[1]))
             case None:
-                raise AssertionError("no frame came")
-    face.close()
-    return seen[0], seen[1]
+                raise AssertionError("no frame was received")
+    client.close()
+    return values[0], values[1]
 
 
 @pytest.mark.parametrize("level", [1, 4])
-def test_it_is_waited_for_and_the_level_is_begun_again(
-    place: Place, level: int, monkeypatch: pytest.MonkeyPatch
+def test_run_waits_for_the_server_and_repeats_the_level(
+    sandbox: Sandbox, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with up() as server:
+    with running_server(responder=HoldingResponder(12)) as server:
         port = server.server_address[1]
-        face = place.begin(server.url, "--levels", f"{level},8", "--requests", "24", *LOAD)
-        until(lambda: len(server.completed) >= 12, "some answers")
-    until(lambda: "waiting for it" in face.said(), "it says that it waits")
-    first, second = counted_down(place, monkeypatch)
+        command = sandbox.start_benchmark(server.url, "--levels", f"{level},8", "--requests", "24", *LOAD)
+        wait_until(lambda: len(server.completed) >= 12, "some responses")
+    wait_until(lambda: "waiting for it" in command.stderr_so_far(), "the run waits")
+    first, second = countdown(sandbox, monkeypatch)
     assert first > second
-    with up(port):
-        ran = face.wait()
+    with running_server(port):
+        ran = command.wait()
     assert ran.code == 0, ran
-    assert events(place) == ["server_gone", "server_back"]
-    first, second = place.shown()["levels"]
+    assert events(sandbox) == ["server_gone", "server_back"]
+    first, second = sandbox.show_session()["levels"]
     for found in (first, second):
         assert (found["n"], found["ok"], found["errors"], found["complete"]) == (24, 24, 0, True)
-    assert [any("went away" in flag for flag in found["flags"]) for found in (first, second)] == [True, False]
-    # What the first attempt had finished, well and not, is not lost: it is only in no figure.
-    assert len(read_journal(place.session).records) > 49
+    assert [any(flag["code"] == "server_gone" for flag in found["flags"]) for found in (first, second)] == [True, False]
+    # Records of the first attempt are kept, but are in no figure.
+    assert len(read_journal(sandbox.session).records) > 49
 
 
-def test_one_that_does_not_come_back_ends_the_run_and_what_was_measured_is_saved(place: Place) -> None:
-    with up() as server:
-        face = place.begin(server.url, "--levels", "2,4", "--requests", "24", "--on-restart", "1s", *LOAD)
-        until(lambda: len(server.completed) >= 30, "the second level")
-    ran = face.wait()
+def test_run_ends_and_saves_if_the_server_does_not_come_back(sandbox: Sandbox) -> None:
+    with running_server(responder=HoldingResponder(30)) as server:
+        command = sandbox.start_benchmark(
+            server.url, "--levels", "2,4", "--requests", "24", "--on-restart", "1s", *LOAD
+        )
+        wait_until(lambda: len(server.completed) >= 30, "the second level")
+    ran = command.wait()
     assert ran.code == 3, ran
     assert "the server went away at C=4 (refused), and was not back within 1 s" in ran.err
-    assert events(place) == ["server_gone"]
-    first = place.shown()["levels"][0]
+    assert events(sandbox) == ["server_gone"]
+    first = sandbox.show_session()["levels"][0]
     assert (first["c"], first["ok"], first["complete"]) == (2, 24, True)
 
 
-def test_who_wants_it_stops_at_once(place: Place) -> None:
-    with up() as server:
-        face = place.begin(server.url, "--levels", "2", "--requests", "1000", "--on-restart", "stop", *LOAD)
-        until(lambda: len(server.completed) >= 10, "some answers")
-    ran = face.wait()
+def test_on_restart_stop_ends_the_run(sandbox: Sandbox) -> None:
+    with running_server() as server:
+        command = sandbox.start_benchmark(
+            server.url, "--levels", "2", "--requests", "1000", "--on-restart", "stop", *LOAD
+        )
+        wait_until(lambda: len(server.completed) >= 10, "some responses")
+    ran = command.wait()
     assert ran.code == 3, ran
     assert "the server went away at C=2 (refused)" in ran.err and "waiting for it" not in ran.err
-    assert place.listed()[0]["state"] == "unusable"
+    assert sandbox.list_sessions()[0]["state"] == "unusable"
 
 
-def test_a_wish_that_nobody_understands_is_refused(place: Place) -> None:
-    assert "--on-restart" in place.measure("127.0.0.1:9", "--on-restart", "perhaps").refused(2)
+def test_invalid_on_restart_is_refused(sandbox: Sandbox) -> None:
+    assert "--on-restart" in sandbox.run_benchmark("127.0.0.1:9", "--on-restart", "perhaps").error_line(2)
 
 
-def simulated(port: int, seats: int) -> subprocess.Popen[bytes]:
+def simulator(port: int, seats: int) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}", f"--seats={seats}"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -140,25 +144,25 @@ def simulated(port: int, seats: int) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(("seats", "code"), [(2, 0), (4, 4)])
-def test_one_that_comes_back_with_other_flags_is_another_server(place: Place, seats: int, code: int) -> None:
-    """Its figures would not belong to this session; with the same flags it is the same server."""
+def test_server_that_comes_back_with_other_flags_ends_the_run(sandbox: Sandbox, seats: int, code: int) -> None:
+    """With the same flags the run continues."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    first = simulated(port, 2)
-    load = ("--levels", "1,2", "--requests", "40", "--max-tokens", "16", *LOAD)
-    face = place.begin(f"http://127.0.0.1:{port}", *load)
-    until(lambda: "C=2" in face.said(), "the second level")
+    first = simulator(port, 2)
+    load = ("--levels", "1,2", "--requests", "60C", "--max-tokens", "16", *LOAD)
+    command = sandbox.start_benchmark(f"http://127.0.0.1:{port}", *load)
+    wait_until(lambda: "C=2" in command.stderr_so_far(), "the second level")
     first.kill()
     first.wait()
-    until(lambda: "waiting for it" in face.said(), "the countdown is shown")
-    second = simulated(port, seats)
-    ran = face.wait()
+    wait_until(lambda: "waiting for it" in command.stderr_so_far(), "the countdown is shown")
+    second = simulator(port, seats)
+    ran = command.wait()
     second.kill()
     second.wait()
     assert ran.code == code, ran
-    told = [name for name in events(place) if name != "server_restarted"]  # its counters say so, sooner or later
-    assert told == ["server_gone", "server_changed" if code else "server_back"]
+    names = [name for name in events(sandbox) if name != "server_restarted"]  # detected by its counters, at any time
+    assert names == ["server_gone", "server_changed" if code else "server_back"]
     assert ("the server came back with other flags: --seats 2 → 4" in ran.err) == bool(code)
-    summary = place.shown()
+    summary = sandbox.show_session()
     assert summary["levels"][0]["complete"] and summary["servers"][0]["flags"]["seats"] == "2"

@@ -1,4 +1,4 @@
-"""Nobody is let in, nothing secret gets out, and nothing that is read is ever carried out."""
+"""Secrets, access to files and sockets, and input that must not be executed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ import pytest
 
 from swarmtui.model.client_protocol import Stop, Subscribe
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.session import Event, Request
+from swarmtui.model.session import Event, RequestEntry
 from swarmtui.model.worker_protocol import pack
 from swarmtui.sessions.export import export
 from swarmtui.sessions.store import load
-from tests.cli.programs import ROOT, Place, until
-from tests.cli.scripted import Answering, Asked, scripted, words
-from tests.sessions.made_sessions import record, whole, write
+from tests.cli.programs import ROOT, Sandbox, wait_until
+from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
+from tests.faults.test_kill import HoldingResponder
+from tests.sessions.session_builders import full_session, record, write_session
 
 KEY, VALUE = "canary-key-5d1f", "canary-value-77aa"
 GIVEN = ("--api-key-env", "MY_KEY", "--header", f"X-Team={VALUE}", "--no-gpu")
 SECRET = {"MY_KEY": KEY, "AWS_SECRET_ACCESS_KEY": "canary-aws", "HTTPS_PROXY": "http://canary-proxy:1"}
 
 
-def tells(text: str | bytes) -> bool:
+def leaks(text: str | bytes) -> bool:
     data = text.encode() if isinstance(text, str) else text
     return b"canary" in data
 
@@ -39,8 +40,8 @@ def tells(text: str | bytes) -> bool:
 # keys
 
 
-def indiscreet(to: Answering, asked: Asked) -> None:
-    """Says the key back wherever it can."""
+def echo_secrets(to: ScriptedHandler, request: ReceivedRequest) -> None:
+    """Repeat the key wherever possible."""
     to.begin_stream()
     chunk = {
         "id": f"id-{KEY}",
@@ -48,160 +49,164 @@ def indiscreet(to: Answering, asked: Asked) -> None:
         "usage": {"prompt_tokens": 1, "completion_tokens": 4},
     }
     to.event(msgspec.json.encode(chunk).decode())
-    if len(to.server.asked) % 2:
+    if len(to.server.received) % 2:
         to.event(f'{{"error":{{"message":"bad key {KEY} of {VALUE}"}}}}')
     to.end_stream()
 
 
-def test_a_key_is_in_nothing_that_we_write_or_print(place: Place) -> None:
-    kept = ("--session-dir", str(place.sessions))
+def test_secrets_are_neither_written_nor_printed(sandbox: Sandbox) -> None:
+    kept = ("--session-dir", str(sandbox.sessions))
     printed = []
-    with scripted(indiscreet) as server:
+    with scripted_server(echo_secrets) as server:
         words = ("--levels", "1", "--requests", "6", "--warmup", "none", "--keep-text", "--seed", "1")
-        printed.append(place.measure(server.url, *GIVEN, *words, env=SECRET))
-        printed.append(place.run("probe", "--endpoint", server.url, *GIVEN[:4], *kept, env=SECRET))
+        printed.append(sandbox.run_benchmark(server.url, *GIVEN, *words, env=SECRET))
+        printed.append(sandbox.run("probe", "--endpoint", server.url, *GIVEN[:4], *kept, env=SECRET))
     for form in ("md", "csv", "json", "toml", "html"):
-        out = str(place.home / f"exported.{form}")
-        printed.append(place.run("export", "last", "--format", form, "-o", out, *kept, env=SECRET))
+        out = str(sandbox.home / f"exported.{form}")
+        printed.append(sandbox.run("export", "last", "--format", form, "-o", out, *kept, env=SECRET))
         assert Path(out).exists()
-    printed.append(place.run("sessions", *kept, env=SECRET))
-    printed.append(place.run("sessions", "show", "last", *kept, env=SECRET))
-    assert any(asked.headers["authorization"] == f"Bearer {KEY}" for asked in server.asked)
+    printed.append(sandbox.run("sessions", *kept, env=SECRET))
+    printed.append(sandbox.run("sessions", "show", "last", *kept, env=SECRET))
+    assert any(request.headers["authorization"] == f"Bearer {KEY}" for request in server.received)
     for ran in printed:
-        assert not tells(ran.out + ran.err), ran
-    files = [path for top in (place.home, place.runtime) for path in top.rglob("*") if path.is_file()]
+        assert not leaks(ran.out + ran.err), ran
+    files = [path for top in (sandbox.home, sandbox.runtime) for path in top.rglob("*") if path.is_file()]
     assert sum(path.name == "journal.jsonl" for path in files) >= 1
-    assert [path for path in files if tells(path.read_bytes())] == []
+    assert [path for path in files if leaks(path.read_bytes())] == []
 
 
-def test_a_redirect_takes_nothing_along(place: Place) -> None:
-    """Neither a request nor a look at models or metrics follows it, so nobody else is told anything."""
-    with scripted() as elsewhere:
+def test_redirects_are_not_followed(sandbox: Sandbox) -> None:
+    """Neither for requests nor for model lists and metrics: another host must not get the key."""
+    with scripted_server() as elsewhere:
 
-        def moved(to: Answering, asked: Asked | None = None) -> None:
+        def redirect(to: ScriptedHandler, request: ReceivedRequest | None = None) -> None:
             to.send_response(307)
             to.send_header("location", elsewhere.url + to.path)
             to.send_header("content-length", "0")
             to.end_headers()
 
-        met: list[str] = []
-        elsewhere.listing = lambda to: met.append(to.path)
-        with scripted(moved, listing=moved) as server:
-            ran = place.measure(server.url, *GIVEN, "--model", "m", "--levels", "1", "--warmup", "none", env=SECRET)
+        listed: list[str] = []
+        elsewhere.listing = lambda to: listed.append(to.path)
+        with scripted_server(redirect, listing=redirect) as server:
+            ran = sandbox.run_benchmark(
+                server.url, *GIVEN, "--model", "m", "--levels", "1", "--warmup", "none", env=SECRET
+            )
         assert ran.code == 3 and "http_307" in ran.err, ran
-        assert (elsewhere.asked, met) == ([], [])
+        assert (elsewhere.received, listed) == ([], [])
 
 
-def test_metrics_of_another_host_are_asked_for_without_a_key(place: Place) -> None:
-    """And those of the endpoint's own with it."""
+def test_key_is_not_sent_to_metrics_of_another_host(sandbox: Sandbox) -> None:
+    """It is sent to those of the endpoint itself."""
 
-    def asked_with(host: str) -> set[str]:
-        met: list[str] = []
+    def headers_sent_to(host: str) -> set[str]:
+        headers: list[str] = []
 
-        def page(to: Answering) -> None:
-            met.append(f"{to.headers['authorization']} {to.headers['x-team']}")
+        def page(to: ScriptedHandler) -> None:
+            headers.append(f"{to.headers['authorization']} {to.headers['x-team']}")
             to.whole(200, b"vllm:num_requests_running 1\n", "text/plain")
 
-        with scripted(words(3, gap_s=0.05)) as server, scripted(listing=page) as metrics:
+        with scripted_server(respond_with_words(3, gap_s=0.05)) as server, scripted_server(listing=page) as metrics:
             url = f"http://{host}:{metrics.server_address[1]}/metrics"
-            ran = place.measure(
+            ran = sandbox.run_benchmark(
                 server.url, *GIVEN, "--metrics-url", url, "--levels", "2", "--requests", "8", "--warmup", "none",
                 env=SECRET,
             )  # fmt: skip
-        assert ran.code == 0 and met, ran
-        return set(met)
+        assert ran.code == 0 and headers, ran
+        return set(headers)
 
-    assert asked_with("localhost") == {"None None"}
-    assert asked_with("127.0.0.1") == {f"Bearer {KEY} {VALUE}"}
+    assert headers_sent_to("localhost") == {"None None"}
+    assert headers_sent_to("127.0.0.1") == {f"Bearer {KEY} {VALUE}"}
 
 
 # processes and files
 
 
-def test_children_get_a_closed_down_environment(place: Place) -> None:
+def test_child_processes_get_a_minimal_environment(sandbox: Sandbox) -> None:
     allowed = {
         "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE",
         "SSL_CERT_DIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
     }  # fmt: skip
     endless = ("--levels", "2", "--requests", "100000", "--max-tokens", "20")
-    face = place.begin("sim:moe-tp1?speed=20", *GIVEN, *endless, env=SECRET)
+    command = sandbox.start_benchmark("sim:moe-tp1?speed=20", *GIVEN, *endless, env=SECRET)
     parts = ("swarmtui.session_process", "swarmtui.loadgen.worker", "swarmtui.sim")
-    until(lambda: all(place.processes(part) for part in parts), "all processes")
+    wait_until(lambda: all(sandbox.processes(part) for part in parts), "all processes")
     for part in parts:
-        (found,) = place.processes(part)
+        (found,) = sandbox.processes(part)
         names = (Path("/proc") / str(found.pid) / "environ").read_bytes()
         assert {name.partition("=")[0] for name in names.decode().split("\0") if name} <= allowed
-        assert not tells(names) and not tells(found.words)
-    listening = until(lambda: _listening(place), "the simulator listens")
+        assert not leaks(names) and not leaks(found.command_line)
+    listening = wait_until(lambda: _listening(sandbox), "the simulator listens")
     assert {connection.laddr.ip for connection in listening} == {"127.0.0.1"}
-    face.process.terminate()
-    face.wait()
+    command.process.terminate()
+    command.wait()
 
 
-def _listening(place: Place) -> list[Any]:
+def _listening(sandbox: Sandbox) -> list[Any]:
     return [
         connection
-        for process in place.processes()
+        for process in sandbox.processes()
         for connection in psutil.Process(process.pid).net_connections("inet")
         if connection.status == psutil.CONN_LISTEN
     ]
 
 
-def test_files_of_the_working_directory_are_not_taken_for_modules(place: Place) -> None:
-    """As the installed command starts: its own path is its own, and its children's must be so too."""
-    carried_out = place.home / "carried-out"
+def test_modules_are_not_imported_from_the_working_directory(sandbox: Sandbox) -> None:
+    """Neither by the command nor by its child processes."""
+    executed = sandbox.home / "executed"
     for name in ("h11", "httptools", "msgspec", "heapq", "swarmtui"):
-        (place.home / f"{name}.py").write_text(f"open({str(carried_out)!r}, 'w')\n")
-    ran = place.measure(
+        (sandbox.home / f"{name}.py").write_text(f"open({str(executed)!r}, 'w')\n")
+    ran = sandbox.run_benchmark(
         "sim:moe-tp1?speed=50", "--levels", "1", "--requests", "2", "--max-tokens", "8", env={"PYTHONSAFEPATH": "1"}
     )
     assert ran.code == 0, ran
-    assert not carried_out.exists()
+    assert not executed.exists()
 
 
-def test_sessions_and_sockets_are_for_their_owner_alone(place: Place) -> None:
-    with scripted(words(3, gap_s=0.02)) as server:
-        face = place.begin(server.url, "--levels", "2", "--requests", "40", "--no-gpu")
-        (sock,) = until(lambda: list((place.runtime / "swarmtui").glob("*.sock")), "a socket")
+def test_sessions_and_sockets_are_accessible_to_their_owner_only(sandbox: Sandbox) -> None:
+    holding = HoldingResponder(1)
+    with scripted_server(holding) as server:
+        command = sandbox.start_benchmark(server.url, "--levels", "2", "--requests", "40", "--no-gpu")
+        (sock,) = wait_until(lambda: list((sandbox.runtime / "swarmtui").glob("*.sock")), "a socket")
         assert stat.S_IMODE(sock.stat().st_mode) == 0o600
         assert stat.S_IMODE(sock.parent.stat().st_mode) == 0o700
-        assert face.wait().code == 0
-    assert stat.S_IMODE(place.session.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in place.session.iterdir()} == {0o600}
+        holding.release.set()
+        assert command.wait().code == 0
+    assert stat.S_IMODE(sandbox.session.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in sandbox.session.iterdir()} == {0o600}
 
 
-def test_a_socket_directory_that_others_can_enter_is_not_used(place: Place) -> None:
-    (place.runtime / "swarmtui").mkdir(mode=0o755)
-    told = place.measure("127.0.0.1:9").refused(2)
-    assert "must belong to you alone (mode 0700)" in told
+def test_socket_directory_open_to_others_is_refused(sandbox: Sandbox) -> None:
+    (sandbox.runtime / "swarmtui").mkdir(mode=0o755)
+    error = sandbox.run_benchmark("127.0.0.1:9").error_line(2)
+    assert "must belong to you alone (mode 0700)" in error
 
 
-# what is read is never carried out
+# input is not executed
 
-CODE = "__import__('os').system('touch carried-out')"
+CODE = "__import__('os').system('touch executed')"
 
 
 @pytest.mark.parametrize("option", ["--fail-if", "--slo", "--levels", "--requests", "--workload", "--endpoint"])
-def test_words_of_the_command_line_are_not_carried_out(place: Place, option: str) -> None:
+def test_command_line_values_are_not_executed(sandbox: Sandbox, option: str) -> None:
     endpoint = () if option == "--endpoint" else ("--endpoint", "127.0.0.1:9")
-    for code in (CODE, "$(touch carried-out)"):
-        assert place.run("run", *endpoint, f"{option}={code}").code in (2, 3)
-    assert not (place.home / "carried-out").exists()
+    for code in (CODE, "$(touch executed)"):
+        assert sandbox.run("run", *endpoint, f"{option}={code}").code in (2, 3)
+    assert not (sandbox.home / "executed").exists()
 
 
-def test_a_workload_is_not_carried_out(place: Place) -> None:
+def test_a_workload_is_not_executed(sandbox: Sandbox) -> None:
     prompt = f"{CODE} {{0}} $(id)"
     text = f'name = "x"\nkind = "prompts"\nsystem = "${{HOME}} %(x)s"\n[[prompts]]\ntext = "{prompt}"\n'
-    (place.home / "workload.toml").write_text(text)
-    with scripted() as server:
-        ran = place.measure(
-            server.url, "--workload", str(place.home / "workload.toml"), "--levels", "1", "--requests", "1",
+    (sandbox.home / "workload.toml").write_text(text)
+    with scripted_server() as server:
+        ran = sandbox.run_benchmark(
+            server.url, "--workload", str(sandbox.home / "workload.toml"), "--levels", "1", "--requests", "1",
             "--warmup", "none", "--no-gpu",
         )  # fmt: skip
     assert ran.code == 0, ran
-    said = " ".join(message["content"] for message in server.asked[-1].body["messages"])
-    assert prompt in said and "${HOME} %(x)s" in said
-    assert not (place.home / "carried-out").exists()
+    sent = " ".join(message["content"] for message in server.received[-1].body["messages"])
+    assert prompt in sent and "${HOME} %(x)s" in sent
+    assert not (sandbox.home / "executed").exists()
 
 
 FORBIDDEN_MODULES = {
@@ -220,7 +225,7 @@ FORBIDDEN_CALLS = {"eval", "exec", "__import__", "execfile"}
 FORBIDDEN_METHODS = {("os", "system"), ("os", "popen"), ("subprocess", "getoutput"), ("subprocess", "getstatusoutput")}
 
 
-def _wrong(node: ast.AST) -> bool:
+def _forbidden(node: ast.AST) -> bool:
     match node:
         case ast.Import(names=names):
             return any(name.name.split(".")[0] in FORBIDDEN_MODULES for name in names)
@@ -238,18 +243,18 @@ def _wrong(node: ast.AST) -> bool:
     return False
 
 
-def test_no_code_of_ours_unpickles_evaluates_or_asks_a_shell() -> None:
+def test_code_does_not_unpickle_evaluate_or_use_a_shell() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', '?')}"
         for path in sorted((ROOT / "swarmtui").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
-        if _wrong(node)
+        if _forbidden(node)
     ]
     assert found == []
-    assert _wrong(ast.parse("eval('1')").body[0].value)  # type: ignore[attr-defined]
+    assert _forbidden(ast.parse("eval('1')").body[0].value)  # type: ignore[attr-defined]
 
 
-# what others wrote, shown to a browser
+# HTML reports
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><svg onload=alert(3)> javascript:alert(4) </style>"
 
@@ -272,8 +277,8 @@ class _Page(HTMLParser):
         self.text.append(data)
 
 
-def test_a_report_for_a_browser_escapes_everything(tmp_path: Path) -> None:
-    entries = whole(
+def test_html_report_escapes_all_text(tmp_path: Path) -> None:
+    entries = full_session(
         label=HOSTILE,
         note=HOSTILE,
         workload=HOSTILE,
@@ -281,57 +286,57 @@ def test_a_report_for_a_browser_escapes_everything(tmp_path: Path) -> None:
         tags={HOSTILE: HOSTILE},
         endpoints=(Endpoint(url=f"http://{HOSTILE}", model=HOSTILE, engine=HOSTILE),),
     )
-    failed = record(999, c=2, stretch=2, error=HOSTILE, error_detail=HOSTILE, type=HOSTILE, finish_reason=HOSTILE)
+    failed = record(999, c=2, stage=2, error=HOSTILE, error_detail=HOSTILE, type=HOSTILE, finish_reason=HOSTILE)
     event = Event(t_ns=entries[1].t_ns, name=HOSTILE, detail=HOSTILE)  # type: ignore[union-attr]
-    write(tmp_path / "20261115-014455-3f9a", [*entries[:-1], Request(record=failed), event, entries[-1]])
+    write_session(tmp_path / "20261115-014455-3f9a", [*entries[:-1], RequestEntry(record=failed), event, entries[-1]])
     page = _Page()
     page.feed(export([load(tmp_path, "last")], "html").decode())
     assert page.bad == []
     assert "<script>alert(1)</script>" in "".join(page.text)
 
 
-# who comes to the socket
+# clients of the socket
 
 NOBODY = 65534
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_somebody_else_is_shown_out_even_where_the_modes_let_them_in(place: Place) -> None:
-    """As nobody, past directories that were opened for all: the user id of who connects is asked for as well."""
-    with scripted(words(3, gap_s=0.02)) as server:
-        face = place.begin(server.url, "--levels", "2", "--requests", "100000", "--no-gpu")
-        (path,) = until(lambda: list((place.runtime / "swarmtui").glob("*.sock")), "a socket")
-        until(lambda: server.asked, "the first request")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
+def test_other_users_are_rejected_whatever_the_file_modes(sandbox: Sandbox) -> None:
+    """The user id of the client is checked, even if the directories are open to all."""
+    with scripted_server(respond_with_words(3, gap_s=0.02)) as server:
+        command = sandbox.start_benchmark(server.url, "--levels", "2", "--requests", "100000", "--no-gpu")
+        (path,) = wait_until(lambda: list((sandbox.runtime / "swarmtui").glob("*.sock")), "a socket")
+        wait_until(lambda: server.received, "the first request")
         stop = pack(Stop(grace_s=0.0)) + pack(Subscribe(hz=20.0))
-        assert _told_to(NOBODY, path, stop) == "PermissionError"
-        for opened in (place.runtime, path.parent, path):
+        assert _reply_size(NOBODY, path, stop) == "PermissionError"
+        for opened in (sandbox.runtime, path.parent, path):
             opened.chmod(0o777)
-        assert _told_to(NOBODY, path, stop) == "0 bytes"
-        asked = len(server.asked)
-        until(lambda: len(server.asked) > asked + 20, "it goes on as if nobody had come")
-        assert int(_told_to(os.getuid(), path, stop).split()[0]) > 0
-        assert face.wait().code == 4
+        assert _reply_size(NOBODY, path, stop) == "0 bytes"
+        before = len(server.received)
+        wait_until(lambda: len(server.received) > before + 20, "the run continues")
+        assert int(_reply_size(os.getuid(), path, stop).split()[0]) > 0
+        assert command.wait().code == 4
 
 
-def _told_to(uid: int, path: Path, words: bytes) -> str:
-    """How many bytes a process of that user gets in answer to these words, or why it gets none."""
+def _reply_size(uid: int, path: Path, message: bytes) -> str:
+    """Return how many bytes a process of that user gets in reply to a message, or why it gets none."""
     code = (
         "import os, socket, sys\n"
         "os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))\n"
-        "guest, got = socket.socket(socket.AF_UNIX), 0\n"
+        "client, received = socket.socket(socket.AF_UNIX), 0\n"
         "try:\n"
-        "    guest.connect(sys.argv[2])\n"
-        "    guest.sendall(bytes.fromhex(sys.argv[3]))\n"
-        "    while part := guest.recv(1 << 16):\n"
-        "        got += len(part)\n"
+        "    client.connect(sys.argv[2])\n"
+        "    client.sendall(bytes.fromhex(sys.argv[3]))\n"
+        "    while part := client.recv(1 << 16):\n"
+        "        received += len(part)\n"
         "except PermissionError as error:\n"
         "    sys.exit(print(type(error).__name__))\n"
         "except ConnectionError:\n"
         "    pass\n"
-        "print(got, 'bytes')\n"
+        "print(received, 'bytes')\n"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code, str(uid), str(path), words.hex()],
+        [sys.executable, "-c", code, str(uid), str(path), message.hex()],
         capture_output=True, text=True, timeout=30, check=True, cwd="/",
     )  # fmt: skip
     return ran.stdout.strip()
@@ -341,19 +346,21 @@ NESTED = b"\x82\xa4type\xa9Subscribe\xa1x" + b"\x91" * 100_000
 
 
 @pytest.mark.parametrize(
-    "said", [b"GET / HTTP/1.1\r\n\r\n", len(NESTED).to_bytes(4, "big") + NESTED, b"\xff" * 64, b""]
+    "message", [b"GET / HTTP/1.1\r\n\r\n", len(NESTED).to_bytes(4, "big") + NESTED, b"\xff" * 64, b""]
 )
-def test_a_guest_that_speaks_another_language_is_shown_out(place: Place, said: bytes) -> None:
-    with scripted(words(3, gap_s=0.02)) as server:
-        face = place.begin(server.url, "--levels", "2", "--requests", "30", "--no-gpu")
-        (path,) = until(lambda: list((place.runtime / "swarmtui").glob("*.sock")), "a socket")
-        until(lambda: server.asked, "the first request")
-        with socket.socket(socket.AF_UNIX) as guest:
-            guest.connect(str(path))
-            guest.sendall(said)
-            guest.shutdown(socket.SHUT_WR)
-            guest.settimeout(5)
-            while guest.recv(1 << 16):
+def test_client_with_another_protocol_is_disconnected(sandbox: Sandbox, message: bytes) -> None:
+    holding = HoldingResponder(1)
+    with scripted_server(holding) as server:
+        command = sandbox.start_benchmark(server.url, "--levels", "2", "--requests", "30", "--no-gpu")
+        (path,) = wait_until(lambda: list((sandbox.runtime / "swarmtui").glob("*.sock")), "a socket")
+        wait_until(lambda: server.received, "the first request")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(message)
+            client.shutdown(socket.SHUT_WR)
+            client.settimeout(30)
+            while client.recv(1 << 16):
                 pass
-        assert face.wait().code == 0
-    assert place.shown()["levels"][0]["ok"] == 30
+        holding.release.set()
+        assert command.wait().code == 0
+    assert sandbox.show_session()["levels"][0]["ok"] == 30
