@@ -10,7 +10,7 @@ from swarmtui.model import worker_protocol
 from swarmtui.model.client_protocol import FinishedRequest, WatchedStream
 from swarmtui.model.record import Record
 
-# The newest gaps are shown one by one, up to this number.
+# The newest gaps are shown individually, up to this number.
 _MAX_GAPS = 240
 # Each frame carries the previews of all finished requests of the agent.
 _MAX_PREVIEW = 2_000

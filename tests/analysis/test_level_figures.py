@@ -34,20 +34,20 @@ def one(records: list[Record], c: int = 1, *, complete: bool = True) -> Level:
 def test_figures_of_a_sweep_of_equal_streams() -> None:
     """A single stream has a token every 10 ms, four streams one every 20 ms each."""
     records = streams(1, 5, number=1) + streams(4, 5, number=2, gap=20.0)
-    alone, four = level_figures(records, [stage(1, 1), stage(2, 4)], [end(1), end(2)])
+    single, four = level_figures(records, [stage(1, 1), stage(2, 4)], [end(1), end(2)])
 
-    assert (alone.c, alone.runs, alone.n, alone.ok, alone.errors, alone.complete) == (1, 1, 5, 5, 0, True)
-    assert alone.wall_s == pytest.approx(5 * 0.140)
-    assert alone.out_tps_wall == pytest.approx(10 / 0.140)
-    assert alone.out_tps_steady == pytest.approx(10 / 0.140)
-    assert alone.prompt_tps == pytest.approx(10 / 0.140)
-    assert alone.total_tps == pytest.approx(20 / 0.140)
-    assert alone.per_stream_tps.mean == pytest.approx(100.0)
-    assert alone.ttft_s.p50 == pytest.approx(0.050)
-    assert alone.tpot_s.p50 == pytest.approx(0.010)
-    assert alone.e2e_s.max == pytest.approx(0.140)
-    assert (alone.contention, alone.rate_speedup) == (0.0, 1.0)
-    assert alone.flags == ()
+    assert (single.c, single.runs, single.n, single.ok, single.errors, single.complete) == (1, 1, 5, 5, 0, True)
+    assert single.wall_s == pytest.approx(5 * 0.140)
+    assert single.out_tps_wall == pytest.approx(10 / 0.140)
+    assert single.out_tps_steady == pytest.approx(10 / 0.140)
+    assert single.prompt_tps == pytest.approx(10 / 0.140)
+    assert single.total_tps == pytest.approx(20 / 0.140)
+    assert single.per_stream_tps.mean == pytest.approx(100.0)
+    assert single.ttft_s.p50 == pytest.approx(0.050)
+    assert single.tpot_s.p50 == pytest.approx(0.010)
+    assert single.e2e_s.max == pytest.approx(0.140)
+    assert (single.contention, single.rate_speedup) == (0.0, 1.0)
+    assert single.flags == ()
 
     assert (four.c, four.n, four.tokens_in, four.tokens_out) == (4, 20, 200, 200)
     assert four.c_achieved == pytest.approx(4.0)
@@ -249,15 +249,15 @@ def test_ttfo_follows_reasoning() -> None:
         max_size=15,
     )
 )
-def test_wall_and_mean_in_flight_match_brute_force(made: list[tuple[int, list[int], str | None]]) -> None:
+def test_wall_and_mean_in_flight_match_brute_force(drawn: list[tuple[int, list[int], str | None]]) -> None:
     """Count the requests in flight at each millisecond."""
     records = [
         request(sent, [sent + sum(waits[: k + 1]) for k in range(len(waits))], error=error)
-        for sent, waits, error in made
+        for sent, waits, error in drawn
     ]
     level = one(records, c=3)
-    spans = [(sent, sent + sum(waits)) for sent, waits, _ in made]
-    finished = [span for span, (_, _, error) in zip(spans, made, strict=True) if error != CANCELLED]
+    spans = [(sent, sent + sum(waits)) for sent, waits, _ in drawn]
+    finished = [span for span, (_, _, error) in zip(spans, drawn, strict=True) if error != CANCELLED]
     first, last = min((a for a, _ in finished), default=0), max((b for _, b in finished), default=0)
     if first == last:
         assert (level.wall_s, level.c_achieved, level.out_tps_wall) == (None, None, None)
@@ -265,7 +265,7 @@ def test_wall_and_mean_in_flight_match_brute_force(made: list[tuple[int, list[in
     assert level.wall_s == pytest.approx((last - first) / 1e3)
     in_flight = sum(a <= at < b for at in range(first, last) for a, b in spans)
     assert level.c_achieved == pytest.approx(in_flight / (last - first))
-    ok = [len(waits) for _, waits, error in made if error is None]
+    ok = [len(waits) for _, waits, error in drawn if error is None]
     assert level.out_tps_wall == (pytest.approx(1e3 * sum(ok) / (last - first)) if ok else None)
 
 

@@ -37,10 +37,10 @@ def test_no_clean_speedup_when_swarm_answers_were_cut() -> None:
     assert found.reason.startswith("1 answer of the swarm hit the token limit too")
 
 
-@pytest.mark.parametrize(("alone", "four", "seed"), [(167, 126, 25), (168, 101, 40), (31, 24, 23), (39, 37, 5)])
-def test_s0_contention(alone: float, four: float, seed: int) -> None:
+@pytest.mark.parametrize(("single", "four", "seed"), [(167, 126, 25), (168, 101, 40), (31, 24, 23), (39, 37, 5)])
+def test_s0_contention(single: float, four: float, seed: int) -> None:
     """S0 prints 7 % for the dense model on one GPU, which does not follow from its rates (39 and 37)."""
-    kept = ratio(four, alone)
+    kept = ratio(four, single)
     assert kept is not None
     assert round(100 * (1 - kept)) == seed
 
@@ -102,9 +102,9 @@ def test_s3_single_runs_are_undecided() -> None:
     assert pair.sentence == "C=1: −4.1 % output tok/s, undecided (1 v 1 runs)"
 
 
-@pytest.mark.parametrize(("alone", "five", "seed"), [(64, 290, 353), (135, 191, 41)])
-def test_s4_ttft_degradation(alone: float, five: float, seed: int) -> None:
-    found = ratio(five, alone)
+@pytest.mark.parametrize(("single", "five", "seed"), [(64, 290, 353), (135, 191, 41)])
+def test_s4_ttft_degradation(single: float, five: float, seed: int) -> None:
+    found = ratio(five, single)
     assert found is not None
     assert round(100 * (found - 1)) == seed
 

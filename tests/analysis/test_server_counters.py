@@ -1,4 +1,4 @@
-"""Between two looks at a server: differences, percentiles of what was new, and restarts found out."""
+"""The change of server counters between two samples: differences, new observations, and restarts."""
 
 from __future__ import annotations
 

@@ -26,8 +26,10 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
     """`keeps up with 8 requests/s; at 12/s it completes 9.1 requests/s, and the queue grows`"""
     found = [(level, keeps_up(level)) for level in sorted(levels, key=lambda level: level.offered_load)]
     behind = next((level for level, kept in found if kept is False), None)
-    held = [level for level, kept in found if kept and (behind is None or level.offered_load < behind.offered_load)]
-    parts = [f"keeps up with {held[-1].offered_load:g} requests/s"] if held else []
+    sustained = [
+        level for level, kept in found if kept and (behind is None or level.offered_load < behind.offered_load)
+    ]
+    parts = [f"keeps up with {sustained[-1].offered_load:g} requests/s"] if sustained else []
     if behind is not None:
         parts.append(f"at {behind.name} it completes {behind.served_per_s:.3g} requests/s, and the queue grows")
     unsure = [level.name for level, kept in found if kept is None]

@@ -92,7 +92,7 @@ def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAY
 
 def probe_bands(found: ProbeHistory) -> tuple[tuple[float, float] | None, ...]:
     """Return the range of expected values at each probe; None where the window before it has too few."""
-    return tuple(_band(found.probes[:place], probe.at, found.window_days) for place, probe in enumerate(found.probes))
+    return tuple(_band(found.probes[:index], probe.at, found.window_days) for index, probe in enumerate(found.probes))
 
 
 def _band(before: Sequence[ProbeResult], at: datetime, days: float) -> tuple[float, float] | None:

@@ -101,7 +101,7 @@ class Comparison(Stored, frozen=True, kw_only=True):
 def compare(summaries: Sequence[Summary], baseline: int = 0) -> Comparison:
     """Compare all others with the baseline; the stages keep the given order."""
     first = summaries[baseline]
-    others = [summary for place, summary in enumerate(summaries) if place != baseline]
+    others = [summary for index, summary in enumerate(summaries) if index != baseline]
     return Comparison(
         sessions=tuple(summary.session.id for summary in summaries),
         pairs=tuple(compare_pair(first, other) for other in others),
@@ -185,7 +185,7 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
         if rate is not None:
             best[model] = max(rate, best.get(model, 0.0))
     rows = []
-    for place, summary in enumerate(summaries):
+    for index, summary in enumerate(summaries):
         rate, at = _best(summary)
         single = next((level for level in summary.levels if level.c == 1), None)
         rows.append(
@@ -199,7 +199,7 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
                 best_rate=at.rate if at else None,
                 tpot_s=at.tpot_s.mean if at else None,
                 ttft_s=(at.ttft_s.p50 or at.ttft_s.mean) if at else None,
-                changes=_changes(summaries[place - 1], summary) if place else (),
+                changes=_changes(summaries[index - 1], summary) if index else (),
                 best_of_model=rate is not None and rate == best[_model(summary)],
             )
         )

@@ -41,13 +41,13 @@ def serial_rates(plan: Plan) -> SerialRates | None:
 def compare_with_serial(
     swarm: Sequence[Record],
     swarm_wall_s: float | None,
-    alone: Sequence[Record],
-    alone_wall_s: float | None,
+    serial_records: Sequence[Record],
+    serial_wall_s: float | None,
     rates: SerialRates | None,
 ) -> tuple[SerialBaseline, float | None] | None:
     """Return the serial baseline with the speed-up, and the token ratio; None without a baseline.
 
-    `alone` are the requests that ran serially; `rates` of a single stream replace them.
+    `serial_records` are the requests that ran serially; `rates` of a single stream replace them.
     """
     if not swarm_wall_s or not any(record.ok for record in swarm):
         return None
@@ -56,7 +56,7 @@ def compare_with_serial(
         serial = _batch_from_rates(swarm, rates)
         how = f"extrapolated from {rates.prompt_tps:g} prompt and {rates.decode_tps:g} output tok/s of a single stream"
     else:
-        serial = summarise_batch(alone, alone_wall_s) if alone_wall_s else None
+        serial = summarise_batch(serial_records, serial_wall_s) if serial_wall_s else None
         how = "measured"
     if serial is None or not serial.tasks:
         return None

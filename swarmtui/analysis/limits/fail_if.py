@@ -67,9 +67,9 @@ class FailCondition(NamedTuple):
 
 
 def parse_fail_if(text: str, key: str = _KEY) -> FailCondition:
-    reader = _Parser(text, key)
-    node = reader.any_of(0)
-    reader.end()
+    parser = _Parser(text, key)
+    node = parser.any_of(0)
+    parser.end()
     return FailCondition(text, node)
 
 

@@ -102,8 +102,8 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
 def slo_sentence(found: Sequence[Goodput], slo: Slo) -> str:
     """`SLO met up to C=4; at C=8 62 % of requests met it (95 % required)`"""
     missed = next((level for level in found if not level.kept), None)
-    held = [level for level in found if level.kept and (missed is None or level.offered_load < missed.offered_load)]
-    most = max(held, key=lambda level: level.offered_load, default=None)
+    met = [level for level in found if level.kept and (missed is None or level.offered_load < missed.offered_load)]
+    most = max(met, key=lambda level: level.offered_load, default=None)
     if missed is None:
         return f"SLO met up to {most.name}" if most else "SLO: nothing was measured"
     head = f"SLO met up to {most.name}" if most else "SLO missed"

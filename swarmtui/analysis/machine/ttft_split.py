@@ -136,8 +136,8 @@ def _undisturbed_window(ends: Sequence[tuple[int, int]], records: Sequence[Recor
     """Return the time around these requests of one stage in which no request of another stage ended."""
     number, times = records[0].stage, [_end_ns(record) for record in records]
     middle = bisect_left(ends, ((min(times) + max(times)) // 2, 0))
-    before = (ends[place][0] for place in range(middle - 1, -1, -1) if ends[place][1] != number)
-    after = (ends[place][0] for place in range(middle, len(ends)) if ends[place][1] != number)
+    before = (ends[index][0] for index in range(middle - 1, -1, -1) if ends[index][1] != number)
+    after = (ends[index][0] for index in range(middle, len(ends)) if ends[index][1] != number)
     return next(before, 0), next(after, max(times) + MAX_AGE_NS)
 
 

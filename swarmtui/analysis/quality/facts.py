@@ -66,9 +66,9 @@ def record_facts(answered: Collection[Record]) -> QualityFacts:
 
 def level_facts(levels: Sequence[Level]) -> QualityFacts:
     """Return the load, its furthest distance from the planned concurrency, and the token sources."""
-    held = [level for level in levels if level.load in _CLOSED_LOOP]
-    off = [(abs(level.c_achieved / level.c - 1.0), level) for level in held if level.c_achieved is not None]
-    known = bool(off) and len(off) == len(held)
+    closed = [level for level in levels if level.load in _CLOSED_LOOP]
+    off = [(abs(level.c_achieved / level.c - 1.0), level) for level in closed if level.c_achieved is not None]
+    known = bool(off) and len(off) == len(closed)
     furthest = max(off, key=lambda pair: pair[0])[1] if known else None
     return QualityFacts(
         load=levels[-1].load if levels else None,
@@ -88,7 +88,7 @@ def other_clients(samples: Sequence[tuple[float, float]]) -> float | None:
 
 
 def counter_facts(growth: ServerState | None, prompt_tokens: float = 0.0) -> QualityFacts:
-    """Return what the server's counters show; `prompt_tokens` stands in for a missing count of cache queries."""
+    """Return what the server's counters show; `prompt_tokens` replaces a missing count of cache queries."""
     if growth is None:
         return QualityFacts()
     hits = growth.cache_hits

@@ -43,9 +43,12 @@ _WRONG_REASONS = THROTTLE_REASONS - {"power cap"}
 
 
 class Grade(NamedTuple):
+    """`good_sentence` explains the state ok, `bad_sentence` any other."""
+
     state: State
     value: str
-    sentence: str
+    good_sentence: str
+    bad_sentence: str
 
 
 class Rule(NamedTuple):
@@ -60,12 +63,15 @@ class Rule(NamedTuple):
 
 def judge(facts: QualityFacts) -> tuple[QualityLine, ...]:
     """Return one line for each fact that is known."""
-    graded = ((rule, rule.grade(facts)) for rule in RULES)
-    return tuple(
-        QualityLine(code=rule.code, name=rule.name, state=found.state, value=found.value, sentence=found.sentence)
-        for rule, found in graded
-        if found is not None
-    )
+    lines = []
+    for rule in RULES:
+        grade = rule.grade(facts)
+        if grade is not None:
+            sentence = grade.good_sentence if grade.state == "ok" else grade.bad_sentence
+            lines.append(
+                QualityLine(code=rule.code, name=rule.name, state=grade.state, value=grade.value, sentence=sentence)
+            )
+    return tuple(lines)
 
 
 # Lines of schema 1, which have no code and whose facts were not stored, by their name.
@@ -84,11 +90,8 @@ def add_stored_lines(lines: Sequence[QualityLine], stored: Sequence[QualityLine]
 
 
 def _server_restart(facts: QualityFacts) -> Grade | None:
-    if not facts.restarted:
-        return None
-    return Grade(
-        "wrong", "restarted", "the server restarted during the session: its counters, and perhaps flags, changed"
-    )
+    bad_sentence = "the server restarted during the session: its counters, and perhaps its flags, changed"
+    return Grade("wrong", "restarted", "", bad_sentence) if facts.restarted else None
 
 
 def _client_lag(facts: QualityFacts) -> Grade | None:
@@ -96,37 +99,25 @@ def _client_lag(facts: QualityFacts) -> Grade | None:
         return None
     share = facts.lag_p99_s / facts.tpot_s
     state = CLIENT_LAG.grade(share)
-    sentence = "the client keeps up with the tokens"
-    if state != "ok":
-        sentence = "the client reads late; run it on a quieter machine, or with fewer streams"
-        if facts.kernel_stamps:
-            state = "doubtful"
-            sentence = "the client reads late, but arrival times come from the kernel and are not affected"
-    return Grade(
-        state, f"p99 {short(1e3 * facts.lag_p99_s)} ms, {short_percent(share, 2)} of the time per token", sentence
-    )
-
-
-def _client_cpu(facts: QualityFacts) -> Grade | None:
-    if facts.worker_cpu is None:
-        return None
-    state = CLIENT_CPU.grade(facts.worker_cpu)
-    sentence = "the client has CPU time to spare"
-    if state != "ok":
-        sentence = "the client may be the bottleneck; use fewer streams, or more cores"
-    return Grade(state, f"{short_percent(facts.worker_cpu, 2)} of a core", sentence)
+    bad_sentence = "the client reads late; run it on a quieter machine, or with fewer streams"
+    if state != "ok" and facts.kernel_stamps:
+        state = "doubtful"
+        bad_sentence = "the client reads late, but arrival times come from the kernel and are not affected"
+    value = f"p99 {short(1e3 * facts.lag_p99_s)} ms, {short_percent(share, 2)} of the time per token"
+    return Grade(state, value, "the client keeps up with the tokens", bad_sentence)
 
 
 def _in_flight(facts: QualityFacts) -> Grade | None:
     if facts.load is not None and facts.load not in ("closed", "ramp"):
-        return Grade("ok", f"{facts.load} load", "this load does not hold a constant C")
+        return Grade("ok", f"{facts.load} load", "this load does not hold a constant C", "")
     if facts.c_achieved is None or not facts.c:
         return None
-    state = IN_FLIGHT.grade(abs(facts.c_achieved / facts.c - 1.0))
-    sentence = "the planned number of streams was active"
-    if state != "ok":
-        sentence = "not all streams were active: ramp-up and drain weigh in, less so with --requests 10C"
-    return Grade(state, f"{facts.c_achieved:.3g} of {facts.c}", sentence)
+    return Grade(
+        IN_FLIGHT.grade(abs(facts.c_achieved / facts.c - 1.0)),
+        f"{short(facts.c_achieved)} of {facts.c}",
+        "the planned number of streams was active",
+        "not all streams were active: ramp-up and drain weigh in, less so with --requests 10C",
+    )
 
 
 def _other_clients(facts: QualityFacts) -> Grade | None:
@@ -135,78 +126,63 @@ def _other_clients(facts: QualityFacts) -> Grade | None:
     if facts.other_clients is not None and facts.in_flight is not None:
         share = facts.other_clients / max(1.0, facts.in_flight)
         states.append("ok" if facts.other_clients < 1.0 else OTHER_CLIENTS.grade(share))
-        parts.append(f"{facts.other_clients:g} in flight beside our {facts.in_flight:g}")
+        parts.append(f"{facts.other_clients:g} in flight besides our {facts.in_flight:g}")
     if facts.other_requests is not None:
         states.append(OTHER_REQUESTS.grade(facts.other_requests))
-        parts.append(f"{facts.other_requests:g} finished beside ours")
+        parts.append(f"{facts.other_requests:g} finished besides ours")
     if facts.idle_before is not None:
         states += [] if facts.idle_before else ["doubtful"]
         parts.append("idle before" if facts.idle_before else "busy before")
     if not states:
         return None
-    state = worst(states)
-    sentence = "no other client used the server"
-    if state != "ok":
-        sentence = "another client used the server at the same time and slowed it down"
-    return Grade(state, ", ".join(parts), sentence)
+    bad_sentence = "another client used the server at the same time and slowed it down"
+    return Grade(worst(states), ", ".join(parts), "no other client used the server", bad_sentence)
+
+
+_ESTIMATED_SOURCES = {
+    "tokenize": "counted after the run by the server's tokenizer: special tokens may be missing",
+    "chunks": "chunks were counted, and a chunk can hold several tokens",
+    "mixed": "requests were counted in different ways",
+}
 
 
 def _token_source(facts: QualityFacts) -> Grade | None:
     if not facts.token_sources:
         return None
+    estimates = [source for source in facts.token_sources if source not in TOKEN_SOURCES]
+    bad_sentence = _ESTIMATED_SOURCES.get(estimates[0], "some answers have no token count") if estimates else ""
     value = ", ".join(source.replace("_", " ") for source in facts.token_sources)
-    wrong = [source for source in facts.token_sources if source not in TOKEN_SOURCES]
-    sentences = {
-        "tokenize": "counted after the run by the server's tokenizer: special tokens may be missing",
-        "chunks": "chunks were counted, and a chunk can hold several tokens",
-        "mixed": "requests were counted in different ways",
-    }
-    if wrong:
-        return Grade("doubtful", value, sentences.get(wrong[0], "some answers have no token count"))
-    return Grade("ok", value, "the server counted the tokens")
+    return Grade("doubtful" if estimates else "ok", value, "the server counted the tokens", bad_sentence)
 
 
 def _token_counts(facts: QualityFacts) -> Grade | None:
     if facts.client_tokens is None or facts.server_tokens is None:
         return None
-    state = TOKEN_COUNTS.grade(abs(facts.client_tokens - facts.server_tokens) / max(1.0, facts.server_tokens))
-    sentence = "client and server count the same tokens"
-    if state != "ok":
-        sentence = "client and server count differently: other clients, or requests that ended early"
-    return Grade(state, f"client {facts.client_tokens:,.0f}, server {facts.server_tokens:,.0f}", sentence)
+    return Grade(
+        TOKEN_COUNTS.grade(abs(facts.client_tokens - facts.server_tokens) / max(1.0, facts.server_tokens)),
+        f"client {facts.client_tokens:,.0f}, server {facts.server_tokens:,.0f}",
+        "client and server count the same tokens",
+        "client and server count differently: other clients, or requests that ended early",
+    )
 
 
 def _decode_rate(facts: QualityFacts) -> Grade | None:
     if facts.engine_ratio is None:
         return None
     off = facts.engine_ratio - 1.0
-    state = DECODE_RATE.grade(abs(off))
-    sentence = "client and engine agree on the decode rate"
-    if state != "ok":
-        sentence = "client and engine disagree on the decode rate: tokens are held back between them"
-    return Grade(state, f"engine {signed_percent(off, 2)}", sentence)
+    bad_sentence = "client and engine disagree on the decode rate: tokens are held back between them"
+    value = f"engine {signed_percent(off, 2)}"
+    return Grade(DECODE_RATE.grade(abs(off)), value, "client and engine agree on the decode rate", bad_sentence)
 
 
 def _cold_cache(facts: QualityFacts) -> Grade | None:
     if facts.cold_expected is False:
-        return Grade("ok", "declared warm", "the workload uses the prefix cache by design")
+        return Grade("ok", "declared warm", "the workload uses the prefix cache by design", "")
     if facts.cold_expected is None or facts.cached_share is None:
         return None
-    state = CACHED.grade(facts.cached_share)
-    sentence = "the prompts were not in the prefix cache"
-    if state != "ok":
-        sentence = "prompts that should be new were in the prefix cache: TTFT is too short"
-    return Grade(state, f"{short_percent(facts.cached_share, 2)} cached", sentence)
-
-
-def _preemptions(facts: QualityFacts) -> Grade | None:
-    if facts.preemptions is None:
-        return None
-    state = PREEMPTIONS.grade(facts.preemptions)
-    sentence = "the KV cache had room for all requests"
-    if state != "ok":
-        sentence = "the KV cache was full: requests were preempted and computed again"
-    return Grade(state, f"{facts.preemptions:g}", sentence)
+    bad_sentence = "prompts that should be new were in the prefix cache: TTFT is too short"
+    value = f"{short_percent(facts.cached_share, 2)} cached"
+    return Grade(CACHED.grade(facts.cached_share), value, "the prompts were not in the prefix cache", bad_sentence)
 
 
 def _throttling(facts: QualityFacts) -> Grade | None:
@@ -216,40 +192,25 @@ def _throttling(facts: QualityFacts) -> Grade | None:
     state = THROTTLED.grade(facts.throttled)
     if state == "wrong" and not _WRONG_REASONS.intersection(reasons):
         state = "doubtful"
-    sentence = "the GPUs were not throttled"
-    if state != "ok":
-        sentence = "the GPUs were throttled: figures will differ on another day, or on a cooler machine"
-    return Grade(
-        state, " ".join((f"{short_percent(facts.throttled, 2)} of the time", ", ".join(reasons))).strip(), sentence
-    )
+    value = f"{short_percent(facts.throttled, 2)} of the time {', '.join(reasons)}".rstrip()
+    bad_sentence = "the GPUs were throttled: figures will differ on another day, or on a cooler machine"
+    return Grade(state, value, "the GPUs were not throttled", bad_sentence)
 
 
-def _gpu_clocks(facts: QualityFacts) -> Grade | None:
-    if facts.clock_spread is None:
-        return None
-    state = GPU_CLOCKS.grade(facts.clock_spread)
-    sentence = "the GPU clocks were steady" if state == "ok" else "the GPU clocks changed under load"
-    return Grade(state, f"within {short_percent(facts.clock_spread, 2)}", sentence)
+def _single(
+    fact: Callable[[QualityFacts], float | None],
+    limit: Limit,
+    value: Callable[[float], str],
+    good_sentence: str,
+    bad_sentence: str,
+) -> Callable[[QualityFacts], Grade | None]:
+    """Build the grade of a single fact with a limit."""
 
+    def grade(facts: QualityFacts) -> Grade | None:
+        found = fact(facts)
+        return None if found is None else Grade(limit.grade(found), value(found), good_sentence, bad_sentence)
 
-def _client_clock(facts: QualityFacts) -> Grade | None:
-    if facts.clock_steps is None:
-        return None
-    state = CLOCK_STEPS.grade(facts.clock_steps)
-    sentence = "the clock of this machine ran evenly"
-    if state != "ok":
-        sentence = "the clock of this machine was set during the run; arrival times around that moment may be off"
-    return Grade(state, f"{facts.clock_steps} steps", sentence)
-
-
-def _coalesced_chunks(facts: QualityFacts) -> Grade | None:
-    if facts.coalesced_chunks is None:
-        return None
-    state = COALESCED_CHUNKS.grade(facts.coalesced_chunks)
-    sentence = "each chunk has its own time stamp"
-    if state != "ok":
-        sentence = "several chunks arrived in one read: gaps between tokens are blurred, totals are not"
-    return Grade(state, short_percent(facts.coalesced_chunks, 2), sentence)
+    return grade
 
 
 def _within(limit: Limit) -> str:
@@ -264,7 +225,11 @@ RULES = (
     ),
     Rule(
         "client_cpu", "client CPU", f"≤ {short_percent(CLIENT_CPU.ok)} of a core",
-        "the client's CPU time was not recorded", _client_cpu,
+        "the client's CPU time was not recorded",
+        _single(
+            lambda facts: facts.worker_cpu, CLIENT_CPU, lambda share: f"{short_percent(share, 2)} of a core",
+            "the client has CPU time to spare", "the client may be the bottleneck; use fewer streams, or more cores",
+        ),
     ),
     Rule(
         "in_flight", "in flight (mean)", f"{_within(IN_FLIGHT)} of C",
@@ -276,19 +241,43 @@ RULES = (
     ),
     Rule("token_source", "token source", "usage or engine", "nothing was measured", _token_source),
     Rule("token_counts", "token counts", "equal", "", _token_counts),
-    Rule(
-        "decode_rate", "decode rate", _within(DECODE_RATE),
-        "the engine does not report its decode rate", _decode_rate,
-    ),
+    Rule("decode_rate", "decode rate", _within(DECODE_RATE), "the engine reports no decode rate", _decode_rate),
     Rule(
         "cold_cache", "cold cache", f"≤ {short_percent(CACHED.ok)} cached, or declared warm",
         "the server does not report cached prompt tokens", _cold_cache,
     ),
-    Rule("preemptions", "preemptions", "0", "the server does not report preemptions", _preemptions),
+    Rule(
+        "preemptions", "preemptions", "0", "the server does not report preemptions",
+        _single(
+            lambda facts: facts.preemptions, PREEMPTIONS, lambda count: f"{count:g}",
+            "the KV cache had room for all requests",
+            "the KV cache was full: requests were preempted and computed again",
+        ),
+    ),
     Rule("throttling", "throttling", "none", "no GPU reported throttling", _throttling),
-    Rule("gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU reported its clocks under load", _gpu_clocks),
-    Rule("client_clock", "client clock", "not set during the run", "", _client_clock),
-    Rule("coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.ok)}", "", _coalesced_chunks),
+    Rule(
+        "gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU reported its clocks under load",
+        _single(
+            lambda facts: facts.clock_spread, GPU_CLOCKS, lambda spread: f"within {short_percent(spread, 2)}",
+            "the GPU clocks were steady", "the GPU clocks changed under load",
+        ),
+    ),
+    Rule(
+        "client_clock", "client clock", "not set during the run", "",
+        _single(
+            lambda facts: facts.clock_steps, CLOCK_STEPS, lambda steps: f"{steps:g} steps",
+            "the clock of this machine ran evenly",
+            "the clock of this machine was set during the run; arrival times around that moment may be off",
+        ),
+    ),
+    Rule(
+        "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.ok)}", "",
+        _single(
+            lambda facts: facts.coalesced_chunks, COALESCED_CHUNKS, lambda share: short_percent(share, 2),
+            "each chunk has its own time stamp",
+            "several chunks arrived in one read: gaps between tokens are blurred, totals are not",
+        ),
+    ),
 )  # fmt: skip
 
 
