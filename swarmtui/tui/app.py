@@ -1,47 +1,97 @@
-"""The app itself: which screen is shown, and what becomes of a run when people leave."""
+"""The app: open screens by name, start runs, and quit with or without stopping what is running."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from textual.app import SystemCommand
 from textual.binding import BindingType
+from textual.events import Resize
+from textual.geometry import Size
 from textual.screen import Screen
+from textual.theme import Theme
 
-from swarmtui.client.client import start
-from swarmtui.model import client_protocol as said
-from swarmtui.model.run_request import Order
+from swarmtui.client.client import start_session
+from swarmtui.model.client_protocol import Ended, Stop, Subscribe
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
-from swarmtui.text import plain
+from swarmtui.model.tuning import TuneStatus
+from swarmtui.text import sanitize
 from swarmtui.tui.config import Config
-from swarmtui.tui.frame_source import Live, Past
-from swarmtui.tui.keys import Keymap, Where, bindings, keymap
-from swarmtui.tui.live_model import Track
-from swarmtui.tui.terminal import Terminal
-from swarmtui.tui.textual_patches import Picture
+from swarmtui.tui.frame_source import LiveSource, ReplaySource
+from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
+from swarmtui.tui.live_model import LiveModel
+from swarmtui.tui.textual_patches import PatchedApp
+from swarmtui.tui.themes import SWARM, THEMES, line_styles
 
-_LOOK_S = 1.0
+ScreenName = Literal[
+    "run", "replay", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
+    "tune_watch", "server_log", "failure", "help", "save", "quit", "too_small",
+]  # fmt: skip
+
+# Module and class of each screen. A module is imported when its screen is first opened, so that the first paint waits
+# for one screen only; screens open each other through this table and never import each other or the app.
+SCREENS: dict[ScreenName, str] = {
+    "run": "live.run_screen:RunScreen",
+    "replay": "live.replay_screen:ReplayScreen",
+    "stream": "live.stream_screen:StreamScreen",
+    "setup": "setup.screen:SetupScreen",
+    "sessions": "sessions.screen:SessionsScreen",
+    "checklist": "sessions.checklist_screen:ChecklistScreen",
+    "compare": "sessions.compare_screen:CompareScreen",
+    "log": "log.screen:LogScreen",
+    "probes": "probes.screen:ProbesScreen",
+    "tune": "tune.screen:TuneScreen",
+    "tunes": "tune.list_screen:TuneListScreen",
+    "tune_watch": "tune.configuration_screens:WatchScreen",
+    "server_log": "tune.configuration_screens:ServerLogScreen",
+    "failure": "tune.configuration_screens:FailureScreen",
+    "help": "help:HelpScreen",
+    "save": "dialogs:SaveDialog",
+    "quit": "dialogs:QuitDialog",
+    "too_small": "dialogs:TooSmallScreen",
+}
+
+SMALLEST = Size(60, 16)
+_LIVE_CONTEXTS = ("live", "replay", "watch")
+_TERMINAL_CHECK_S = 1.0
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What is said on the normal screen afterwards: runs that ended here, or the one that goes on."""
+class AppResult(msgspec.Struct, frozen=True):
+    """What the command line reports after the app: the runs that ended, or the id of one that continues."""
 
-    ended: tuple[said.Ended, ...] = ()
-    goes_on: str = ""
+    ended: tuple[Ended, ...] = ()
+    running_id: str = ""
     detached: bool = False
 
 
-class SwarmApp(Picture[Outcome]):
-    """Started with a run, a past session, the directory of a tune, or nothing: then it asks what to run."""
+def make_screen(name: ScreenName, *args: Any) -> Screen[Any]:
+    module, _, class_name = SCREENS[name].partition(":")
+    screen: Screen[Any] = getattr(importlib.import_module(f"swarmtui.tui.{module}"), class_name)(*args)
+    return screen
+
+
+def key_context(screen: Screen[Any]) -> KeyContext:
+    """The row of the key table that applies to this screen."""
+    context: KeyContext = getattr(screen, "key_context", "live")
+    return context
+
+
+class SwarmApp(PatchedApp[AppResult]):
+    """Started with a run, a saved session or the directory of a tune; without any, with the setup screen."""
 
     TITLE = "swarmtui"
+    CSS_PATH = "app.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal"), (170, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall"), (54, "-high")]
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
@@ -49,239 +99,230 @@ class SwarmApp(Picture[Outcome]):
         self,
         *,
         config: Config | None = None,
-        source: Live | Past | None = None,
-        order: Order | None = None,
+        source: LiveSource | ReplaySource | None = None,
+        request: RunRequest | None = None,
         session_root: Path | None = None,
         tune: Path | None = None,
         hz: float = 4.0,
     ) -> None:
         self.config = config or Config()
-        super().__init__(self.config.theme)
+        super().__init__(SWARM, self.config.theme)
+        self.line_styles = line_styles(self.current_theme)
         self.keys = Keymap(self.config.keymap)
-        self.session_root = session_root
         self.hz = hz
-        self.crash: Exception | None = None
+        self._session_root = session_root
         self._source = source
-        self._order = order
+        self._request = request
         self._tune = tune
         self._baseline = ""
-        self._ended: dict[str, said.Ended] = {}
-        self._leaving = False
+        self._ended: dict[str, Ended] = {}
+        self._quitting = False
+        self._quit_dialog: Screen[Any] | None = None
+        self._too_small: Screen[Any] | None = None
 
     def on_mount(self) -> None:
+        self.theme_changed_signal.subscribe(self, self._theme_changed)
         self.set_keymap(keymap(self.config.keymap))
         if not self.is_headless:
-            # To be ended from outside is to be left alone: the run goes on.
+            # A terminated app detaches: the run continues.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.detach)
-            self.set_interval(_LOOK_S, self._leave_if_alone)
+            self.set_interval(_TERMINAL_CHECK_S, self._exit_without_terminal)
         gc.freeze()
         gc.enable()
 
+    # screens
+
     def first_screen(self) -> Screen[Any]:
         if self._tune is not None:
-            from swarmtui.tui.tune.screen import TuneScreen
-
-            return TuneScreen(self._tune)
+            return make_screen("tune", self._tune)
         match self._source:
-            case Live():
-                from swarmtui.tui.live.run_screen import RunScreen
-
-                return RunScreen(self._source, self._order)
-            case Past():
-                from swarmtui.tui.live.replay_screen import ReplayScreen
-
-                return ReplayScreen(self._source)
+            case LiveSource():
+                return make_screen("run", self._source, self._request)
+            case ReplaySource():
+                return make_screen("replay", self._source)
             case None:
-                from swarmtui.tui.setup.screen import SetupScreen
+                return make_screen("setup")
 
-                return SetupScreen()
-
-    # what screens ask for
-
-    def say(self, words: str) -> None:
-        self.notify(plain(words), markup=False, timeout=4)
-
-    def note_end(self, ended: said.Ended) -> None:
-        """Under the session's own name: it may be saved elsewhere afterwards."""
-        self._ended[Path(ended.directory).name] = ended
-        if self._leaving:
-            self.exit(self._outcome())
-        else:
-            self._take_back_question()
-
-    def _take_back_question(self) -> None:
-        """What becomes of a run is no question any more when it has ended."""
-        from swarmtui.tui.dialogs import QuitDialog
-
-        if isinstance(self.screen, QuitDialog) and self.screen.what == "run":
-            self.screen.dismiss("go on")
-            self.say("the run has ended and is saved; q quits")
+    def open_screen(self, name: ScreenName, *args: Any, callback: Callable[[Any], None] | None = None) -> Screen[Any]:
+        """Open a screen by name; `callback` receives the result of a dialog."""
+        screen = make_screen(name, *args)
+        self.push_screen(screen, callback)
+        return screen
 
     def open_sessions(self) -> None:
-        from swarmtui.tui.sessions.screen import SessionsScreen
+        self.open_screen("sessions", self.session_root)
 
-        self.push_screen(SessionsScreen(self.session_root_or_default))
-
-    def open_checklist(self, track: Track) -> None:
-        from swarmtui.tui.sessions.checks_screen import ChecksScreen
-
-        directory = Path(track.directory)
-        if not track.directory:
-            self.say("nothing to check yet: the session has not begun")
-        else:
-            self.push_screen(ChecksScreen(directory.parent, directory.name))
+    def _open_once(self, name: ScreenName, *args: Any) -> None:
+        if type(self.screen).__name__ != SCREENS[name].partition(":")[2]:
+            self.open_screen(name, *args)
 
     def action_tuning_log(self) -> None:
-        from swarmtui.tui.log.screen import LogScreen
-
-        if not isinstance(self.screen, LogScreen):
-            self.push_screen(LogScreen(self.session_root_or_default))
+        self._open_once("log", self.session_root)
 
     def action_probe_history(self) -> None:
-        from swarmtui.tui.probes.screen import ProbesScreen
-
-        if not isinstance(self.screen, ProbesScreen):
-            self.push_screen(ProbesScreen(self.session_root_or_default))
+        self._open_once("probes", self.session_root)
 
     def action_tunes(self) -> None:
-        from swarmtui.tui.tune.list_screen import TunesScreen
+        self._open_once("tunes", self.session_root)
 
-        if not isinstance(self.screen, TunesScreen):
-            self.push_screen(TunesScreen(self.session_root_or_default))
+    def action_help(self) -> None:
+        self._open_once("help", self.keys, key_context(self.screen))
 
-    def open_setup(self) -> None:
-        from swarmtui.tui.setup.screen import SetupScreen
+    def action_palette(self) -> None:
+        self.action_command_palette()
 
-        self.push_screen(SetupScreen())
+    def on_resize(self, event: Resize) -> None:
+        too_small = event.size.width < SMALLEST.width or event.size.height < SMALLEST.height
+        if too_small and self._too_small is None:
+            self._too_small = self.open_screen("too_small", SMALLEST)
+        elif not too_small and self._too_small is not None:
+            if self.screen is self._too_small:
+                self.pop_screen()
+            self._too_small = None
 
-    def open_run(self, order: Order) -> None:
-        """A new conductor, and the screen of its run in the place of what was there."""
-        from swarmtui.tui.live.run_screen import RunScreen
-        from swarmtui.tui.live.screen import LiveScreen
+    def toast(self, text: str) -> None:
+        self.notify(sanitize(text), markup=False, timeout=4)
 
+    # runs
+
+    @property
+    def session_root(self) -> Path:
+        from swarmtui.sessions.files import sessions_root
+
+        return self._session_root or sessions_root()
+
+    def open_run(self, request: RunRequest) -> None:
+        """Start a session process and show its run in place of the current live screen."""
         self._close_source()
         if self._baseline:
-            order = msgspec.structs.replace(order, previous=self._baseline)
-        self._source = Live(start(order, said.Subscribe(hz=self.hz, rows=True)))
+            request = msgspec.structs.replace(request, previous=self._baseline)
+        self._source = LiveSource(start_session(request, Subscribe(hz=self.hz, rows=True)))
         for screen in self.screen_stack:
-            if isinstance(screen, LiveScreen):  # nobody looks at a server while it is measured
+            if key_context(screen) in _LIVE_CONTEXTS:
+                # Stops the server watch of an earlier run: it must not send requests while this run is measured.
                 self.workers.cancel_node(screen)
-        if isinstance(self.screen, LiveScreen) and len(self.screen_stack) > 1:
-            self.switch_screen(RunScreen(self._source, order))
-        else:  # also where a run is the first screen: Textual has nothing to put in its place
-            self.push_screen(RunScreen(self._source, order))
+        screen = make_screen("run", self._source, request)
+        if key_context(self.screen) in _LIVE_CONTEXTS and len(self.screen_stack) > 1:
+            self.switch_screen(screen)
+        else:  # Textual cannot replace the first screen
+            self.push_screen(screen)
 
-    def open_replay(self, source: Past) -> None:
-        from swarmtui.tui.live.replay_screen import ReplayScreen
-
-        self.push_screen(ReplayScreen(source))
-
-    def run_again(self, track: Track, order: Order | None) -> None:
-        """With the same seed: the same requests, but for the nonces at their start, so that no cache knows them."""
-        if order is None:
-            self.say("this run was started elsewhere; its secrets are not known here, so start it anew")
+    def run_again(self, live: LiveModel, request: RunRequest | None) -> None:
+        """Repeat a run with the same seed; a new salt changes the nonces, so that no prompt is cached."""
+        if request is None:
+            self.toast("this run was started elsewhere and its credentials are not known here; start a new one")
             return
-        session = track.session
-        label = session.label if session else order.label
-        # Nothing can be held against a run that has no level.
-        done = session is not None and track.frame is not None and bool(track.frame.levels)
-        previous = session.id if session and done else order.previous
+        session = live.session
+        label = session.label if session else request.label
+        # A run without a level is no baseline.
+        has_levels = session is not None and live.frame is not None and bool(live.frame.levels)
+        previous = session.id if session and has_levels else request.previous
         salt = os.urandom(4).hex()
-        self.open_run(msgspec.structs.replace(order, label=label, previous=previous, salt=salt))
+        self.open_run(msgspec.structs.replace(request, label=label, previous=previous, salt=salt))
 
-    def mark_baseline(self, track: Track) -> None:
-        """From the next run on, and until another is marked, this is the ghost line and what is compared with."""
-        if track.session is None or track.frame is None or not track.frame.levels:
-            self.say("no baseline yet: no level is done")
+    def mark_baseline(self, live: LiveModel) -> None:
+        """Compare the next runs with this session, until another one is marked."""
+        if live.session is None or live.frame is None or not live.frame.levels:
+            self.toast("no baseline yet: no level is complete")
             return
-        self._baseline = track.session.id
-        self.say(f"baseline: {track.session.label or track.session.id}; the next runs are held against it")
+        self._baseline = live.session.id
+        self.toast(f"baseline: {live.session.label or live.session.id}; the next runs are compared with it")
 
-    def export(self, track: Track) -> None:
-        """The session as a Markdown report, where the app was started; an older one of the same session goes."""
+    def open_checklist(self, live: LiveModel) -> None:
+        directory = Path(live.directory)
+        if not live.directory:
+            self.toast("nothing to check yet: the session has not started")
+        else:
+            self.open_screen("checklist", directory.parent, directory.name)
+
+    def export(self, live: LiveModel) -> None:
+        """Write a Markdown report to the working directory, replacing an earlier one of the same session."""
         from swarmtui.sessions.export import export
         from swarmtui.sessions.store import load
 
-        directory = Path(track.directory)
-        if track.session is None or track.frame is None or not track.frame.levels:
-            self.say("nothing to export yet: no level is done")
+        directory = Path(live.directory)
+        if live.session is None or live.frame is None or not live.frame.levels:
+            self.toast("nothing to export yet: no level is complete")
             return
-        path = Path.cwd() / f"swarmtui-{track.session.id}.md"
+        path = Path.cwd() / f"swarmtui-{live.session.id}.md"
         try:
             path.write_bytes(export([load(directory.parent, directory.name)], "md"))
         except (OSError, BadInput) as error:
-            self.say(f"cannot export: {error}")
+            self.toast(f"cannot export: {error}")
         else:
-            self.say(f"written: {path}")
+            self.toast(f"written: {path}")
 
-    @property
-    def session_root_or_default(self) -> Path:
-        from swarmtui.sessions.paths import sessions_root
+    def run_ended(self, ended: Ended) -> None:
+        """Keep the result under the session's id: the session may be moved to another directory later."""
+        self._ended[Path(ended.directory).name] = ended
+        if self._quitting:
+            self.exit(self._result())
+        elif self._quit_dialog is not None and self.screen is self._quit_dialog and self._tune is None:
+            self._quit_dialog.dismiss("go on")
+            self.toast("the run has ended and is saved; q quits")
 
-        return self.session_root or sessions_root()
-
-    # leaving
+    # quitting
 
     @property
     def running_id(self) -> str:
-        """The run that would go on without us; empty when there is none."""
-        if not isinstance(self._source, Live) or self._source.track.ended is not None:
-            return ""
-        session = self._source.track.session
+        """The id of the run that would continue without the app; empty if none is running."""
+        session = self._source.live.session if self._source is not None and self._is_running else None
         return session.id if session else ""
 
     @property
-    def _is_on(self) -> bool:
-        return isinstance(self._source, Live) and self._source.track.ended is None
+    def _is_running(self) -> bool:
+        return isinstance(self._source, LiveSource) and self._source.live.ended is None
 
     def action_leave(self) -> None:
-        from swarmtui.tui.dialogs import QuitDialog
-
-        if isinstance(self.screen, QuitDialog):
-            self.screen.dismiss("go on")
-        elif self._is_on:
-            self.push_screen(QuitDialog(), self._leave)
-        elif self._tune_is_on:
-            self.push_screen(QuitDialog("tune"), self._leave_tune)
+        if self._quit_dialog is not None and self.screen is self._quit_dialog:
+            self._quit_dialog.dismiss("go on")
+        elif self._is_running:
+            self._quit_dialog = self.open_screen("quit", "run", callback=self._quit_run)
+        elif self._running_tune() is not None:
+            self._quit_dialog = self.open_screen("quit", "tune", callback=self._quit_tune)
         else:
-            self.exit(self._outcome())
+            self.exit(self._result())
 
-    def _leave(self, choice: str | None) -> None:
+    def _quit_run(self, choice: str | None) -> None:
         if choice == "detach":
             self.detach()
-        elif choice == "stop" and isinstance(self._source, Live):
-            self._leaving = True
-            self._source.say(said.Stop())
-            self.say("stopping, then saving …")
-            if not self._is_on:
-                self.exit(self._outcome())
+        elif choice == "stop" and isinstance(self._source, LiveSource):
+            self._quitting = True
+            self._source.send(Stop())
+            self.toast("stopping, then saving …")
+            if not self._is_running:
+                self.exit(self._result())
 
-    @property
-    def _tune_is_on(self) -> bool:
-        return self._tune is not None and getattr(self.screen_stack[0], "is_on", False)
+    def _running_tune(self) -> TuneStatus | None:
+        """The status of the tune that the app was started for, if it is running."""
+        from swarmtui.experiments.tune_status import is_alive
+        from swarmtui.experiments.tune_store import read_status
 
-    def _leave_tune(self, choice: str | None) -> None:
+        try:
+            status = read_status(self._tune) if self._tune is not None else None
+        except BadInput:
+            return None
+        return status if is_alive(status) else None
+
+    def _quit_tune(self, choice: str | None) -> None:
+        from swarmtui.experiments.tune_status import request_stop
+
         if choice == "detach":
             self.detach()
-        elif choice == "stop":
-            from swarmtui.tui.tune.screen import TuneScreen
+        elif choice == "stop" and (status := self._running_tune()) is not None:
+            self._quitting = True
+            request_stop(status)
+            self.toast("stopping the server of this configuration …")
 
-            self._leaving = True
-            screen = self.screen_stack[0]
-            if isinstance(screen, TuneScreen):
-                screen.stop()
-            self.say("stopping the server of this cell …")
-
-    def tune_is_over(self) -> None:
-        if self._leaving and self._tune is not None:
-            self.exit(self._outcome())
+    def tune_ended(self) -> None:
+        if self._quitting and self._tune is not None:
+            self.exit(self._result())
 
     def detach(self) -> None:
-        outcome = msgspec.structs.replace(self._outcome(), goes_on=self.running_id, detached=True)
-        self.exit(outcome)
+        self.exit(msgspec.structs.replace(self._result(), running_id=self.running_id, detached=True))
 
-    def _outcome(self) -> Outcome:
-        return Outcome(ended=tuple(self._ended.values()))
+    def _result(self) -> AppResult:
+        return AppResult(ended=tuple(self._ended.values()))
 
     def _close_source(self) -> None:
         if self._source is not None:
@@ -290,46 +331,32 @@ class SwarmApp(Picture[Outcome]):
     def on_unmount(self) -> None:
         self._close_source()
 
-    def _leave_if_alone(self) -> None:
-        """Without a terminal there is nothing to restore and nobody to tell; the run is in a process of its own."""
-        if isinstance(self._driver, Terminal) and self._driver.gone:
+    def _exit_without_terminal(self) -> None:
+        """Exit at once when the terminal is closed: there is nothing to restore, and the run has its own process."""
+        if self.terminal_closed:
             os._exit(1)
 
-    # looks
+    # themes and the command palette
 
-    def action_help(self) -> None:
-        from swarmtui.tui.help import HelpScreen
+    def action_next_theme(self) -> None:
+        position = THEMES.index(self.theme) + 1 if self.theme in THEMES else 0
+        self.theme = THEMES[position % len(THEMES)]
 
-        if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.keys, self._where()))
-
-    def action_palette(self) -> None:
-        self.action_command_palette()
-
-    def _where(self) -> Where:
-        where: Where = getattr(self.screen, "where", "live")
-        return where
+    def _theme_changed(self, theme: Theme) -> None:
+        self.line_styles = line_styles(theme)
+        for screen in self.screen_stack:
+            for widget in screen.query("LineWidget"):
+                widget.refresh()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette is the table of actions, as far as it goes here."""
-        where: Where = getattr(screen, "where", "live")
-        for action in self.keys.actions(where):
+        """Fill the command palette from the table of actions."""
+        for action in self.keys.actions(key_context(screen)):
             if action.group != "Move" and action.id != "palette":
-                run = f"{'app' if 'everywhere' in action.where else 'screen'}.{action.id}"
-                yield SystemCommand(f"{action.label} ({action.shown})", action.tooltip, self._runner(run, screen))
+                name = f"{'app' if 'everywhere' in action.contexts else 'screen'}.{action.id}"
+                yield SystemCommand(f"{action.label} ({action.shown})", action.tooltip, self._runner(name, screen))
 
     def _runner(self, action: str, screen: Screen[Any]) -> Any:
         async def run() -> None:
             await self.run_action(action, screen)
 
         return run
-
-    # a mistake of ours
-
-    def _handle_exception(self, error: Exception) -> None:
-        self.crash = self.crash or error
-        super()._handle_exception(error)
-
-    def _print_error_renderables(self) -> None:
-        """Nobody is served by a traceback on the terminal: the launcher says what happened, and where it is written."""
-        self._exit_renderables.clear()

@@ -1,9 +1,8 @@
-"""The session before this one: what the curve is compared with, and what the server was started with then."""
+"""Find the session that a run is compared with, and compare levels and server flags with it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,84 +10,84 @@ import msgspec
 
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput
 from swarmtui.model.session import Level, Session, Summary
-from swarmtui.model.telemetry import Discovered
-from swarmtui.text import plain
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.text import sanitize
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
 
 
-class Before(msgspec.Struct, frozen=True, kw_only=True):
-    """`ghost` is what is drawn behind the run; `server` is as it was found in `server_name`, the last session on this
-    endpoint."""
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """`summary` is the session drawn as the baseline curve.
+
+    `server` is the server found in `server_name`, the last session on this endpoint.
+    """
 
     name: str = ""
-    ghost: Summary | None = None
-    server: Discovered | None = None
+    summary: Summary | None = None
+    server: DiscoveredServer | None = None
     server_name: str = ""
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        return self.ghost.levels if self.ghost else ()
+        return self.summary.levels if self.summary else ()
 
 
-def find_before(root: Path, session: Session) -> Before:
-    """The session that this one is held against, else the newest with the same model and workload."""
+def find_baseline(root: Path, session: Session) -> Baseline:
+    """Return the session's chosen baseline, otherwise the newest with the same model and workload."""
     from swarmtui.sessions.index import list_sessions
 
     endpoint = session.endpoints[0] if session.endpoints else None
     rows = [row for row in list_sessions(root) if row.id < session.id and row.state not in (None, "running")]
-    ghost = next((found for row in rows if row.id == session.previous and (found := _summary(row.directory))), None)
-    server = ghost
+    chosen = next((found for row in rows if row.id == session.previous and (found := _summary(row.directory))), None)
+    baseline = server = chosen
     for row in rows:
-        if ghost is None and endpoint and row.model == endpoint.model and row.workload == session.workload:
-            ghost = _summary(row.directory) if len(row.levels) > 1 else None
+        if baseline is None and endpoint and row.model == endpoint.model and row.workload == session.workload:
+            baseline = _summary(row.directory) if len(row.levels) > 1 else None
         if server is None and endpoint and row.endpoint == endpoint.url:
             server = _summary(row.directory)
-    return Before(
-        name=_name(ghost),
-        ghost=ghost,
+    return Baseline(
+        name=_name(baseline),
+        summary=baseline,
         server=server.servers[-1] if server and server.servers else None,
         server_name=_name(server),
     )
 
 
-def held_against(before: Before, session: Session, levels: tuple[Level, ...]) -> Pair | None:
-    """The levels so far beside those of the ghost; nothing where nobody asked for it and no ratio could be made."""
-    if before.ghost is None or not levels:
+def compare_levels(baseline: Baseline, session: Session, levels: tuple[Level, ...]) -> Pair | None:
+    """Compare the levels so far; None if the sessions are not comparable and the user did not choose the baseline."""
+    if baseline.summary is None or not levels:
         return None
     from swarmtui.analysis.compare.sessions import compare_pair
 
     now = Summary(
         schema=SCHEMA_VERSION, state="running", message="", session=session, levels=levels, warmup_requests=0, events=()
     )
-    found = compare_pair(before.ghost, now)
-    return None if found.refused and before.ghost.session.id != session.previous else found
+    found = compare_pair(baseline.summary, now)
+    return None if found.refused and baseline.summary.session.id != session.previous else found
 
 
-def changed_flags(before: Before, now: Sequence[Discovered]) -> str:
-    """What differs in how the server was started; nothing where that is the same, or not known."""
-    if before.server is None or not now:
+def changed_flags(baseline: Baseline, servers: Sequence[DiscoveredServer]) -> str:
+    """Describe how the server's flags differ from the last session; empty if they do not, or are not known."""
+    if baseline.server is None or not servers:
         return ""
-    from swarmtui.experiments.answer import server_change
+    from swarmtui.analysis.compare.differences import describe_server_changes, server_changes
 
-    told = server_change(before.server, now[-1])
-    return plain(f"flags changed since {before.server_name}: {told}") if told else ""
+    if not server_changes(baseline.server, servers[-1]):
+        return ""
+    changes = describe_server_changes(baseline.server, servers[-1])
+    return sanitize(f"flags changed since {baseline.server_name}: {changes}")
 
 
-def what_it_gave(directory: Path, previous: str) -> str:
-    """This session held against the one before it, in a sentence; a row of the tuning log, too."""
-    from swarmtui.experiments.answer import NOTHING_KNOWN, answer, change_of
-    from swarmtui.experiments.tune_store import add_change
-    from swarmtui.sessions.sources import summary_of
+def record_effect(directory: Path, previous: str) -> str:
+    """Compare an ended session with its baseline, add the result to the tuning log and return it as a sentence."""
+    from swarmtui.experiments.baseline import record_baseline_verdict
 
-    root = directory.parent
     try:
-        found = answer(summary_of(root, previous), summary_of(root, directory.name))
-        add_change(root, change_of(found, previous, directory.name, datetime.now(UTC).isoformat(timespec="seconds")))
+        found = record_baseline_verdict(directory.parent, previous, directory)
     except BadInput:
         return ""
-    return plain(found.sentence if found.what == NOTHING_KNOWN else f"{found.what} gave {found.sentence}")
+    return sanitize(f"{found.change_text}: {found.sentence}" if found.changes else found.sentence)
 
 
 def _name(summary: Summary | None) -> str:

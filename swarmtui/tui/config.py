@@ -1,4 +1,4 @@
-"""What a person has set in config.toml, and what the setup screen was last left with."""
+"""Read config.toml for the app, and remember the last choices on the setup screen."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import Any
 import msgspec
 
 from swarmtui.client import config_file
-from swarmtui.model.config import Config, Known
+from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.schema import BadInput, Stored
-from swarmtui.sessions.paths import config_path
+from swarmtui.sessions.files import config_path
 
-__all__ = ["Config", "Known", "Last", "first_choices", "read_config", "read_last", "write_last"]
+__all__ = [
+    "Config", "EndpointConfig", "SetupChoices", "read_config", "read_setup_choices", "with_defaults",
+    "write_setup_choices",
+]  # fmt: skip
 
-_LAST = "setup.json"
+_FILE = "setup.json"
 _RECENT = 8
 
 
-class Last(Stored, frozen=True, kw_only=True):
+class SetupChoices(Stored, frozen=True, kw_only=True):
     """The choices of the last start, and the endpoints of the last few."""
 
     endpoint: str = ""
@@ -34,57 +37,58 @@ class Last(Stored, frozen=True, kw_only=True):
 
 
 def read_config(directory: Path | None = None) -> Config:
-    """Who has no keymap of their own need not wait for the table of keys, which brings half of Textual."""
+    """Read config.toml; the key table, which imports much of Textual, is loaded only to check a [keymap]."""
     config = config_file.read_config(directory)
     if config.keymap:
-        _check(config, str(config_path(directory)))
+        _check_keymap(config, str(config_path(directory)))
     return config
 
 
-def read_last(directory: Path | None = None) -> Last:
+def read_setup_choices(directory: Path | None = None) -> SetupChoices:
     try:
-        return msgspec.json.decode(((directory or _state_directory()) / _LAST).read_bytes(), type=Last)
+        return msgspec.json.decode(((directory or _state_directory()) / _FILE).read_bytes(), type=SetupChoices)
     except (OSError, msgspec.DecodeError):
-        return Last()
+        return SetupChoices()
 
 
-def first_choices(last: Last, config: Config) -> Last:
-    """What was chosen last; what was not is as [defaults] says, so that the app asks as `run` would."""
-    said = config.defaults.options()
-    endpoint = said.get("endpoints", ("",))[0]
+def with_defaults(choices: SetupChoices, config: Config) -> SetupChoices:
+    """Fill empty choices from [defaults] in config.toml, as `swarmtui run` does."""
+    options = config.defaults.options()
+    endpoint = options.get("endpoints", ("",))[0]
     known = config.endpoints.get(endpoint)
-    usual: dict[str, str] = {
+    defaults: dict[str, str] = {
         "endpoint": known.url if known else endpoint,
-        "workload": said.get("workload", "coding"),
-        "plan": "sweep" if "levels" in said else "manual",
-        **{name: str(said[name]) for name in ("levels", "runs", "requests", "warmup") if name in said},
+        "workload": options.get("workload", "coding"),
+        "plan": "sweep" if "levels" in options else "manual",
+        **{name: str(options[name]) for name in ("levels", "runs", "requests", "warmup") if name in options},
     }
-    return msgspec.structs.replace(last, **{name: getattr(last, name) or value for name, value in usual.items()})
+    filled = {name: getattr(choices, name) or value for name, value in defaults.items()}
+    return msgspec.structs.replace(choices, **filled)
 
 
-def write_last(last: Last, config: Config, directory: Path | None = None) -> None:
-    """What is as usual is not written down: it may be another next time. A disk that refuses is no reason to stop."""
-    path = (directory or _state_directory()) / _LAST
-    usual = first_choices(Last(), config)
-    kept: dict[str, Any] = {
-        name: "" if getattr(last, name) == getattr(usual, name) else getattr(last, name)
-        for name in Last.__struct_fields__
+def write_setup_choices(choices: SetupChoices, config: Config, directory: Path | None = None) -> None:
+    """Save the choices that differ from the defaults, which may change; a full disk is ignored."""
+    path = (directory or _state_directory()) / _FILE
+    defaults = with_defaults(SetupChoices(), config)
+    saved: dict[str, Any] = {
+        name: "" if getattr(choices, name) == getattr(defaults, name) else getattr(choices, name)
+        for name in SetupChoices.__struct_fields__
     }
-    kept["recent"] = tuple(dict.fromkeys(last.recent))[:_RECENT]
+    saved["recent"] = tuple(dict.fromkeys(choices.recent))[:_RECENT]
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.encode(Last(**kept)))
+        path.write_bytes(msgspec.json.encode(SetupChoices(**saved)))
     except OSError:
         pass
 
 
-def _check(config: Config, source: str) -> None:
+def _check_keymap(config: Config, source: str) -> None:
     from swarmtui.tui.keys import known_ids
 
     known = known_ids()
     for name in config.keymap:
         if name not in known:
-            raise BadInput(f"no such action; there are {', '.join(sorted(known))}", source=source, key=f"keymap.{name}")
+            raise BadInput(f"no such action; known are {', '.join(sorted(known))}", source=source, key=f"keymap.{name}")
 
 
 def _state_directory() -> Path:

@@ -1,128 +1,150 @@
-"""Questions that must be answered before anything goes on."""
+"""Dialogs: quit while something is running, save a session as, and the terminal is too small."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.geometry import Size
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
-from swarmtui.tui.pick_list import Item, Pick
+from swarmtui.tui.cursor_list import PickItem, PickList
 
-_WHAT_IS_ON = {
+if TYPE_CHECKING:
+    from swarmtui.tui.app import SwarmApp
+
+_QUIT_CHOICES = {
     "run": (
-        "A run is on. What becomes of it?",
-        "s  stop and save: up to 5 s for what is in flight",
-        "d  detach: it goes on; attach joins it again",
+        "A run is in progress. Stop it?",
+        "s  stop and save: requests in flight get up to 5 s",
+        "d  detach: it continues; swarmtui attach rejoins it",
     ),
     "tune": (
-        "A tune is on. What becomes of it?",
-        "s  stop: finished cells stay, this one is given up",
-        "d  detach: it goes on; the same command shows it again",
+        "A tune is in progress. Stop it?",
+        "s  stop: keep finished configurations, discard this one",
+        "d  detach: it continues; the same command shows it",
     ),
 }
 
 
 class QuitDialog(ModalScreen[str]):
-    """Something is on."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "choose('stop')", "stop and save", show=False),
         Binding("d", "choose('detach')", "detach", show=False),
-        Binding("escape", "choose('go on')", "go on", show=False),
+        Binding("escape", "choose('go on')", "back", show=False),
     ]
 
-    def __init__(self, what: Literal["run", "tune"] = "run") -> None:
+    def __init__(self, running: Literal["run", "tune"] = "run") -> None:
         super().__init__()
-        self.what = what
-        self._words = _WHAT_IS_ON[what]
+        self._texts = _QUIT_CHOICES[running]
 
     def compose(self) -> ComposeResult:
-        question, stop, detach = self._words
+        question, stop, detach = self._texts
         with Vertical(classes="box"):
             yield Static(question, markup=False)
-            yield Pick([
-                Item("stop", stop),
-                Item("detach", detach),
-                Item("go on", "esc  go on: back to the screen"),
+            yield PickList([
+                PickItem("stop", stop),
+                PickItem("detach", detach),
+                PickItem("go on", "esc  back to the screen"),
             ])  # fmt: skip
 
-    def on_pick_taken(self, event: Pick.Taken) -> None:
-        self.dismiss(event.pick.chosen)
+    def on_pick_list_confirmed(self, event: PickList.Confirmed) -> None:
+        self.dismiss(event.pick.picked)
 
     def action_choose(self, choice: str) -> None:
         self.dismiss(choice)
 
 
-class Words(NamedTuple):
-    """Label, note, and the directory under which the session is kept."""
+class SessionDetails(NamedTuple):
+    """What the save dialog changes; `directory` is the one that contains the session's directory."""
 
     label: str
     note: str
-    place: str
+    directory: str
 
 
-class NoteDialog(ModalScreen[Words | None]):
-    """Saved at once, also when the run has ended."""
+class SaveDialog(ModalScreen[SessionDetails | None]):
+    """Edits the label, the note and the location of a session, during the run or after it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "back", show=False),
+        Binding("escape", "cancel", "cancel", show=False),
         Binding("f5,ctrl+s", "save", "save", show=False),
-        # Before the field: what is typed behind it belongs into the next one.
+        # With priority over the field, so that keys typed at once after Tab reach the next field.
         Binding("tab", "app.focus_next", "next", show=False, priority=True),
-        Binding("shift+tab", "app.focus_previous", "before", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", "previous", show=False, priority=True),
     ]
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, details: SessionDetails) -> None:
         super().__init__()
-        self._before = words
+        self._details = details
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             yield Static("Label: a name for this session", markup=False)
-            yield Input(self._before.label, id="label", compact=True)
-            yield Static("Note: what is special about it", markup=False)
-            yield Input(self._before.note, id="note", compact=True)
-            yield Static("Kept in", markup=False)
-            yield Input(self._before.place, id="place", compact=True)
-            yield Static("", markup=False, id="wrong")
-            yield Static("tab: next · enter: save · esc: leave as it was", markup=False, classes="hint")
+            yield Input(self._details.label, id="label", compact=True)
+            yield Static("Note: a comment on this session", markup=False)
+            yield Input(self._details.note, id="note", compact=True)
+            yield Static("Directory", markup=False)
+            yield Input(self._details.directory, id="directory", compact=True)
+            yield Static("", markup=False, id="directory-problem")
+            yield Static("tab: next · enter: save · esc: cancel", markup=False, classes="hint")
 
     def on_mount(self) -> None:
         for entry in self.query(Input):
             entry.cursor_blink = False
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if event.input.id == "place":
-            self.query_one("#wrong", Static).update(self._wrong(event.value))
+        if event.input.id == "directory":
+            self.query_one("#directory-problem", Static).update(self._problem(event.value))
 
     def on_input_submitted(self) -> None:
         self.action_save()
 
     def action_save(self) -> None:
-        label, note, place = (self.query_one(f"#{name}", Input).value.strip() for name in Words._fields)
-        if not self._wrong(place):
-            self.dismiss(Words(label, note, str(Path(place).expanduser())))
+        label, note, directory = (self.query_one(f"#{name}", Input).value.strip() for name in SessionDetails._fields)
+        if not self._problem(directory):
+            self.dismiss(SessionDetails(label, note, str(Path(directory).expanduser())))
 
-    def _wrong(self, place: str) -> str:
-        """Where it is already it can stay."""
-        return "" if place.strip() == self._before.place else wrong_with_place(place)
+    def _problem(self, directory: str) -> str:
+        """An unchanged directory needs no check."""
+        return "" if directory.strip() == self._details.directory else directory_problem(directory)
 
-    def action_give_up(self) -> None:
+    def action_cancel(self) -> None:
         self.dismiss(None)
 
 
-def wrong_with_place(place: str) -> str:
-    """Why no session can be kept there; empty where it can, or where only trying will tell."""
-    path = Path(place.strip()).expanduser()
-    if not place.strip() or not path.is_absolute():
-        return "✖ a directory, from / or ~ on"
+def directory_problem(text: str) -> str:
+    """Return why no session can be saved there; empty if it can be, as far as is known without trying."""
+    path = Path(text.strip()).expanduser()
+    if not text.strip() or not path.is_absolute():
+        return "✖ must be an absolute path or start with ~"
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     if not nearest.is_dir():
-        return f"✖ {nearest} is no directory"
-    return "" if os.access(nearest, os.W_OK) else f"✖ {nearest} cannot be written to"
+        return f"✖ {nearest} is not a directory"
+    return "" if os.access(nearest, os.W_OK) else f"✖ {nearest} is not writable"
+
+
+class TooSmallScreen(Screen[None]):
+    """Covers the app while the terminal is too small for any of its screens."""
+
+    app: SwarmApp
+
+    def __init__(self, smallest: Size) -> None:
+        super().__init__()
+        self._smallest = smallest
+
+    def compose(self) -> ComposeResult:
+        yield Static(self._text(), markup=False)
+
+    def on_resize(self) -> None:
+        self.query_one(Static).update(self._text())
+
+    def _text(self) -> str:
+        size, smallest = self.app.size, self._smallest
+        text = f"{size.width}×{size.height} is too small;\n{smallest.width}×{smallest.height} is needed."
+        return f"{text}\nThe run continues." if self.app.running_id else text

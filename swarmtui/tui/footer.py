@@ -1,4 +1,4 @@
-"""The last line: the keys that matter here."""
+"""The last line of a screen: the keys that matter there."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from swarmtui.tui.keys import Action
-from swarmtui.tui.lines import Line, Lines
+from swarmtui.tui.lines import Line, LineWidget
 
-# What makes things happen goes first; behind it keys that stand in a row, each row as one.
-_FIRST = ("Load", "Replay", "Setup")
-_ROWS = {"panel": "panels", "part": "lists"}
+# Keys that start or change something come first, followed by rows of keys such as 1–6, each row as one entry.
+_FIRST_GROUPS = ("Load", "Replay", "Setup")
+_KEY_ROWS = {"panel": "panels", "part": "lists"}
+_ALWAYS = ("help", "leave")
 
 
-class KeyLine(Lines):
-    """As many as fit; help and quit always."""
+class KeyFooter(LineWidget):
+    """Shows as many keys as fit; help and quit always."""
 
     actions: Sequence[Action] = ()
 
     def show(self, actions: Sequence[Action], ended: bool = False) -> None:
         offered = [
-            action for action in actions if (action.after if ended else action.footer) or action.id in ("help", "leave")
+            action for action in actions if (action.after_end if ended else action.footer) or action.id in _ALWAYS
         ]
-        first = [action for action in offered if action.group in _FIRST]
-        for kind, label in _ROWS.items():
+        first = [action for action in offered if action.group in _FIRST_GROUPS]
+        for kind, label in _KEY_ROWS.items():
             row = [action for action in actions if action.id.startswith(f"{kind}(")]
             if row:
                 first.append(row[0]._replace(shown=f"{row[0].shown}–{row[-1].shown}", label=label))
-        self.actions = [*first, *(action for action in offered if action.group not in _FIRST)]
+        self.actions = [*first, *(action for action in offered if action.group not in _FIRST_GROUPS)]
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Line]:
-        last = [action for action in self.actions if action.id in ("help", "leave")]
-        # The blanks behind the last one may be cut.
+        last = [action for action in self.actions if action.id in _ALWAYS]
+        # One blank before the first entry; the two blanks after the last one may be cut.
         room = width - sum(map(_width, last)) - 1 + 2
         line: Line = [(" ", "")]
         for action in self.actions:

@@ -1,4 +1,4 @@
-"""Where frames come from: a conductor that runs now, or a session that is watched again."""
+"""Sources of frames: a running session process, or a saved session that is replayed."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from swarmtui.client.client import Client, Gone
-from swarmtui.model.client_protocol import Command, Ended, WatchStream
-from swarmtui.tui.live_model import Track
+from swarmtui.client.client import Client, ConnectionLost
+from swarmtui.model.client_protocol import ClientCommand, Ended, WatchStream
+from swarmtui.tui.live_model import LiveModel
 
 if TYPE_CHECKING:
     from swarmtui.sessions.replay import Replay
 
 SPEEDS = (1, 2, 5, 10, 20, 50)
-_PRIMED_S = 9
-# The screen stands still while a conductor that has hung up is waited for.
-_ENDS_WITHIN_S = 0.2
+_WARM_UP_S = 9
+# The app does not respond while it waits for the exit status of a session process.
+_EXIT_WAIT_S = 0.2
 
 
-class Source(Protocol):
-    """Both kinds fill a track and call `wake` when there is something new to show."""
+class FrameSource(Protocol):
+    """Fills a live model and calls `on_change` when there is something new to show."""
 
-    track: Track
+    live: LiveModel
 
-    def open(self, wake: Callable[[], None]) -> None: ...
-    def say(self, command: Command) -> None: ...
+    def open(self, on_change: Callable[[], None]) -> None: ...
+    def send(self, command: ClientCommand) -> None: ...
     def close(self) -> None: ...
 
 
-class Live:
-    """A running conductor, read as its messages come; it never waits for us, so we read all that is there."""
+class LiveSource:
+    """A running session process; messages are read as they arrive, because it does not wait for clients."""
 
     def __init__(self, client: Client) -> None:
-        self.track = Track()
+        self.live = LiveModel()
         self._client = client
         self._open = False
-        self._wake: Callable[[], None] = lambda: None
-        # What came while the screen was being made ready is there for its first picture.
+        self._on_change: Callable[[], None] = lambda: None
+        # Messages that arrived while Textual was imported are part of the first paint.
         self._read()
 
-    def open(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def open(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         asyncio.get_running_loop().add_reader(self._client.fileno(), self._read)
         self._open = True
 
-    def say(self, command: Command) -> None:
-        self._client.say(command)
+    def send(self, command: ClientCommand) -> None:
+        self._client.send(command)
 
     def close(self) -> None:
-        """The run goes on: a conductor does not mind that a face leaves."""
+        """Disconnect; the run continues."""
         self._stop_reading()
-        self._client.close(wait_s=0.0 if self.track.ended is None else 2.0)
+        self._client.close(wait_s=0.0 if self.live.ended is None else 2.0)
 
     def _read(self) -> None:
         try:
-            while (message := self._client.next(0.0)) is not None:
-                self.track.hear(message)
-        except Gone:
+            while (message := self._client.receive(0.0)) is not None:
+                self.live.apply(message)
+        except ConnectionLost:
             self._stop_reading()
-            if self.track.ended is None:
-                kept = "; what had finished by then is saved" if self.track.directory else ""
-                why = f"the conductor {self._client.how_it_ended(_ENDS_WITHIN_S)}{kept}"
-                self.track.hear(Ended("interrupted", why, self.track.directory))
-        self._wake()
+            if self.live.ended is None:
+                saved = "; requests that had finished are saved" if self.live.directory else ""
+                problem = f"the session process {self._client.exit_description(_EXIT_WAIT_S)}{saved}"
+                self.live.apply(Ended("interrupted", problem, self.live.directory))
+        self._on_change()
 
     def _stop_reading(self) -> None:
         if self._open:
@@ -73,32 +73,32 @@ class Live:
             self._open = False
 
 
-class Past:
-    """A saved session on a clock of its own, which can stand still, run faster, and jump."""
+class ReplaySource:
+    """A saved session with its own clock, which can pause, run faster and jump."""
 
     def __init__(self, replay: Replay, hz: float) -> None:
-        self.track = Track()
+        self.live = LiveModel()
         self._replay = replay
-        self._pause_s = 1.0 / hz
+        self._interval_s = 1.0 / hz
         self.at_s = 0.0
         self.playing = True
         self.speed = SPEEDS[0]
         self._task: asyncio.Task[None] | None = None
-        self._wake: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
         self._watched: int | None = None
-        self.track.hear(replay.hello)
+        self.live.apply(replay.hello)
 
     @property
     def length_s(self) -> float:
         return self._replay.length_s
 
-    def open(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def open(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         self.seek(0.0)
         self._task = asyncio.create_task(self._play())
 
-    def say(self, command: Command) -> None:
-        """What happened has happened; only what one looks at can be chosen."""
+    def send(self, command: ClientCommand) -> None:
+        """Ignore every command except the selection of a stream."""
         if isinstance(command, WatchStream):
             self._watched = command.agent
             self._show(0)
@@ -109,37 +109,37 @@ class Past:
 
     def seek(self, at_s: float) -> None:
         self.at_s = min(self.length_s, max(0.0, at_s))
-        self.track.restart(self._replay.points_until(self.at_s))
-        self._show(_PRIMED_S)
+        self.live.reset(self._replay.points_until(self.at_s))
+        self._show(_WARM_UP_S)
 
-    def faster(self, steps: int) -> None:
-        place = SPEEDS.index(self.speed) + steps
-        self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, place))]
-        self._wake()
+    def change_speed(self, steps: int) -> None:
+        position = SPEEDS.index(self.speed) + steps
+        self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, position))]
+        self._on_change()
 
     def toggle(self) -> None:
         if self.at_s >= self.length_s:
             self.seek(0.0)
         self.playing = not self.playing
-        self._wake()
+        self._on_change()
 
     async def _play(self) -> None:
         while True:
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(self._interval_s)
             if self.playing:
-                step = min(self._pause_s * self.speed, self.length_s - self.at_s)
+                step = min(self._interval_s * self.speed, self.length_s - self.at_s)
                 self.at_s += step
-                self._show(min(_PRIMED_S, int(step)))
+                self._show(min(_WARM_UP_S, int(step)))
                 self.playing = self.at_s < self.length_s
 
     def _show(self, before_s: int) -> None:
-        """The seconds before it are told first, so that rates of streams are those of this moment."""
-        known = self.track.points[-1].t_ns if self.track.points else 0
-        self.track.points.extend(point for point in self._replay.points_until(self.at_s) if point.t_ns > known)
+        """Apply the frames of the `before_s` seconds before now, which the rates of streams need, and of now."""
+        known = self.live.points[-1].t_ns if self.live.points else 0
+        self.live.points.extend(point for point in self._replay.points_until(self.at_s) if point.t_ns > known)
         for second in range(before_s, -1, -1):
             if self.at_s >= second:
                 frame = self._replay.frame_at(self.at_s - second)
                 if self._watched is not None and not second:
                     frame = msgspec.structs.replace(frame, watched=self._replay.watched_at(self._watched, self.at_s))
-                self.track.hear(frame)
-        self._wake()
+                self.live.apply(frame)
+        self._on_change()

@@ -1,58 +1,61 @@
-"""All keys from the table of actions, and what the figures mean."""
+"""The help screen: all keys of the screen below it, and the definitions of the figures."""
 
 from __future__ import annotations
 
-from swarmtui.tui.keys import GROUPS, Keymap, Where
-from swarmtui.tui.lines import Line, left, wrapped
+from swarmtui.tui.keys import GROUPS, KeyContext, Keymap
+from swarmtui.tui.lines import Line, ljust, wrap
 from swarmtui.tui.pager import Page, Pager
 
 _KEYS = 12
 _LABEL = 16
 
 FIGURES = (
-    ("output tok/s", "tokens of all streams over the last second; steady: while exactly C requests were in flight"),
-    ("per stream", "now: output tok/s over the streams that write; of a level: (n - first chunk) / (last - first)"),
-    ("TTFT", "first content, reasoning or tool delta - sent; never the role chunk"),
-    ("queue", "requests that were sent and have no token yet; beside it what the server says of its own queue"),
-    ("wall", "all output tokens / time from the first request sent to the last token; the drain lowers it"),
-    ("lost", "contention: 1 - per stream(C) / per stream(1)"),
-    ("gain", "steady(C) / steady(1)"),
-    ("real C", "achieved concurrency: sum of request times / window; more than 5 % off is flagged"),
-    ("▸", "the best throughput before a cliff; within 1 % of it the lowest C"),
-    ("▼", "the cliff: the first level with less than 5 % more throughput for three times the TTFT"),
-    ("~", "tokens were counted as chunks: near, but not for publishing"),
-    ("tokens/J", "output tok/s now / watts of all GPUs now; sampled power lags about a second"),
+    ("C", "concurrency: the number of streams, each with one request in flight"),
+    ("output tok/s", "output tokens of all streams in the last second"),
+    ("steady", "output tok/s of a level while exactly C requests were in flight"),
+    ("wall", "output tokens of a level / time from the first request sent to the last token, with the drain phase"),
+    ("per stream", "live: output tok/s / streams that receive tokens; level: (tokens - first chunk) / (last - first)"),
+    ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk"),
+    ("queue", "requests sent that have no token yet; beside it the queue length that the server reports"),
+    ("slowdown", "1 - per stream(C) / per stream(1)"),
+    ("scaling", "steady(C) / steady(1)"),
+    ("speed-up", "wall time of the same tasks one after the other / wall time at C"),
+    ("in flight", "mean number of requests in flight: sum of request times / window; flagged if more than 5 % off C"),
+    ("▸", "highest throughput before a cliff; the lowest C within 1 % of it"),
+    ("▼", "cliff: the first level with less than 5 % more throughput at three times the TTFT"),
+    ("~", "tokens counted as chunks: an estimate, not suitable for publication"),
+    ("tokens/J", "output tok/s now / power of all GPUs now; sampled power lags by about 1 s"),
 )  # fmt: skip
 
 
 class HelpScreen(Pager):
-    def __init__(self, keys: Keymap, where: Where) -> None:
+    def __init__(self, keys: Keymap, context: KeyContext) -> None:
         super().__init__()
-        self._keys, self._where = keys, where
+        self._keys, self._shown_context = keys, context
 
     def page(self) -> Page:
         return Page("help")
 
     def fill(self) -> None:
-        self.query_one(Page).show(help_lines(self._keys, self._where, max(40, self.app.size.width)))
+        self.query_one(Page).show(help_lines(self._keys, self._shown_context, max(40, self.app.size.width)))
 
 
-def help_lines(keys: Keymap, where: Where, width: int) -> list[Line]:
+def help_lines(keys: Keymap, context: KeyContext, width: int) -> list[Line]:
     lines: list[Line] = []
-    actions = keys.actions(where)
+    actions = keys.actions(context)
     for group in GROUPS:
-        these = [action for action in actions if action.group == group]
-        if these:
+        members = [action for action in actions if action.group == group]
+        if members:
             lines += [[], [(f" {group}", "title")]]
-        for action in these:
+        for action in members:
             lines.append([
-                (f"  {left(action.shown, _KEYS)}", "bold"),
-                (left(action.label, _LABEL), ""),
+                (f"  {ljust(action.shown, _KEYS)}", "bold"),
+                (ljust(action.label, _LABEL), ""),
                 (action.tooltip, "dim"),
             ])  # fmt: skip
-    lines += [[], [(" What the figures mean", "title")]]
+    lines += [[], [(" Figures", "title")]]
     for name, meaning in FIGURES:
-        for number, text in enumerate(wrapped(meaning, width - _KEYS - 6)):
-            lines.append([(f"  {left(name if not number else '', _KEYS + 2)}", "bold"), (text, "dim")])
-    told = 'Keys can be changed in config.toml, [keymap], by the name of the action: more = "plus"'
-    return [*lines[1:], [], *([(f" {text}", "dim")] for text in wrapped(told, width - 2))]
+        for number, text in enumerate(wrap(meaning, width - _KEYS - 6)):
+            lines.append([(f"  {ljust(name if not number else '', _KEYS + 2)}", "bold"), (text, "dim")])
+    note = 'To change keys, add [keymap] to config.toml with the names of the actions, such as more = "plus"'
+    return [*lines[1:], [], *([(f" {text}", "dim")] for text in wrap(note, width - 2))]

@@ -1,4 +1,4 @@
-"""A line to type into, at the foot of a screen: it says at once what is wrong with what is typed."""
+"""A text field at the bottom of a screen that validates what is typed."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
 from swarmtui.model.schema import BadInput
-from swarmtui.text import plain
+from swarmtui.text import sanitize
 
-Check = Callable[[str], object]
+Validator = Callable[[str], object]
 
 
-class Prompt(Horizontal):
-    """`check` raises BadInput for what cannot be; `done` gets what was typed, None when it was given up."""
+class InputLine(Horizontal):
+    """Asks for one line: `validate` raises BadInput, `done` gets the text, or None if it was cancelled."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", show=False)]
 
     def __init__(self) -> None:
         super().__init__()
-        self._check: Check = str
+        self._validate: Validator = str
         self._done: Callable[[str | None], None] = lambda text: None
         self._typed: Callable[[str], None] = lambda text: None
 
     def compose(self) -> ComposeResult:
-        yield Static("", markup=False, classes="prompt--label")
+        yield Static("", markup=False, classes="input-line--label")
         entry = Input(compact=True)
         entry.cursor_blink = False
         yield entry
-        yield Static("", markup=False, classes="prompt--problem")
+        yield Static("", markup=False, classes="input-line--problem")
 
     def ask(
         self,
         label: str,
         value: str,
-        check: Check,
+        validate: Validator,
         done: Callable[[str | None], None],
         typed: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._check, self._done, self._typed = check, done, typed
-        self.query_one(".prompt--label", Static).update(f" {label} ")
+        self._validate, self._done, self._typed = validate, done, typed
+        self.query_one(".input-line--label", Static).update(f" {label} ")
         entry = self.query_one(Input)
         self.add_class("-open")
         entry.value = value
         entry.cursor_position = len(value)
-        # What is not shown yet cannot be focused.
+        # A widget that is not displayed yet cannot take the focus.
         self.call_after_refresh(entry.focus)
 
     @property
     def is_open(self) -> bool:
         return self.has_class("-open")
 
-    def action_give_up(self) -> None:
+    def action_cancel(self) -> None:
         self._close(None)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_open:
             self._typed(event.value)
-            self.query_one(".prompt--problem", Static).update(self._problem(event.value))
+            self.query_one(".input-line--problem", Static).update(self._problem(event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -71,9 +71,9 @@ class Prompt(Horizontal):
 
     def _problem(self, text: str) -> str:
         try:
-            self._check(text)
+            self._validate(text)
         except BadInput as problem:
-            return plain(problem.problem)
+            return sanitize(problem.problem)
         return ""
 
     def _close(self, text: str | None) -> None:

@@ -1,4 +1,4 @@
-"""How lines get to the terminal: a widget is a list of lines, and only cells that changed are sent."""
+"""Paint lines of styled text: a widget is a list of lines, and only the cells that changed are written."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 
 View = TypeVar("View")
 
+# Text, and the name of a style in themes.py.
 Span = tuple[str, str]
 Line = list[Span]
 
-# Two changes nearer than this are sent as one: a cursor movement with its colours costs about as much.
-_NEAR = 10
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+
+# Changes closer than this are written as one: moving the cursor and setting colours costs about as many bytes.
+_MERGE_WITHIN = 10
 
 
-class Lines(Widget):
-    """Base of all panels. A subclass says in `draw` what its lines are; styles have the names of themes.py."""
+class LineWidget(Widget):
+    """Base of all panels; a subclass returns its lines from `draw`."""
 
     app: SwarmApp
 
@@ -33,20 +36,20 @@ class Lines(Widget):
         super().__init__(**kwargs)
         self._shown: list[Line] = []
         self._shown_size = Size(0, 0)
-        self._painting = False
-        self.refill: Callable[[Lines], None] | None = None
-        """Where what is shown depends on the room there is: gives this widget another view, and so draws it anew."""
+        self._rendering = False
+        # Set where the view depends on the size: calls `show` with a view for the present size.
+        self.update_view: Callable[[LineWidget], None] | None = None
 
     def draw(self, width: int, height: int) -> list[Line]:
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draws anew, and asks for a repaint of what is different."""
-        if not self.size or not self.is_attached or self._painting:
+        """Draw the lines again and request a repaint of the cells that differ."""
+        if not self.size or not self.is_attached or self._rendering:
             return
-        before, whole = self._shown, self._shown_size != self.size
+        before, resized = self._shown, self._shown_size != self.size
         self._make_lines()
-        if whole:
+        if resized:
             self.refresh()
             return
         regions = [
@@ -61,30 +64,30 @@ class Lines(Widget):
     def _make_lines(self) -> None:
         os.sched_yield()
         width, height = self._shown_size = self.size
-        lines = [fitted(line, width) for line in self.draw(width, height)[:height]]
+        lines = [fit_line(line, width) for line in self.draw(width, height)[:height]]
         self._shown = lines + [[(" " * width, "")]] * (height - len(lines))
 
     def render_line(self, y: int) -> Strip:
-        # On few cores the server and the load share ours: between two lines they get their turn.
+        # On a host with few cores the server and the workers share this core: let them run between lines.
         os.sched_yield()
         width = self.size.width
         base = self.rich_style
         if self._shown_size != self.size:
-            # Painted before it heard of its new size: what is painted first should be right already.
-            if self.refill is not None:
-                self._painting = True
-                self.refill(self)
-                self._painting = False
+            # Textual renders before it sends the resize event: update now rather than paint twice.
+            if self.update_view is not None:
+                self._rendering = True
+                self.update_view(self)
+                self._rendering = False
             self._make_lines()
         if y >= len(self._shown):
             return Strip.blank(width, base)
-        inks = self.app.inks
-        segments = [Segment(text, base + inks[name] if name else base) for text, name in self._shown[y]]
+        styles = self.app.line_styles
+        segments = [Segment(text, base + styles[name] if name else base) for text, name in self._shown[y]]
         return Strip(segments).adjust_cell_length(width, base)
 
     def on_resize(self) -> None:
-        if self.refill is not None:
-            self.refill(self)
+        if self.update_view is not None:
+            self.update_view(self)
         else:
             self.redraw()
 
@@ -92,8 +95,8 @@ class Lines(Widget):
         self.on_resize()
 
 
-class Panel(Lines, Generic[View]):
-    """A panel of one view; the same view again is not drawn again."""
+class Panel(LineWidget, Generic[View]):
+    """A widget that shows one immutable view, and draws again only if the view differs."""
 
     view: View | None = None
 
@@ -103,8 +106,11 @@ class Panel(Lines, Generic[View]):
             self.redraw()
 
 
-def fitted(line: Iterable[Span], width: int) -> Line:
-    """Exactly so many cells: cut, or filled up with blanks."""
+# painting
+
+
+def fit_line(line: Iterable[Span], width: int) -> Line:
+    """Cut or pad a line to exactly `width` cells."""
     fit: Line = []
     left = width
     for text, style in line:
@@ -121,22 +127,22 @@ def fitted(line: Iterable[Span], width: int) -> Line:
 
 
 def changed_cells(old: Line, new: Line) -> list[tuple[int, int]]:
-    """Ranges of cells that differ; both lines are equally wide."""
+    """Return the ranges of cells that differ between two lines of the same width."""
     before, after = _cells(old), _cells(new)
     if len(before) != len(after):
         return [(0, len(after))]
     ranges: list[tuple[int, int]] = []
-    for place, (was, now) in enumerate(zip(before, after, strict=True)):
+    for column, (was, now) in enumerate(zip(before, after, strict=True)):
         if was != now:
-            if ranges and place - ranges[-1][1] < _NEAR:
-                ranges[-1] = (ranges[-1][0], place + 1)
+            if ranges and column - ranges[-1][1] < _MERGE_WITHIN:
+                ranges[-1] = (ranges[-1][0], column + 1)
             else:
-                ranges.append((place, place + 1))
+                ranges.append((column, column + 1))
     return [_whole_characters(after, *found) for found in ranges]
 
 
 def _whole_characters(cells: list[Span], start: int, end: int) -> tuple[int, int]:
-    """A wide character has an empty second cell: it is sent whole."""
+    """Widen a range to include both cells of a wide character; the second one is empty."""
     while start > 0 and cells[start][0] == "":
         start -= 1
     while end < len(cells) and cells[end][0] == "":
@@ -145,6 +151,7 @@ def _whole_characters(cells: list[Span], start: int, end: int) -> tuple[int, int
 
 
 def _cells(line: Line) -> list[Span]:
+    """Split a line into cells; a combining character belongs to the cell before it."""
     cells: list[Span] = []
     for text, style in line:
         if text.isascii():
@@ -152,46 +159,50 @@ def _cells(line: Line) -> list[Span]:
             continue
         for char in text:
             size = cell_len(char)
-            if size == 0 and cells:
-                cells[-1] = (cells[-1][0] + char, cells[-1][1])
-            else:
+            if size:
                 cells += [(char, style), *([("", style)] * (size - 1))]
+            elif cells:
+                cells[-1] = (cells[-1][0] + char, cells[-1][1])
     return cells
 
 
-def left(text: str, width: int) -> str:
-    """Cut with a sign, or filled up."""
+# layout
+
+
+def ljust(text: str, width: int) -> str:
+    """Left-align in `width` cells; longer text is cut and ends in `…`."""
     used = cell_len(text)
     if used <= width:
         return text + " " * (width - used)
     return set_cell_size(text, width - 1) + "…" if width > 0 else ""
 
 
-def right(text: str, width: int) -> str:
+def rjust(text: str, width: int) -> str:
+    """Right-align in `width` cells; longer text is cut and ends in `…`."""
     used = cell_len(text)
-    return " " * (width - used) + text if used <= width else left(text, width)
+    return " " * (width - used) + text if used <= width else ljust(text, width)
 
 
-def longest(words: Sequence[str], width: int) -> str:
-    """Of the same said in several lengths, the longest that fits; the shortest where none does."""
-    return next((text for text in words if cell_len(text) <= width), words[-1] if words else "")
+def longest_fit(texts: Sequence[str], width: int) -> str:
+    """Return the first of several versions, ordered from long to short, that fits; otherwise the last."""
+    return next((text for text in texts if cell_len(text) <= width), texts[-1] if texts else "")
 
 
-def heading(key: str, title: str, beside: str, width: int) -> Line:
-    """The rule above a panel: its key, its name, and what is to be said of it."""
+def heading(key: str, title: str, note: str, width: int) -> Line:
+    """Return the rule above a panel with its key, its title and a note at the right."""
     name = f" {key} {title} " if key else f" {title} "
     room = width - cell_len(name) - 4
-    beside = left(beside, room).rstrip() if room > 3 else ""
-    tail = f" {beside} " if beside else ""
+    note = ljust(note, room).rstrip() if room > 3 else ""
+    tail = f" {note} " if note else ""
     rule = "─" * max(0, width - 2 - cell_len(name) - cell_len(tail))
     return [("──", "dim"), (name, "title"), (rule, "dim"), (tail, "dim")]
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most so many cells, broken at blanks where there are any."""
+def wrap(text: str, width: int) -> list[str]:
+    """Break text into lines of at most `width` cells, at spaces where possible."""
     lines, line = [], ""
     for word in text.split(" "):
-        for part in _parts(word, width):
+        for part in _split_word(word, width):
             if line and cell_len(line) + 1 + cell_len(part) > width:
                 lines.append(line)
                 line = part
@@ -200,8 +211,13 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line]
 
 
-def _parts(word: str, width: int) -> list[str]:
-    """A word that is wider than a line, cut into pieces that are not."""
+def wrapped_note(text: str, width: int) -> list[Line]:
+    """Return the lines of a dim note inside a panel, such as why it is empty."""
+    return [[(f" {line}", "dim")] for line in wrap(text, max(8, width - 2))]
+
+
+def _split_word(word: str, width: int) -> list[str]:
+    """Split a word that is wider than a line."""
     if cell_len(word) <= width:
         return [word]
     parts, part, used = [], "", 0
@@ -212,3 +228,35 @@ def _parts(word: str, width: int) -> list[str]:
             part, used = "", 0
         part, used = part + char, used + size
     return [*parts, part]
+
+
+# bars
+
+
+def sparkline(values: tuple[float | None, ...], top: float | None) -> str:
+    """Draw one column per value on a scale from 0 to `top`; None is blank, and any value above 0 is visible."""
+    if not top:
+        return " " * len(values)
+    return "".join(" " if value is None else _BLOCKS[_eighths(value, top)] for value in values)
+
+
+def bar_columns(values: tuple[float | None, ...], top: float | None, height: int) -> list[str]:
+    """Draw a sparkline over several lines, the highest first."""
+    if not top:
+        return [" " * len(values)] * height
+    filled = [0 if value is None else _eighths(value, top, height) for value in values]
+    lines = []
+    for line in reversed(range(height)):
+        floor = line * 8
+        lines.append("".join(_BLOCKS[min(8, max(0, eighths - floor))] for eighths in filled))
+    return lines
+
+
+def bar(share: float | None, width: int) -> tuple[str, str]:
+    """Return the filled and the empty part of a horizontal bar."""
+    full = 0 if share is None else round(min(1.0, max(0.0, share)) * width)
+    return "█" * full, "░" * (width - full)
+
+
+def _eighths(value: float, top: float, height: int = 1) -> int:
+    return min(8 * height, max(1 if value > 0 else 0, round(value / top * 8 * height)))

@@ -1,4 +1,4 @@
-"""A screen of lines to be read: moved through by keys, left with Esc."""
+"""A screen of text lines that scroll by keys."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
-from swarmtui.tui.footer import KeyLine
-from swarmtui.tui.keys import Where, bindings, shown
-from swarmtui.tui.lines import Line, Lines, heading
+from swarmtui.tui.cursor_list import CursorScreen
+from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.keys import KeyContext, bindings, in_footer
+from swarmtui.tui.lines import Line, LineWidget, heading
 
 if TYPE_CHECKING:
-    from swarmtui.tui.app import SwarmApp
     from swarmtui.tui.keys import Action
 
 
-class Page(Lines):
-    """`top` is the first line in sight; with `follow` it stays at the end as lines are added."""
+class Page(LineWidget):
+    """Scrolling lines; `top` is the first visible line, and `follow` keeps the end visible as lines are added."""
 
     def __init__(self, title: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.title = title
-        self.beside = ""
+        self.note = ""
         self.lines: list[Line] = []
         self.top = 0
         self.follow = False
@@ -32,58 +31,54 @@ class Page(Lines):
         self.lines = lines
         self.redraw()
 
-    def move(self, to: int) -> None:
+    def scroll_to_line(self, line: int) -> None:
         last = max(0, len(self.lines) - (self.size.height - 1))
-        self.top = min(max(0, to), last)
+        self.top = min(max(0, line), last)
         self.follow = self.follow and self.top == last
         self.redraw()
+
+    def move(self, by: int) -> None:
+        self.scroll_to_line(self.top + by)
+
+    def move_page(self, by: int) -> None:
+        self.move(by * max(1, self.size.height - 2))
+
+    def move_to_edge(self, last: bool) -> None:
+        self.scroll_to_line(len(self.lines) if last else 0)
 
     def draw(self, width: int, height: int) -> list[Line]:
         last = max(0, len(self.lines) - (height - 1))
         self.top = last if self.follow else min(self.top, last)
-        more = f"{self.top + 1}–{min(len(self.lines), self.top + height - 1)} of {len(self.lines)}" if last else ""
-        beside = " · ".join(part for part in (self.beside, more) if part)
-        return [heading("", self.title, beside, width), *self.lines[self.top : self.top + height - 1]]
+        shown = f"{self.top + 1}–{min(len(self.lines), self.top + height - 1)} of {len(self.lines)}" if last else ""
+        note = " · ".join(part for part in (self.note, shown) if part)
+        return [heading("", self.title, note, width), *self.lines[self.top : self.top + height - 1]]
 
 
-class Pager(Screen[None]):
-    """Subclasses put a Page into it."""
+class Pager(CursorScreen):
+    """Base of the screens that show one page."""
 
-    app: SwarmApp
-    AUTO_FOCUS = ""
-    where: Where = "page"
+    key_context: KeyContext = "page"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("page")]
 
     def page(self) -> Page:
         raise NotImplementedError
 
     def fill(self) -> None:
-        """Called when it is first shown, and whenever the room for it changes."""
+        """Fill the page; called when the screen is mounted or resized."""
+
+    def movable(self) -> Page:
+        return self.query_one(Page)
 
     def actions(self) -> list[Action]:
-        return shown(self.app.keys.actions(self.where), "back")
+        return in_footer(self.app.keys.actions(self.key_context), "back")
 
     def compose(self) -> ComposeResult:
         yield self.page()
-        yield KeyLine()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
-        self.query_one(KeyLine).show(self.actions())
+        self.query_one(KeyFooter).show(self.actions())
         self.fill()
 
     def on_resize(self) -> None:
         self.fill()
-
-    def action_back(self) -> None:
-        self.dismiss()
-
-    def action_move(self, by: int) -> None:
-        page = self.query_one(Page)
-        page.move(page.top + by)
-
-    def action_page(self, by: int) -> None:
-        self.action_move(by * max(1, self.query_one(Page).size.height - 2))
-
-    def action_edge(self, last: int) -> None:
-        page = self.query_one(Page)
-        page.move(len(page.lines) if last else 0)

@@ -1,4 +1,4 @@
-"""Lines and signs on two axes; the only place that knows plotext, which is loaded when something is first drawn."""
+"""Draw curves and markers on two axes; the only module of the app that uses plotext, loaded at the first plot."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from swarmtui.tui.lines import Line, Lines
+from swarmtui.tui.lines import Line, LineWidget
 
-# Colours that plotext is told to draw with, by the name of our own style for each.
-_INKS = {"first": 4, "second": 3, "bad": 1, "dim": 8}
-_STYLES = {f"38;5;{number}": name for name, number in _INKS.items()}
+# The colour that plotext draws with for each style.
+_COLOURS = {"first": 4, "second": 3, "bad": 1, "dim": 8}
+_STYLES = {f"38;5;{number}": name for name, number in _COLOURS.items()}
 _SEQUENCE = re.compile(r"\x1b\[([0-9;]*)m")
 
 Side = Literal["left", "right"]
 Tick = tuple[float, str]
 
 
-class Trace(NamedTuple):
-    """A line through points, a sign at each of them, or both; `ink` is the name of a style."""
+class PlotTrace(NamedTuple):
+    """A line through points, a marker at each of them, or both; `style` is a name in themes.py."""
 
     xs: Sequence[float]
     ys: Sequence[float]
-    ink: str
-    sign: str = ""
+    style: str
+    marker: str = ""
     joined: bool = True
     side: Side = "left"
 
@@ -37,8 +37,8 @@ class Axis(NamedTuple):
     ticks: Sequence[Tick]
 
 
-class Plot(Lines):
-    """A panel with a plot in it: subclasses say what, once `plotext` is there."""
+class PlotPanel(LineWidget):
+    """A panel that can draw a plot once `plotext` is loaded."""
 
     plotext: Any = None
     _loading = False
@@ -49,14 +49,14 @@ class Plot(Lines):
             self.run_worker(self._load(), exit_on_error=False)
 
     async def _load(self) -> None:
-        """In a thread: its import takes a quarter of a second, and keys must not wait for it."""
+        """Import plotext in a thread: it takes a quarter of a second, and keys must not wait for it."""
         self.plotext = await asyncio.to_thread(importlib.import_module, "plotext")
         self.redraw()
 
-    def plotted(
-        self, width: int, height: int, traces: Sequence[Trace], axes: Sequence[Axis], xs: Sequence[Tick]
+    def plot(
+        self, width: int, height: int, traces: Sequence[PlotTrace], axes: Sequence[Axis], xs: Sequence[Tick]
     ) -> list[Line]:
-        # The panel is the limit, not the terminal.
+        # Limit the plot to the panel rather than to the terminal.
         self.plotext.terminal.limit(False, False)
         figure = self.plotext.figure
         figure.clear()
@@ -67,37 +67,44 @@ class Plot(Lines):
         for axis in axes:
             figure.ruler("y", axis.side).lim(axis.low, axis.high)
             figure.ruler("y", axis.side).ticks([at for at, _ in axis.ticks], [label for _, label in axis.ticks])
-        places = [*(at for at, _ in xs), *(x for trace in traces for x in trace.xs)]
-        low, high = min(places), max(places)
+        positions = [*(at for at, _ in xs), *(x for trace in traces for x in trace.xs)]
+        low, high = min(positions), max(positions)
         if high > low:
-            # A label at the edge needs room for its half, or it is not drawn.
+            # plotext omits a label at the edge unless half of it fits.
             edge = (high - low) / width
             figure.ruler("x").lim(low - edge, high + 2 * edge)
         figure.ruler("x").ticks([at for at, _ in xs], [label for _, label in xs])
         return [_line(text) for text in figure.build().string().split("\n")[:height]]
 
-    def _draw(self, trace: Trace) -> None:
-        """A line of quarter blocks, which more fonts have than braille."""
-        figure, marker, colour = self.plotext.figure, self.plotext.marker, _INKS[trace.ink]
+    def _draw(self, trace: PlotTrace) -> None:
+        """Draw lines with quarter blocks, which more fonts have than braille."""
+        figure, marker, colour = self.plotext.figure, self.plotext.marker, _COLOURS[trace.style]
         xs, ys = list(trace.xs), list(trace.ys)
         if trace.joined:
             line = figure.signal(xs, ys, marker=marker("hd", colour), yside=trace.side)
             line.lines()
             figure.draw(line)
-        if trace.sign:
-            figure.draw(figure.signal(xs, ys, marker=marker(trace.sign, colour), yside=trace.side))
+        if trace.marker:
+            figure.draw(figure.signal(xs, ys, marker=marker(trace.marker, colour), yside=trace.side))
 
 
-def short(value: float) -> str:
+def zero_based_axis(side: Side, values: Sequence[float]) -> Axis:
+    """Return an axis from 0 to slightly above the highest value, with four ticks."""
+    top = max(values, default=0.0) * 1.05 or 1.0
+    positions = [top * part / 3 for part in range(4)]
+    return Axis(side, 0, top, [(position, _tick_label(position)) for position in positions])
+
+
+def _tick_label(value: float) -> str:
     return f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
 
 
 def _line(ansi: str) -> Line:
-    """plotext's colours turned into our styles, so that themes and NO_COLOR hold here too."""
+    """Replace plotext's colours by our styles, so that themes and NO_COLOR apply."""
     line: Line = []
     style = "dim"
-    for place, part in enumerate(_SEQUENCE.split(ansi)):
-        if place % 2:
+    for index, part in enumerate(_SEQUENCE.split(ansi)):
+        if index % 2:
             style = _STYLES.get(part, "dim")
         elif part:
             line.append((part, style))

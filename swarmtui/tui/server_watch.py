@@ -1,4 +1,4 @@
-"""After a run: whether its server is still there, how long it has been away, and how it was started when it is back."""
+"""Watch the server after a run: whether it is up, and which flags changed when it was restarted."""
 
 from __future__ import annotations
 
@@ -6,54 +6,55 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from swarmtui.analysis.compare.differences import describe_server_changes
 from swarmtui.client import catalogue
-from swarmtui.experiments.answer import flag_change
-from swarmtui.model.telemetry import Discovered
+from swarmtui.model.telemetry import DiscoveredServer
 
-_LOOK_S = 1.0
-# So many looks at the port alone, then one that asks the server itself.
-_ASK_EVERY = 4
+_INTERVAL_S = 1.0
+# Every so many checks the server is identified; in between only its port is checked.
+_IDENTIFY_EVERY = 4
 
 
-class Vigil:
-    """One endpoint, looked at once a second in a thread. `server` is as it was while the run was on."""
+class ServerWatch:
+    """Checks one endpoint every second in a thread; `server` is what was found there during the run."""
 
-    def __init__(self, url: str, server: Discovered | None, wake: Callable[[], None]) -> None:
-        self._url, self._server, self._wake = url, server, wake
+    def __init__(self, url: str, server: DiscoveredServer | None, on_change: Callable[[], None]) -> None:
+        self._url, self._server, self._on_change = url, server, on_change
         self._pid = server.pid if server else None
-        self._gone_at: float | None = None
-        self._back = ""
+        self._down_since: float | None = None
+        self._changes = ""
 
     @property
     def is_down(self) -> bool:
-        return self._gone_at is not None
+        return self._down_since is not None
 
     @property
     def down_s(self) -> float | None:
-        return None if self._gone_at is None else time.monotonic() - self._gone_at
+        return None if self._down_since is None else time.monotonic() - self._down_since
 
     @property
-    def back(self) -> str:
-        """What is different since the server came back; empty before that."""
-        return self._back if self._gone_at is None else ""
+    def changes(self) -> str:
+        """What the last restart changed; empty before a restart and while the server is down."""
+        return self._changes if self._down_since is None else ""
 
-    async def keep(self) -> None:
-        looks = 0
+    async def run(self) -> None:
+        checks = 0
         while True:
-            if not await asyncio.to_thread(catalogue.is_there, self._url):
-                self._gone_at = time.monotonic() if self._gone_at is None else self._gone_at
-            elif self.is_down or looks % _ASK_EVERY == 0:
-                self._take(await asyncio.to_thread(catalogue.identify, self._url))
-            looks += 1
-            self._wake()
-            await asyncio.sleep(_LOOK_S)
+            if not await asyncio.to_thread(catalogue.is_listening, self._url):
+                self._down_since = time.monotonic() if self._down_since is None else self._down_since
+            elif self.is_down or checks % _IDENTIFY_EVERY == 0:
+                self._identified(await asyncio.to_thread(catalogue.identify_server, self._url))
+            checks += 1
+            self._on_change()
+            await asyncio.sleep(_INTERVAL_S)
 
-    def _take(self, now: Discovered | None) -> None:
-        """A restart that took less than a second is told by the number of the process."""
+    def _identified(self, now: DiscoveredServer | None) -> None:
         if now is None:
             return
+        # A restart between two checks shows only in the process id.
         restarted = self.is_down or (None not in (self._pid, now.pid) and self._pid != now.pid)
         if restarted:
-            self._back = flag_change(self._server, now) if self._server else "its former flags are not known"
-        self._gone_at, self._pid = None, now.pid
+            server = self._server
+            self._changes = describe_server_changes(server, now) if server else "its previous flags are not known"
+        self._down_since, self._pid = None, now.pid
         self._server = self._server or now

@@ -1,4 +1,4 @@
-"""A small process beside the app: where that dies without a word, people get their terminal back all the same."""
+"""Restore the terminal from a small child process if the app is killed without a chance to do so itself."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import signal
 import sys
 import termios
 
-# Colours, keyboard modes, focus, paste, mouse, cursor, and the screen that was there before.
-_BACK = b"\x1b[0m\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[?1000l\x1b[?1003l\x1b[?25h\x1b[?1049l"
-_WORDS = b"\r\nswarmtui: the screen was killed; a run that was on goes on: swarmtui attach\r\n"
-_DEAF_TO = (
+# Reset colours, keyboard modes, focus, paste and mouse reports; show the cursor; leave the alternate screen.
+_RESTORE = b"\x1b[0m\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[?1000l\x1b[?1003l\x1b[?25h\x1b[?1049l"
+_MESSAGE = b"\r\nswarmtui: the app was killed; a run in progress continues: swarmtui attach\r\n"
+_IGNORED_SIGNALS = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTOU, signal.SIGTTIN,
 )  # fmt: skip
 
 
-class Guard:
-    """To be made before anything is imported that starts threads, and dismissed when the app has left by itself."""
+class TerminalGuard:
+    """Create it before importing anything that starts threads; dismiss it when the app has exited normally."""
 
     def __init__(self) -> None:
         saved = termios.tcgetattr(sys.stdin.fileno())
@@ -36,13 +36,13 @@ class Guard:
 
 
 def _watch(end: int, saved: list[object]) -> None:
-    """Until the other end is closed: by the app itself, which says so before, or by its death."""
-    for number in _DEAF_TO:
+    """Wait until the app writes a byte, which means that it has exited normally, or dies."""
+    for number in _IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     os.closerange(3, end)
     os.closerange(end + 1, 1024)
     if os.read(end, 1):
         return
-    os.write(1, _BACK)
+    os.write(1, _RESTORE)
     termios.tcsetattr(0, termios.TCSANOW, saved)  # type: ignore[arg-type]
-    os.write(2, _WORDS)
+    os.write(2, _MESSAGE)

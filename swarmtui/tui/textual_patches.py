@@ -1,118 +1,137 @@
-"""The app as a picture: its themes and sizes, and how Textual is kept from painting anything twice."""
+"""Change how Textual paints and exits; every private Textual name that the app uses is in this file."""
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
+from rich.control import Control
 from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.dom import DOMNode
-from textual.events import Resize
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, NoColor
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.theme import Theme
 
-from swarmtui.tui.lines import Lines
-from swarmtui.tui.terminal import Narrow, Terminal
-from swarmtui.tui.themes import CYCLE, SWARM, inks
-from swarmtui.tui.too_small import TooSmall, is_too_small
-
 Result = TypeVar("Result")
 
-_COLOURLESS = NoColor()
-_FORGET_S = 60.0
+_NO_COLOUR = NoColor()
+_CLEAR_CACHES_S = 60.0
 
 
-def _forget_regions() -> None:
-    """Each of the many places where cells change is remembered by Textual, and over hours that is megabytes."""
-    for remembered in (Region.intersection, Region.translate, Region.overlaps):
-        remembered.cache_clear()
+class Terminal(LinuxDriver):
+    @property
+    def behind(self) -> bool:
+        """Whether output is still queued: painting more would only delay the response to keys."""
+        thread = self._writer_thread
+        return thread is not None and thread._queue.qsize() > 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether the other end was closed; a process that ignores SIGHUP, such as under nohup, gets no signal."""
+        poll = select.poll()
+        poll.register(self.fileno, 0)
+        return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
 
-class Picture(App[Result]):
-    """Knows nothing of runs; whoever has some says in `first_screen` what is seen first."""
+class NarrowUpdate(ChopsUpdate):
+    """Write only the changed cells; Textual writes a changed line from the left edge of the widget."""
 
-    CSS_PATH = "app.tcss"
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal"), (170, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall"), (54, "-high")]
+    def render_segments(self, console: Console) -> str:
+        parts: list[str] = []
+        for y, x1, x2 in self.spans:
+            for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
+                if strip is None or x >= x2 or end <= x1:
+                    continue
+                start = max(x, x1)
+                parts.append(Control.move_to(start, y).segment.text)
+                parts.append(strip.crop(start - x, min(end, x2) - x).render(console))
+        return "".join(parts)
 
-    def __init__(self, theme: str) -> None:
+
+class PatchedApp(App[Result]):
+    """An app that styles and paints its first screen once, and keeps tracebacks off the terminal."""
+
+    def __init__(self, theme: Theme, chosen: str) -> None:
         super().__init__(driver_class=Terminal)
-        self.register_theme(SWARM)
-        self.theme = theme if theme in self.available_themes else SWARM.name
-        self.inks = inks(self.current_theme)
-        self._fresh: Screen[Any] | None = None
-        self._painted_with = self.get_css_variables()
-        self.stylesheet.set_variables(self._painted_with)
+        self.crash: Exception | None = None
+        self.register_theme(theme)
+        self.theme = chosen if chosen in self.available_themes else theme.name
+        self._styled_screen: Screen[Any] | None = None
+        self._styled_with = self.get_css_variables()
+        self.stylesheet.set_variables(self._styled_with)
 
     def first_screen(self) -> Screen[Any]:
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        self.theme_changed_signal.subscribe(self, self._take_inks)
-        self.set_interval(_FORGET_S, _forget_regions)
+        self.set_interval(_CLEAR_CACHES_S, _clear_region_caches)
 
-    def action_next_theme(self) -> None:
-        place = CYCLE.index(self.theme) + 1 if self.theme in CYCLE else 0
-        self.theme = CYCLE[place % len(CYCLE)]
-
-    def _take_inks(self, theme: Theme) -> None:
-        self.inks = inks(theme)
-        for screen in self.screen_stack:
-            for lines in screen.query(Lines):
-                lines.refresh()
-
-    # what Textual would do twice
+    # first paint
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Textual asks for it once more for the theme it starts with: all was parsed for that one already."""
-        if self._painted_with != (variables := self.get_css_variables()):
-            self._painted_with = variables
+        """Skip the refresh that Textual requests for the theme it starts with: the CSS was parsed for it."""
+        if self._styled_with != (variables := self.get_css_variables()):
+            self._styled_with = variables
             super().refresh_css(animate)
 
     def get_default_screen(self) -> Screen[Any]:
-        """The first screen is the one to be seen: no empty one is laid out before it."""
-        self._fresh = self._fitted(self.first_screen())
-        return self._fresh
+        """Start with the first screen itself rather than with an empty one below it."""
+        self._styled_screen = self._with_size_classes(self.first_screen())
+        return self._styled_screen
 
     def update_styles(self, node: DOMNode, animate: bool = True) -> None:
-        """Of a screen that was styled as it was mounted, once: Textual styles it again when it is shown."""
-        if node is self._fresh:
-            self._fresh = None
+        """Skip the first restyle of the first screen: it was styled when it was mounted."""
+        if node is self._styled_screen:
+            self._styled_screen = None
         else:
             super().update_styles(node, animate)
 
-    def push_screen(self, screen: Any, *given: Any, **more: Any) -> Any:
-        return super().push_screen(self._fitted(screen), *given, **more)
+    def push_screen(self, screen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().push_screen(self._with_size_classes(screen), *args, **kwargs)
 
-    def _fitted(self, screen: Screen[Any]) -> Screen[Any]:
-        """With the classes of its size from the start: Textual adds them behind the first picture, and paints anew."""
+    def _with_size_classes(self, screen: Screen[Any]) -> Screen[Any]:
+        """Add the breakpoint classes before the first paint; Textual adds them after it and paints again."""
         width, height = self.size
         for length, classes in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
-            screen.add_class(max((at, name) for at, name in classes if at <= length)[1], update=False)
+            screen.add_class(max((at, name) for at, name in classes or () if at <= length)[1], update=False)
         return screen
 
     # the terminal
-
-    def on_resize(self, event: Resize) -> None:
-        small = is_too_small(event.size)
-        if small and not isinstance(self.screen, TooSmall):
-            self.push_screen(TooSmall())
-        elif not small and isinstance(self.screen, TooSmall):
-            self.pop_screen()
 
     @property
     def behind(self) -> bool:
         return isinstance(self._driver, Terminal) and self._driver.behind
 
+    @property
+    def terminal_closed(self) -> bool:
+        return isinstance(self._driver, Terminal) and self._driver.closed
+
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if type(renderable) is ChopsUpdate:
-            renderable = Narrow(renderable.chops, renderable.spans, renderable.chop_ends)
+            renderable = NarrowUpdate(renderable.chops, renderable.spans, renderable.chop_ends)
         super()._display(screen, renderable)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """NO_COLOR means none, not grey; bold and dim stay."""
-        return [_COLOURLESS] if self.no_color else super().get_line_filters()
+        """With NO_COLOR write no colours at all, where Textual writes greys; bold and dim remain."""
+        return [_NO_COLOUR] if self.no_color else super().get_line_filters()
+
+    # unexpected exceptions
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.crash = self.crash or error
+        super()._handle_exception(error)
+
+    def _print_error_renderables(self) -> None:
+        """Print no traceback: the launcher reports the error and writes the traceback to a file."""
+        self._exit_renderables.clear()
+
+
+def _clear_region_caches() -> None:
+    """Release the regions that Textual caches for every changed cell range: megabytes within hours."""
+    for cached in (Region.intersection, Region.translate, Region.overlaps):
+        cached.cache_clear()

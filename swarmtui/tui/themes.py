@@ -1,4 +1,4 @@
-"""Blue and orange rather than green and red; a word or a sign stands beside every colour anyway."""
+"""Define the app's colours: blue and orange rather than green and red, never without a word or a sign."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ SWARM = Theme(
     dark=True,
 )
 
-CYCLE = ("swarm", "ansi-dark", "textual-light", "ansi-light")
+THEMES = ("swarm", "ansi-dark", "textual-light", "ansi-light")
 
 
-def inks(theme: Theme) -> dict[str, Style]:
-    """The styles that lines are made of, by name."""
+def line_styles(theme: Theme) -> dict[str, Style]:
+    """Map the style names used in lines to the colours of this theme."""
     variables = theme.to_color_system().generate()
 
-    def ink(name: str, *, bold: bool | None = None) -> Style:
+    def coloured(name: str, *, bold: bool | None = None) -> Style:
         return Style(color=Color.parse(variables[name]).rich_color, bold=bold)
 
     def faint(share: float) -> Style:
-        """Towards the background; terminals that keep their own colours have a way of their own to say it."""
+        """Blend the foreground into the background; ANSI colours cannot be blended and are dimmed."""
         back, front = Color.parse(variables["background"]), Color.parse(variables["foreground"])
         if back.ansi is not None or front.ansi is not None:
             return Style(dim=True)
@@ -42,12 +42,12 @@ def inks(theme: Theme) -> dict[str, Style]:
         "dim": faint(0.4),
         "empty": faint(0.75),
         "bold": Style(bold=True),
-        "title": ink("primary", bold=True),
-        "good": ink("success"),
-        "warn": ink("warning"),
-        "bad": ink("error", bold=True),
-        "first": ink("primary"),
-        "second": ink("secondary"),
-        "cursor": ink("warning", bold=True),
-        "chosen": Style(reverse=True),
+        "title": coloured("primary", bold=True),
+        "good": coloured("success"),
+        "warn": coloured("warning"),
+        "bad": coloured("error", bold=True),
+        "first": coloured("primary"),
+        "second": coloured("secondary"),
+        "cursor": coloured("warning", bold=True),
+        "selected": Style(reverse=True),
     }

@@ -1,4 +1,4 @@
-"""What the app costs: bytes to the terminal, CPU, how soon a key shows, how soon the first picture.
+"""Measure the cost of the app: bytes to the terminal, CPU, response to keys and time to first paint.
 
 python -m tests.bench.terminal                 # C=64 and C=1000, and C=64 read at 20 KB/s
 python -m tests.bench.terminal --c 64 --seconds 30
@@ -23,16 +23,16 @@ import time
 from functools import cache
 from pathlib import Path
 
-from swarmtui.client.client import Client, start
+from swarmtui.client.client import Client, start_session
 from swarmtui.model.client_protocol import Frame, Hello, Stop, Subscribe
 from swarmtui.model.plan import Plan
-from swarmtui.model.run_request import Order
+from swarmtui.model.run_request import RunRequest
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Screen:
-    """The app in a terminal of our own, read as fast as it comes or at `limit` bytes a second."""
+class AppScreen:
+    """The app in a pseudo-terminal, read without limit or at `limit` bytes per second."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class Screen:
         environment: dict[str, str] | None = None,
         program: tuple[str, ...] = (sys.executable, "-m", "swarmtui"),
     ) -> None:
-        self.begun = time.monotonic()
+        self.started = time.monotonic()
         self.process, self.master = _spawn([*program, *words], columns, rows, environment or {})
         self._limit = limit
-        self._budget_from = self.begun
+        self._budget_from = self.started
         self._taken = 0
         self.seconds: dict[int, int] = {}
-        self.seen = b""
+        self.output = b""
 
-    def read(self, until: float, wanted: bytes | None = None) -> float | None:
-        """Reads until then, or until `wanted` was seen: then says when."""
+    def read(self, until: float, pattern: bytes | None = None) -> float | None:
+        """Read until a time, or until `pattern` has appeared; return the time at which it did."""
         while (now := time.monotonic()) < until:
             if not select.select([self.master], [], [], min(0.02, until - now))[0]:
                 continue
@@ -64,7 +64,7 @@ class Screen:
                     continue
                 size = min(size, allowed)
                 if allowed > self._limit // 4:
-                    # What was not used before is not saved up.
+                    # Bytes that were not read are not saved up for later.
                     self._taken += allowed - self._limit // 4
                     size = min(size, self._limit // 4)
             try:
@@ -72,10 +72,10 @@ class Screen:
             except OSError:
                 return None
             self._taken += len(data)
-            second = int(time.monotonic() - self.begun)
+            second = int(time.monotonic() - self.started)
             self.seconds[second] = self.seconds.get(second, 0) + len(data)
-            self.seen = (self.seen + data)[-20_000:]
-            if wanted is not None and wanted in self.seen:
+            self.output = (self.output + data)[-20_000:]
+            if pattern is not None and pattern in self.output:
                 return time.monotonic()
         return None
 
@@ -86,29 +86,38 @@ class Screen:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        if self.master >= 0:
+            os.close(self.master)
+            self.master = -1
+
     def end(self) -> None:
-        """Asks it to leave, unless it has left, and takes what it still writes."""
+        """End the app if it is still running, and discard its last output."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 5
-        while self.process.poll() is None and time.monotonic() < deadline:
+        while self.process.poll() is None and self.master >= 0 and time.monotonic() < deadline:
             if select.select([self.master], [], [], 0.05)[0]:
                 try:
                     os.read(self.master, 65536)
                 except OSError:
                     break
+        if self.process.poll() is None:
+            self.process.kill()
         self.process.wait(5)
-        os.close(self.master)
+        self.hang_up()
 
 
 def _spawn(words: list[str], columns: int, rows: int, more: dict[str, str]) -> tuple[subprocess.Popen[bytes], int]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    # As installed: over SSH, with its bytecode beside it, and with the size of the terminal itself.
+    # As over SSH, with compiled bytecode and the size of the pseudo-terminal.
     unset = ("COLORTERM", "NO_COLOR", "PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     process = subprocess.Popen(
-        ["setsid", "--ctty", *words],
+        # A signal that this process ignores, such as SIGHUP under nohup, would stay ignored in the app.
+        ["setsid", "--ctty", "env", "--default-signal=HUP,INT,QUIT,TERM", *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -120,7 +129,7 @@ def _spawn(words: list[str], columns: int, rows: int, more: dict[str, str]) -> t
 
 @cache
 def _bytecode() -> Path:
-    """A place for it outside the tree, filled by one start."""
+    """A directory outside the tree, filled by one import."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
@@ -129,48 +138,48 @@ def _bytecode() -> Path:
 
 
 def run_swarm(c: int, root: Path) -> tuple[Client, str]:
-    """A run at so many streams; returns when they are all there."""
+    """Start a run with `c` streams; return when all of them are in flight."""
     endpoint = f"sim:b70-swarm?seats={max(64, c)}&speed=4&budget={max(2048, 2 * c)}"
-    order = Order(
+    request = RunRequest(
         endpoints=(endpoint,),
         workload="coding",
         plan=Plan(mode="manual", levels=(c,), warmup=1),
         session_root=str(root),
     )
-    client = start(order, Subscribe(hz=2.0))
-    identity = ""
+    client = start_session(request, Subscribe(hz=2.0))
+    session_id = ""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        match client.next(1.0):
+        match client.receive(1.0):
             case Hello(session=session):
-                identity = session.id
-            case Frame(in_flight=in_flight, status="running") if in_flight >= c and identity:
-                return client, identity
-    raise SystemExit("the swarm did not come up")
+                session_id = session.id
+            case Frame(in_flight=in_flight, status="running") if in_flight >= c and session_id:
+                return client, session_id
+    raise SystemExit("the run did not reach its number of streams")
 
 
 def measure(c: int, seconds: float, limit: int | None, columns: int = 120, rows: int = 40) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        client, identity = run_swarm(c, Path(folder))
+        client, session_id = run_swarm(c, Path(folder))
         _bytecode()
-        screen = Screen(["attach", identity], limit, columns, rows)
+        screen = AppScreen(["attach", session_id], limit, columns, rows)
         try:
-            painted = screen.read(screen.begun + 10, b"streams")
+            painted = screen.read(screen.started + 10, b"streams")
             screen.read(time.monotonic() + 3)
             if c > rows:
                 screen.press(b"\x1b[6~")  # page down: scrolled
-            cpu, begun = screen.cpu_s(), time.monotonic()
-            first = int(begun - screen.begun) + 1
-            screen.read(begun + seconds)
-            share = (screen.cpu_s() - cpu) / (time.monotonic() - begun)
+            cpu, start = screen.cpu_s(), time.monotonic()
+            first = int(start - screen.started) + 1
+            screen.read(start + seconds)
+            share = (screen.cpu_s() - cpu) / (time.monotonic() - start)
             rates = [screen.seconds.get(second, 0) for second in range(first, first + int(seconds) - 1)]
-            keys = [_key_s(screen, phase) for phase in (0.0, 0.07, 0.13, 0.19, 0.23)]
+            keys = [_key_latency_s(screen, phase) for phase in (0.0, 0.07, 0.13, 0.19, 0.23)]
         finally:
             screen.end()
-            client.say(Stop(grace_s=0.0))
+            client.send(Stop(grace_s=0.0))
             client.close()
     mean = sum(rates) / max(1, len(rates)) / 1000
-    shown = "–" if painted is None else f"{painted - screen.begun:.2f}"
+    shown = "–" if painted is None else f"{painted - screen.started:.2f}"
     lag = "never" if None in keys else f"{max(key for key in keys if key is not None):.2f}"
     print(
         f"C={c:<5} {columns}×{rows} reader {'free' if limit is None else f'{limit // 1000} KB/s':8}"
@@ -179,10 +188,10 @@ def measure(c: int, seconds: float, limit: int | None, columns: int = 120, rows:
     )
 
 
-def _key_s(screen: Screen, phase: float) -> float | None:
-    """From a press of space to the word on the screen."""
+def _key_latency_s(screen: AppScreen, phase: float) -> float | None:
+    """The time from pressing space to the word on the screen."""
     screen.read(time.monotonic() + 0.6 + phase)
-    screen.seen = b""
+    screen.output = b""
     pressed = time.monotonic()
     screen.press(b" ")
     shown = screen.read(pressed + 3, b"FROZEN")
@@ -191,16 +200,16 @@ def _key_s(screen: Screen, phase: float) -> float | None:
 
 
 def main() -> None:
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--c", type=int)
-    words.add_argument("--seconds", type=float, default=15.0)
-    words.add_argument("--limit", type=int, help="bytes a second that the terminal takes")
-    words.add_argument("--size", default="120x40")
-    given = words.parse_args()
-    columns, rows = map(int, given.size.split("x"))
-    cases = [(given.c, given.limit)] if given.c else [(64, None), (64, 20_000), (1000, None)]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--c", type=int)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--limit", type=int, help="bytes per second that the terminal accepts")
+    parser.add_argument("--size", default="120x40")
+    options = parser.parse_args()
+    columns, rows = map(int, options.size.split("x"))
+    cases = [(options.c, options.limit)] if options.c else [(64, None), (64, 20_000), (1000, None)]
     for c, limit in cases:
-        measure(c, given.seconds, limit, columns, rows)
+        measure(c, options.seconds, limit, columns, rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An app of one's own: nothing of the person who runs the tests is read or written."""
+"""Fixtures for tests of the app: separate directories, and no process that outlives its test."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
-from swarmtui.client.client import attach, running
+from swarmtui.client.client import attach, running_sessions
 from swarmtui.model.client_protocol import Stop, Subscribe
 from swarmtui.model.schema import BadInput
 
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
+_STOP_S = 20.0
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Textual's pilot is asynchronous, and so are tests with it."""
+    """Run coroutine tests: Textual's pilot is asynchronous."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
@@ -32,35 +34,38 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(autouse=True)
-def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def separate_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("DATA", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     monkeypatch.delenv("NO_COLOR", raising=False)
-    # The path of a socket has about a hundred characters, and that of a test can have more.
+    # The path of a socket is limited to about 100 characters, which tmp_path may exceed.
     with TemporaryDirectory(prefix="swarm") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        yield tmp_path
-        end_all(runtime)
+        try:
+            yield tmp_path
+        finally:
+            stop_processes(runtime)
 
 
-def end_all(runtime: str) -> None:
-    """Runs outlive the app, and the test that started them: no process of theirs may outlive it too."""
-    give_up = time.monotonic() + 20
+def stop_processes(runtime: str) -> None:
+    """Stop the sessions that the test has left running; kill what does not stop."""
+    deadline = time.monotonic() + _STOP_S
     while left := processes_of(runtime):
-        for identity in running():
+        for session_id in running_sessions():
             with contextlib.suppress(BadInput, OSError):
-                client = attach(identity, Subscribe())
-                client.say(Stop(grace_s=0.0))
+                client = attach(session_id, Subscribe())
+                client.send(Stop(grace_s=0.0))
                 client.close()
-        if time.monotonic() > give_up:
+        if time.monotonic() > deadline:
             for process in left:
-                process.kill()
-            pytest.fail(f"still there: {[process.pid for process in left]}")
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            pytest.fail(f"still running: {[process.pid for process in left]}")
         time.sleep(0.05)
 
 
 def processes_of(runtime: str) -> list[psutil.Process]:
-    """Those that were started by the test, known by the directory of their sockets."""
+    """Return the processes started by the test, identified by their runtime directory."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -75,11 +80,11 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 @pytest.fixture
 def until() -> Until:
-    """Waits until something is so; a test that waits in vain fails by name."""
+    """Wait until a condition holds; fail after 30 s."""
 
-    async def wait(so: Callable[[], bool]) -> None:
+    async def wait(condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
-            while not so():
+            while not condition():
                 await asyncio.sleep(0.05)
 
     return wait

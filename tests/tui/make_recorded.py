@@ -1,4 +1,4 @@
-"""Makes the sessions that snapshots are taken of: sweeps on the simulator, short answers, so that they stay small.
+"""Record the sessions used by the snapshot tests: sweeps on the simulator with short answers.
 
 python -m tests.tui.make_recorded
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.client.client import start
+from swarmtui.client.client import start_session
 from swarmtui.model.client_protocol import Ended, Subscribe
 from swarmtui.model.plan import Plan, Requests
-from swarmtui.model.run_request import Order
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Head, entry_decoder, entry_encoder
 from swarmtui.sessions.journal import JOURNAL
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 def record(label: str, endpoint: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        order = Order(
+        request = RunRequest(
             endpoints=(endpoint,),
             workload=str(Path(__file__).with_name("recorded.toml")),
             plan=Plan(levels=(1, 2, 4, 8), runs=4, requests=Requests(count=1), warmup=2, seed=7),
@@ -41,19 +41,19 @@ def record(label: str, endpoint: str) -> None:
             server_flags=f"--max-num-seqs {2 if 'two' in label else 4}",
             keep_text=True,
         )
-        client = start(order, Subscribe(hz=1.0))
-        while not isinstance(ended := client.next(None), Ended):
+        client = start_session(request, Subscribe(hz=1.0))
+        while not isinstance(ended := client.receive(None), Ended):
             pass
         client.close()
-        made = Path(ended.directory)
-        target = RECORDED / made.name
+        directory = Path(ended.directory)
+        target = RECORDED / directory.name
         target.mkdir(parents=True)
-        lines = [_without_place(line) for line in (made / JOURNAL).read_bytes().splitlines()]
+        lines = [_without_host(line) for line in (directory / JOURNAL).read_bytes().splitlines()]
         (target / JOURNAL).write_bytes(b"\n".join(lines) + b"\n")
 
 
-def _without_place(line: bytes) -> bytes:
-    """The head without the machine on which it was made."""
+def _without_host(line: bytes) -> bytes:
+    """Remove the name and kernel of the recording machine from the head."""
     entry = entry_decoder.decode(line)
     if not isinstance(entry, Head):
         return line

@@ -1,4 +1,4 @@
-"""Sessions side by side in the app: curves over each other, the table of the command line, any of them the baseline."""
+"""The compare screen: curves in one plot, the table of differences, and a baseline that can be changed."""
 
 from __future__ import annotations
 
@@ -11,81 +11,76 @@ from swarmtui.analysis.compare.sessions import compare
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.frame_source import Past
-from swarmtui.tui.sessions.compare_screen import CompareScreen
-from swarmtui.tui.sessions.compare_view import comparison_lines, overlay_view
-from tests.analysis.made_levels import level, summary
+from swarmtui.tui.frame_source import ReplaySource
+from swarmtui.tui.sessions.compare_screen import CompareScreen, comparison_lines, overlay_view
+from tests.analysis.level_builders import level, summary
 from tests.tui.conftest import Until
-from tests.tui.screen_text import screen_text
+from tests.tui.screen_text import screen_text, text_of
 
 RECORDED = Path(__file__).with_name("recorded")
 SLOW, FAST = [100.0, 101.0, 99.0, 100.5], [125.0, 126.0, 124.0, 125.5]
 
 
-def text(lines: list[list[tuple[str, str]]]) -> str:
-    return "\n".join("".join(part for part, _ in line) for line in lines)
-
-
-async def test_b_holds_all_against_the_next_and_v_shows_another_curve(tmp_path: Path, until: Until) -> None:
+async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
     shutil.copytree(RECORDED, root)
     for directory in root.iterdir():
         write_summary(directory)
     first = min(path.name for path in root.iterdir())
-    app = SwarmApp(source=Past(open_replay(root, first), hz=4.0), session_root=root)
+    app = SwarmApp(source=ReplaySource(open_replay(root, first), hz=4.0), session_root=root)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
         await until(lambda: "four seats" in screen_text(app))
         await pilot.press("m", "m", "c")
         await until(lambda: isinstance(app.screen, CompareScreen) and "┤" in screen_text(app))
         before = screen_text(app)
-        assert "● two seats" in before and "◆ four seats" in before and "output tok/s against C" in before
+        assert "● two seats" in before and "◆ four seats" in before and "output tok/s by C" in before
         assert "--max-num-seqs 2 → 4" in before and "faster (4 v 4 runs" in before
         await pilot.press("b")
         await until(lambda: "--max-num-seqs 4 → 2" in screen_text(app))
         assert "● four seats" in screen_text(app) and "slower (4 v 4 runs" in screen_text(app)
         await pilot.press("v")
-        await until(lambda: "TTFT, s against C" in screen_text(app))
+        await until(lambda: "TTFT, s by C" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, CompareScreen))
 
 
-def test_the_table_has_intervals_verdicts_and_the_machine_as_the_command_line_has() -> None:
+def test_table_has_intervals_and_verdicts() -> None:
     a, b = summary((level(4, tps=100, runs=SLOW),), "a"), summary((level(4, tps=125, runs=FAST),), "b")
-    shown = text(comparison_lines(compare([a, b]), {"a": "before", "b": "after"}, 100))
+    shown = text_of(comparison_lines(compare([a, b]), {"a": "before", "b": "after"}, 100))
     assert "before  →  after" in shown
     row = next(line for line in shown.splitlines() if "tok/s steady" in line)
     assert "+25.0 %" in row and "…" in row and row.endswith("faster")
 
 
-def test_unlike_sessions_are_shown_with_the_reason_and_no_ratio() -> None:
+def test_incomparable_sessions_show_the_reason_and_no_ratio() -> None:
     a, b = summary((level(4, tps=100, runs=SLOW),), "a"), summary((level(4, tps=125, runs=FAST),), "b")
     b = msgspec.structs.replace(b, session=msgspec.structs.replace(b.session, workload_digest="another"))
-    shown = text(comparison_lines(compare([a, b]), {}, 80))
+    shown = text_of(comparison_lines(compare([a, b]), {}, 80))
     assert "✖ different workloads" in shown and "refused" in shown and "+25" not in shown
 
 
-def test_many_sessions_stand_in_the_order_given_whatever_they_are_held_against() -> None:
+def test_session_list_keeps_its_order_with_any_baseline() -> None:
     all_three = [summary((level(4, tps=tps),), name) for name, tps in (("a", 100), ("b", 120), ("c", 90))]
-    shown = text(comparison_lines(compare(all_three, baseline=2), {}, 80))
+    shown = text_of(comparison_lines(compare(all_three, baseline=2), {}, 80))
     assert " c  →  a" in shown and " c  →  b" in shown
-    board = shown[shown.index("All in the order") :].splitlines()
+    board = shown[shown.index("All sessions") :].splitlines()
     assert [line.split()[0] for line in board[2:] if "·" in line] == ["a", "▸", "c"]
 
 
-def test_a_session_without_a_figure_has_no_curve() -> None:
+def test_a_session_without_values_has_no_curve() -> None:
     view = overlay_view([summary((level(1),), "a")], {}, "TTFT, s")
-    assert view.empty == "no session has a figure for TTFT, s"
+    assert view.empty == "no session has TTFT, s"
 
 
-async def test_the_whole_checklist_is_shown_with_values_and_limits(tmp_path: Path, until: Until) -> None:
+async def test_checklist_shows_values_and_limits(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
     shutil.copytree(RECORDED, root)
     first = min(path.name for path in root.iterdir())
-    app = SwarmApp(source=Past(open_replay(root, first), hz=4.0), session_root=root)
+    app = SwarmApp(source=ReplaySource(open_replay(root, first), hz=4.0), session_root=root)
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.press("P")
-        await until(lambda: "fit to publish" in screen_text(app) and "warm-up" in screen_text(app))
+        await until(lambda: "publication checklist" in screen_text(app) and "warm-up" in screen_text(app))
         shown = screen_text(app)
         for check in summarise(load(root, first)).checks:
             assert check.name in shown and f"(limit: {check.limit})"[:40] in shown

@@ -1,4 +1,4 @@
-"""Text from servers and models is data: it neither breaks the layout nor reaches the terminal as anything else."""
+"""Text from servers and models never breaks the layout and never reaches the terminal as control sequences."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import pytest
 from rich.cells import cell_len
 
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.frame_source import Live
 from swarmtui.tui.live.run_screen import RunScreen
-from swarmtui.tui.live_model import Track
-from tests.tui.made_frames import frame, hello
+from swarmtui.tui.live_model import LiveModel
+from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text
 
 HOSTILE = [
@@ -25,41 +24,25 @@ HOSTILE = [
 ]
 
 
-class Still(Live):
-    """A source that nobody feeds but the test."""
-
-    def __init__(self, track: Track) -> None:
-        self.track = track
-
-    def open(self, wake: object) -> None:
-        pass
-
-    def say(self, command: object) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-def track_with(words: str) -> Track:
-    track = Track()
-    track.hear(hello(model=words, label=words))
+def model_with(words: str) -> LiveModel:
+    live = LiveModel()
+    live.apply(hello(model=words, label=words))
     for second in range(5):
-        track.hear(frame(12, at_s=10.0 + second, words=words, total=100 + 40 * second, text=words))
-    return track
+        live.apply(frame(12, at_s=10.0 + second, words=words, total=100 + 40 * second, text=words))
+    return live
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
-async def test_no_text_breaks_a_screen(size: tuple[int, int]) -> None:
-    source = Still(Track())
+async def test_hostile_text_does_not_break_a_screen(size: tuple[int, int]) -> None:
+    source = RecordingSource(LiveModel())
     app = SwarmApp(source=source)
     async with app.run_test(size=size) as pilot:
         for words in HOSTILE if size[0] < 100 else HOSTILE[-3:]:
-            source.track = track_with(words)
+            source.live = model_with(words)
             for key in ("6", "3", "escape", "enter", "escape"):
                 await pilot.press(key)
                 if isinstance(app.screen, RunScreen):
-                    app.screen.paint()
+                    app.screen.update_panels()
                 await pilot.pause()
                 strips = app.screen._compositor.render_strips()
                 assert [strip.cell_length for strip in strips] == [size[0]] * size[1]
@@ -68,20 +51,20 @@ async def test_no_text_breaks_a_screen(size: tuple[int, int]) -> None:
                 assert all(cell_len(line) <= size[0] for line in shown.splitlines())
 
 
-async def test_markup_is_shown_as_it_was_sent() -> None:
-    app = SwarmApp(source=Still(track_with("[b]x[/b]")))
+async def test_markup_is_shown_literally() -> None:
+    app = SwarmApp(source=RecordingSource(model_with("[b]x[/b]")))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
         assert isinstance(app.screen, RunScreen)
-        app.screen.paint()
+        app.screen.update_panels()
         await pilot.pause()
         assert "[b]x[/b]" in screen_text(app)
-        app.say("[b]said[/b]")
+        app.toast("[b]said[/b]")
         await pilot.pause()
 
 
-async def test_a_terminal_too_small_says_so_and_comes_back() -> None:
-    app = SwarmApp(source=Still(track_with("x")))
+async def test_small_terminal_shows_a_message_until_it_grows() -> None:
+    app = SwarmApp(source=RecordingSource(model_with("x")))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.resize_terminal(40, 10)
         await pilot.pause()

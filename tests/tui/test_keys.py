@@ -1,4 +1,4 @@
-"""One table of actions: every key does what it says, everywhere it says so, and can be changed."""
+"""The table of actions: every key has an effect where it is offered, and can be changed."""
 
 from __future__ import annotations
 
@@ -7,129 +7,171 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.model import client_protocol as said
+from swarmtui.model import client_protocol as protocol
+from swarmtui.model.plan import Mode, Plan
+from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.model.schema import BadInput
-from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.app import SCREENS, SwarmApp
 from swarmtui.tui.config import Config, read_config
-from swarmtui.tui.frame_source import Live
+from swarmtui.tui.cursor_list import PickList
 from swarmtui.tui.help import help_lines
-from swarmtui.tui.keys import ACTIONS, GROUPS, Keymap, Where, bindings, keymap, known_ids
+from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
 from swarmtui.tui.live.replay_screen import ReplayScreen
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
-from swarmtui.tui.live.streams import Streams
-from swarmtui.tui.live_model import Track
+from swarmtui.tui.live.streams import StreamsPanel
 from swarmtui.tui.log.screen import LogScreen
-from swarmtui.tui.pick_list import Pick
 from swarmtui.tui.probes.screen import ProbesScreen
 from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.setup.screen import SetupScreen
-from swarmtui.tui.tune.configuration_screen import CellScreen
-from swarmtui.tui.tune.list_screen import TunesScreen
+from swarmtui.tui.tune.configuration_screens import WatchScreen
+from swarmtui.tui.tune.list_screen import TuneListScreen
 from swarmtui.tui.tune.screen import TuneScreen
 from tests.tui.conftest import Until
-from tests.tui.made_frames import frame, hello
-from tests.tui.screen_text import screen_text
+from tests.tui.frame_builders import RecordingSource, frame, hello
+from tests.tui.screen_text import screen_text, text_of
 
-SCREENS: dict[Where, type] = {
+CONTEXTS: dict[KeyContext, type] = {
     "live": RunScreen,
     "replay": ReplayScreen,
     "setup": SetupScreen,
     "stream": StreamScreen,
     "sessions": SessionsScreen,
-    "watch": CellScreen,
+    "watch": WatchScreen,
     "tune": TuneScreen,
-    "tunes": TunesScreen,
+    "tunes": TuneListScreen,
     "log": LogScreen,
     "probes": ProbesScreen,
     "everywhere": SwarmApp,
 }
 
 
-class Heard(Live):
-    """A run that notes what it is told."""
-
-    def __init__(self) -> None:
-        self.track = Track()
-        self.track.hear(hello())
-        self.track.hear(frame(4))
-        self.commands: list[said.Command] = []
-
-    def open(self, wake: object) -> None:
-        pass
-
-    def say(self, command: said.Command) -> None:
-        self.commands.append(command)
-
-    def close(self) -> None:
-        pass
+def concurrency_commands(source: RecordingSource) -> list[protocol.ClientCommand]:
+    return [command for command in source.commands if isinstance(command, protocol.SetConcurrency)]
 
 
-@pytest.mark.parametrize("where", SCREENS)
-def test_every_action_has_a_method_where_it_is_offered(where: Where) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_offered_action_has_a_method(context: KeyContext) -> None:
     for action in ACTIONS:
-        if where in action.where:
+        if context in action.contexts:
             name = f"action_{action.id.partition('(')[0]}"
-            assert hasattr(SCREENS[where], name), f"{where}: {action.id}"
+            assert hasattr(CONTEXTS[context], name), f"{context}: {action.id}"
 
 
-@pytest.mark.parametrize("where", [where for where in SCREENS if where != "everywhere"])
-def test_no_key_means_two_things_on_one_screen(where: Where) -> None:
-    keys = [key for action in Keymap().actions(where) for key in action.keys.split(",")]
+@pytest.mark.parametrize("context", [context for context in CONTEXTS if context != "everywhere"])
+def test_no_key_has_two_actions_on_one_screen(context: KeyContext) -> None:
+    keys = [key for action in Keymap().actions(context) for key in action.keys.split(",")]
     assert len(keys) == len(set(keys))
 
 
-def test_help_tells_of_every_action() -> None:
-    told = "\n".join("".join(text for text, _ in line) for line in help_lines(Keymap(), "live", 100))
+def test_help_lists_every_action() -> None:
+    text = text_of(help_lines(Keymap(), "live", 100))
     for action in Keymap().actions("live"):
-        assert action.tooltip in told
+        assert action.tooltip in text
     assert {action.group for action in ACTIONS} <= set(GROUPS)
 
 
+def test_every_registered_screen_can_be_imported() -> None:
+    import importlib
+
+    for target in SCREENS.values():
+        module, _, name = target.partition(":")
+        assert hasattr(importlib.import_module(f"swarmtui.tui.{module}"), name), target
+
+
 KEYS = [
-    (("plus",), said.SetConcurrency(5)),
-    (("equals_sign",), said.SetConcurrency(5)),
-    (("minus",), said.SetConcurrency(3)),
-    (("right_square_bracket",), said.SetConcurrency(8)),
-    (("left_square_bracket",), said.SetConcurrency(2)),
-    (("c", "6", "4", "enter"), said.SetConcurrency(64)),
-    (("s", "enter"), said.Sweep((1, 2, 4, 8), 1)),
-    (("f",), said.FindCliff(1024)),
-    (("n",), said.NextLevel()),
-    (("p",), said.Pause()),
-    (("x",), said.Stop()),
-    (("enter",), said.WatchStream(0)),
-    (("w", "enter"), said.Describe("", "")),
+    (("plus",), protocol.SetConcurrency(5)),
+    (("equals_sign",), protocol.SetConcurrency(5)),
+    (("minus",), protocol.SetConcurrency(3)),
+    (("right_square_bracket",), protocol.SetConcurrency(8)),
+    (("left_square_bracket",), protocol.SetConcurrency(2)),
+    (("c", "6", "4", "enter"), protocol.SetConcurrency(64)),
+    (("s", "enter"), protocol.Sweep((1, 2, 4, 8), 1)),
+    (("f",), protocol.FindCliff(1024)),
+    (("n",), protocol.NextLevel()),
+    (("p",), protocol.Pause()),
+    (("x",), protocol.Stop()),
+    (("enter",), protocol.WatchStream(0)),
+    (("w", "enter"), protocol.Describe("", "")),
 ]
 
 
 @pytest.mark.parametrize(("keys", "command"), KEYS, ids=["-".join(keys) for keys, _ in KEYS])
-async def test_keys_become_commands(keys: tuple[str, ...], command: said.Command, until: Until) -> None:
-    source = Heard()
+async def test_keys_send_commands(keys: tuple[str, ...], command: protocol.ClientCommand, until: Until) -> None:
+    source = RecordingSource()
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(lambda: app.screen.query_one(Streams).chosen is not None)
+        await until(lambda: app.screen.query_one(StreamsPanel).selected is not None)
         for key in keys:
             await pilot.press(key)
             await pilot.pause()
         assert command in source.commands
 
 
-async def test_what_was_asked_for_is_seen_before_the_run_has_it() -> None:
-    source = Heard()
+@pytest.mark.parametrize(
+    ("c", "halves"), [(2, [1]), (3, [1]), (5, [2, 1]), (7, [3, 1]), (9, [4, 2, 1]), (1000, [500, 250, 125, 62])]
+)
+async def test_halve_rounds_down_and_stops_at_one(c: int, halves: list[int]) -> None:
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(1), c=c, of=None, steered=True))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for _ in range(4):
+            await pilot.press("left_square_bracket")
+            await pilot.pause()
+    assert concurrency_commands(source) == [protocol.SetConcurrency(half) for half in halves]
+
+
+@pytest.mark.parametrize("mode", FIXED_MODES)
+async def test_a_fixed_load_mode_cannot_be_steered(mode: Mode, until: Until) -> None:
+    source = RecordingSource()
+    session = msgspec.structs.replace(hello().session, plan=Plan(load=mode, levels=(4,)))
+    source.live.apply(protocol.Hello(session, "/nowhere"))
+    source.live.apply(msgspec.structs.replace(frame(4), load=mode))
+    app = SwarmApp(source=source)
+    steering = ("plus", "minus", "right_square_bracket", "left_square_bracket", "c", "s", "f")
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        assert isinstance(app.screen, RunScreen)
+        app.screen.data_changed()
+        await pilot.pause()
+        footer = screen_text(app).splitlines()[-1]
+        assert "more" not in footer and "sweep" not in footer and "x stop" in footer
+        for key in steering:
+            await pilot.press(key)
+            await pilot.pause()
+        await until(lambda: f"load mode {mode}" in " ".join(screen_text(app).split()))
+        assert source.commands == []
+        await pilot.press("p", "x")
+        await pilot.pause()
+    assert source.commands == [protocol.Pause(), protocol.Stop()]
+
+
+async def test_an_open_loop_has_no_c_to_step(until: Until) -> None:
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(4), load="open", rate=2.0))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("plus")
+        await until(lambda: "an open loop has a rate, not a C" in " ".join(screen_text(app).split()))
+        assert source.commands == []
+        for key in ("c", "3", "enter"):
+            await pilot.press(key)
+            await pilot.pause()
+    assert source.commands == [protocol.SetConcurrency(3)]
+
+
+async def test_requested_c_is_shown_before_a_frame_reports_it() -> None:
+    source = RecordingSource()
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("plus", "plus")
         await pilot.pause()
-        assert [command for command in source.commands if isinstance(command, said.SetConcurrency)] == [
-            said.SetConcurrency(5),
-            said.SetConcurrency(6),
-        ]
+        assert concurrency_commands(source) == [protocol.SetConcurrency(5), protocol.SetConcurrency(6)]
         assert screen_text(app).splitlines()[4].split()[0] == "6"
 
 
-async def test_a_number_that_cannot_be_is_refused_as_it_is_typed() -> None:
-    source = Heard()
+async def test_an_invalid_number_is_refused_while_typing() -> None:
+    source = RecordingSource()
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("c")
@@ -137,21 +179,21 @@ async def test_a_number_that_cannot_be_is_refused_as_it_is_typed() -> None:
         await pilot.press("0", "enter")
         await pilot.pause()
         assert "a number from 1 to" in screen_text(app)
-        assert not [command for command in source.commands if isinstance(command, said.SetConcurrency)]
+        assert not concurrency_commands(source)
         await pilot.press("escape")
 
 
-async def test_themes_change_what_is_drawn() -> None:
-    app = SwarmApp(source=Heard())
+async def test_next_theme_changes_the_styles() -> None:
+    app = SwarmApp(source=RecordingSource())
     async with app.run_test(size=(80, 24)) as pilot:
-        inks = app.inks
+        styles = app.line_styles
         await pilot.press("t")
         await pilot.pause()
-        assert app.theme == "ansi-dark" and app.inks != inks
+        assert app.theme == "ansi-dark" and app.line_styles != styles
 
 
-async def test_keys_can_be_changed() -> None:
-    source = Heard()
+async def test_a_keymap_changes_keys_and_footer() -> None:
+    source = RecordingSource()
     app = SwarmApp(source=source, config=Config(keymap={"more": "a"}))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("plus")
@@ -159,22 +201,22 @@ async def test_keys_can_be_changed() -> None:
         assert source.commands == []
         await pilot.press("a")
         await pilot.pause()
-        assert source.commands == [said.SetConcurrency(5)]
+        assert source.commands == [protocol.SetConcurrency(5)]
         assert "a more" in screen_text(app)
 
 
-def test_a_config_with_an_unknown_action_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_unknown_action_in_the_keymap_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[keymap]\nmroe = "a"\n')
     with pytest.raises(BadInput, match=r"keymap\.mroe"):
         read_config(tmp_path)
 
 
-def test_no_config_is_fine(tmp_path: Path) -> None:
+def test_a_missing_config_is_the_default(tmp_path: Path) -> None:
     assert read_config(tmp_path) == Config()
 
 
-async def test_the_palette_offers_the_actions_of_the_screen() -> None:
-    app = SwarmApp(source=Heard())
+async def test_palette_offers_the_actions_of_the_screen() -> None:
+    app = SwarmApp(source=RecordingSource())
     async with app.run_test(size=(80, 24)) as pilot:
         names = [command.title for command in app.get_system_commands(app.screen)]
         assert "cliff (f)" in names and "quit (q)" in names
@@ -183,56 +225,56 @@ async def test_the_palette_offers_the_actions_of_the_screen() -> None:
         assert type(app.screen).__name__ == "CommandPalette"
 
 
-async def test_the_same_c_again_does_not_begin_its_stretch_anew(until: Until) -> None:
-    source = Heard()
-    source.track.hear(msgspec.structs.replace(frame(1), c=1, of=None, steered=True))
+async def test_the_present_c_is_not_requested_again(until: Until) -> None:
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(1), c=1, of=None, steered=True))
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("minus")
-        await until(lambda: "C=1 is the lowest there is" in screen_text(app))
+        await until(lambda: "C=1 is the minimum" in screen_text(app))
         await pilot.press("c")
         await pilot.pause()
         await pilot.press("1", "enter")
-        await until(lambda: "C is 1 already" in screen_text(app))
-    assert not [command for command in source.commands if isinstance(command, said.SetConcurrency)]
+        await until(lambda: "C is already 1" in screen_text(app))
+    assert not concurrency_commands(source)
 
 
-async def test_the_c_of_a_sweep_can_be_taken_over_as_it_is() -> None:
-    """Also of one whose levels last a time and have no number of requests."""
-    source = Heard()
-    source.track.hear(msgspec.structs.replace(frame(1), c=4, of=None))
+async def test_manual_control_can_keep_the_c_of_a_sweep() -> None:
+    """Also of a sweep whose levels have a duration and no number of requests."""
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(1), c=4, of=None))
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("c")
         await pilot.pause()
         await pilot.press("4", "enter")
         await pilot.pause()
-    assert said.SetConcurrency(4) in source.commands
+    assert protocol.SetConcurrency(4) in source.commands
 
 
-def test_every_action_that_may_get_another_key_has_a_binding_to_put_it_on() -> None:
-    places = {where for action in ACTIONS for where in action.where}
-    bound = {binding.id for where in places for binding in bindings(where)}
+def test_every_action_can_be_bound_to_another_key() -> None:
+    contexts = {context for action in ACTIONS for context in action.contexts}
+    bound = {binding.id for context in contexts for binding in bindings(context)}
     for name in known_ids():
         assert set(keymap({name: "f9"})) <= bound, name
 
 
-async def test_where_panels_are_out_of_sight_the_last_line_names_their_keys() -> None:
-    app = SwarmApp(source=Heard())
+async def test_footer_of_a_small_screen_names_the_panel_keys() -> None:
+    app = SwarmApp(source=RecordingSource())
     async with app.run_test(size=(80, 24)):
         last = screen_text(app).splitlines()[-1]
         assert "1–6 panels" in last and "? help" in last and last.endswith("q quit")
 
 
-async def test_from_a_run_that_ended_another_can_be_set_up(until: Until) -> None:
-    source = Heard()
+async def test_esc_on_an_ended_run_opens_setup(until: Until) -> None:
+    source = RecordingSource()
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("escape")
-        await until(lambda: "the run is on" in screen_text(app))
-        source.track.hear(said.Ended("done", "", "/nowhere"))
+        await until(lambda: "a run is in progress" in screen_text(app))
+        source.live.apply(protocol.Ended("done", "", "/nowhere"))
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, SetupScreen))
-        await until(lambda: isinstance(app.focused, Pick))
+        await until(lambda: isinstance(app.focused, PickList))
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, RunScreen))

@@ -1,30 +1,31 @@
-"""The tuning log in the app: read, marked and noted by keys."""
+"""The tuning log screen: changes are marked and annotated by keys."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from swarmtui.experiments.tune_store import add_change, read_log
-from swarmtui.model.tuning import Change
+from swarmtui.model.tuning import LoggedChange
 from swarmtui.tui.app import SwarmApp
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 
 
-def change(after: str, what: str, share: float) -> Change:
-    return Change(
+def change(after: str, what: str, share: float) -> LoggedChange:
+    return LoggedChange(
         number=0, created="2026-11-15T03:00:00+00:00", before="first", after=after, what=what,
-        gave=f"C=4: {100 * share:+.1f} % output tok/s, faster (4 v 4 runs, p = 0.029)", verdict="faster", change=share,
+        effect=f"C=4: {100 * share:+.1f} % output tok/s, faster (4 v 4 runs, p = 0.029)", verdict="faster",
+        change=share,
     )  # fmt: skip
 
 
-async def test_changes_are_marked_as_kept_or_reverted_with_a_note(tmp_path: Path, until: Until) -> None:
+async def test_changes_can_be_marked_and_annotated(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
     add_change(root, change("second", "--max-num-seqs 2 → 4", 0.256))
     add_change(root, change("third", "+ --enforce-eager", 0.031))
     app = SwarmApp(session_root=root)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: "what shall be measured?" in screen_text(app))
+        await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("L")
         await until(lambda: "T log" in screen_text(app).splitlines()[-1])
         await pilot.press("T")
@@ -40,10 +41,10 @@ async def test_changes_are_marked_as_kept_or_reverted_with_a_note(tmp_path: Path
     assert [(row.kept, row.note) for row in read_log(root)] == [("reverted", "hot"), ("kept", "")]
 
 
-async def test_an_empty_log_says_what_would_fill_it(tmp_path: Path, until: Until) -> None:
+async def test_empty_log_says_what_adds_changes(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(lambda: "what shall be measured?" in screen_text(app))
+        await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("T")
         await until(lambda: "no changes yet: R after a run" in screen_text(app))
         await pilot.press("y", "w", "escape")

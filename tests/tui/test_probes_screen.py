@@ -1,4 +1,4 @@
-"""The history of probes in the app: the chart as somebody found it good, and one target after another by keys."""
+"""The probe history screen: snapshots, targets and filter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.session import End, Request, StretchEnd, StretchStart
-from swarmtui.sessions.probes import TAG
+from swarmtui.model.session import End, RequestEntry, StageEnd, StageStart
+from swarmtui.model.session_tags import Series
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.probes.chart import ProbeChart
-from tests.sessions.made_sessions import MS, T0, head, record, write
+from swarmtui.tui.probes.screen import ProbePanel
+from tests.sessions.session_builders import MS, T0, head, record, write_session
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 
@@ -23,18 +23,18 @@ EXPECTED = Path(__file__).parent / "expected"
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def made_probe(root: Path, at: datetime, gap_us: int, model: str = "gemma") -> None:
-    """One answer of ten tokens, so many microseconds apart."""
+def write_probe(root: Path, at: datetime, gap_us: int, model: str = "gemma") -> None:
+    """Write a session with one answer of ten tokens, `gap_us` apart."""
     name = f"{at:%Y%m%d-%H%M%S}-aaaa"
     answer = record(1, chunk_us=(0, *[gap_us] * 9), t_last_ns=T0 + 50 * MS + 9 * 1000 * gap_us)
-    directory = write(
+    directory = write_session(
         root / name,
         [
-            head(name, tags={TAG: "http://box:8000"}, created=at.isoformat(),
+            head(name, series=Series(kind="probe", name="http://box:8000"), created=at.isoformat(),
                  endpoints=(Endpoint(url="http://box:8000", model=model),)),
-            StretchStart(number=1, t_ns=T0, c=1, run=1, phase="level", of=1),
-            Request(record=answer),
-            StretchEnd(number=1, t_ns=T0 + 10**9, complete=True),
+            StageStart(number=1, t_ns=T0, c=1, run=1, phase="level", of=1),
+            RequestEntry(record=answer),
+            StageEnd(number=1, t_ns=T0 + 10**9, complete=True),
             End(t_ns=T0 + 10**9, state="done"),
         ],
     )  # fmt: skip
@@ -43,24 +43,24 @@ def made_probe(root: Path, at: datetime, gap_us: int, model: str = "gemma") -> N
 
 @pytest.fixture
 def probed(tmp_path: Path) -> Path:
-    """Ten days, twice a day, around 80 tok/s; the last is 5 % slower. And one probe of another model."""
+    """Two probes per day for ten days at about 80 tok/s; the last is 5 % slower. One probe of another model."""
     root, chance = tmp_path / "sessions", Random(5)
     for half_day in range(20):
         gap = round(12_500 * (1 + chance.gauss(0, 0.008)))
-        made_probe(root, START + timedelta(hours=12 * half_day), gap)
-    made_probe(root, START + timedelta(hours=240), 13_160)
-    made_probe(root, START + timedelta(hours=100, minutes=7), 20_000, model="qwen")
+        write_probe(root, START + timedelta(hours=12 * half_day), gap)
+    write_probe(root, START + timedelta(hours=240), 13_160)
+    write_probe(root, START + timedelta(hours=100, minutes=7), 20_000, model="qwen")
     return root
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_chart_is_as_it_was(probed: Path, until: Until, size: tuple[int, int]) -> None:
+async def test_probes_screen_matches_snapshot(probed: Path, until: Until, size: tuple[int, int]) -> None:
     app = SwarmApp(session_root=probed)
     async with app.run_test(size=size) as pilot:
-        await until(lambda: "what shall be measured?" in screen_text(app))
+        await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("H")
         await until(lambda: "1 of 2" in screen_text(app))
-        await until(lambda: app.screen.query_one(ProbeChart).plotext is not None)
+        await until(lambda: app.screen.query_one(ProbePanel).plotext is not None)
         await pilot.pause()
         shown = screen_text(app) + "\n"
     path = EXPECTED / f"probes-{size[0]}x{size[1]}.txt"
@@ -69,10 +69,10 @@ async def test_the_chart_is_as_it_was(probed: Path, until: Until, size: tuple[in
     assert shown == path.read_text(encoding="utf-8")
 
 
-async def test_targets_are_gone_through_and_narrowed_by_keys(probed: Path, until: Until) -> None:
+async def test_keys_select_and_filter_targets(probed: Path, until: Until) -> None:
     app = SwarmApp(session_root=probed)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: "what shall be measured?" in screen_text(app))
+        await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("L")
         await until(lambda: "H probes" in screen_text(app).splitlines()[-1])
         await pilot.press("H")
@@ -88,9 +88,9 @@ async def test_targets_are_gone_through_and_narrowed_by_keys(probed: Path, until
         await until(lambda: "sessions" in screen_text(app).splitlines()[0])
 
 
-async def test_no_probe_says_how_to_make_one(tmp_path: Path, until: Until) -> None:
+async def test_empty_probe_history_says_how_to_start_one(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(lambda: "what shall be measured?" in screen_text(app))
+        await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("H")
-        await until(lambda: "no probe yet: the plan “probe” makes one" in screen_text(app))
+        await until(lambda: "no probes yet: start the plan “probe”" in screen_text(app))

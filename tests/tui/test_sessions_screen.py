@@ -1,4 +1,4 @@
-"""The leaderboard: found, filtered, compared, deleted and brought back by keys."""
+"""The screen of saved sessions: filter, compare, delete and restore by keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.frame_source import Past
+from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.live.replay_screen import ReplayScreen
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
@@ -16,7 +16,7 @@ from tests.tui.screen_text import screen_text
 RECORDED = Path(__file__).with_name("recorded")
 
 
-def saved(tmp_path: Path) -> Path:
+def saved_sessions(tmp_path: Path) -> Path:
     root = tmp_path / "sessions"
     shutil.copytree(RECORDED, root)
     for directory in root.iterdir():
@@ -24,10 +24,10 @@ def saved(tmp_path: Path) -> Path:
     return root
 
 
-async def test_sessions_are_listed_compared_deleted_and_brought_back(tmp_path: Path, until: Until) -> None:
-    root = saved(tmp_path)
+async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: Path, until: Until) -> None:
+    root = saved_sessions(tmp_path)
     first = min(path.name for path in root.iterdir())
-    app = SwarmApp(source=Past(open_replay(root, first), hz=4.0), session_root=root)
+    app = SwarmApp(source=ReplaySource(open_replay(root, first), hz=4.0), session_root=root)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
         await until(lambda: "four seats" in screen_text(app))

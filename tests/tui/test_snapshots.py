@@ -1,6 +1,6 @@
-"""The screens of a recorded session, as they were when somebody last looked at them and found them good.
+"""Compare the screens of a recorded session with the expected ones.
 
-UPDATE_SCREENS=1 writes them anew; look at the difference before keeping it.
+UPDATE_SCREENS=1 rewrites the expected screens; review the difference before committing it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 
 from swarmtui.sessions.replay import open_replay
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.frame_source import Past
-from swarmtui.tui.live.curve import Curve
+from swarmtui.tui.frame_source import ReplaySource
+from swarmtui.tui.live.curve import CurvePanel
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 
@@ -30,7 +30,7 @@ SCREENS = [
     ("gpus-80x24", (80, 24), END_S, ("3",)),
     ("levels-80x24", (80, 24), END_S, ("4",)),
     ("curve-120x40", (120, 40), END_S, ("5",)),
-    ("trust-80x24", (80, 24), 9.0, ("6",)),
+    ("quality-80x24", (80, 24), 9.0, ("6",)),
     ("filtered-80x24", (80, 24), 9.0, ("slash", "t", "e", "s", "t")),
     ("stream-80x24", (80, 24), 9.0, ("enter",)),
     ("stream-120x40", (120, 40), 9.0, ("j", "enter")),
@@ -38,24 +38,24 @@ SCREENS = [
 ]
 
 
-def past_at(app: SwarmApp, at_s: float) -> Past:
+def replay_at(app: SwarmApp, at_s: float) -> ReplaySource:
     source = app._source
-    assert isinstance(source, Past)
+    assert isinstance(source, ReplaySource)
     source.playing = False
     source.seek(at_s)
     return source
 
 
 @pytest.mark.parametrize(("name", "size", "at_s", "keys"), SCREENS, ids=[screen[0] for screen in SCREENS])
-async def test_the_screen_is_as_it_was(
+async def test_screen_matches_snapshot(
     name: str, size: tuple[int, int], at_s: float, keys: tuple[str, ...], until: Until
 ) -> None:
-    app = SwarmApp(source=Past(open_replay(HERE / "recorded", FIRST), hz=4.0))
+    app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
     async with app.run_test(size=size) as pilot:
-        past_at(app, at_s)
+        replay_at(app, at_s)
         await pilot.press(*keys)
         await pilot.pause()
-        curves = [curve for curve in app.screen.query(Curve) if curve.is_on_screen and curve.view]
+        curves = [curve for curve in app.screen.query(CurvePanel) if curve.is_on_screen and curve.view]
         await until(lambda: all(curve.plotext is not None for curve in curves if curve.view and not curve.view.empty))
         await pilot.pause()
         shown = screen_text(app) + "\n"
@@ -66,20 +66,20 @@ async def test_the_screen_is_as_it_was(
     assert shown == path.read_text(encoding="utf-8")
 
 
-async def test_time_can_be_held_hurried_and_turned_back() -> None:
-    app = SwarmApp(source=Past(open_replay(HERE / "recorded", FIRST), hz=4.0))
+async def test_replay_can_be_paused_sped_up_and_rewound() -> None:
+    app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
     async with app.run_test(size=(120, 40)) as pilot:
-        past = past_at(app, 0.0)
+        replay = replay_at(app, 0.0)
         await pilot.press("right")
-        assert past.at_s == 10.0
+        assert replay.at_s == 10.0
         await pilot.press("left", "left")
-        assert past.at_s == 0.0
+        assert replay.at_s == 0.0
         await pilot.press("plus", "plus")
-        assert past.speed == 5
+        assert replay.speed == 5
         await pilot.press("minus")
-        assert past.speed == 2
+        assert replay.speed == 2
         await pilot.press("space")
-        assert past.playing
+        assert replay.playing
         await pilot.press("space")
         await pilot.pause()
         assert "paused" in screen_text(app)

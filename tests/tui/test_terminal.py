@@ -1,4 +1,4 @@
-"""The app on a real terminal: what it writes there, and what becomes of a run when the terminal goes away."""
+"""The app in a real terminal: colours, and a run that continues when the app or its terminal ends."""
 
 from __future__ import annotations
 
@@ -8,139 +8,172 @@ import signal
 import sys
 import termios
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from swarmtui.client.client import Client, running, start
+from swarmtui.client.client import Client, running_sessions, start_session
 from swarmtui.model.client_protocol import Frame, Hello, Subscribe
 from swarmtui.model.plan import Plan
-from swarmtui.model.run_request import Order
-from tests.bench.terminal import Screen
+from swarmtui.model.run_request import RunRequest
+from tests.bench.terminal import AppScreen
 
-HERE = Path(__file__).parent
-REPLAY = ["replay", "last", "--session-dir", str(HERE / "recorded")]
+RECORDED = Path(__file__).with_name("recorded")
+REPLAY = ["replay", "last", "--session-dir", str(RECORDED)]
+WAIT_S = 40.0
 _SGR = re.compile(rb"\x1b\[([0-9;]*)m")
 
-
-def shown(words: list[str], environment: dict[str, str], seconds: float = 4.0) -> bytes:
-    """All that the app wrote until it was told to quit, and after."""
-    screen = Screen(words, None, 120, 40, environment)
-    assert screen.read(screen.begun + 20, b"GPUs") is not None
-    screen.read(time.monotonic() + 0.5)
-    screen.press(b"q")
-    screen.read(time.monotonic() + seconds, b"\x1b[?1049l")
-    screen.end()
-    return screen.seen
-
-
-def colours(written: bytes) -> set[int]:
-    return {int(code) for codes in _SGR.findall(written) for code in codes.split(b";") if code}
-
-
-def test_without_colour_nothing_is_coloured() -> None:
-    used = colours(shown(REPLAY, {"NO_COLOR": "1"}))
-    assert not {code for code in used if 30 <= code <= 48 or 90 <= code <= 107} - {39}
-
-
-def test_sixteen_colours_are_enough() -> None:
-    written = shown(REPLAY, {"TERM": "xterm", "TEXTUAL_COLOR_SYSTEM": "standard"})
-    assert colours(written)
-    assert b"38;5;" not in written and b"38;2;" not in written
-
-
-def test_256_colours_without_colorterm() -> None:
-    written = shown(REPLAY, {"TERM": "xterm-256color"})
-    assert b"38;5;" in written and b"38;2;" not in written
+OpenTerminal = Callable[..., AppScreen]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> tuple[Client, str]:
-    """A run that goes on until somebody ends it."""
-    order = Order(
+def terminal() -> Iterator[OpenTerminal]:
+    """Start the app in a pseudo-terminal; it is ended after the test in any case."""
+    screens: list[AppScreen] = []
+
+    def open_terminal(words: list[str], columns: int = 80, rows: int = 24, **options: Any) -> AppScreen:
+        screens.append(AppScreen(words, None, columns, rows, **options))
+        return screens[-1]
+
+    yield open_terminal
+    for screen in screens:
+        screen.end()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[tuple[Client, str]]:
+    """A run without an end, with its id."""
+    request = RunRequest(
         endpoints=("sim:moe-tp1?speed=10",),
         workload="coding",
         plan=Plan(mode="manual", levels=(2,), warmup=1),
         session_root=str(tmp_path / "sessions"),
     )
-    client = start(order, Subscribe(hz=10))
-    identity = ""
-    while True:
-        match client.next(20):
-            case Hello(session=session):
-                identity = session.id
-            case Frame(status="running"):
-                return client, identity
+    client = start_session(request, Subscribe(hz=10))
+    session_id = ""
+    try:
+        while True:
+            match client.receive(WAIT_S):
+                case Hello(session=session):
+                    session_id = session.id
+                case Frame(status="running"):
+                    break
+                case None:
+                    pytest.fail("the run has not started")
+        yield client, session_id
+    finally:
+        client.close(0.0)
 
 
-def finished(client: Client) -> int:
-    while True:
-        message = client.next(10)
+def wait_for(screen: AppScreen, pattern: bytes) -> None:
+    assert screen.read(time.monotonic() + WAIT_S, pattern) is not None, (pattern, screen.output[-2000:])
+
+
+def replayed(terminal: OpenTerminal, environment: dict[str, str]) -> bytes:
+    """Return the output of a replay until it has quit."""
+    screen = terminal(REPLAY, 120, 40, environment=environment)
+    wait_for(screen, b"GPUs")
+    screen.read(time.monotonic() + 0.5)
+    screen.press(b"q")
+    wait_for(screen, b"\x1b[?1049l")
+    return screen.output
+
+
+def colours(output: bytes) -> set[int]:
+    return {int(code) for codes in _SGR.findall(output) for code in codes.split(b";") if code}
+
+
+def test_no_color_writes_no_colours(terminal: OpenTerminal) -> None:
+    used = colours(replayed(terminal, {"NO_COLOR": "1"}))
+    assert not {code for code in used if 30 <= code <= 48 or 90 <= code <= 107} - {39}
+
+
+def test_sixteen_colours_are_supported(terminal: OpenTerminal) -> None:
+    output = replayed(terminal, {"TERM": "xterm", "TEXTUAL_COLOR_SYSTEM": "standard"})
+    assert colours(output)
+    assert b"38;5;" not in output and b"38;2;" not in output
+
+
+def test_256_colours_are_used_without_colorterm(terminal: OpenTerminal) -> None:
+    output = replayed(terminal, {"TERM": "xterm-256color"})
+    assert b"38;5;" in output and b"38;2;" not in output
+
+
+def finished(client: Client, deadline: float) -> int:
+    while time.monotonic() < deadline:
+        message = client.receive(1.0)
         if isinstance(message, Frame):
             return message.finished
+    pytest.fail("no frame from the run")
 
 
-def goes_on(client: Client, identity: str) -> bool:
-    before = finished(client)
-    give_up = time.monotonic() + 20
-    while time.monotonic() < give_up:
-        if finished(client) > before + 2:
-            return identity in running()
-    return False
+def continues(client: Client, session_id: str) -> bool:
+    deadline = time.monotonic() + WAIT_S
+    before = finished(client, deadline)
+    while finished(client, deadline) <= before + 2:
+        pass
+    return session_id in running_sessions()
 
 
-@pytest.mark.parametrize("how", ["hang-up", "hang-up ignored", "SIGHUP", "SIGTERM", "SIGKILL"])
-def test_a_run_outlives_its_terminal(run: tuple[Client, str], how: str) -> None:
-    client, identity = run
-    words = ["-c", f"trap '' HUP; exec {sys.executable} -m swarmtui attach {identity}"]
-    ignored = how == "hang-up ignored"
-    screen = Screen(words, None, 80, 24, program=("sh",)) if ignored else Screen(["attach", identity], None, 80, 24)
-    assert screen.read(screen.begun + 20, b"streams") is not None
-    if how.startswith("hang-up"):
-        os.close(screen.master)
+@pytest.mark.parametrize("how", ["closed", "closed, SIGHUP ignored", "SIGHUP", "SIGTERM", "SIGKILL"])
+def test_a_run_outlives_its_terminal(terminal: OpenTerminal, run: tuple[Client, str], how: str) -> None:
+    client, session_id = run
+    if how == "closed, SIGHUP ignored":
+        command = f"trap '' HUP; exec {sys.executable} -m swarmtui attach {session_id}"
+        screen = terminal(["-c", command], program=("sh",))
+    else:
+        screen = terminal(["attach", session_id])
+    wait_for(screen, b"streams")
+    if how.startswith("closed"):
+        screen.hang_up()
     else:
         os.kill(screen.process.pid, getattr(signal, how))
-        screen.read(time.monotonic() + 2, b"goes on")
-    assert screen.process.wait(10) is not None
-    assert goes_on(client, identity)
+        # Reads to the end: the app cannot exit while its output is not read.
+        while screen.process.poll() is None and time.monotonic() < screen.started + WAIT_S:
+            screen.read(time.monotonic() + 0.2)
+        screen.read(time.monotonic() + 0.2)
+    assert screen.process.wait(WAIT_S) is not None
+    assert continues(client, session_id)
     if how == "SIGTERM":
-        assert f"swarmtui attach {identity}".encode() in screen.seen
-    client.close(0.0)
+        assert f"swarmtui attach {session_id}".encode() in screen.output
 
 
 @pytest.mark.parametrize("how", [signal.SIGSEGV, signal.SIGKILL])
-def test_an_app_that_is_shot_leaves_the_terminal_sane(run: tuple[Client, str], how: signal.Signals) -> None:
-    client, identity = run
-    screen = Screen(["attach", identity], None, 80, 24)
-    assert screen.read(screen.begun + 20, b"streams") is not None
+def test_a_killed_app_leaves_the_terminal_usable(
+    terminal: OpenTerminal, run: tuple[Client, str], how: signal.Signals
+) -> None:
+    client, session_id = run
+    screen = terminal(["attach", session_id])
+    wait_for(screen, b"streams")
     assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
     os.kill(screen.process.pid, how)
-    assert screen.read(time.monotonic() + 10, b"goes on: swarmtui attach") is not None
-    assert screen.seen.rindex(b"\x1b[?1049l") < screen.seen.index(b"the screen was killed")
-    assert b"\x1b[?25h" in screen.seen
+    wait_for(screen, b"continues: swarmtui attach")
+    assert screen.output.rindex(b"\x1b[?1049l") < screen.output.index(b"the app was killed")
+    assert b"\x1b[?25h" in screen.output
     assert termios.tcgetattr(screen.master)[3] & termios.ECHO
-    assert screen.process.wait(10) == -how
-    assert goes_on(client, identity)
-    client.close(0.0)
+    assert screen.process.wait(WAIT_S) == -how
+    assert continues(client, session_id)
 
 
-def test_a_crash_leaves_the_terminal_sane_and_the_run_going(run: tuple[Client, str]) -> None:
-    client, identity = run
+def test_a_crash_leaves_the_terminal_usable_and_the_run_in_progress(
+    terminal: OpenTerminal, run: tuple[Client, str]
+) -> None:
+    client, session_id = run
     code = (
         "import swarmtui.tui.live.screen as live\n"
         "live.LiveScreen.action_order = lambda self: 1 / 0\n"
-        f"import sys; sys.argv = ['swarmtui', 'attach', '{identity}']\n"
+        f"import sys; sys.argv = ['swarmtui', 'attach', '{session_id}']\n"
         "from swarmtui.cli import main; main()"
     )
-    screen = Screen([sys.executable, "-c", code], None, 80, 24, program=())
-    assert screen.read(screen.begun + 20, b"streams") is not None
+    screen = terminal([sys.executable, "-c", code], program=())
+    wait_for(screen, b"streams")
     screen.press(b"o")
-    screen.read(time.monotonic() + 5, b"goes on")
-    written = screen.seen
-    assert screen.process.wait(10) is not None
-    assert b"Traceback" not in written
-    assert b"the screen failed (ZeroDivisionError)" in written
-    assert f"swarmtui attach {identity}".encode() in written
-    assert written.rindex(b"\x1b[?1049l") < written.index(b"the screen failed")
-    assert goes_on(client, identity)
-    client.close(0.0)
+    wait_for(screen, f"swarmtui attach {session_id}".encode())
+    assert screen.process.wait(WAIT_S) is not None
+    output = screen.output
+    assert b"Traceback" not in output
+    assert b"the app failed (ZeroDivisionError)" in output
+    assert output.rindex(b"\x1b[?1049l") < output.index(b"the app failed")
+    assert continues(client, session_id)

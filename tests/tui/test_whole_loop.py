@@ -1,7 +1,8 @@
-"""The loop that people go through all day, by keys alone, on the real simulator with the real conductor."""
+"""Whole runs in the app, by keys alone, on the simulator with a real session process."""
 
 from __future__ import annotations
 
+import fcntl
 import sys
 from pathlib import Path
 
@@ -10,26 +11,26 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from swarmtui.cli.follow import report
-from swarmtui.cli.progress import progress_on
-from swarmtui.client.client import attach, running
+from swarmtui.cli.progress import open_progress
+from swarmtui.client.client import attach, running_sessions
 from swarmtui.model.client_protocol import Ended, Frame, Hello, Stop, Subscribe
 from swarmtui.sessions.store import load, summarise
-from swarmtui.tui.app import Outcome, SwarmApp
+from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live.run_screen import RunScreen
-from swarmtui.tui.live_model import Track
+from swarmtui.tui.live_model import LiveModel
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 
 FAST = "sim:moe-tp1?speed=20"
 
 
-def track_of(app: SwarmApp) -> Track:
+def live_model(app: SwarmApp) -> LiveModel:
     screen = next(screen for screen in app.screen_stack if isinstance(screen, RunScreen))
-    return screen.source.track
+    return screen.source.live
 
 
-async def start_run(app: SwarmApp, pilot: Pilot[Outcome], until: Until, endpoint: str = FAST) -> Track:
-    """Types an endpoint on the setup screen, and presses Enter."""
+async def start_run(app: SwarmApp, pilot: Pilot[AppResult], until: Until, endpoint: str = FAST) -> LiveModel:
+    """Type an endpoint on the setup screen and press Enter."""
     await until(lambda: "coding" in screen_text(app))
     app.screen.query_one("#url", Input).focus()
     app.screen.query_one("#url", Input).value = endpoint
@@ -37,35 +38,35 @@ async def start_run(app: SwarmApp, pilot: Pilot[Outcome], until: Until, endpoint
     await until(lambda: "Enter starts" in screen_text(app))
     await pilot.press("enter")
     await until(lambda: any(isinstance(screen, RunScreen) for screen in app.screen_stack))
-    track = track_of(app)
-    await until(lambda: track.frame is not None and track.frame.status == "running")
-    return track
+    live = live_model(app)
+    await until(lambda: live.frame is not None and live.frame.status == "running")
+    return live
 
 
-def c_of(track: Track) -> int:
-    return track.frame.c if track.frame else 0
+def c_of(live: LiveModel) -> int:
+    return live.frame.c if live.frame else 0
 
 
-async def test_from_setup_to_a_saved_session(tmp_path: Path, until: Until) -> None:
+async def test_run_from_setup_to_saved_session(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(120, 40)) as pilot:
-        track = await start_run(app, pilot, until)
-        assert c_of(track) == 1
+        live = await start_run(app, pilot, until)
+        assert c_of(live) == 1
 
         await pilot.press("plus")
-        await until(lambda: c_of(track) == 2)
+        await until(lambda: c_of(live) == 2)
         await pilot.press("right_square_bracket")
-        await until(lambda: c_of(track) == 4)
+        await until(lambda: c_of(live) == 4)
         await pilot.press("minus")
-        await until(lambda: c_of(track) == 3)
+        await until(lambda: c_of(live) == 3)
 
         await pilot.press("s")
         await pilot.pause()
-        entry = app.screen.query_one("Prompt Input", Input)
+        entry = app.screen.query_one("InputLine Input", Input)
         entry.value = "1,2"
         await pilot.press("enter")
-        await until(lambda: track.frame is not None and {1, 2} <= {level.c for level in track.frame.levels})
-        await until(lambda: track.ended is not None)
+        await until(lambda: live.frame is not None and {1, 2} <= {level.c for level in live.frame.levels})
+        await until(lambda: live.ended is not None)
         await pilot.pause()
         assert "saved:" in screen_text(app)
         await pilot.press("q")
@@ -76,171 +77,169 @@ async def test_from_setup_to_a_saved_session(tmp_path: Path, until: Until) -> No
     assert summary.session.simulated
 
 
-async def test_a_sweep_is_run_again_and_held_against_the_one_before(tmp_path: Path, until: Until) -> None:
-    """The ramp was turned into a sweep by hand: that is what R repeats."""
+async def test_run_again_repeats_the_sweep_and_compares_it(tmp_path: Path, until: Until) -> None:
+    """A manual run was changed to a sweep, which R repeats."""
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(120, 40)) as pilot:
         first = await start_run(app, pilot, until)
         await pilot.press("s")
         await pilot.pause()
-        app.screen.query_one("Prompt Input", Input).value = "1,2"
+        app.screen.query_one("InputLine Input", Input).value = "1,2"
         await pilot.press("enter")
         await until(lambda: first.ended is not None)
-        await until(lambda: "R again" in screen_text(app).splitlines()[-1])
+        await until(lambda: "R run again" in screen_text(app).splitlines()[-1])
         await pilot.press("R")
-        await until(lambda: track_of(app) is not first)
-        again = track_of(app)
+        await until(lambda: live_model(app) is not first)
+        again = live_model(app)
         await until(lambda: again.ended is not None)
         await until(lambda: "C=2:" in screen_text(app).splitlines()[2])
         await pilot.press("b", "R")
-        await until(lambda: track_of(app) is not again)
-        third = track_of(app)
+        await until(lambda: live_model(app) is not again)
+        third = live_model(app)
         await until(lambda: third.ended is not None)
         await pilot.press("R")
-        await until(lambda: track_of(app) is not third)
-        fourth = track_of(app)
+        await until(lambda: live_model(app) is not third)
+        fourth = live_model(app)
         await until(lambda: fourth.session is not None)
         await pilot.press("x", "x")
         await until(lambda: fourth.ended is not None)
     assert first.session is not None and again.session is not None
     assert again.session.plan.levels == (1, 2) and again.session.plan.mode == "sweep"
     assert again.session.previous == first.session.id
-    # What was marked stays what is compared with, however many runs follow.
+    # The marked baseline applies to all later runs.
     assert fourth.session is not None and fourth.session.previous == again.session.id
 
 
-async def test_a_ramp_without_a_level_says_what_was_done(
+async def test_manual_run_without_a_level_reports_its_requests(
     tmp_path: Path, until: Until, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        track = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
+        live = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
         await pilot.press("c", "5", "0", "enter")
-        await until(lambda: c_of(track) == 50)
-        before = track.frame.finished if track.frame else 0
-        await until(lambda: track.frame is not None and track.frame.finished > before + 2)
+        await until(lambda: c_of(live) == 50)
+        before = live.frame.finished if live.frame else 0
+        await until(lambda: live.frame is not None and live.frame.finished > before + 2)
         await pilot.press("x", "x")
-        await until(lambda: track.ended is not None)
-    assert track.ended is not None
-    report(track.ended, as_json=False, progress=progress_on(sys.stderr, True))
-    said = capsys.readouterr().out
-    assert "requests finished, but no C was held for 4·C completions" in said
+        await until(lambda: live.ended is not None)
+    assert live.ended is not None
+    report(live.ended, as_json=False, progress=open_progress(sys.stderr, True))
+    output = capsys.readouterr().out
+    assert "requests finished, but no C was held for 4·C completions" in output
 
 
-async def test_a_pause_can_be_taken_back_before_it_has_come(tmp_path: Path, until: Until) -> None:
+async def test_pause_can_be_cancelled_while_draining(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        track = await start_run(app, pilot, until)
+        live = await start_run(app, pilot, until)
         await pilot.press("p")
-        await until(lambda: track.frame is not None and track.frame.status in ("draining", "paused"))
+        await until(lambda: live.frame is not None and live.frame.status in ("draining", "paused"))
         await pilot.press("p")
-        await until(lambda: track.frame is not None and track.frame.status == "running")
+        await until(lambda: live.frame is not None and live.frame.status == "running")
         await pilot.press("x", "x")
-        await until(lambda: track.ended is not None)
+        await until(lambda: live.ended is not None)
 
 
-async def test_quitting_while_a_run_is_on_asks_and_stops_and_saves(tmp_path: Path, until: Until) -> None:
+async def test_quitting_during_a_run_asks_then_stops_and_saves(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        track = await start_run(app, pilot, until)
-        await until(lambda: track.frame is not None and track.frame.finished >= 6)
+        live = await start_run(app, pilot, until)
+        await until(lambda: live.frame is not None and live.frame.finished >= 6)
         await pilot.press("q")
         await pilot.pause()
-        assert "What becomes of it?" in screen_text(app)
+        assert "A run is in progress. Stop it?" in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()
-        assert "What becomes of it?" not in screen_text(app)
+        assert "A run is in progress. Stop it?" not in screen_text(app)
         await pilot.press("ctrl+c")
         await pilot.pause()
         await pilot.press("s")
-        await until(lambda: track.ended is not None)
+        await until(lambda: live.ended is not None)
     assert app.return_value is not None
     assert app.return_value.ended[0].directory == str(load(tmp_path / "sessions", "last").directory)
 
 
-async def test_a_run_goes_on_when_people_detach_and_can_be_joined_with_its_history(
-    tmp_path: Path, until: Until
-) -> None:
+async def test_a_detached_run_continues_and_can_be_attached_with_its_history(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        track = await start_run(app, pilot, until)
-        await until(lambda: len(track.points) > 4)
+        live = await start_run(app, pilot, until)
+        await until(lambda: len(live.points) > 4)
         await pilot.press("d")
         await pilot.pause()
     assert app.return_value is not None
-    identity = app.return_value.goes_on
-    assert identity in running()
-    client = attach(identity, Subscribe(hz=10, rows=True))
-    hello = client.next(5)
+    session_id = app.return_value.running_id
+    assert session_id in running_sessions()
+    client = attach(session_id, Subscribe(hz=10, rows=True))
+    hello = client.receive(5)
     assert isinstance(hello, Hello) and len(hello.history) > 4
-    frames = [client.next(5) for _ in range(3)]
+    frames = [client.receive(5) for _ in range(3)]
     assert all(isinstance(frame, Frame) and frame.status == "running" for frame in frames)
-    client.say(Stop(grace_s=0.0))
-    while not isinstance(client.next(5), Ended):
+    client.send(Stop(grace_s=0.0))
+    while not isinstance(client.receive(5), Ended):
         pass
     client.close()
 
 
-async def test_a_stream_is_opened_and_its_text_is_seen_as_it_is_written(tmp_path: Path, until: Until) -> None:
+async def test_stream_screen_shows_text_as_it_arrives(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        track = await start_run(app, pilot, until, "sim:dense-tp1?speed=4")
-        await until(lambda: track.frame is not None and bool(track.frame.rows))
+        live = await start_run(app, pilot, until, "sim:dense-tp1?speed=4")
+        await until(lambda: live.frame is not None and bool(live.frame.rows))
         await pilot.press("enter")
         await until(lambda: "writing" in screen_text(app))
         await until(lambda: len(screen_text(app).partition("── answer")[2].split()) > 30)
         await pilot.press("escape", "x")
-        await until(lambda: track.ended is not None)
+        await until(lambda: live.ended is not None)
 
 
-async def test_the_display_stands_still_while_data_goes_on(tmp_path: Path, until: Until) -> None:
+async def test_frozen_display_does_not_change_while_data_arrives(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(120, 40)) as pilot:
-        track = await start_run(app, pilot, until)
+        live = await start_run(app, pilot, until)
         await pilot.press("space")
         await pilot.pause()
-        still = screen_text(app)
-        assert "DISPLAY FROZEN" in still
-        finished = track.frame.finished if track.frame else 0
-        await until(lambda: track.frame is not None and track.frame.finished > finished + 3)
-        assert screen_text(app) == still
+        frozen = screen_text(app)
+        assert "DISPLAY FROZEN" in frozen
+        finished = live.frame.finished if live.frame else 0
+        await until(lambda: live.frame is not None and live.frame.finished > finished + 3)
+        assert screen_text(app) == frozen
         await pilot.press("space")
         await pilot.pause()
-        assert screen_text(app) != still
+        assert screen_text(app) != frozen
         await pilot.press("x", "x")
-        await until(lambda: track.ended is not None)
+        await until(lambda: live.ended is not None)
 
 
-async def test_label_note_and_place_are_saved_while_it_runs(tmp_path: Path, until: Until) -> None:
+async def test_label_note_and_directory_can_be_changed_during_a_run(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        track = await start_run(app, pilot, until)
+        live = await start_run(app, pilot, until)
         await pilot.press("w", "n", "e", "w", "tab", "w", "h", "y")
-        app.screen.query_one("#place", Input).value = "relative"
+        app.screen.query_one("#directory", Input).value = "relative"
         await pilot.press("enter")
         await pilot.pause()
-        assert "a directory, from / or ~ on" in screen_text(app)
-        app.screen.query_one("#place", Input).value = str(tmp_path / "elsewhere")
+        assert "must be an absolute path or start with ~" in screen_text(app)
+        app.screen.query_one("#directory", Input).value = str(tmp_path / "elsewhere")
         await pilot.press("enter")
         await until(lambda: "new" in screen_text(app).splitlines()[0])
-        await until(lambda: Path(track.directory).parent == tmp_path / "elsewhere")
-        await until(lambda: track.frame is not None and track.frame.finished >= 5)
+        await until(lambda: Path(live.directory).parent == tmp_path / "elsewhere")
+        await until(lambda: live.frame is not None and live.frame.finished >= 5)
         await pilot.press("x")
-        await until(lambda: track.ended is not None)
+        await until(lambda: live.ended is not None)
     session = load(tmp_path / "elsewhere", "last").journal.head.session
     assert (session.label, session.note) == ("new", "why")
     assert not list((tmp_path / "sessions").iterdir())
 
 
-async def test_label_note_and_place_can_be_given_when_it_has_ended(tmp_path: Path, until: Until) -> None:
+async def test_label_note_and_directory_can_be_changed_after_a_run(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        track = await start_run(app, pilot, until)
-        await until(lambda: track.frame is not None and track.frame.finished >= 5)
+        live = await start_run(app, pilot, until)
+        await until(lambda: live.frame is not None and live.frame.finished >= 5)
         await pilot.press("x", "x")
-        await until(lambda: "w save as" in screen_text(app).splitlines()[-1] and "R again" in screen_text(app))
+        await until(lambda: "w save as" in screen_text(app).splitlines()[-1] and "R run again" in screen_text(app))
         await pilot.press("w", "l", "a", "t", "e")
-        app.screen.query_one("#place", Input).value = str(tmp_path / "elsewhere")
+        app.screen.query_one("#directory", Input).value = str(tmp_path / "elsewhere")
         await pilot.press("enter")
         await until(lambda: "late" in screen_text(app).splitlines()[0])
         await pilot.press("q")
@@ -250,22 +249,37 @@ async def test_label_note_and_place_can_be_given_when_it_has_ended(tmp_path: Pat
     assert app.return_value is not None and app.return_value.ended[0].directory == str(loaded.directory)
 
 
-async def test_the_question_goes_away_when_the_run_ends_by_itself(tmp_path: Path, until: Until) -> None:
+async def test_label_that_cannot_be_saved_is_reported(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        live = await start_run(app, pilot, until)
+        await until(lambda: live.frame is not None and live.frame.finished >= 5)
+        await pilot.press("x", "x")
+        await until(lambda: live.ended is not None)
+        with (Path(live.directory) / "journal.jsonl").open("rb") as journal:
+            fcntl.flock(journal, fcntl.LOCK_EX)
+            await pilot.press("w", "l", "a", "t", "e", "enter")
+            await until(lambda: "not saved:" in screen_text(app))
+        await pilot.press("q")
+    assert load(tmp_path / "sessions", "last").journal.head.session.label == ""
+
+
+async def test_quit_dialog_closes_when_the_run_ends(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        track = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
+        live = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
         await pilot.press("s")
         await pilot.pause()
-        app.screen.query_one("Prompt Input", Input).value = "1"
+        app.screen.query_one("InputLine Input", Input).value = "1"
         await pilot.press("enter", "q")
         await pilot.pause()
-        assert "What becomes of it?" in screen_text(app)
-        await until(lambda: track.ended is not None)
-        await until(lambda: "What becomes of it?" not in screen_text(app))
+        assert "A run is in progress. Stop it?" in screen_text(app)
+        await until(lambda: live.ended is not None)
+        await until(lambda: "A run is in progress. Stop it?" not in screen_text(app))
         assert "saved:" in screen_text(app)
 
 
-async def test_an_endpoint_that_is_not_there_is_said_and_one_can_go_back(tmp_path: Path, until: Until) -> None:
+async def test_an_unreachable_endpoint_is_reported_and_esc_returns_to_setup(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "coding" in screen_text(app))
@@ -276,15 +290,15 @@ async def test_an_endpoint_that_is_not_there_is_said_and_one_can_go_back(tmp_pat
         await until(lambda: "unusable" in screen_text(app))
         assert "is the server up" in screen_text(app)
         await pilot.press("plus", "escape")
-        await until(lambda: "what shall be measured?" in screen_text(app))
+        await until(lambda: "New benchmark" in screen_text(app))
 
 
-async def test_what_cannot_be_started_is_said_as_it_is_typed(tmp_path: Path, until: Until) -> None:
+async def test_invalid_choices_are_reported_while_typing(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
         await until(lambda: "Enter starts" in screen_text(app))
         for name, value, problem in (
-            ("url", "ftp://x", "is not http:// or https://"),
+            ("url", "ftp://x", "unsupported scheme ftp://"),
             ("url", "sim:moe-tp9", "did you mean"),
             ("file", "nothing.toml", "no such file"),
             ("warmup", "some", "neither a number nor none"),
@@ -298,13 +312,13 @@ async def test_what_cannot_be_started_is_said_as_it_is_typed(tmp_path: Path, unt
             await pilot.pause()
 
 
-async def test_choices_are_remembered(tmp_path: Path, until: Until) -> None:
+async def test_setup_choices_are_remembered(tmp_path: Path, until: Until) -> None:
     first = SwarmApp(session_root=tmp_path / "sessions")
     async with first.run_test(size=(80, 24)) as pilot:
         first.screen.query_one("#warmup", Input).value = "3"
-        track = await start_run(first, pilot, until)
+        live = await start_run(first, pilot, until)
         await pilot.press("x", "x")
-        await until(lambda: track.ended is not None)
+        await until(lambda: live.ended is not None)
     second = SwarmApp(session_root=tmp_path / "sessions")
     async with second.run_test(size=(80, 24)):
         await until(lambda: "warm-up  3" in screen_text(second))

@@ -1,16 +1,73 @@
-"""Throughput and TTFT against C."""
+"""The curve of throughput and TTFT over C, with the baseline curve behind it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log2
+from typing import NamedTuple
 
-from swarmtui.tui.lines import Line, heading, left, longest, wrapped
-from swarmtui.tui.live.levels_view import Curve as Points
-from swarmtui.tui.live.levels_view import CurveView
-from swarmtui.tui.plot import Axis, Plot, Side, Trace, short
+from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.model.findings import Scaling
+from swarmtui.model.session import Level
+from swarmtui.text import sanitize
+from swarmtui.tui.lines import Line, heading, ljust, longest_fit, wrapped_note
+from swarmtui.tui.live.levels import best_load, median_or_mean
+from swarmtui.tui.plot import PlotPanel, PlotTrace, Side, zero_based_axis
 
 
-class Curve(Plot):
+class CurvePoints(NamedTuple):
+    """Load and value of each level that has the value."""
+
+    c: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+class CurveView(NamedTuple):
+    """`summary` names the best level, the sweet spot and the cliff, in several versions from long to short."""
+
+    tps: CurvePoints
+    ttft: CurvePoints
+    baseline: CurvePoints
+    baseline_name: str
+    best: float | None
+    cliff: int | None
+    summary: tuple[str, ...]
+    empty: str
+
+
+def curve_view(levels: Sequence[Level], baseline: Sequence[Level], baseline_name: str) -> CurveView:
+    tps = _throughput(levels)
+    found = scaling(levels)
+    best = best_load(levels)
+    ttft = [(level.offered_load, value) for level in levels if (value := median_or_mean(level.ttft_s)) is not None]
+    return CurveView(
+        tps=tps,
+        ttft=CurvePoints(tuple(c for c, _ in ttft), tuple(value for _, value in ttft)),
+        baseline=_throughput(baseline),
+        baseline_name=sanitize(baseline_name),
+        best=best,
+        cliff=found.cliff.c if found.cliff else None,
+        summary=_summary(best, found),
+        empty="" if len(tps.c) > 1 else "a curve needs two levels; s starts a sweep",
+    )
+
+
+def _summary(best: float | None, found: Scaling) -> tuple[str, ...]:
+    cliff = found.cliff.c if found.cliff else None
+    spot = None if found.sweet_spot == best else found.sweet_spot
+    versions = (("▸ best", "sweet spot", "▼ cliff"), ("▸ best", "sweet", "▼ cliff"), ("▸", "sweet", "▼"))
+    return tuple(
+        " · ".join(f"{name} {at:g}" for name, at in zip(names, (best, spot, cliff), strict=True) if at is not None)
+        for names in versions
+    )
+
+
+def _throughput(levels: Sequence[Level]) -> CurvePoints:
+    known = [(level.offered_load, value) for level in levels if (value := level.headline_tps) is not None]
+    return CurvePoints(tuple(c for c, _ in known), tuple(value for _, value in known))
+
+
+class CurvePanel(PlotPanel):
     view: CurveView | None = None
 
     def show(self, view: CurveView) -> None:
@@ -23,31 +80,27 @@ class Curve(Plot):
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        lines = [heading("5", "curve", longest(view.words, width - 13) if view else "", width)]
+        lines = [heading("5", "curve", longest_fit(view.summary, width - 13) if view else "", width)]
         if view is None or view.empty or self.plotext is None or height < 6 or width < 24:
-            empty = (view.empty or "drawing …") if view else ""
-            return [*lines, *([(f" {line}", "dim")] for line in wrapped(empty, max(8, width - 2)))]
+            return [*lines, *wrapped_note((view.empty or "drawing …") if view else "", width)]
         legend: Line = [(" ● output tok/s", "first"), ("  ◆ TTFT s", "second")]
-        if view.ghost.c:
+        if view.baseline.c:
             used = sum(len(text) for text, _ in legend)
-            legend.append((left(f"  ··· {view.ghost_name}", width - used), "dim"))
-        return [*lines, legend, *self._figure(view, width, height - 2)]
+            legend.append((ljust(f"  ··· {view.baseline_name}", width - used), "dim"))
+        return [*lines, legend, *self._plot(view, width, height - 2)]
 
-    def _figure(self, view: CurveView, width: int, height: int) -> list[Line]:
+    def _plot(self, view: CurveView, width: int, height: int) -> list[Line]:
         traces = [_trace(view.ttft, "second", "right", "◆"), _trace(view.tps, "first", "left", "●")]
-        if view.ghost.c:
-            traces.insert(0, _trace(view.ghost, "dim", "left", "·"))
-        axes = [_axis("left", (*view.tps.values, *view.ghost.values)), _axis("right", view.ttft.values)]
-        levels = sorted({*view.tps.c, *view.ghost.c})
+        if view.baseline.c:
+            traces.insert(0, _trace(view.baseline, "dim", "left", "·"))
+        axes = [
+            zero_based_axis("left", (*view.tps.values, *view.baseline.values)),
+            zero_based_axis("right", view.ttft.values),
+        ]
+        levels = sorted({*view.tps.c, *view.baseline.c})
         marks = {view.cliff: "▼", view.best: "▸"}
-        return self.plotted(width, height, traces, axes, [(log2(c), f"{marks.get(c, '')}{c:g}") for c in levels])
+        return self.plot(width, height, traces, axes, [(log2(c), f"{marks.get(c, '')}{c:g}") for c in levels])
 
 
-def _trace(points: Points, ink: str, side: Side, sign: str) -> Trace:
-    return Trace([log2(c) for c in points.c], points.values, ink, sign, side=side)
-
-
-def _axis(side: Side, values: tuple[float, ...]) -> Axis:
-    top = max(values, default=0.0) * 1.05 or 1.0
-    places = [top * part / 3 for part in range(4)]
-    return Axis(side, 0, top, [(place, short(place)) for place in places])
+def _trace(points: CurvePoints, style: str, side: Side, marker: str) -> PlotTrace:
+    return PlotTrace([log2(c) for c in points.c], points.values, style, marker, side=side)

@@ -1,19 +1,267 @@
-"""What is measured, how far it is, and whether it can be believed."""
+"""The header of a live screen: what is measured, progress, measurement quality, and tiles with the main figures."""
 
 from __future__ import annotations
 
-from swarmtui.tui.lines import Line, Lines, left, longest, right, wrapped
-from swarmtui.tui.live.header_view import HeadView
-from swarmtui.tui.numbers import bar
+from typing import Literal, NamedTuple
 
+from swarmtui.model.client_protocol import Ended, Frame
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
+from swarmtui.model.session import Session
+from swarmtui.model.telemetry import QualityLine, TtftSplit
+from swarmtui.numbers import clock, count, rate, seconds
+from swarmtui.text import sanitize
+from swarmtui.tui.lines import Line, LineWidget, Panel, bar, ljust, longest_fit, rjust, wrap
+
+StatusStyle = Literal["", "good", "warn", "bad"]
+
+QUALITY_SIGNS: dict[str, tuple[str, StatusStyle]] = {
+    "ok": ("●", "good"),
+    "doubtful": ("▲", "warn"),
+    "wrong": ("✖", "bad"),
+}
 _BAR = 16
+_TALL_DIGITS = {
+    "0": ("┏━┓", "┃ ┃", "┗━┛"), "1": (" ┓ ", " ┃ ", "╺┻╸"), "2": ("╺━┓", "┏━┛", "┗━╸"), "3": ("╺━┓", " ━┫", "╺━┛"),
+    "4": ("╻ ╻", "┗━┫", "  ╹"), "5": ("┏━╸", "┗━┓", "╺━┛"), "6": ("┏━╸", "┣━┓", "┗━┛"), "7": ("╺━┓", "  ┃", "  ╹"),
+    "8": ("┏━┓", "┣━┫", "┗━┛"), "9": ("┏━┓", "┗━┫", "╺━┛"), "–": ("   ", "╺━╸", "   "),
+}  # fmt: skip
 
 
-class Header(Lines):
-    view: HeadView | None = None
+class HeaderView(NamedTuple):
+    """`share` is the completed part of this run; None if it has no fixed length.
+
+    `title` and `ttft_split` come in several versions, ordered from long to short.
+    """
+
+    title: tuple[str, ...]
+    phase: str
+    progress: str
+    share: float | None
+    clock: str
+    quality: str
+    quality_style: StatusStyle
+    notice: str
+    notice_style: StatusStyle
+    ttft_split: tuple[str, ...] = ()
+
+
+class ReplayClock(NamedTuple):
+    at_s: float
+    length_s: float
+    speed: int
+    playing: bool
+
+
+class Tile(NamedTuple):
+    """A label, a figure and a note below it; `width` is the least it needs, and spare width is shared."""
+
+    label: str
+    value: str
+    note: str
+    style: StatusStyle = ""
+    width: int = 11
+
+
+class MixedRates(NamedTuple):
+    """The current tok/s per stream of the primary task of a mixed load, and of its side tasks."""
+
+    primary_tps: float | None
+    side_tps: float | None
+
+
+# views
+
+
+def header_view(
+    session: Session | None,
+    frame: Frame | None,
+    ended: Ended | None,
+    replay: ReplayClock | None,
+    comparison: str = "",
+    server: str = "",
+) -> HeaderView:
+    """`comparison` is what the app found about the baseline; `server` is the state of the server after the end."""
+    title = _title(session)
+    quality, style = _quality(frame.quality if frame else ())
+    notice, notice_style = _notice(frame, ended, "" if server else comparison)
+    if frame is None:
+        phase_text = "starting" if ended is None else "ended"
+        return HeaderView(title, phase_text, "", None, "", quality, style, notice, notice_style)
+    if server:
+        notice, notice_style = f"{server} · {notice}" if notice else server, "warn"
+    return HeaderView(
+        title=title,
+        phase=phase(frame),
+        progress=_progress(frame),
+        share=frame.done / frame.of if frame.of else None,
+        clock=_clock(frame, replay),
+        quality=quality,
+        quality_style=style,
+        notice=notice,
+        notice_style=notice_style,
+        ttft_split=_split(frame.ttft_split) if frame.status == "running" else (),
+    )
+
+
+def server_notice(down_s: float | None, changes: str) -> str:
+    """Describe a server that went down or was restarted after the run."""
+    if down_s is not None:
+        return f"server down for {clock(down_s)}, waiting"
+    return f"the server is back: {sanitize(changes)}; R runs the same plan again" if changes else ""
+
+
+def phase(frame: Frame) -> str:
+    if frame.outage_s is not None:
+        return f"server down for {clock(frame.outage_s)}, waiting"
+    load = f"C={frame.c}" if frame.rate is None else f"{frame.rate:g} requests/s"
+    if frame.status == "running":
+        return load + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
+    if frame.status in ("draining", "paused", "stopping") and frame.c:
+        return f"{frame.status}, {load}"
+    return "warm-up, discarded" if frame.status == "warming up" else frame.status
+
+
+def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None = None) -> tuple[Tile, ...]:
+    """`requested_c` is shown until a frame reports it."""
+    if frame is None:
+        return ()
+    level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
+    headline = (
+        f"{rate(level.headline_tps if level else None)} {'steady' if frame.load in ('closed', 'ramp') else 'wall'}"
+    )
+    delay = (Tile("send delay", seconds(frame.send_delay_s), "max"),) if frame.load == "open" else ()
+    per_stream = Tile("per stream", rate(frame.per_stream_tps), "tok/s")
+    if mixed is not None:
+        per_stream = Tile("primary", rate(mixed.primary_tps), f"side {rate(mixed.side_tps)}")
+    worst = max(frame.error_counts, key=lambda name: frame.error_counts[name]) if frame.error_counts else ""
+    return (
+        _load_tile(frame, requested_c),
+        Tile("out tok/s", rate(frame.out_tps), headline, width=14),
+        per_stream,
+        Tile("TTFT", seconds(frame.ttft_s), _ttft_note(frame.ttft_split)),
+        *delay,
+        Tile("queue", str(frame.waiting), f"server {count(server_waiting(frame))}", "warn" if frame.waiting else ""),
+        Tile("errors", str(frame.errors), sanitize(worst) or f"of {frame.finished:,}", "bad" if frame.errors else ""),
+        Tile("tokens/J", rate(_tokens_per_joule(frame)), "GPU only", width=9),
+    )
+
+
+def server_waiting(frame: Frame) -> float | None:
+    """The queue length that the servers report."""
+    states = frame.telemetry.servers if frame.telemetry else ()
+    known = [state.waiting for state in states if state.waiting is not None]
+    return sum(known) if known else None
+
+
+def _title(session: Session | None) -> tuple[str, ...]:
+    """Shorter versions drop the engine, then the address; model and workload stay."""
+    if session is None:
+        return ()
+    endpoint = session.endpoints[0] if session.endpoints else None
+    more = f" +{len(session.endpoints) - 1}" if len(session.endpoints) > 1 else ""
+    address = endpoint.url.removeprefix("http://") + more if endpoint else ""
+    engine = endpoint.engine if endpoint and not session.simulated else ""
+    first = (session.label, "SIMULATED" if session.simulated else "")
+    last = (endpoint.model if endpoint else "", session.workload)
+    versions = ((*first, address, engine, *last), (*first, address, *last), (*first, *last))
+    return tuple(" · ".join(sanitize(part) for part in parts if part) for parts in versions)
+
+
+def _quality(lines: tuple[QualityLine, ...]) -> tuple[str, StatusStyle]:
+    """Summarise the measurement quality by its worst line."""
+    if not lines:
+        return "", ""
+    order = ("wrong", "doubtful", "ok")
+    worst = min(lines, key=lambda line: order.index(line.state))
+    others = sum(line.state != "ok" for line in lines) - 1
+    more = f" +{others}" if others > 0 else ""
+    sign, style = QUALITY_SIGNS[worst.state]
+    text = "quality ok" if worst.state == "ok" else f"{worst.state}: {sanitize(worst.name)}{more}"
+    return f"{sign} {text}", style
+
+
+def _progress(frame: Frame) -> str:
+    """A steered stage has no end, but a number of requests from which it counts as a level."""
+    if frame.of:
+        return f"{frame.done}/{frame.of}"
+    if not frame.steered or frame.status != "running":
+        return f"{frame.done} done" if frame.done else ""
+    enough = MIN_STEERED_COMPLETIONS * frame.c
+    if frame.done >= enough:
+        return f"{frame.done} done, enough for a level"
+    return f"{frame.done} done of {enough} for a level"
+
+
+def _clock(frame: Frame, replay: ReplayClock | None) -> str:
+    if replay is not None:
+        at_end = replay.at_s >= replay.length_s
+        state = f"×{replay.speed}" if replay.playing else "at the end" if at_end else "paused"
+        return f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}"
+    left = "" if frame.left_s is None or frame.status == "ended" else f", {clock(frame.left_s)} left"
+    return f"{clock(frame.elapsed_s)} elapsed{left}"
+
+
+def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[str, StatusStyle]:
+    """Return the most urgent message."""
+    if ended is not None:
+        bad = ended.ending in ("unusable", "failed", "interrupted")
+        saved = f"saved: {ended.directory}" if ended.directory else "nothing was measured"
+        ending = f"{ended.ending}: {sanitize(ended.message)}" if ended.message else ended.ending
+        found = (sanitize(frame.search_result) if frame else "") or comparison
+        return " · ".join(part for part in (found, ending, saved) if part), "bad" if bad else "good"
+    if frame is None:
+        return "", ""
+    if frame.warnings:
+        return sanitize(frame.warnings[-1].text), "bad"
+    if frame.search_result:
+        return sanitize(frame.search_result), "good"
+    return sanitize(frame.note) or comparison, "" if frame.note else "warn" if comparison else ""
+
+
+def _split(parts: TtftSplit | None) -> tuple[str, ...]:
+    """Show which part of the TTFT is queueing and which is prefill."""
+    if parts is None:
+        return ()
+    named = (("queue", parts.queue_s), ("prefill", parts.prefill_s), ("rest", parts.rest_s))
+    known = [f"{name} {seconds(value)}" for name, value in named if value is not None]
+    estimated = "est. " if parts.estimated else ""
+    return (
+        f"TTFT {seconds(parts.ttft_s)} = {estimated}{' + '.join(known)}",
+        f"{estimated}{' + '.join(known)}",
+        f"TTFT: {estimated}{known[0]}",
+    )
+
+
+def _load_tile(frame: Frame, requested_c: int | None) -> Tile:
+    active = f"{frame.in_flight} active" if frame.status != "ended" else "ended"
+    if frame.rate is not None and requested_c is None:
+        return Tile("requests/s", f"{frame.rate:g}", active)
+    target = frame.c if requested_c is None else requested_c
+    return Tile("C", str(target), active, "warn" if requested_c not in (None, frame.c) else "")
+
+
+def _ttft_note(parts: TtftSplit | None) -> str:
+    """The share of queueing in the TTFT; ~ marks an estimate."""
+    if parts is None or parts.queue_s is None or not parts.ttft_s:
+        return "median"
+    return f"queue {'~' if parts.estimated else ''}{100 * parts.queue_s / parts.ttft_s:.0f}%"
+
+
+def _tokens_per_joule(frame: Frame) -> float | None:
+    """Current tok/s / current power; a level has a more exact value from the energy counter."""
+    gpus = frame.telemetry.gpus if frame.telemetry else ()
+    watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    return frame.out_tps / sum(watts) if frame.out_tps is not None and watts and sum(watts) > 0 else None
+
+
+# widgets
+
+
+class HeaderPanel(LineWidget):
+    view: HeaderView | None = None
     frozen = False
 
-    def show(self, view: HeadView, frozen: bool) -> None:
+    def show(self, view: HeaderView, frozen: bool) -> None:
         self.view, self.frozen = view, frozen
         self.redraw()
 
@@ -21,10 +269,10 @@ class Header(Lines):
         view = self.view
         if view is None:
             return [[(" swarmtui", "title"), ("  starting …", "dim")]]
-        trust = f"{view.trust} "
-        room = max(0, width - len(" swarmtui  ") - len(trust) - 1)
-        title = left(longest(view.title, room), room)
-        first: Line = [(" swarmtui  ", "title"), (title, ""), (" ", ""), (trust, view.trust_mood)]
+        quality = f"{view.quality} "
+        room = max(0, width - len(" swarmtui  ") - len(quality) - 1)
+        title = ljust(longest_fit(view.title, room), room)
+        first: Line = [(" swarmtui  ", "title"), (title, ""), (" ", ""), (quality, view.quality_style)]
         second: Line = [(f" {view.phase} ", "bold")]
         if view.share is not None:
             full, rest = bar(view.share, _BAR)
@@ -33,17 +281,61 @@ class Header(Lines):
             second.append(("· ", "dim"))
         second += [(view.progress, ""), ("   ", "")]
         if self.frozen:
-            second += [("DISPLAY FROZEN, space goes on", "warn"), ("   ", "")]
+            second += [("DISPLAY FROZEN, space resumes", "warn"), ("   ", "")]
         used = sum(len(text) for text, _ in second)
         room = width - used - len(view.clock) - 4
-        split = next((text for text in view.split if len(text) <= room), "")
+        split = next((text for text in view.ttft_split if len(text) <= room), "")
         if split:
             second += [(split, ""), ("   ", "")]
             used += len(split) + 3
-        second.append((right(f"{view.clock} ", max(0, width - used)), "dim"))
+        second.append((rjust(f"{view.clock} ", max(0, width - used)), "dim"))
         lines = [first, second]
-        notices = wrapped(view.notice, max(8, width - 2)) if height > 3 else [view.notice]
-        style = view.notice_mood or "dim"
+        notices = wrap(view.notice, max(8, width - 2)) if height > 3 else [view.notice]
+        style = view.notice_style or "dim"
         for notice in notices[: max(0, height - 2)]:
             lines.append([(f" {notice}", style)])
         return lines
+
+
+class TilesPanel(Panel[tuple[Tile, ...]]):
+    """As many tiles side by side as fit."""
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        shown = _tile_widths(self.view or (), width - 1)
+        if not shown:
+            return []
+        labels: Line = [(" ", "")]
+        notes: Line = [(" ", "")]
+        for tile, room in shown:
+            labels.append((ljust(tile.label, room), "dim"))
+            notes.append((ljust(tile.note, room - 1) + " ", "dim"))
+        return [labels, *_figure_lines(shown, height), notes]
+
+
+def _tile_widths(available: tuple[Tile, ...], width: int) -> list[tuple[Tile, int]]:
+    """Return the tiles that fit, each with its share of the width."""
+    shown: list[Tile] = []
+    for tile in available:
+        if sum(other.width for other in shown) + tile.width > width:
+            break
+        shown.append(tile)
+    more = (width - sum(tile.width for tile in shown)) // max(1, len(shown))
+    return [(tile, tile.width + more) for tile in shown]
+
+
+def _figure_lines(shown: list[tuple[Tile, int]], height: int) -> list[Line]:
+    """Draw the figures, three lines high if there is room."""
+    if height < 5:
+        return [[(" ", ""), *((ljust(tile.value, room), tile.style or "bold") for tile, room in shown)]]
+    lines: list[Line] = [[(" ", "")] for _ in range(3)]
+    for tile, room in shown:
+        for line, text in zip(lines, _tall(tile.value), strict=True):
+            line.append((ljust(text, room), tile.style or "bold"))
+    return lines
+
+
+def _tall(value: str) -> list[str]:
+    """Draw a number with digits of three lines; punctuation and the unit are on the last line."""
+    number, _, unit = value.partition(" ")
+    glyphs = [_TALL_DIGITS.get(char, (" ", " ", char)) for char in number]
+    return ["".join(glyph[row] for glyph in glyphs) + (f" {unit}" if row == 2 else "") for row in range(3)]

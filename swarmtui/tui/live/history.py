@@ -1,25 +1,132 @@
-"""The past, drawn from nought up, with the top of each scale beside it."""
+"""The history of a session on one time axis: each column shows the mean over its interval."""
 
 from __future__ import annotations
 
-from swarmtui.tui.lines import Line, Lines, heading, left, right
-from swarmtui.tui.live.history_view import HistoryView, Mark, Trace
-from swarmtui.tui.numbers import columns, spark
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-LABEL = 15
+from swarmtui.model.telemetry import HistoryPoint
+from swarmtui.numbers import clock, count, rate, seconds
+from swarmtui.tui.lines import Line, Panel, bar_columns, heading, ljust, rjust, sparkline
+
+_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
+_LABEL = 15
 _STYLES = ("first", "second", "warn", "warn", "dim")
 
 
-class History(Lines):
-    view: HistoryView | None = None
+class HistoryTrace(NamedTuple):
+    label: str
+    now: str
+    top: float | None
+    top_label: str
+    values: tuple[float | None, ...]
+
+
+class CMark(NamedTuple):
+    """A column from which C has another value."""
+
+    column: int
+    label: str
+
+
+class HistoryView(NamedTuple):
+    traces: tuple[HistoryTrace, ...]
+    marks: tuple[CMark, ...]
+    start: str
+    end: str
+    empty: str
+
+
+# views
+
+
+def history_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool) -> HistoryView:
+    """Show the newest seconds, one per column; with `whole_session` everything, with wider columns."""
+    if not points or columns < 4:
+        return HistoryView((), (), "", "", "no history yet: it starts with the first request")
+    last_s = int((points[-1].t_ns - t0_ns) / 1e9)
+    step = _step(last_s, columns) if whole_session else 1
+    last = last_s // step
+    first = max(0, last - columns + 1)
+    buckets: list[list[HistoryPoint]] = [[] for _ in range(last - first + 1)]
+    for point in reversed(points):
+        column = int((point.t_ns - t0_ns) / 1e9) // step - first
+        if column < 0:
+            break
+        buckets[column].append(point)
+    newest = points[-1]
+    traces = [
+        _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
+        _trace("TTFT", buckets, lambda p: p.ttft_s, seconds, newest),
+        _trace("queue", buckets, lambda p: float(p.waiting), count, newest, least=1.0),
+        _trace("in flight", buckets, lambda p: float(p.in_flight), count, newest, least=1.0),
+    ]
+    if any(point.server_waiting is not None for bucket in buckets for point in bucket):
+        traces.insert(3, _trace("server queue", buckets, lambda p: p.server_waiting, count, newest, least=1.0))
+    return HistoryView(tuple(traces), _marks(buckets), clock(first * step), clock(last_s), "")
+
+
+def strip_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int) -> tuple[HistoryTrace, ...]:
+    """The two traces of a small screen."""
+    throughput, _, queue, *_ = history_view(points, t0_ns, columns, whole_session=False).traces or (None,) * 3
+    return tuple(trace for trace in (throughput, queue) if trace is not None)
+
+
+def _step(length_s: int, columns: int) -> int:
+    needed = length_s / columns
+    return next((step for step in _STEPS_S if step >= needed), int(needed) + 1)
+
+
+def _trace(
+    label: str,
+    buckets: list[list[HistoryPoint]],
+    read: Callable[[HistoryPoint], float | None],
+    write: Callable[[float | None], str],
+    newest: HistoryPoint,
+    least: float = 0.0,
+) -> HistoryTrace:
+    """`least` is the lowest top of the scale: 1 for counts."""
+    values = tuple(_mean([value for point in bucket if (value := read(point)) is not None]) for bucket in buckets)
+    highest = max((value for value in values if value is not None), default=None)
+    top = _round_up(max(highest or 0.0, least)) if highest or least else None
+    return HistoryTrace(label, write(read(newest)), top, write(top), values)
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _round_up(value: float) -> float:
+    """Round to one digit, so that the scale does not change with every value."""
+    scale = 10.0 ** (len(f"{value:.0f}") - 1) if value >= 1 else 0.1
+    while scale > value:
+        scale /= 10
+    return next(step * scale for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * scale >= value)
+
+
+def _marks(buckets: list[list[HistoryPoint]]) -> tuple[CMark, ...]:
+    """Return the columns in which C changed, and C at the left edge."""
+    marks: list[CMark] = []
+    before: int | None = None
+    for column, bucket in enumerate(buckets):
+        for point in reversed(bucket):
+            if point.c != before and point.c:
+                if marks and marks[-1].column == column:
+                    marks.pop()
+                marks.append(CMark(column, str(point.c)))
+            before = point.c or before
+    return tuple(marks)
+
+
+# widgets
+
+
+class HistoryPanel(Panel[HistoryView]):
+    """All traces, each on a scale from 0 to the value beside it."""
 
     @property
     def columns(self) -> int:
-        return max(0, self.size.width - LABEL)
-
-    def show(self, view: HistoryView) -> None:
-        self.view = view
-        self.redraw()
+        return max(0, self.size.width - _LABEL)
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -32,57 +139,50 @@ class History(Lines):
         each, more = divmod(room, len(traces))
         for number, trace in enumerate(traces):
             style = _STYLES[view.traces.index(trace) % len(_STYLES)]
-            lines += _trace(trace, each + (1 if number < more else 0), style)
-        lines.append([(left(" C", LABEL), "dim"), (_axis(view.marks, width - LABEL), "dim")])
+            lines += _trace_lines(trace, each + (1 if number < more else 0), style)
+        lines.append([(ljust(" C", _LABEL), "dim"), (_axis(view.marks, width - _LABEL), "dim")])
         return lines
 
 
-class Strip(Lines):
-    """The same in one line for each trace, where there is no room for more."""
-
-    traces: tuple[Trace, ...] = ()
+class HistoryStrip(Panel[tuple[HistoryTrace, ...]]):
+    """One line per trace, for small screens."""
 
     @property
     def columns(self) -> int:
-        return max(0, self.size.width - 2 * LABEL)
-
-    def show(self, traces: tuple[Trace, ...]) -> None:
-        self.traces = traces
-        self.redraw()
+        return max(0, self.size.width - 2 * _LABEL)
 
     def draw(self, width: int, height: int) -> list[Line]:
         lines: list[Line] = []
-        for trace, style in zip(self.traces, ("first", "warn"), strict=False):
-            shown = spark(trace.values, trace.top)
+        for trace, style in zip(self.view or (), ("first", "warn"), strict=False):
+            shown = sparkline(trace.values, trace.top)
             lines.append([
-                (left(f" {trace.label}", LABEL), "dim"),
-                (right(shown, width - 2 * LABEL), style),
-                (left(f" max {trace.top_label}", LABEL), "dim"),
+                (ljust(f" {trace.label}", _LABEL), "dim"),
+                (rjust(shown, width - 2 * _LABEL), style),
+                (ljust(f" max {trace.top_label}", _LABEL), "dim"),
             ])  # fmt: skip
         return lines
 
 
-def _trace(trace: Trace, height: int, style: str) -> list[Line]:
+def _trace_lines(trace: HistoryTrace, height: int, style: str) -> list[Line]:
     labels = [
-        (left(f" {trace.label}", LABEL), "dim"),
-        (left(f" {trace.now}", LABEL), "bold"),
-        *[(" " * LABEL, "")] * height,
+        (ljust(f" {trace.label}", _LABEL), "dim"),
+        (ljust(f" {trace.now}", _LABEL), "bold"),
+        *[(" " * _LABEL, "")] * height,
     ]
     if height > 2:
-        labels[2] = (left(f" 0 to {trace.top_label}", LABEL), "dim")
+        labels[2] = (ljust(f" 0 to {trace.top_label}", _LABEL), "dim")
     elif height == 2:
-        labels[0] = (left(f" {trace.label}", LABEL), "dim")
-        labels[1] = (left(f" {trace.now}/{trace.top_label}", LABEL), "bold")
-    shown = columns(trace.values, trace.top, height)
+        labels[1] = (ljust(f" {trace.now}/{trace.top_label}", _LABEL), "bold")
+    shown = bar_columns(trace.values, trace.top, height)
     return [[labels[row], (text, style)] for row, text in enumerate(shown)]
 
 
-def _axis(marks: tuple[Mark, ...], width: int) -> str:
-    """Where C changed; a label that has no room gives way to the next."""
+def _axis(marks: tuple[CMark, ...], width: int) -> str:
+    """Draw the values of C; a label without room is omitted."""
     axis = ["─"] * width
     free = 0
-    for place, mark in enumerate(marks):
-        ends = marks[place + 1].column if place + 1 < len(marks) else width
+    for number, mark in enumerate(marks):
+        ends = marks[number + 1].column if number + 1 < len(marks) else width
         text = f"╵{mark.label}"
         if mark.column < width:
             axis[mark.column] = "╵"

@@ -1,44 +1,224 @@
-"""The table that grows as levels finish."""
+"""The table of finished levels, with columns that depend on the load mode and a comparison with the baseline."""
 
 from __future__ import annotations
 
-from swarmtui.tui.lines import Line, Panel, heading, right, wrapped
-from swarmtui.tui.live.levels_view import LevelsView
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-# Narrower, the tasks would be cut where their figures begin.
+from swarmtui.analysis.capacity.scaling import best_level, scaling
+from swarmtui.model.session import Level, Spread, TaskFigures
+from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_percent
+from swarmtui.text import sanitize
+from swarmtui.tui.lines import Line, Panel, heading, rjust, wrap, wrapped_note
+
+if TYPE_CHECKING:
+    from swarmtui.analysis.compare.sessions import Pair
+
+Cell = TypeVar("Cell")
+
+_NO_LEVEL = "no level yet: the first one is running"
+_NO_STEERED_LEVEL = (
+    "no level yet: when C changes, 4·C requests at one C make a level; s starts a sweep, f searches for the cliff"
+)
+# The comparison with the baseline follows the throughput, the second column.
+_BASELINE_TITLES, _BASELINE_WIDTHS, _BASELINE_AT = ("baseline", "change"), (9, 20), 2
+# In a narrower panel the figures of the tasks would be cut.
 _TASKS_WIDTH = 64
 
 
-class Levels(Panel[LevelsView]):
+class LevelLine(NamedTuple):
+    """`best` has the highest throughput before the cliff, `past_cliff` is the first level after it."""
+
+    cells: tuple[str, ...]
+    best: bool
+    past_cliff: bool
+    partial: bool
+
+
+class LevelsView(NamedTuple):
+    """As many columns and lines of `tasks` are shown as fit."""
+
+    titles: tuple[str, ...]
+    widths: tuple[int, ...]
+    lines: tuple[LevelLine, ...]
+    remarks: tuple[str, ...]
+    empty: str
+    tasks: tuple[str, ...] = ()
+
+
+class LevelColumn(NamedTuple):
+    title: str
+    width: int
+    cell: Callable[[Level], str]
+
+
+# views
+
+
+def levels_view(
+    levels: Sequence[Level], baseline: Pair | None = None, tasks: Sequence[TaskFigures] = (), planned: bool = False
+) -> LevelsView:
+    """`baseline` compares each level with the baseline session; `planned` means that levels follow automatically."""
+    columns = _columns(levels, tasks)
+    best, cliff = best_load(levels), scaling(levels).cliff
+    lines = tuple(
+        LevelLine(
+            cells=_insert(tuple(column.cell(level) for column in columns), _baseline_cells(level, baseline)),
+            best=level.offered_load == best,
+            past_cliff=cliff is not None and level.c == cliff.c,
+            partial=not level.complete,
+        )
+        for level in levels
+    )
+    refused = tuple(f"not comparable: {sanitize(str(why))}" for why in baseline.refused) if baseline and levels else ()
+    return LevelsView(
+        _insert(tuple(column.title for column in columns), _BASELINE_TITLES if baseline else ()),
+        _insert(tuple(column.width for column in columns), _BASELINE_WIDTHS if baseline else ()),
+        lines,
+        (*refused, *(f"{level.name}: {flag}" for level in levels for flag in level.flags)),
+        _NO_LEVEL if planned else _NO_STEERED_LEVEL,
+        _task_lines(tasks),
+    )
+
+
+def best_load(levels: Sequence[Level]) -> float | None:
+    """The C, or the request rate, of the best level."""
+    found = best_level(levels)
+    return found.offered_load if found else None
+
+
+def median_or_mean(spread: Spread) -> float | None:
+    return spread.p50 if spread.p50 is not None else spread.mean
+
+
+def _insert(cells: tuple[Cell, ...], comparison: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    return (*cells[:_BASELINE_AT], *comparison, *cells[_BASELINE_AT:])
+
+
+def _baseline_cells(level: Level, baseline: Pair | None) -> tuple[str, ...]:
+    """The throughput of the baseline, and the verdict on the difference."""
+    if baseline is None:
+        return ()
+    rows = [row for row in baseline.rows if (row.c, row.rate) == level.key and row.figure.startswith("out_tps")]
+    row = next((row for row in rows if row.after is not None and row.before is not None), None)
+    if row is None:
+        return (MISSING, MISSING)
+    found = row.verdict
+    if found is None or found.change is None:
+        return (rate(row.before), "not comparable" if found is None else found.word)
+    return (rate(row.before), f"{signed_percent(found.change)} {found.word}")
+
+
+def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> tuple[LevelColumn, ...]:
+    """Return the load first, then the throughput; `tasks` are those of a mixed load."""
+    loads = {level.load for level in levels}
+    checked = (LevelColumn("pass", 7, lambda level: percent(level.pass_rate)),)
+    passes = checked if any(level.verdicts for level in levels) else ()
+    if loads == {"open"}:
+        return (
+            LevelColumn("rate", 6, lambda level: f"{level.offered_load:g}"),
+            LevelColumn("done/s", 8, lambda level: rate(level.served_per_s)),
+            LevelColumn("tok/s", 8, lambda level: _tokens(level, level.out_tps_wall)),
+            LevelColumn("TTFT", 8, lambda level: seconds(median_or_mean(level.ttft_s))),
+            LevelColumn("send delay", 11, lambda level: seconds(level.lateness_s.max if level.lateness_s else None)),
+            *passes, _N, _ERRORS, _STREAM, _IN_FLIGHT,
+        )  # fmt: skip
+    if loads == {"mixed"}:
+        primary = {task.c: task.type for task in reversed(tasks)}
+        return (
+            _C,
+            _WALL,
+            LevelColumn("primary", 8, lambda level: rate(_primary_tps(tasks, level.c, primary.get(level.c)))),
+            LevelColumn("side", 8, lambda level: rate(_side_tps(tasks, level.c, primary.get(level.c)))),
+            _TTFT, *passes, _N, _ERRORS, _IN_FLIGHT,
+        )  # fmt: skip
+    if loads and loads <= {"barrier", "swarm", "dag"}:
+        return (_C, _WALL, _STREAM, _TTFT, *passes, _SLOWDOWN, _SPEED_UP, _N, _ERRORS, _IN_FLIGHT)
+    return (_C, _STEADY, _STREAM, _TTFT, *passes, _SLOWDOWN, _SCALING, _N, _ERRORS, _WALL, _IN_FLIGHT)
+
+
+def _task_lines(tasks: Sequence[TaskFigures]) -> tuple[str, ...]:
+    """One line per type of task and turn of a mixed load."""
+    if not tasks:
+        return ()
+    lines = [f"{'C':>4}  {'task':<14}{'turn':>4}{'n':>5}{'tok/s':>8}{'TTFT':>9}{'e2e':>9}  answers"]
+    for task in tasks:
+        verdicts = ", ".join(f"{count} {name}" for name, count in task.verdicts.items())
+        lines.append(
+            f"{task.c:>4}  {task.type[:13]:<14}{task.turn + 1:>4}{task.n:>5}{rate(task.per_stream_tps):>8}"
+            f"{seconds(median_or_mean(task.ttft_s)):>9}{seconds(task.e2e_s):>9}  {verdicts}"
+        )
+    return tuple(lines)
+
+
+def _tokens(level: Level, value: float | None) -> str:
+    """Mark a rate with ~ if its tokens were counted as chunks."""
+    estimated = "~" if level.token_source in ("chunks", "mixed") and value is not None else ""
+    return estimated + rate(value)
+
+
+def _primary_tps(tasks: Sequence[TaskFigures], c: int, primary: str | None) -> float | None:
+    return _mean_tps([task for task in tasks if task.c == c and task.type == primary])
+
+
+def _side_tps(tasks: Sequence[TaskFigures], c: int, primary: str | None) -> float | None:
+    return _mean_tps([task for task in tasks if task.c == c and task.type != primary])
+
+
+def _mean_tps(tasks: Sequence[TaskFigures]) -> float | None:
+    """The mean over requests, regardless of turn and type."""
+    known = [(task.per_stream_tps, task.ok) for task in tasks if task.per_stream_tps is not None and task.ok]
+    return sum(tps * n for tps, n in known) / sum(n for _, n in known) if known else None
+
+
+_C = LevelColumn("C", 4, lambda level: f"{level.offered_load:g}")
+_STEADY = LevelColumn("steady", 8, lambda level: _tokens(level, level.out_tps_steady))
+_WALL = LevelColumn("wall", 8, lambda level: _tokens(level, level.out_tps_wall))
+_STREAM = LevelColumn("stream", 7, lambda level: _tokens(level, level.per_stream_tps.mean))
+_TTFT = LevelColumn("TTFT", 8, lambda level: seconds(median_or_mean(level.ttft_s)))
+_SLOWDOWN = LevelColumn("slowdown", 9, lambda level: percent(level.contention))
+_SCALING = LevelColumn("scaling", 8, lambda level: factor(level.rate_speedup))
+_SPEED_UP = LevelColumn(
+    "speed-up", 9, lambda level: factor(level.serial.speedup if level.serial else level.wall_speedup)
+)
+_N = LevelColumn("n", 5, lambda level: str(level.n))
+_ERRORS = LevelColumn("err", 4, lambda level: str(level.errors))
+_IN_FLIGHT = LevelColumn("in flight", 10, lambda level: rate(level.c_achieved))
+
+
+# widget
+
+
+class LevelsPanel(Panel[LevelsView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:
             return [heading("4", "levels", "", width)]
         lines = [heading("4", "levels", "▸ best · ▼ past the cliff" if view.lines else "", width)]
         if not view.lines:
-            return [*lines, *([(f" {line}", "dim")] for line in wrapped(view.empty, max(8, width - 2)))]
-        lines.append([(" ", ""), (_row(view.titles, view.widths, width), "dim")])
-        room = max(1, height - 2 - bool(view.flags))
+            return [*lines, *wrapped_note(view.empty, width)]
+        lines.append([(" ", ""), (_table_row(view.titles, view.widths, width), "dim")])
+        room = max(1, height - 2 - bool(view.remarks))
         for line in view.lines[-room:]:
-            style = "good" if line.best else "warn" if line.mark == "▼" else "dim" if line.partial else ""
-            lines.append([(line.mark, style), (_row(line.cells, view.widths, width), style)])
-        flags = [text for flag in view.flags for text in wrapped(flag, max(8, width - 2))]
-        left_over = height - len(lines)
-        if len(flags) > left_over:
-            # Where not all can be said, it is said how many there are and where.
-            flags = [f"{len(view.flags)} remarks: 4 shows them"]
-        lines += [[(f" {flag}", "warn")] for flag in flags]
+            mark, style = " ", "dim" if line.partial else ""
+            if line.best or line.past_cliff:
+                mark, style = ("▸", "good") if line.best else ("▼", "warn")
+            lines.append([(mark, style), (_table_row(line.cells, view.widths, width), style)])
+        remarks = [text for remark in view.remarks for text in wrap(remark, max(8, width - 2))]
+        if len(remarks) > height - len(lines):
+            remarks = [f"{len(view.remarks)} remarks: press 4"]
+        lines += [[(f" {remark}", "warn")] for remark in remarks]
         if view.tasks and len(lines) + 2 < height and width >= _TASKS_WIDTH:
             lines += [[], [(view.tasks[0], "dim")], *([(line, "")] for line in view.tasks[1:])]
         return lines
 
 
-def _row(cells: tuple[str, ...], widths: tuple[int, ...], width: int) -> str:
-    """As many columns as fit, from the left."""
+def _table_row(cells: tuple[str, ...], widths: tuple[int, ...], width: int) -> str:
+    """Join as many columns as fit."""
     text, used = "", 1
     for cell, room in zip(cells, widths, strict=True):
         used += room
         if used > width:
             break
-        text += right(cell, room)
+        text += rjust(cell, room)
     return text

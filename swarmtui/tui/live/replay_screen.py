@@ -1,4 +1,4 @@
-"""A run that is over: time can be held, hurried and turned back."""
+"""The screen of a replayed session: play, pause, change the speed and seek."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from swarmtui.tui.frame_source import Past
+from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.keys import bindings
-from swarmtui.tui.live import header_view
+from swarmtui.tui.live.header import ReplayClock
 from swarmtui.tui.live.screen import LiveScreen
 
 
 class ReplayScreen(LiveScreen):
-    where = "replay"
-    _past = True
+    key_context = "replay"
+    _is_replay = True
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("replay")]
 
-    def __init__(self, source: Past) -> None:
+    def __init__(self, source: ReplaySource) -> None:
         super().__init__(source)
-        self._time = source
+        self._replay = source
 
     @property
     def _is_over(self) -> bool:
         return True
 
     def on_unmount(self) -> None:
-        self._time.close()
+        self._replay.close()
 
-    def _clock(self) -> header_view.Clock:
-        past = self._time
-        return header_view.Clock(past.at_s, past.length_s, past.speed, past.playing)
+    def _replay_clock(self) -> ReplayClock:
+        replay = self._replay
+        return ReplayClock(replay.at_s, replay.length_s, replay.speed, replay.playing)
 
     def action_play(self) -> None:
-        self._time.toggle()
+        self._replay.toggle()
 
     def action_faster(self) -> None:
-        self._time.faster(1)
+        self._replay.change_speed(1)
 
     def action_slower(self) -> None:
-        self._time.faster(-1)
+        self._replay.change_speed(-1)
 
     def action_seek(self, by_s: int) -> None:
-        self._time.seek(self._time.at_s + by_s)
+        self._replay.seek(self._replay.at_s + by_s)

@@ -1,92 +1,243 @@
-"""One line for each agent; thousands of them, of which only those in sight are made."""
+"""The table of streams: one line per agent, of which only the visible ones are made."""
 
 from __future__ import annotations
 
-from textual.message import Message
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
-from swarmtui.tui.lines import Line, Lines, heading, left, right
-from swarmtui.tui.live.streams_view import StreamLine, StreamsView
+import msgspec
+
+from swarmtui.model.client_protocol import Frame
+from swarmtui.model.session import Session
+from swarmtui.model.worker_protocol import StreamRow
+from swarmtui.numbers import rate, seconds
+from swarmtui.text import sanitize
+from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, sparkline
+from swarmtui.tui.live.header import MixedRates, server_waiting
+from swarmtui.tui.live_model import RECENT_RATES, StreamRate
+
+StreamOrder = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
+STREAM_ORDERS: tuple[StreamOrder, ...] = ("agent", "tok/s", "tokens", "TTFT", "state")
+
+_SIGNS = {
+    "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
+}  # fmt: skip
+_STYLES = {"writing": "first", "thinking": "second", "prefill": "second", "backing off": "bad"}
 
 
-class Streams(Lines):
-    """Holds the cursor; the screen makes the view for the lines that it says are in sight."""
+class StreamLine(NamedTuple):
+    agent: int
+    sign: str
+    state: str
+    task: str
+    tokens: str
+    rate: str
+    spark: str
+    ttft: str
+    primary: bool = False
 
-    can_focus = True
+
+class StreamsView(NamedTuple):
+    """`shown` are the lines from `top` on; `total` is the number of streams that pass the filter."""
+
+    shown: tuple[StreamLine, ...]
+    top: int
+    total: int
+    order: StreamOrder
+    filter: str
+    empty: str
+
+
+# views
+
+
+def streams_view(
+    frame: Frame | None,
+    rates: Mapping[int, StreamRate],
+    order: StreamOrder,
+    filter_text: str,
+    top: int,
+    height: int,
+    primary: str = "",
+) -> StreamsView:
+    """`primary` is the type of the primary task of a mixed load."""
+    if frame is None:
+        return StreamsView((), 0, 0, order, filter_text, "no request has been sent yet")
+    rows = _sorted_rows(frame, rates, order, filter_text)
+    fastest = max((known.rate or 0.0 for known in rates.values()), default=0.0) or None
+    shown = tuple(
+        _line(row, rates.get(row.agent), frame, fastest, bool(primary) and row.type == primary)
+        for row in rows[top : top + height]
+    )
+    return StreamsView(shown, top, len(rows), order, filter_text, _empty_reason(frame, filter_text))
+
+
+def mixed_rates(session: Session | None, frame: Frame | None, rates: Mapping[int, StreamRate]) -> MixedRates | None:
+    """Return the mean rates of the primary and the side tasks of a mixed load; None for other loads."""
+    if session is None or frame is None or frame.load != "mixed":
+        return None
+    primary = primary_type(session)
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for row in frame.rows:
+        known = rates.get(row.agent)
+        if row.state in ("writing", "thinking") and known is not None and known.rate is not None:
+            found[row.type == primary].append(known.rate)
+    means = [sum(values) / len(values) if values else None for values in (found[True], found[False])]
+    return MixedRates(*means)
+
+
+def primary_type(session: Session | None) -> str:
+    """The request type of the primary task of a mixed load; empty for other loads."""
+    spec = session.workload_spec if session else {}
+    primary = spec.get("primary")
+    return str(primary.get("type") or "primary") if isinstance(primary, dict) else ""
+
+
+def _sorted_rows(
+    frame: Frame, rates: Mapping[int, StreamRate], order: StreamOrder, filter_text: str
+) -> list[StreamRow]:
+    """Return the streams that pass the filter; idle agents above C are omitted."""
+    # An open loop has agents in reserve: idle ones are not streams.
+    streams = 0 if frame.load == "open" else frame.c
+    rows = [_with_queue_state(row, frame) for row in frame.rows if row.agent < streams or row.state != "idle"]
+    if filter_text:
+        wanted = filter_text.lower()
+        rows = [row for row in rows if wanted in f"{row.agent} {row.state} {row.task} {row.type}".lower()]
+    match order:
+        case "tok/s":
+            rows.sort(key=lambda row: -(rates[row.agent].rate or 0.0) if row.agent in rates else 0.0)
+        case "tokens":
+            rows.sort(key=lambda row: -row.total)
+        case "TTFT":
+            rows.sort(key=lambda row: -(row.ttft_s or 0.0))
+        case "state":
+            rows.sort(key=lambda row: (row.state, row.agent))
+        case "agent":
+            pass
+    return rows
+
+
+def _with_queue_state(row: StreamRow, frame: Frame) -> StreamRow:
+    """Show `waiting` rather than `prefill` while the server reports a queue: the client cannot tell them apart."""
+    if row.state == "prefill" and (server_waiting(frame) or 0.0) > 0:
+        return msgspec.structs.replace(row, state="waiting")
+    return row
+
+
+def _line(row: StreamRow, known: StreamRate | None, frame: Frame, fastest: float | None, primary: bool) -> StreamLine:
+    recent = known.recent if known else ()
+    task = "" if row.task < 0 else f"{row.task} {sanitize(row.type)}".rstrip()
+    ttft = seconds(row.ttft_s)
+    if row.ttft_s is None and row.t_sent_ns and row.state in ("waiting", "prefill"):
+        # Whole seconds, so that a long queue is not repainted with every frame.
+        ttft = f"> {max(0, frame.t_ns - row.t_sent_ns) // 1_000_000_000} s"
+    return StreamLine(
+        agent=row.agent,
+        sign=_SIGNS.get(row.state, "?"),
+        state=sanitize(row.state),
+        task=task,
+        tokens=f"{row.total * frame.tokens_per_chunk:,.0f}" if row.total else "",
+        rate=rate(known.rate) if known and known.rate is not None and row.state in ("writing", "thinking") else "",
+        spark=sparkline((None,) * (RECENT_RATES - len(recent)) + recent, fastest),
+        ttft="" if row.state == "idle" else ttft,
+        primary=primary,
+    )
+
+
+def _empty_reason(frame: Frame, filter_text: str) -> str:
+    if filter_text and frame.rows:
+        return f"no stream matches “{filter_text}”; Esc clears the filter"
+    if frame.status == "ended":
+        return "the run has ended: no open streams"
+    return "no streams yet" if frame.status != "paused" else "paused: p resumes"
+
+
+# widget
+
+
+class StreamsPanel(LineWidget):
+    """Holds the cursor and the scroll position; `update_view` makes the view for the visible rows."""
+
     view: StreamsView | None = None
     cursor = 0
     top = 0
 
-    class Opened(Message):
-        def __init__(self, agent: int) -> None:
-            super().__init__()
-            self.agent = agent
-
     @property
     def rows(self) -> int:
-        """Lines for streams: without the rule and the titles."""
+        """The number of streams that fit below the heading and the titles."""
         return max(0, self.size.height - 2)
+
+    @property
+    def selected(self) -> int | None:
+        """The agent under the cursor."""
+        row = self.cursor - self.top
+        return self.view.shown[row].agent if self.view and 0 <= row < len(self.view.shown) else None
 
     def show(self, view: StreamsView) -> None:
         self.view = view
         self.cursor = min(self.cursor, max(0, view.total - 1))
         self.redraw()
 
-    def move(self, to: int) -> None:
-        """Moves the cursor, and what is in sight with it."""
+    def scroll_to_cursor(self) -> None:
         total = self.view.total if self.view else 0
-        self.cursor = min(max(0, to), max(0, total - 1))
+        self.cursor = min(max(0, self.cursor), max(0, total - 1))
         if self.cursor < self.top:
             self.top = self.cursor
         elif self.cursor >= self.top + self.rows:
             self.top = self.cursor - self.rows + 1
         self.top = min(self.top, max(0, total - self.rows))
 
-    @property
-    def chosen(self) -> int | None:
-        """The agent under the cursor."""
-        place = self.cursor - self.top
-        return self.view.shown[place].agent if self.view and 0 <= place < len(self.view.shown) else None
+    def move(self, by: int) -> None:
+        self.cursor += by
+        if self.update_view is not None:
+            self.update_view(self)
+
+    def move_page(self, by: int) -> None:
+        self.move(by * max(1, self.rows))
+
+    def move_to_edge(self, last: bool) -> None:
+        total = self.view.total if self.view else 0
+        self.move(total if last else -total)
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:
             return [heading("1", "streams", "", width)]
-        lines = [heading("1", "streams", _beside(view, self.rows), width)]
+        lines = [heading("1", "streams", _note(view, self.rows), width)]
         if not view.shown:
             return [*lines, [(f" {view.empty}", "dim")]]
         task = max(4, width - 49)
         lines.append([(_titles(task), "dim")])
-        for line in view.shown:
-            lines.append(self._line(line, task, width, at=view.top + len(lines) - 2))
+        for position, line in enumerate(view.shown, view.top):
+            lines.append(_spans(line, task, here=position == self.cursor))
         return lines
 
-    def _line(self, line: StreamLine, task: int, width: int, at: int) -> Line:
-        quiet = line.state in ("idle", "waiting")
-        here = at == self.cursor
-        state = {"writing": "first", "thinking": "second", "prefill": "second", "backing off": "bad"}
-        return [
-            ("›" if here else " ", "cursor" if here else ""),
-            (right(str(line.agent), 4) + " ", "bold" if here else ""),
-            (left(f"{line.sign} {line.state}", 12), state.get(line.state, "dim")),
-            (left(f"★ {line.task}" if line.primary else line.task, task) + " ", "dim" if quiet else ""),
-            (right(line.tokens, 6), ""),
-            (right(line.rate, 7), "bold"),
-            (f" {line.spark} ", "first"),
-            (right(line.ttft, 7), "dim" if quiet else ""),
-        ]
+
+def _spans(line: StreamLine, task: int, here: bool) -> Line:
+    quiet = line.state in ("idle", "waiting")
+    return [
+        ("›" if here else " ", "cursor" if here else ""),
+        (rjust(str(line.agent), 4) + " ", "bold" if here else ""),
+        (ljust(f"{line.sign} {line.state}", 12), _STYLES.get(line.state, "dim")),
+        (ljust(f"★ {line.task}" if line.primary else line.task, task) + " ", "dim" if quiet else ""),
+        (rjust(line.tokens, 6), ""),
+        (rjust(line.rate, 7), "bold"),
+        (f" {line.spark} ", "first"),
+        (rjust(line.ttft, 7), "dim" if quiet else ""),
+    ]
 
 
 def _titles(task: int) -> str:
-    head = f"agent {'state':<12}{left('task', task)} {'tokens':>6}"
+    head = f"agent {'state':<12}{ljust('task', task)} {'tokens':>6}"
     return f"{head}{'tok/s':>7} {'last 8 s':<8} {'TTFT':>7}"
 
 
-def _beside(view: StreamsView, rows: int) -> str:
-    words = [f"by {view.order}"]
+def _note(view: StreamsView, rows: int) -> str:
+    parts = [f"by {view.order}"]
     if view.filter:
-        words.insert(0, f"/{view.filter}")
+        parts.insert(0, f"/{view.filter}")
     if view.total > rows:
-        words.append(f"{view.top + 1}–{min(view.total, view.top + rows)} of {view.total}")
+        parts.append(f"{view.top + 1}–{min(view.total, view.top + rows)} of {view.total}")
     else:
-        words.append(str(view.total))
-    return " · ".join(words)
+        parts.append(str(view.total))
+    return " · ".join(parts)

@@ -1,77 +1,106 @@
-"""The tuning log: what was changed, what it gave; marked as kept or reverted, with a note."""
+"""The tuning log: each change of the server with its effect, marked as kept or reverted, with a note."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from swarmtui.experiments.tune_store import mark_change, read_log
 from swarmtui.model.schema import BadInput
-from swarmtui.text import plain
-from swarmtui.tui.footer import KeyLine
-from swarmtui.tui.input_line import Prompt
-from swarmtui.tui.keys import Where, bindings, shown
-from swarmtui.tui.lines import Line, Lines, heading, wrapped
-from swarmtui.tui.log.view import ChangeLine, change_lines, drawn, titles, whole
+from swarmtui.model.tuning import LoggedChange
+from swarmtui.numbers import signed_percent
+from swarmtui.text import sanitize
+from swarmtui.tui.cursor_list import CursorList, CursorScreen
+from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.input_line import InputLine
+from swarmtui.tui.keys import KeyContext, bindings, in_footer
+from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap, wrapped_note
 
-if TYPE_CHECKING:
-    from swarmtui.model.tuning import Change
-    from swarmtui.tui.app import SwarmApp
+_EMPTY = "no changes yet: R after a run, `swarmtui run --baseline last` and `swarmtui ab` add them"
+_DETAIL_LINES = 6
+_STYLES = {"faster": "good", "slower": "bad", "refused": "warn"}
+_NUMBER, _CREATED, _EFFECT, _VERDICT, _KEPT = 4, 17, 10, 12, 10
+_MIN_CHANGE = 18
 
-_EMPTY = "no changes yet: R after a run, `swarmtui run --baseline last` and `swarmtui ab` write them"
-_BELOW = 6
+
+# views
 
 
-class Changes(Lines):
-    """The rows with a cursor, and below them all words of the one under it."""
+def _titles(width: int) -> str:
+    change, note = _text_widths(width)
+    first = f"  {rjust('', _NUMBER)} {ljust('created (UTC)', _CREATED)}{ljust('change', change)}"
+    return f"{first}{rjust('effect', _EFFECT)}  {ljust('verdict', _VERDICT)}{ljust('', _KEPT)}{ljust('note', note)}"
 
-    lines: list[ChangeLine] = []
-    changes: tuple[Change, ...] = ()
-    cursor = 0
-    empty = "looking …"
 
-    def show(self, changes: tuple[Change, ...], empty: str) -> None:
-        self.changes, self.lines, self.empty = changes, change_lines(changes), empty
-        self.move(self.cursor)
+def _change_line(change: LoggedChange, width: int, here: bool) -> Line:
+    change_width, note_width = _text_widths(width)
+    bold = "bold" if here else ""
+    return [
+        ("› " if here else "  ", "cursor"),
+        (rjust(str(change.number), _NUMBER) + " ", "dim"),
+        (ljust(change.created[:16].replace("T", " "), _CREATED), "dim"),
+        (ljust(sanitize(change.what), change_width), bold),
+        (rjust(signed_percent(change.change), _EFFECT) + "  ", "bold"),
+        (ljust(change.verdict, _VERDICT), _STYLES.get(change.verdict, "dim")),
+        (ljust(change.kept, _KEPT), bold),
+        (ljust(sanitize(change.note), note_width), "dim"),
+    ]
 
-    def move(self, to: int) -> None:
-        self.cursor = min(max(0, to), max(0, len(self.lines) - 1))
-        self.redraw()
 
-    @property
-    def chosen(self) -> Change | None:
-        number = self.lines[self.cursor].number if self.lines else None
-        return next((change for change in self.changes if change.number == number), None)
+def _detail_lines(change: LoggedChange, width: int) -> list[Line]:
+    """The whole text of one change; its row in the list is cut."""
+    lines: list[Line] = []
+    for name, text in (("change", change.what), ("effect", change.effect), ("note", change.note)):
+        for number, part in enumerate(wrap(sanitize(text), max(8, width - 12)) if text else []):
+            lines.append([(f" {ljust(name if not number else '', 9)}", "dim"), (part, "")])
+    lines.append([(f" {ljust('sessions', 9)}", "dim"), (sanitize(f"{change.before} → {change.after}"), "dim")])
+    return lines
+
+
+def _text_widths(width: int) -> tuple[int, int]:
+    """Divide the remaining width: two thirds for the change, one third for the note."""
+    room = max(_MIN_CHANGE, width - 2 - _NUMBER - 1 - _CREATED - _EFFECT - 2 - _VERDICT - _KEPT)
+    change = max(_MIN_CHANGE, room * 2 // 3)
+    return change, room - change
+
+
+# widgets
+
+
+class ChangeList(CursorList[LoggedChange]):
+    """The changes, newest first, and below them the whole text of the selected one."""
+
+    other_lines = 3 + _DETAIL_LINES
+    empty = "loading …"
+
+    def show(self, changes: Sequence[LoggedChange], empty: str) -> None:
+        self.empty = empty
+        self.set_rows(tuple(reversed(changes)))
 
     def draw(self, width: int, height: int) -> list[Line]:
-        head = heading("", "tuning log", f"newest first · {len(self.lines)}" if self.lines else "", width)
-        if not self.lines:
-            return [head, *([(f" {line}", "dim")] for line in wrapped(self.empty, max(8, width - 2)))]
-        room = max(1, height - 3 - _BELOW)
-        first = max(0, min(self.cursor - room // 2, len(self.lines) - room))
-        shown = list(enumerate(self.lines))[first : first + room]
-        rows = [drawn(line, width, place == self.cursor) for place, line in shown]
-        filled: list[Line] = [*rows, *([[]] * (room - len(rows)))]
-        chosen = self.chosen
-        below = whole(chosen, width) if chosen else []
+        head = heading("", "tuning log", f"newest first · {len(self.rows)}" if self.rows else "", width)
+        if self.selected is None:
+            return [head, *wrapped_note(self.empty, width)]
+        room = max(1, height - self.other_lines)
+        rows = [_change_line(row, width, position == self.cursor) for position, row in self.visible_rows(room)]
+        blanks: list[Line] = [[]] * (room - len(rows))
         return [
             head,
-            [(titles(width), "dim")],
-            *filled,
-            heading("", f"change {self.lines[self.cursor].number}", "", width),
-            *below,
+            [(_titles(width), "dim")],
+            *rows,
+            *blanks,
+            heading("", f"change {self.selected.number}", "", width),
+            *_detail_lines(self.selected, width),
         ]
 
 
-class LogScreen(Screen[None]):
-    where: Where = "log"
-    app: SwarmApp
-    AUTO_FOCUS = ""
+class LogScreen(CursorScreen):
+    key_context: KeyContext = "log"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("log")]
 
     def __init__(self, root: Path) -> None:
@@ -79,33 +108,34 @@ class LogScreen(Screen[None]):
         self._root = root
 
     def compose(self) -> ComposeResult:
-        yield Changes()
-        yield Prompt()
-        yield KeyLine()
+        yield ChangeList()
+        yield InputLine()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
-        self.query_one(KeyLine).show(shown(self.app.keys.actions(self.where), "back"))
-        self._read()
+        self.query_one(KeyFooter).show(in_footer(self.app.keys.actions(self.key_context), "back"))
+        self._reload()
 
-    def _read(self) -> None:
-        self.run_worker(self._take(), exclusive=True, exit_on_error=False)
+    def _reload(self) -> None:
+        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
 
-    async def _take(self) -> None:
+    async def _read(self) -> None:
+        changes: Sequence[LoggedChange]
         try:
-            found, empty = await asyncio.to_thread(read_log, self._root), _EMPTY
+            changes, empty = await asyncio.to_thread(read_log, self._root), _EMPTY
         except BadInput as problem:
-            found, empty = (), plain(str(problem))
-        self.query_one(Changes).show(found, empty)
+            changes, empty = (), sanitize(str(problem))
+        self.query_one(ChangeList).show(changes, empty)
 
     def _mark(self, kept: Literal["kept", "reverted"] | None, note: str | None = None) -> None:
-        chosen = self.query_one(Changes).chosen
-        if chosen is None:
+        selected = self.query_one(ChangeList).selected
+        if selected is None:
             return
         try:
-            mark_change(self._root, chosen.number, kept, note)
+            mark_change(self._root, selected.number, kept, note)
         except BadInput as problem:
-            self.app.say(str(problem))
-        self._read()
+            self.app.toast(str(problem))
+        self._reload()
 
     def action_kept(self) -> None:
         self._mark("kept")
@@ -114,23 +144,10 @@ class LogScreen(Screen[None]):
         self._mark("reverted")
 
     def action_note(self) -> None:
-        def done(words: str | None) -> None:
-            if words is not None:
-                self._mark(None, words)
+        def done(text: str | None) -> None:
+            if text is not None:
+                self._mark(None, text)
 
-        chosen = self.query_one(Changes).chosen
-        if chosen is not None:
-            self.query_one(Prompt).ask(f"note on change {chosen.number}", chosen.note, str, done)
-
-    def action_move(self, by: int) -> None:
-        changes = self.query_one(Changes)
-        changes.move(changes.cursor + by)
-
-    def action_page(self, by: int) -> None:
-        self.action_move(by * max(1, self.query_one(Changes).size.height - _BELOW - 3))
-
-    def action_edge(self, last: int) -> None:
-        self.action_move(len(self.query_one(Changes).lines) if last else -len(self.query_one(Changes).lines))
-
-    def action_back(self) -> None:
-        self.dismiss()
+        selected = self.query_one(ChangeList).selected
+        if selected is not None:
+            self.query_one(InputLine).ask(f"note on change {selected.number}:", selected.note, str, done)

@@ -1,93 +1,249 @@
-"""The history of probes: one target at a time, as a chart and as a list."""
+"""The probe history: each probe of one target, the rolling median with its band, and whether it has drifted."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from swarmtui.analysis.compare.probe_history import ProbeHistory, probe_bands
 from swarmtui.model.schema import BadInput
-from swarmtui.tui.footer import KeyLine
-from swarmtui.tui.input_line import Prompt
-from swarmtui.tui.keys import Where, bindings
+from swarmtui.numbers import percent, rate, seconds
+from swarmtui.text import sanitize
+from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.input_line import InputLine
+from swarmtui.tui.keys import KeyContext, bindings
+from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap, wrapped_note
 from swarmtui.tui.pager import Page, Pager
-from swarmtui.tui.probes.chart import ProbeChart
-from swarmtui.tui.probes.view import probes_view, targets
+from swarmtui.tui.plot import Axis, PlotPanel, PlotTrace
 
-if TYPE_CHECKING:
-    from swarmtui.analysis.compare.probe_history import History
+_EMPTY = "no probes yet: start the plan “probe”, or `swarmtui probe --every 1h`"
+_TICKS = 5
+_MARGIN = 0.1
+_RELOAD_S = 30.0
 
-_LOOK_S = 30.0
+
+class ProbePoints(NamedTuple):
+    xs: tuple[float, ...] = ()
+    ys: tuple[float, ...] = ()
+
+
+class ProbesView(NamedTuple):
+    """One target: `outside` are the probes outside the band of their time, `low` and `high` its edges."""
+
+    target: str = ""
+    position: str = ""
+    inside: ProbePoints = ProbePoints()
+    outside: ProbePoints = ProbePoints()
+    median: ProbePoints = ProbePoints()
+    low: ProbePoints = ProbePoints()
+    high: ProbePoints = ProbePoints()
+    bottom: float = 0.0
+    top: float = 1.0
+    ticks: tuple[tuple[float, str], ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    rows: tuple[Line, ...] = ()
+    empty: str = ""
+
+
+# views
+
+
+def matching_targets(histories: Mapping[str, ProbeHistory], filter_text: str) -> list[str]:
+    """Return the targets (endpoint, model and workload) that contain every word of the filter."""
+    words = filter_text.lower().split()
+    return [target for target in histories if all(word in target.lower() for word in words)]
+
+
+def probes_view(histories: Mapping[str, ProbeHistory], filter_text: str, selected: int) -> ProbesView:
+    targets = matching_targets(histories, filter_text)
+    if not targets:
+        return ProbesView(empty=f"no probe matches “{filter_text}”" if histories else _EMPTY)
+    number = min(selected, len(targets) - 1)
+    return _target_view(targets[number], f"{number + 1} of {len(targets)}", histories[targets[number]])
+
+
+def _target_view(target: str, position: str, history: ProbeHistory) -> ProbesView:
+    xs = [probe.at.timestamp() for probe in history.probes]
+    ys = [probe.tps or 0.0 for probe in history.probes]
+    bands = probe_bands(history)
+    edges = [(x, band) for x, band in zip(xs, bands, strict=True) if band is not None]
+    outside = [band is not None and not band[0] <= y <= band[1] for y, band in zip(ys, bands, strict=True)]
+    values = [*ys, *history.rolling, *(value for _, band in edges for value in band)]
+    margin = _MARGIN * (max(values) - min(values)) or 1.0
+    return ProbesView(
+        target=sanitize(target),
+        position=position,
+        inside=_points([(x, y) for x, y, is_outside in zip(xs, ys, outside, strict=True) if not is_outside]),
+        outside=_points([(x, y) for x, y, is_outside in zip(xs, ys, outside, strict=True) if is_outside]),
+        median=ProbePoints(tuple(xs), history.rolling),
+        low=_points([(x, band[0]) for x, band in edges]),
+        high=_points([(x, band[1]) for x, band in edges]),
+        bottom=max(0.0, min(values) - margin),
+        top=max(values) + margin,
+        ticks=_ticks(xs),
+        facts=_facts(history),
+        rows=tuple(_rows(history, outside)),
+    )
+
+
+def _points(pairs: Sequence[tuple[float, float]]) -> ProbePoints:
+    return ProbePoints(tuple(x for x, _ in pairs), tuple(y for _, y in pairs))
+
+
+def _ticks(xs: Sequence[float]) -> tuple[tuple[float, str], ...]:
+    """Label the time axis with days, or with hours for a short history."""
+    first, last = xs[0], xs[-1]
+    form = "%d %b" if last - first > 3 * 86_400 else "%d %b %H:%M" if last - first > 86_400 else "%H:%M"
+    times = [first + (last - first) * part / (_TICKS - 1) for part in range(_TICKS)] if last > first else [first]
+    return tuple((time, datetime.fromtimestamp(time, UTC).strftime(form)) for time in times)
+
+
+def _facts(history: ProbeHistory) -> tuple[tuple[str, str], ...]:
+    """Return sentences with their styles."""
+    cv = [
+        f"CV {name} {percent(value, 1)}"
+        for name, value in (("between probes", history.cv_between), ("within a probe", history.cv_within))
+    ]
+    style = "bad" if history.drifted else "good" if history.drifted is False else "warn"
+    sign = "✖" if history.drifted else "●" if history.drifted is False else "▲"
+    spread = f"range {rate(history.low)} to {rate(history.high)} tok/s"
+    return ((f"{sign} {history.sentence}", style), ("; ".join([spread, *cv]), ""))
+
+
+def _rows(history: ProbeHistory, outside: Sequence[bool]) -> list[Line]:
+    """Newest first."""
+    head: Line = [(f"   {'created (UTC)':<18}{'tok/s':>9}{'engine':>9}{'TTFT':>9}{'median':>9}{'runs':>6}", "dim")]
+    rows = [
+        [
+            (" ✖ " if is_outside else "   ", "bad"),
+            (ljust(probe.created[:16].replace("T", " "), 18), "dim"),
+            (rjust(rate(probe.tps), 9), "bold"),
+            (rjust(rate(probe.engine_tps), 9) + rjust(seconds(probe.ttft_s), 9) + rjust(rate(median), 9), ""),
+            (rjust(str(len(probe.runs)), 6), "dim"),
+        ]
+        for probe, median, is_outside in zip(history.probes, history.rolling, outside, strict=True)
+    ]
+    return [head, *reversed(rows)]
+
+
+# widgets
+
+
+class ProbePanel(PlotPanel):
+    view: ProbesView | None = None
+    filter = ""
+
+    def show(self, view: ProbesView, filter_text: str) -> None:
+        self.view, self.filter = view, filter_text
+        if not view.empty:
+            self.load()
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        filtered = f"/{self.filter}" if self.filter else ""
+        note = " · ".join(part for part in (filtered, view.position if view else "") if part)
+        lines = [heading("", "probes", note, width)]
+        if view is None or view.empty or self.plotext is None:
+            return [*lines, *wrapped_note(view.empty or "drawing …" if view else "loading …", width)]
+        facts: list[Line] = [
+            [(f" {part}", style)] for text, style in view.facts for part in wrap(text, max(20, width - 2))
+        ]
+        legend: Line = [
+            (" ● probe, tok/s", "first"), ("  ✖ outside the band", "bad"), ("  ── rolling median", "second"),
+            ("  ·· 95 % band", "dim"),
+        ]  # fmt: skip
+        room = height - 3 - len(facts)
+        chart = self._chart(view, width, room) if room >= 6 and width >= 24 else []
+        return [*lines, [(f" {view.target}", "bold")], *facts, legend, *chart]
+
+    def _chart(self, view: ProbesView, width: int, height: int) -> list[Line]:
+        traces = [
+            PlotTrace(*view.low, "dim", "·"),
+            PlotTrace(*view.high, "dim", "·"),
+            PlotTrace(*view.median, "second"),
+            PlotTrace(*view.inside, "first", "●", joined=False),
+            PlotTrace(*view.outside, "bad", "✖", joined=False),
+        ]
+        values = [view.bottom + (view.top - view.bottom) * part / 3 for part in range(4)]
+        labels = [f"{value:.4g}" for value in values]
+        if len(set(labels)) < len(labels):
+            labels = [f"{value:.1f}" for value in values]
+        axis = Axis("left", view.bottom, view.top, list(zip(values, labels, strict=True)))
+        return self.plot(width, height, [trace for trace in traces if trace.xs], [axis], view.ticks)
 
 
 class ProbesScreen(Pager):
-    """Read again now and then: a timer may be probing meanwhile."""
+    """Reloads regularly: `swarmtui probe --every` may add probes."""
 
-    where: Where = "probes"
+    key_context: KeyContext = "probes"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("probes")]
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
-        self._found: dict[str, History] = {}
-        self._words = ""
-        self._chosen = 0
+        self._histories: dict[str, ProbeHistory] = {}
+        self._filter = ""
+        self._selected = 0
 
     def page(self) -> Page:
         return Page("newest first")
 
     def compose(self) -> ComposeResult:
-        yield ProbeChart()
+        yield ProbePanel()
         yield self.page()
-        yield Prompt()
-        yield KeyLine()
+        yield InputLine()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._look()
-        self.set_interval(_LOOK_S, self._look)
+        self._reload()
+        self.set_interval(_RELOAD_S, self._reload)
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
 
     async def _read(self) -> None:
         try:
-            self._found = await asyncio.to_thread(_histories, self._root)
+            self._histories = await asyncio.to_thread(_histories, self._root)
         except BadInput as problem:
-            self.app.say(str(problem))
+            self.app.toast(str(problem))
         self.fill()
 
     def fill(self) -> None:
-        view = probes_view(self._found, self._words, self._chosen)
-        self.query_one(ProbeChart).show(view, self._words)
+        view = probes_view(self._histories, self._filter, self._selected)
+        self.query_one(ProbePanel).show(view, self._filter)
         self.query_one(Page).show(list(view.rows))
 
     def action_target(self, by: int) -> None:
-        count = len(targets(self._found, self._words))
+        count = len(matching_targets(self._histories, self._filter))
         if count:
-            self._chosen = (self._chosen + by) % count
+            self._selected = (self._selected + by) % count
             self.fill()
 
     def action_narrow_probes(self) -> None:
-        def typed(words: str) -> None:
-            self._words, self._chosen = words, 0
+        def typed(text: str) -> None:
+            self._filter, self._selected = text, 0
             self.fill()
 
-        self.query_one(Prompt).ask("probes of", self._words, str, lambda words: typed(words or ""), typed)
+        self.query_one(InputLine).ask("filter probes:", self._filter, str, lambda text: typed(text or ""), typed)
 
     def action_back(self) -> None:
-        if self._words:
-            self._words = ""
+        if self._filter:
+            self._filter = ""
             self.fill()
         else:
             self.dismiss()
 
 
-def _histories(root: Path) -> dict[str, History]:
-    from swarmtui.analysis.compare.probe_history import history
+def _histories(root: Path) -> dict[str, ProbeHistory]:
+    from swarmtui.analysis.compare.probe_history import probe_history
     from swarmtui.sessions.probes import probes_by_target
 
-    return {target: history(probes) for target, probes in probes_by_target(root).items()}
+    return {target: probe_history(probes) for target, probes in probes_by_target(root).items()}

@@ -1,27 +1,194 @@
-"""Saved sessions side by side: one is held against the others, and any of them can be that one."""
+"""The screen that compares sessions: their curves in one plot, and a table of differences from the baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from math import log2
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from swarmtui.tui.footer import KeyLine
-from swarmtui.tui.keys import Where, bindings, shown
+from swarmtui.numbers import MISSING, rate, seconds, signed_percent, significant
+from swarmtui.text import sanitize
+from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.keys import KeyContext, bindings
+from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap
 from swarmtui.tui.pager import Page, Pager
-from swarmtui.tui.sessions.compare_view import CURVES, comparison_lines, overlay_view
-from swarmtui.tui.sessions.overlay import Overlay
+from swarmtui.tui.plot import PlotPanel, PlotTrace, zero_based_axis
 
 if TYPE_CHECKING:
-    from swarmtui.model.session import Summary
-    from swarmtui.tui.keys import Action
+    from swarmtui.analysis.compare.sessions import Comparison, ComparisonRow, LeaderboardRow, MachineRow, Pair
+    from swarmtui.model.session import Level, Summary
+
+PlottedFigure = Literal["output tok/s", "TTFT, s", "tok/s per stream"]
+
+PLOTTED_FIGURES: dict[PlottedFigure, Callable[[Level], float | None]] = {
+    "output tok/s": lambda level: level.headline_tps,
+    "TTFT, s": lambda level: level.ttft_s.p50 if level.ttft_s.p50 is not None else level.ttft_s.mean,
+    "tok/s per stream": lambda level: level.per_stream_tps.mean,
+}
+_FIGURE_NAMES = {"out_tps_steady": "tok/s steady", "out_tps_wall": "tok/s wall", "per_stream_tps": "tok/s stream"}
+_VERDICT_STYLES = {"faster": "good", "slower": "bad"}
+_MARKERS = "●◆▲■○✚"
+_STYLES = ("first", "second", "bad", "dim")
+
+
+class SessionCurve(NamedTuple):
+    """The plotted figure of one session, by C or request rate."""
+
+    name: str
+    loads: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+class OverlayView(NamedTuple):
+    """`load_unit` is that of the x axis: C, or requests/s."""
+
+    figure: PlottedFigure
+    curves: tuple[SessionCurve, ...]
+    load_unit: str
+    empty: str
+
+
+# views
+
+
+def overlay_view(summaries: Sequence[Summary], names: dict[str, str], figure: PlottedFigure) -> OverlayView:
+    value_of = PLOTTED_FIGURES[figure]
+    curves = []
+    for summary in summaries:
+        points = [(level.offered_load, value) for level in summary.levels if (value := value_of(level)) is not None]
+        name = sanitize(summary.session.label) or names.get(summary.session.id, summary.session.id)
+        curves.append(SessionCurve(name, tuple(load for load, _ in points), tuple(value for _, value in points)))
+    empty = "" if any(curve.loads for curve in curves) else f"no session has {figure}"
+    has_rates = any(level.rate is not None for summary in summaries for level in summary.levels)
+    return OverlayView(figure, tuple(curves), "requests/s" if has_rates else "C", empty)
+
+
+def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> list[Line]:
+    """Compare each session with the baseline, then list all sessions."""
+    lines: list[Line] = []
+    for pair in found.pairs:
+        lines += [*_pair(pair, names, width), []]
+    if len(found.stages) > 2:
+        lines += _leaderboard(found.stages, width)
+    return lines
+
+
+def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
+    lines: list[Line] = [[(f" {names.get(pair.a, pair.a)}  →  {names.get(pair.b, pair.b)}", "title")]]
+    lines += _wrapped(pair.sentence, "", "bold", width)
+    for refusal in pair.refused:
+        lines += _wrapped(str(refusal), "✖ ", "bad", width)
+    for note in pair.notes:
+        lines += _wrapped(str(note), "▲ ", "warn", width)
+    for difference in (*pair.flags, *pair.differences):
+        lines += _wrapped(str(difference), "  ", "second", width)
+    load = "rate" if any(row.rate is not None for row in pair.rows) else "C"
+    titles = f"  {load:>4}  {'figure':<15}{'before':>8}{'after':>8}{'change':>9}{'95 % CI':>20}  verdict"
+    if pair.rows:
+        lines += [[(titles, "dim")], *map(_figure_row, pair.rows)]
+    if pair.machine:
+        lines += [[(f"  {load:>4}  {'machine':<24}{'before':>9}{'after':>9}", "dim")], *map(_machine_row, pair.machine)]
+    for row in pair.rows:
+        if row.figure == "out_tps_steady" and row.verdict is not None:
+            lines += _wrapped(f"{row.name}: {row.verdict.sentence}", "  ", "dim", width)
+    for only, name in ((pair.only_a, pair.a), (pair.only_b, pair.b)):
+        if only:
+            loads = ",".join(f"{value:g}" for value in only)
+            lines.append([(f"   only in {names.get(name, name)}: {loads}", "dim")])
+    return lines
+
+
+def _wrapped(text: str, sign: str, style: str, width: int) -> list[Line]:
+    return [[(f" {sign}{part}", style)] for part in wrap(sanitize(text), width - 2 - len(sign))]
+
+
+def _figure_row(row: ComparisonRow) -> Line:
+    number = seconds if row.figure == "ttft_s" else rate
+    verdict = row.verdict
+    interval = verdict.interval if verdict else None
+    change = MISSING if verdict is None or verdict.change is None else signed_percent(verdict.change)
+    confidence = MISSING if interval is None else f"{signed_percent(interval.low)} … {signed_percent(interval.high)}"
+    word = "refused" if verdict is None else verdict.word
+    name = _FIGURE_NAMES.get(row.figure, "TTFT")
+    return [
+        (f"  {row.offered_load:>4g}  {name:<15}{number(row.before):>8}{number(row.after):>8}", ""),
+        (f"{change:>9}{confidence:>20}  ", ""),
+        (word, _VERDICT_STYLES.get(word, "dim")),
+    ]
+
+
+def _machine_row(row: MachineRow) -> Line:
+    name = f"{row.figure}, {row.unit}"
+    numbers = f"{significant(row.before, 3):>9}{significant(row.after, 3):>9}"
+    return [(f"  {row.offered_load:>4g}  {name:<24}{numbers}", "")]
+
+
+def _leaderboard(rows: Sequence[LeaderboardRow], width: int) -> list[Line]:
+    """List all sessions with the changes from one to the next."""
+    lines: list[Line] = [[(" All sessions, oldest first; ▸ is the best of its model", "title")]]
+    room = max(12, width - 50)
+    lines.append([(f"   {ljust('session', room)}{'C=1':>9}{'best':>9}{'at':>6}{'TPOT ms':>9}{'TTFT':>9}", "dim")])
+    for row in rows:
+        tpot = None if row.tpot_s is None else 1e3 * row.tpot_s
+        numbers = f"{rate(row.out_tps_alone):>9}{rate(row.best_out_tps):>9}{row.best_at or MISSING:>6}"
+        lines.append(
+            [
+                (" ▸ " if row.best_of_model else "   ", "good"),
+                (ljust(sanitize(f"{row.label or row.id} · {row.model}"), room), ""),
+                (f"{numbers}{significant(tpot, 3):>9}{rjust(seconds(row.ttft_s), 9)}", ""),
+            ]
+        )
+        if row.changes:
+            lines += _wrapped("; ".join(row.changes), "    ", "second", width)
+    return lines
+
+
+# widgets
+
+
+class OverlayPanel(PlotPanel):
+    """The curves of several sessions, each with its own marker."""
+
+    view: OverlayView | None = None
+
+    def show(self, view: OverlayView) -> None:
+        self.view = view
+        if not view.empty:
+            self.load()
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        lines = [heading("", "compare", f"{view.figure} by {view.load_unit}" if view else "", width)]
+        if view is None or view.empty or self.plotext is None:
+            return [*lines, [(f" {(view.empty or 'drawing …') if view else ''}", "dim")]]
+        shown = [
+            (curve, _MARKERS[number % len(_MARKERS)], _STYLES[number % len(_STYLES)])
+            for number, curve in enumerate(view.curves)
+            if curve.loads
+        ]
+        lines.append(_legend(shown, width))
+        if height < 7 or width < 24:
+            return lines
+        traces = [
+            PlotTrace([log2(load) for load in curve.loads], curve.values, style, marker)
+            for curve, marker, style in shown
+        ]
+        axis = zero_based_axis("left", [value for curve, _, _ in shown for value in curve.values])
+        ticks = [(log2(load), f"{load:g}") for load in sorted({load for curve, _, _ in shown for load in curve.loads})]
+        return [*lines, *self.plot(width, height - 2, traces, [axis], ticks)]
+
+
+def _legend(shown: list[tuple[SessionCurve, str, str]], width: int) -> Line:
+    room = max(8, width // len(shown) - 1)
+    return [(ljust(f" {marker} {curve.name}", room), style) for curve, marker, style in shown]
 
 
 class CompareScreen(Pager):
-    where: Where = "compare"
+    key_context: KeyContext = "compare"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("compare")]
 
     def __init__(self, summaries: Sequence[Summary], names: dict[str, str]) -> None:
@@ -33,36 +200,27 @@ class CompareScreen(Pager):
     def page(self) -> Page:
         return Page("differences")
 
-    def actions(self) -> list[Action]:
-        return shown(self.app.keys.actions("compare"), "back")
-
     def compose(self) -> ComposeResult:
-        yield Overlay()
+        yield OverlayPanel()
         yield self.page()
-        yield KeyLine()
+        yield KeyFooter()
 
     def fill(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
 
         first = self._summaries[self._baseline]
         ordered = [first, *(summary for summary in self._summaries if summary is not first)]
-        figure = list(CURVES)[self._figure]
-        self.query_one(Overlay).show(overlay_view(ordered, self._names, figure))
+        figure = list(PLOTTED_FIGURES)[self._figure]
+        self.query_one(OverlayPanel).show(overlay_view(ordered, self._names, figure))
         page = self.query_one(Page)
-        page.beside = f"against {self._names.get(first.session.id, first.session.id)}"
+        page.note = f"baseline: {self._names.get(first.session.id, first.session.id)}"
         page.show(comparison_lines(compare(self._summaries, self._baseline), self._names, max(40, self.app.size.width)))
 
     def action_next_baseline(self) -> None:
         self._baseline = (self._baseline + 1) % len(self._summaries)
-        self.query_one(Page).move(0)
+        self.query_one(Page).scroll_to_line(0)
         self.fill()
 
     def action_next_figure(self) -> None:
-        self._figure = (self._figure + 1) % len(CURVES)
+        self._figure = (self._figure + 1) % len(PLOTTED_FIGURES)
         self.fill()
-
-
-def summaries_of(root: Path, names: Sequence[str]) -> list[Summary]:
-    from swarmtui.sessions.store import load, summarise
-
-    return [summarise(load(root, name)) for name in names]

@@ -1,199 +1,289 @@
-"""Saved sessions: sorted, filtered, watched again, compared, deleted."""
+"""The screen of saved sessions: sort, filter, replay, compare, delete and restore."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from swarmtui.model.schema import BadInput
-from swarmtui.text import plain
-from swarmtui.tui.footer import KeyLine
-from swarmtui.tui.input_line import Prompt
-from swarmtui.tui.keys import Where, bindings, shown
-from swarmtui.tui.lines import Line, Lines, heading
-from swarmtui.tui.sessions.checks_screen import ChecksScreen
-from swarmtui.tui.sessions.compare_screen import CompareScreen, summaries_of
-from swarmtui.tui.sessions.trash import Trash
-from swarmtui.tui.sessions.view import BY, By, ordered, session_line, titles
+from swarmtui.numbers import MISSING, rate
+from swarmtui.sessions import index
+from swarmtui.sessions.journal import JOURNAL, is_running
+from swarmtui.text import sanitize
+from swarmtui.tui.cursor_list import CursorList, CursorScreen
+from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.input_line import InputLine
+from swarmtui.tui.keys import KeyContext, bindings, in_footer
+from swarmtui.tui.lines import Line, heading, ljust, rjust
 
 if TYPE_CHECKING:
-    from swarmtui.sessions.index import Listed
-    from swarmtui.tui.app import SwarmApp
+    from swarmtui.model.session import Summary
+    from swarmtui.sessions.index import SessionRow
+
+SessionOrder = Literal["newest first", "best first", "by model", "by workload"]
+SESSION_ORDERS: dict[SessionOrder, index.SortOrder] = {
+    "newest first": "newest", "best first": "best", "by model": "model", "by workload": "workload",
+}  # fmt: skip
+
+_WIDE = 106
+_WIDE_COLUMNS = (17, 14, 24, 14, 16, 9)
+_NARROW_COLUMNS = (12, 11, 18, 12, 15, 0)
+# The columns that get spare width (label, model, workload), and the width that all columns need.
+_GROWING = (1, 2, 3)
+_NEEDED = (80, 116)
+_DELETED_PREFIX = ".deleted-"
 
 
-class Board(Lines):
-    """The rows, with a cursor."""
+# views
 
-    rows: list[Listed] = []
+
+class SessionLine(NamedTuple):
+    cells: tuple[str, ...]
+    failed: bool
+
+
+def session_line(row: SessionRow, width: int) -> SessionLine:
+    mark = "~" if row.chunks_counted else ""
+    best = f"{mark}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else MISSING
+    model = f"(sim) {row.model}" if row.simulated else row.model
+    created = row.created[0 if width >= _WIDE else 5 : 16].replace("T", " ") or sanitize(row.id)
+    texts = (
+        created,
+        sanitize(row.label),
+        sanitize(model),
+        sanitize(row.workload),
+        best,
+        MISSING if row.requests is None else f"{row.requests:,}",
+        "  " + sanitize(row.problem or row.state or "unreadable"),
+    )
+    failed = row.problem is not None or row.state in ("failed", "interrupted")
+    return SessionLine(_cells(texts, width), failed)
+
+
+def _titles(width: int) -> str:
+    names = (
+        "created (UTC)" if width >= _WIDE else "created",
+        "label",
+        "model",
+        "workload",
+        "best tok/s",
+        "requests",
+        "  state",
+    )
+    return "   " + "".join(_cells(names, width))
+
+
+def _cells(texts: Sequence[str], width: int) -> tuple[str, ...]:
+    """Fit the columns into the width; a narrow screen has no column of requests."""
+    columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
+    more = max(0, width - _NEEDED[width >= _WIDE]) // len(_GROWING)
+    wider = [room + more if number in _GROWING else room for number, room in enumerate(columns)]
+    cells = [
+        ljust(text, room - 1) + " " if number < 4 else rjust(text, room)
+        for number, (text, room) in enumerate(zip(texts, wider, strict=False))
+        if room
+    ]
+    return (*cells, texts[-1])
+
+
+# widgets
+
+
+class SessionList(CursorList["SessionRow"]):
+    """Only the visible rows are formatted: there may be thousands."""
+
     marked: set[str] = set()
-    cursor = 0
-    beside = ""
-    empty = "looking …"
+    note = ""
+    empty = "loading …"
 
-    def show(self, rows: list[Listed], marked: set[str], beside: str, empty: str) -> None:
-        self.rows, self.marked, self.beside, self.empty = rows, marked, beside, empty
-        self.move(self.cursor)
-
-    def move(self, to: int) -> None:
-        self.cursor = min(max(0, to), max(0, len(self.rows) - 1))
-        self.redraw()
+    def show(self, rows: Sequence[SessionRow], marked: set[str], note: str, empty: str) -> None:
+        self.marked, self.note, self.empty = marked, note, empty
+        self.set_rows(rows)
 
     @property
-    def chosen(self) -> str:
-        return self.rows[self.cursor].id if self.rows else ""
+    def selected_id(self) -> str:
+        return self.selected.id if self.selected else ""
 
     def draw(self, width: int, height: int) -> list[Line]:
-        lines: list[Line] = [heading("", "sessions", self.beside, width), [(titles(width), "dim")]]
+        head = heading("", "sessions", self.note, width)
         if not self.rows:
-            return [lines[0], [(f" {self.empty}", "dim")]]
-        room = height - 2
-        first = max(0, min(self.cursor - room // 2, len(self.rows) - room))
-        for place, row in enumerate(self.rows[first : first + room], first):
-            here, line = place == self.cursor, session_line(row, width)
-            style = "bold" if here else "dim" if line.doubtful else ""
+            return [head, [(f" {self.empty}", "dim")]]
+        lines: list[Line] = [head, [(_titles(width), "dim")]]
+        for position, row in self.visible_rows(height - self.other_lines):
+            here, line = position == self.cursor, session_line(row, width)
+            style = "bold" if here else "dim" if line.failed else ""
             sign = ("›" if here else " ") + ("*" if row.id in self.marked else " ") + " "
             lines.append([(sign, "cursor"), ("".join(line.cells), style)])
         return lines
 
 
-class SessionsScreen(Screen[None]):
-    where: Where = "sessions"
-    app: SwarmApp
-    AUTO_FOCUS = ""
+class SessionsScreen(CursorScreen):
+    key_context: KeyContext = "sessions"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("sessions")]
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
-        self._listed: list[Listed] = []
-        self._by: By = "newest first"
-        self._words = ""
+        self._rows: list[SessionRow] = []
+        self._order: SessionOrder = "newest first"
+        self._filter = ""
         self._marked: set[str] = set()
-        self._trash = Trash(root)
+        self._deleted = DeletedSessions(root)
         self._problem = ""
 
     def compose(self) -> ComposeResult:
-        yield Board()
-        yield Prompt()
-        yield KeyLine()
+        yield SessionList()
+        yield InputLine()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
-        actions = shown(self.app.keys.actions("sessions"), "checklist", "tuning_log", "probe_history")
-        # Where not all fit, what is done with sessions goes before what leads elsewhere.
-        self.query_one(KeyLine).show(sorted(actions, key=lambda action: action.group != "Sessions"))
+        actions = in_footer(self.app.keys.actions("sessions"), "checklist", "tuning_log", "probe_history")
+        # If not all fit, the actions on sessions come first.
+        self.query_one(KeyFooter).show(sorted(actions, key=lambda action: action.group != "Sessions"))
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
 
     def on_unmount(self) -> None:
-        self._trash.empty()
+        self._deleted.purge()
 
     async def _read(self) -> None:
-        from swarmtui.sessions.index import list_sessions
-
         try:
-            self._listed = await asyncio.to_thread(list_sessions, self._root)
+            self._rows = await asyncio.to_thread(index.list_sessions, self._root)
         except BadInput as problem:
-            self._problem = plain(str(problem))
-        self.paint()
+            self._problem = sanitize(str(problem))
+        self.update_list()
 
-    def paint(self) -> None:
-        rows = ordered(self._listed, self._by, self._words)
-        narrowed = f"/{self._words} · " if self._words else ""
-        empty = self._problem or (f"none fits “{self._words}”" if self._words else f"no session yet in {self._root}")
-        self.query_one(Board).show(rows, self._marked, f"{narrowed}{self._by} · {len(rows)}", empty)
-
-    def action_move(self, by: int) -> None:
-        board = self.query_one(Board)
-        board.move(board.cursor + by)
-
-    def action_page(self, by: int) -> None:
-        self.action_move(by * max(1, self.query_one(Board).size.height - 2))
-
-    def action_edge(self, last: int) -> None:
-        self.query_one(Board).move(len(self._listed) if last else 0)
+    def update_list(self) -> None:
+        rows = index.search_sessions(self._rows, SESSION_ORDERS[self._order], self._filter)
+        filtered = f"/{self._filter} · " if self._filter else ""
+        none = f"no session matches “{self._filter}”" if self._filter else f"no sessions yet in {self._root}"
+        note = f"{filtered}{self._order} · {len(rows)}"
+        self.query_one(SessionList).show(rows, self._marked, note, self._problem or none)
 
     def action_sort(self) -> None:
-        self._by = BY[(BY.index(self._by) + 1) % len(BY)]
-        self.paint()
+        orders = list(SESSION_ORDERS)
+        self._order = orders[(orders.index(self._order) + 1) % len(orders)]
+        self.update_list()
 
     def action_narrow(self) -> None:
-        def typed(words: str) -> None:
-            self._words = words
-            self.paint()
+        def typed(text: str) -> None:
+            self._filter = text
+            self.update_list()
 
-        self.query_one(Prompt).ask("sessions with", self._words, str, lambda words: typed(words or ""), typed)
+        self.query_one(InputLine).ask("filter sessions:", self._filter, str, lambda text: typed(text or ""), typed)
 
     def action_back(self) -> None:
-        if self._words:
-            self._words = ""
-            self.paint()
+        if self._filter:
+            self._filter = ""
+            self.update_list()
         else:
             self.dismiss()
 
     def action_mark(self) -> None:
-        self._marked ^= {self.query_one(Board).chosen} - {""}
+        self._marked ^= {self.query_one(SessionList).selected_id} - {""}
         self.action_move(1)
-        self.paint()
+        self.update_list()
 
     def action_watch(self) -> None:
-        chosen = self.query_one(Board).chosen
-        if chosen:
-            self.run_worker(self._watch(chosen), exclusive=True, exit_on_error=False)
+        selected = self.query_one(SessionList).selected_id
+        if selected:
+            self.run_worker(self._replay(selected), exclusive=True, exit_on_error=False)
 
-    async def _watch(self, chosen: str) -> None:
+    async def _replay(self, session_id: str) -> None:
         from swarmtui.sessions.replay import open_replay
-        from swarmtui.tui.frame_source import Past
+        from swarmtui.tui.frame_source import ReplaySource
 
         try:
-            replay = await asyncio.to_thread(open_replay, self._root, chosen)
+            replay = await asyncio.to_thread(open_replay, self._root, session_id)
         except BadInput as problem:
-            self.app.say(str(problem))
+            self.app.toast(str(problem))
         else:
-            self.app.open_replay(Past(replay, self.app.hz))
+            self.app.open_screen("replay", ReplaySource(replay, self.app.hz))
 
     def action_checklist(self) -> None:
-        chosen = self.query_one(Board).chosen
-        if chosen:
-            self.app.push_screen(ChecksScreen(self._root, chosen))
+        selected = self.query_one(SessionList).selected_id
+        if selected:
+            self.app.open_screen("checklist", self._root, selected)
 
     def action_compare(self) -> None:
-        order = [row.id for row in self._listed if row.id in self._marked]
-        if len(order) < 2:
-            self.app.say("mark two sessions or more with m, the oldest is what the others are compared with")
+        marked = [row.id for row in self._rows if row.id in self._marked]
+        if len(marked) < 2:
+            self.app.toast("mark two or more sessions with m; the oldest one is the baseline")
         else:
-            self.run_worker(self._compare(sorted(order)), exclusive=True, exit_on_error=False)
+            self.run_worker(self._compare(sorted(marked)), exclusive=True, exit_on_error=False)
 
-    async def _compare(self, names: list[str]) -> None:
+    async def _compare(self, session_ids: list[str]) -> None:
         try:
-            found = await asyncio.to_thread(summaries_of, self._root, names)
+            summaries = await asyncio.to_thread(_summaries, self._root, session_ids)
         except BadInput as problem:
-            self.app.say(str(problem))
+            self.app.toast(str(problem))
             return
-        labels = {row.id: f"{plain(row.label)} ({row.id})" if row.label else row.id for row in self._listed}
-        self.app.push_screen(CompareScreen(found, labels))
+        names = {row.id: f"{sanitize(row.label)} ({row.id})" if row.label else row.id for row in self._rows}
+        self.app.open_screen("compare", summaries, names)
 
     def action_delete(self) -> None:
-        chosen = self.query_one(Board).chosen
-        if not chosen:
+        selected = self.query_one(SessionList).selected_id
+        if not selected:
             return
         try:
-            self._trash.take(chosen)
+            self._deleted.delete(selected)
         except BadInput as problem:
-            self.app.say(str(problem))
+            self.app.toast(str(problem))
             return
-        self._marked.discard(chosen)
-        self.app.say(f"{chosen} is deleted; u brings it back as long as this screen is open")
+        self._marked.discard(selected)
+        self.app.toast(f"{selected} is deleted; u restores it until this screen is closed")
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
 
     def action_undo(self) -> None:
         try:
-            name = self._trash.give_back()
+            name = self._deleted.restore()
         except BadInput as problem:
-            self.app.say(str(problem))
+            self.app.toast(str(problem))
             return
-        self.app.say(f"{name} is back" if name else "nothing was deleted here")
+        self.app.toast(f"{name} is restored" if name else "nothing to restore")
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+
+
+def _summaries(root: Path, session_ids: Sequence[str]) -> list[Summary]:
+    from swarmtui.sessions.store import load, summarise
+
+    return [summarise(load(root, session_id)) for session_id in session_ids]
+
+
+class DeletedSessions:
+    """Sessions that can be restored: renamed with a dot, which hides them, and removed by `purge`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._names: list[str] = []
+
+    def delete(self, name: str) -> None:
+        directory = self._root / name
+        try:
+            if (directory / JOURNAL).exists() and is_running(directory):
+                raise BadInput("is running; stop it first", key=name)
+            directory.rename(self._root / f"{_DELETED_PREFIX}{name}")
+        except OSError as error:
+            raise BadInput(f"cannot be deleted: {error.strerror}", key=name) from None
+        self._names.append(name)
+
+    def restore(self) -> str:
+        """Restore the session deleted last and return its name; empty if there is none."""
+        if not self._names:
+            return ""
+        name = self._names.pop()
+        try:
+            (self._root / f"{_DELETED_PREFIX}{name}").rename(self._root / name)
+        except OSError as error:
+            raise BadInput(f"cannot be restored: {error.strerror}", key=name) from None
+        return name
+
+    def purge(self) -> None:
+        for name in self._names:
+            shutil.rmtree(self._root / f"{_DELETED_PREFIX}{name}", ignore_errors=True)
+        self._names.clear()

@@ -1,151 +1,166 @@
-"""What can be chosen before a run, in words."""
+"""The texts of the setup screen: endpoints, workloads, plans and what Enter starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from swarmtui.client.catalogue import Machine, Task
+from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
+from swarmtui.client.request_builder import PlanKind
 from swarmtui.model.plan import Plan
-from swarmtui.model.run_request import SIMULATOR, Order
-from swarmtui.model.telemetry import Discovered
-from swarmtui.text import counted, plain
-from swarmtui.tui.lines import left, wrapped
-from swarmtui.tui.numbers import clock
-from swarmtui.tui.setup.choice import Field, Kind
+from swarmtui.model.run_request import SIMULATOR, RunRequest
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.numbers import clock
+from swarmtui.text import count_noun, sanitize
+from swarmtui.tui.lines import ljust, wrap
+from swarmtui.tui.setup.form import PlanField
 
-_SAMPLE = 600
+_SAMPLE_CHARS = 600
 _SHORT = 4
 
-KINDS: dict[Kind, str] = {
-    "sweep": "as the workload says",
-    "manual": "manual ramp: you steer C by keys",
-    "cliff": "find the cliff: doubles C, closes in",
-    "open": "open loop: requests come at a rate",
-    "probe": "probe: one run, for the history",
+PLAN_TEXTS: dict[PlanKind, str] = {
+    "sweep": "as defined by the workload",
+    "manual": "manual: change C with keys",
+    "cliff": "find the cliff: double C, then bisect",
+    "open": "open loop: a fixed request rate",
+    "probe": "probe: one run for the probe history",
 }
 
 
-def found_words(server: Discovered) -> str:
+# endpoints
+
+
+def server_text(server: DiscoveredServer) -> str:
     if not server.reachable:
-        return f"{plain(server.url)}  ✖ {plain(server.problem) or 'does not answer'}"
-    parts = [plain(server.engine), plain(server.models[0]) if server.models else ""]
-    parts.append(counted(server.seats, "seat", "seats") if server.seats else "")
-    parts.append(f"▲ {plain(server.problem)}" if server.problem else "")
-    return f"{plain(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
+        return f"{sanitize(server.url)}  ✖ {sanitize(server.problem) or 'does not answer'}"
+    parts = [sanitize(server.engine), sanitize(server.models[0]) if server.models else ""]
+    parts.append(count_noun(server.slots, "slot", "slots") if server.slots else "")
+    parts.append(f"▲ {sanitize(server.problem)}" if server.problem else "")
+    return f"{sanitize(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
 
 
-def server_rows(found: Sequence[Discovered], known: Mapping[str, str], recent: Sequence[str]) -> list[tuple[str, str]]:
-    """Address and words: found here, configured by name, used of late; each once."""
-    rows = {server.url: found_words(server) for server in found}
-    for name, url in known.items():
-        rows.setdefault(url, f"{plain(name)}  {plain(url)}")
+def server_rows(
+    found: Sequence[DiscoveredServer], configured: Mapping[str, str], recent: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return URL and text of the discovered, configured and recently used endpoints, each once."""
+    rows = {server.url: server_text(server) for server in found}
+    for name, url in configured.items():
+        rows.setdefault(url, f"{sanitize(name)}  {sanitize(url)}")
     for url in recent:
         if not url.startswith(SIMULATOR) or "?" in url:
-            rows.setdefault(url, f"{plain(url)}  recent")
+            rows.setdefault(url, f"{sanitize(url)}  recent")
     return list(rows.items())
 
 
-def machine_rows(machines: Sequence[Machine]) -> list[tuple[str, str]]:
-    width = max((len(SIMULATOR + machine.name) for machine in machines), default=0)
+def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
+    width = max((len(SIMULATOR + preset.name) for preset in presets), default=0)
     rows = []
-    for machine in machines:
-        each = counted(machine.seats, "seat", "seats")
-        seats = f"{machine.replicas} × {each}" if machine.replicas > 1 else each
-        name = SIMULATOR + machine.name
-        rows.append((name, f"{name:<{width}}  {seats}"))
+    for preset in presets:
+        slots = count_noun(preset.slots, "slot", "slots")
+        name = SIMULATOR + preset.name
+        rows.append((name, f"{name:<{width}}  {f'{preset.replicas} × {slots}' if preset.replicas > 1 else slots}"))
     return rows
 
 
-def field_hints(plan: Plan, kind: Kind) -> dict[Field, str]:
-    """What is taken where a field stays empty; `plan` is the workload's own as long as none can be made."""
-    hints: dict[Field, str] = {
+# workloads
+
+
+def align_columns(names: list[tuple[str, str]]) -> list[str]:
+    """Return names and descriptions as aligned lines."""
+    width = max((len(name) for name, _ in names), default=0)
+    return [f"{sanitize(name):<{width}}  {sanitize(description)}" for name, description in names]
+
+
+def workload_lines(workload: WorkloadInfo, width: int, height: int) -> list[str]:
+    """Describe a workload in `height` lines: description, prompts, check, load, and a sample prompt."""
+    count = "generated prompts" if workload.prompts is None else count_noun(workload.prompts, "prompt", "prompts")
+    types = f" of {len(workload.types)} types" if len(workload.types) > 1 else ""
+    facts = [
+        f"{workload.kind}, {count}{types}; in: {workload.input}; out: {workload.output}; cache {workload.cache}",
+        f"check: {workload.check or 'none'}",
+        f"load: {plan_text(workload.plan)}" if workload.own_load else "",
+    ]
+    description = wrap(sanitize(workload.description), width) if height > _SHORT else []
+    lines = [*description, *wrap(sanitize("; ".join(fact for fact in facts if fact)), width)][: height - 1]
+    sample = wrap(f"“{sanitize(workload.sample[:_SAMPLE_CHARS])}”", width)
+    room = height - len(lines)
+    if len(sample) > room:
+        sample = [*sample[: room - 1], ljust(f"{sample[room - 1]} …", width)]
+    return [*lines, *sample]
+
+
+# plans
+
+
+def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
+    """Return the value that an empty field stands for; `plan` is the workload's own if none can be made yet."""
+    hints: dict[PlanField, str] = {
         "levels": ",".join(map(str, plan.levels)),
-        "rate": "a second: 4, or 2,4,8",
+        "rate": "requests/s: 4, or 2,4,8",
         "runs": str(plan.runs),
-        "requests": f"as many as {plan.duration_s:g} s take" if plan.duration_s else str(plan.requests),
+        "requests": f"as many as fit into {plan.duration_s:g} s" if plan.duration_s else str(plan.requests),
         "warmup": str(plan.warmup),
     }
     return hints | {"requests": "100", "warmup": "1"} if kind == "open" and plan.load != "open" else hints
 
 
-def in_columns(names: list[tuple[str, str]]) -> list[str]:
-    """A name and what is said of it: beside each other, and never into each other."""
-    width = max((len(name) for name, _ in names), default=0)
-    return [f"{plain(name):<{width}}  {plain(words)}" for name, words in names]
-
-
-def sweep_words(task: Task | None) -> str:
-    """The plan of the workload itself, by its kind of load."""
-    if task is None:
-        return KINDS["sweep"]
-    match task.plan.load:
+def sweep_text(workload: WorkloadInfo | None) -> str:
+    """Describe the workload's own plan."""
+    if workload is None:
+        return PLAN_TEXTS["sweep"]
+    plan = workload.plan
+    match plan.load:
         case "closed":
-            return "sweep: level after level"
+            return "sweep: one level after the other"
         case "barrier":
-            return "batches: C tasks at once, level by level"
+            return "batches: C tasks at once, per level"
         case "swarm":
-            return f"swarm: {max(task.plan.levels)} agents at once"
+            return f"swarm: {max(plan.levels)} agents at once"
         case "open":
-            return f"open loop: {_rates(task.plan)}"
+            return f"open loop: {_rates(plan)}"
         case "ramp":
-            return f"ramp: C grows from {task.plan.levels[0]} to {task.plan.levels[-1]} by itself"
+            return f"ramp: C grows from {plan.levels[0]} to {plan.levels[-1]}"
         case "mixed":
-            return "mixed: a main task, others beside it"
+            return "mixed: a primary task with side tasks"
         case "dag":
-            return f"graph: {max(task.plan.levels)} tasks that wait for each other"
+            return f"graph: {max(plan.levels)} dependent tasks"
+    return f"{plan.load}: C={','.join(map(str, plan.levels))}"
 
 
-def plan_words(plan: Plan) -> str:
-    """What is going to be done, in a line."""
+def plan_text(plan: Plan) -> str:
+    """Describe a plan in one line."""
     levels = ",".join(map(str, plan.levels))
-    how = {
+    load = {
         "closed": f"closed loop, C={levels}",
-        "barrier": f"batches of C={levels}",
+        "barrier": f"batches, C={levels}",
         "swarm": f"{levels} agents at once",
         "open": f"open loop, {_rates(plan)}",
-        "ramp": f"C={levels}, each for {clock(plan.every_s)}",
-        "mixed": f"a main task and others beside it, C={levels}",
+        "ramp": f"C={levels}, {clock(plan.every_s)} each",
+        "mixed": f"a primary task with side tasks, C={levels}",
         "dag": f"a graph of {levels} tasks",
-    }[plan.load]
+    }.get(plan.load, f"{plan.load}, C={levels}")
     if plan.mode == "manual":
-        how = "a ramp that you steer, from C=1"
+        load = "manual control from C=1"
     elif plan.mode == "cliff":
-        how = "a search for the cliff"
-    parts = [how]
+        load = "search for the cliff"
+    parts = [load]
     if plan.mode != "manual" and plan.load in ("closed", "open"):
         parts.append(f"{plan.duration_s:g} s each" if plan.duration_s else _requests(plan))
     if plan.runs > 1:
-        parts.append(f"{plan.runs} runs" + (", in rotation" if plan.rotate else ""))
+        parts.append(f"{plan.runs} runs" + (", rotated" if plan.rotate else ""))
     if plan.serial == "measured":
-        parts.append("and the same tasks one by one")
-    parts.append(f"{plan.warmup} to warm up" if plan.warmup else "no warm-up")
+        parts.append("then the same tasks serially")
+    parts.append(count_noun(plan.warmup, "warm-up request", "warm-up requests") if plan.warmup else "no warm-up")
     if plan.max_tokens is not None:
-        parts.append(f"answers of at most {plan.max_tokens:,} tokens")
+        parts.append(f"at most {plan.max_tokens:,} tokens per answer")
     return ", ".join(parts)
 
 
-def ready_words(order: Order, absent: bool, width: int) -> str:
-    """What Enter does; the endpoint is named where there is room for it."""
-    does = "does not answer now; Enter tries all the same" if absent else "Enter starts"
-    told = f"{'▲' if absent else '●'} {does}: {plan_words(order.plan)}"
-    address = f" · {plain(order.endpoints[0])}"
-    return told + address if len(told + address) < width else told
-
-
-def task_words(task: Task, width: int, lines: int) -> list[str]:
-    """What it is, for its line in the list may be cut; kind, number, lengths, check, load; a sample in what is left."""
-    count = "made as needed" if task.prompts is None else f"{task.prompts} prompts" if task.prompts > 1 else "1 prompt"
-    types = f" of {len(task.types)} types" if len(task.types) > 1 else ""
-    facts = [
-        f"{task.kind}, {count}{types}; in: {task.input}; out: {task.output}; cache {task.cache}",
-        f"check: {task.check or 'none'}",
-        f"load: {plan_words(task.plan)}" if task.own_load else "",
-    ]
-    what = wrapped(plain(task.description), width) if lines > _SHORT else []
-    told = [*what, *wrapped(plain("; ".join(fact for fact in facts if fact)), width)][: lines - 1]
-    sample = wrapped(f"“{plain(task.sample[:_SAMPLE])}”", width)
-    room = lines - len(told)
-    return [*told, *(sample if len(sample) <= room else [*sample[: room - 1], left(f"{sample[room - 1]} …", width)])]
+def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
+    """Say what Enter starts, with the endpoint if there is room."""
+    action = "does not answer; Enter tries anyway" if unreachable else "Enter starts"
+    text = f"{'▲' if unreachable else '●'} {action}: {plan_text(request.plan)}"
+    address = f" · {sanitize(request.endpoints[0])}"
+    return text + address if len(text + address) < width else text
 
 
 def _requests(plan: Plan) -> str:
@@ -153,4 +168,4 @@ def _requests(plan: Plan) -> str:
 
 
 def _rates(plan: Plan) -> str:
-    return f"{','.join(f'{rate:g}' for rate in plan.rates)} requests a second, {plan.arrival}"
+    return f"{','.join(f'{rate:g}' for rate in plan.rates)} requests/s, {plan.arrival}"

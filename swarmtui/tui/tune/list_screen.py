@@ -1,69 +1,113 @@
-"""All tunes that are kept beside the sessions, the newest first; Enter opens the grid of one."""
+"""The list of all tunes, newest first: progress and the best configuration of each."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
-from swarmtui.experiments.tune_status import read_standing
+from swarmtui.experiments.effects import summarise_rows
+from swarmtui.experiments.tune_status import TuneSnapshot, configuration_statuses, read_snapshot
 from swarmtui.experiments.tune_store import tune_directories
 from swarmtui.model.schema import BadInput
-from swarmtui.tui.footer import KeyLine
-from swarmtui.tui.keys import Where, bindings, shown
-from swarmtui.tui.lines import Line, Lines, heading, wrapped
-from swarmtui.tui.tune.list_view import TuneLine, drawn, titles, tune_line
-from swarmtui.tui.tune.screen import TuneScreen
+from swarmtui.model.tuning import format_flags
+from swarmtui.numbers import rate
+from swarmtui.text import sanitize
+from swarmtui.tui.cursor_list import CursorList, CursorScreen
+from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.keys import KeyContext, bindings, in_footer
+from swarmtui.tui.lines import Line, heading, ljust, rjust, wrapped_note
 
-if TYPE_CHECKING:
-    from swarmtui.tui.app import SwarmApp
+_EMPTY = "no tunes yet: `swarmtui tune FILE` starts one; `swarmtui tune --help` shows an example file"
+_RELOAD_S = 2.0
+_STYLES = {"tuning": "first", "done": "good", "failed": "bad", "interrupted": "bad"}
+_STARTED, _STATE, _PROGRESS, _MIN_NAME = 17, 13, 11, 14
 
-_EMPTY = "no tune yet: `swarmtui tune FILE` makes one, and `swarmtui tune --help` shows such a file"
-_LOOK_S = 2.0
+
+# views
 
 
-class Tunes(Lines):
-    lines: list[TuneLine] = []
-    cursor = 0
-    empty = "looking …"
+class TuneLine(NamedTuple):
+    directory: Path
+    name: str
+    started: str
+    state: str
+    progress: str
+    best: str
 
-    def show(self, lines: list[TuneLine], empty: str) -> None:
-        """The cursor stays with its tune: one that goes on comes to the top."""
-        chosen = self.chosen
-        self.lines, self.empty = lines, empty
-        self.move(next((place for place, line in enumerate(lines) if line.directory == chosen), self.cursor))
 
-    def move(self, to: int) -> None:
-        self.cursor = min(max(0, to), max(0, len(self.lines) - 1))
-        self.redraw()
+def tune_line(directory: Path, snapshot: TuneSnapshot) -> TuneLine:
+    configurations, status = configuration_statuses(snapshot), snapshot.status
+    finished = sum(configuration.state in ("done", "broken") for configuration in configurations)
+    leaderboard = summarise_rows(snapshot.rows, snapshot.tune.objective).leaderboard
+    best = next((row for row in leaderboard if row.state == "done"), None)
+    return TuneLine(
+        directory,
+        sanitize(snapshot.tune.name),
+        datetime.fromtimestamp(status.begun, UTC).strftime("%Y-%m-%d %H:%M") if status else "",
+        "tuning" if snapshot.alive else (status.ended if status else "") or "interrupted",
+        f"{finished} of {len(configurations)}",
+        f"{rate(best.out_tps)} tok/s at C={best.c} with {sanitize(format_flags(best.flags))}"
+        if best
+        else "no finished configuration yet",
+    )
 
-    @property
-    def chosen(self) -> Path | None:
-        return self.lines[self.cursor].directory if self.lines else None
+
+def _titles(name_width: int) -> str:
+    columns = f"{ljust('started (UTC)', _STARTED)}{ljust('state', _STATE)}{rjust('done', _PROGRESS)}  best"
+    return f"  {ljust('tune', name_width)}{columns}"
+
+
+def _spans(line: TuneLine, name_width: int, width: int, here: bool) -> Line:
+    bold = "bold" if here else ""
+    return [
+        ("› " if here else "  ", "cursor"),
+        (ljust(line.name, name_width - 1) + " ", bold),
+        (ljust(line.started, _STARTED), "dim"),
+        (ljust(line.state, _STATE), _STYLES.get(line.state, "warn")),
+        (rjust(line.progress, _PROGRESS), bold),
+        (ljust(f"  {line.best}", max(4, width - 2 - name_width - _STARTED - _STATE - _PROGRESS)), bold),
+    ]
+
+
+def _name_width(lines: Sequence[TuneLine], width: int) -> int:
+    """As wide as the longest name, at most a quarter of the line."""
+    longest = max((len(line.name) for line in lines), default=0) + 2
+    return max(_MIN_NAME, min(longest, width // 4))
+
+
+# widgets
+
+
+class TuneList(CursorList[TuneLine]):
+    empty = "loading …"
+
+    def show(self, lines: Sequence[TuneLine], empty: str) -> None:
+        """Keep the cursor on its tune: a tune that is resumed moves to the top."""
+        self.empty = empty
+        selected = self.selected.directory if self.selected else None
+        position = next((number for number, line in enumerate(lines) if line.directory == selected), None)
+        self.set_rows(lines, position)
 
     def draw(self, width: int, height: int) -> list[Line]:
-        head = heading("", "tunes", f"newest first · {len(self.lines)}" if self.lines else "", width)
-        if not self.lines:
-            return [head, *([(f" {line}", "dim")] for line in wrapped(self.empty, max(8, width - 2)))]
-        room = max(1, height - 2)
-        first = max(0, min(self.cursor - room // 2, len(self.lines) - room))
-        rows = [
-            drawn(line, self.lines, width, place == self.cursor)
-            for place, line in enumerate(self.lines[first : first + room], first)
-        ]
-        return [head, [(titles(self.lines, width), "dim")], *rows]
+        head = heading("", "tunes", f"newest first · {len(self.rows)}" if self.rows else "", width)
+        if not self.rows:
+            return [head, *wrapped_note(self.empty, width)]
+        name_width = _name_width(self.rows, width)
+        visible = self.visible_rows(max(1, height - self.other_lines))
+        rows = [_spans(line, name_width, width, position == self.cursor) for position, line in visible]
+        return [head, [(_titles(name_width), "dim")], *rows]
 
 
-class TunesScreen(Screen[None]):
-    """Looked at again now and then: one of them may be on."""
+class TuneListScreen(CursorScreen):
+    """Reloads regularly: a tune may be running."""
 
-    where: Where = "tunes"
-    app: SwarmApp
-    AUTO_FOCUS = ""
+    key_context: KeyContext = "tunes"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("tunes")]
 
     def __init__(self, root: Path) -> None:
@@ -71,44 +115,30 @@ class TunesScreen(Screen[None]):
         self._root = root
 
     def compose(self) -> ComposeResult:
-        yield Tunes()
-        yield KeyLine()
+        yield TuneList()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
-        self.query_one(KeyLine).show(shown(self.app.keys.actions(self.where), "back"))
+        self.query_one(KeyFooter).show(in_footer(self.app.keys.actions(self.key_context), "back"))
         self.run_worker(self._follow())
 
     async def _follow(self) -> None:
         while True:
-            lines = await asyncio.to_thread(_lines, self._root)
-            self.query_one(Tunes).show(lines, _EMPTY)
-            await asyncio.sleep(_LOOK_S)
-
-    def action_move(self, by: int) -> None:
-        tunes = self.query_one(Tunes)
-        tunes.move(tunes.cursor + by)
-
-    def action_page(self, by: int) -> None:
-        self.action_move(by * max(1, self.query_one(Tunes).size.height - 2))
-
-    def action_edge(self, last: int) -> None:
-        tunes = self.query_one(Tunes)
-        tunes.move(len(tunes.lines) if last else 0)
+            lines = await asyncio.to_thread(_read_lines, self._root)
+            self.query_one(TuneList).show(lines, _EMPTY)
+            await asyncio.sleep(_RELOAD_S)
 
     def action_open_tune(self) -> None:
-        chosen = self.query_one(Tunes).chosen
-        if chosen is not None:
-            self.app.push_screen(TuneScreen(chosen))
-
-    def action_back(self) -> None:
-        self.dismiss()
+        selected = self.query_one(TuneList).selected
+        if selected is not None:
+            self.app.open_screen("tune", selected.directory)
 
 
-def _lines(root: Path) -> list[TuneLine]:
-    made = []
+def _read_lines(root: Path) -> list[TuneLine]:
+    lines = []
     for directory in tune_directories(root):
         try:
-            made.append(tune_line(directory, read_standing(directory)))
+            lines.append(tune_line(directory, read_snapshot(directory)))
         except BadInput as problem:
-            made.append(tune_line(directory, str(problem)))
-    return made
+            lines.append(TuneLine(directory, directory.name, "", "unreadable", "", sanitize(str(problem))))
+    return lines

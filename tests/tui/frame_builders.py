@@ -1,13 +1,15 @@
-"""Frames by hand: as many streams as wanted, and whatever text a server might send."""
+"""Build frames with any number of streams and any text that a server might send."""
 
 from __future__ import annotations
 
-from swarmtui.model.client_protocol import Answered, Frame, Hello, Watched
+from swarmtui.model.client_protocol import ClientCommand, FinishedRequest, Frame, Hello, SessionWarning, WatchedStream
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Client, Session, Spread
-from swarmtui.model.telemetry import Gpu, Telemetry, Trust
+from swarmtui.model.session import ClientInfo, Session, Spread
+from swarmtui.model.telemetry import Gpu, QualityLine, Telemetry
 from swarmtui.model.worker_protocol import StreamRow
+from swarmtui.tui.frame_source import LiveSource
+from swarmtui.tui.live_model import LiveModel
 
 T0 = 1_000_000_000
 
@@ -22,22 +24,42 @@ def hello(model: str = "model", label: str = "") -> Hello:
         workload_digest="",
         workload_spec={},
         plan=Plan(),
-        client=Client(version="0", python="3", host="host", cores=2),
+        client=ClientInfo(version="0", python="3", host="host", cores=2),
         label=label,
     )
     return Hello(session, "/nowhere")
 
 
-def watched(words: str, text: str, now: int) -> Watched:
-    """Of agent 0: an answer under way, and one before it that was judged."""
-    earlier = Answered(
+class RecordingSource(LiveSource):
+    """A run that never changes by itself and records the commands it receives."""
+
+    def __init__(self, live: LiveModel | None = None) -> None:
+        self.live = live or LiveModel()
+        if live is None:
+            self.live.apply(hello())
+            self.live.apply(frame(4))
+        self.commands: list[ClientCommand] = []
+
+    def open(self, on_change: object) -> None:
+        pass
+
+    def send(self, command: ClientCommand) -> None:
+        self.commands.append(command)
+
+    def close(self) -> None:
+        pass
+
+
+def watched(words: str, text: str, now: int) -> WatchedStream:
+    """Agent 0 with an answer in progress and an earlier one that was checked."""
+    earlier = FinishedRequest(
         task=0, turn=0, type=words, error=None, verdict="pass in reasoning", ttft_s=0.1, tokens_out=90, decode_tps=40.0,
         e2e_s=2.3, preview=text,
     )  # fmt: skip
-    begun = now - 5_000_000_000
-    return Watched(
-        agent=0, task=7, type=words, t_sched_ns=begun, t_sent_ns=begun + 80_000, t_headers_ns=begun + 3_000_000,
-        t_first_ns=begun + 120_000_000, t_last_ns=now, chunks=100, gaps_s=Spread(n=99, p50=0.049, max=0.31),
+    start = now - 5_000_000_000
+    return WatchedStream(
+        agent=0, task=7, type=words, t_sched_ns=start, t_sent_ns=start + 80_000, t_headers_ns=start + 3_000_000,
+        t_first_ns=start + 120_000_000, t_last_ns=now, chunks=100, gaps_s=Spread(n=99, p50=0.049, max=0.31),
         recent_gaps_s=(0.049,) * 98 + (0.31,), reasoning=text, text=text, before=(earlier,),
     )  # fmt: skip
 
@@ -74,12 +96,12 @@ def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: 
         error_counts={words: 1},
         lag_ms=0.5,
         worker_cpu=0.1,
-        shared_reads=0,
+        coalesced_chunks=0,
         clock_steps=0,
         levels=(),
-        warnings=(words,),
+        warnings=(SessionWarning("not_on_disk", words),),
         rows=tuple(StreamRow(n, "writing", n, words, now - 5_000_000_000, 4, total, 0.12) for n in range(streams)),
         watched=watched(words, text, now),
         telemetry=Telemetry(t_ns=now, gpus=(gpu,)),
-        trust=(Trust(name=words, state="doubtful", value=words, sentence=words),),
+        quality=(QualityLine(name=words, state="doubtful", value=words, sentence=words),),
     )

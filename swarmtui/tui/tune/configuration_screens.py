@@ -1,4 +1,4 @@
-"""A cell of a tune: its run, to be looked at and not to be steered; the log of its server; why it broke."""
+"""Screens of one configuration of a tune: its live run, the log of its server, and why it failed."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from swarmtui.model.tuning import CellRow
-from swarmtui.tui.footer import KeyLine
-from swarmtui.tui.frame_source import Live
+from swarmtui.model.tuning import TuneResult
+from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.keys import bindings
 from swarmtui.tui.live.screen import LiveScreen
-from swarmtui.tui.live_model import Track
+from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.pager import Page, Pager
-from swarmtui.tui.tune.view import broken_lines, log_lines
+from swarmtui.tui.tune.view import failure_lines, log_lines
 
-_LOOK_S = 0.5
+_RELOAD_S = 0.5
 _LOG_BYTES = 64 << 10
 
 
-class CellScreen(LiveScreen):
-    """Esc goes back to the grid at any time: the tune does not mind who looks on."""
+class WatchScreen(LiveScreen):
+    """A run that belongs to a tune: it can be watched but not steered, and Esc always closes the screen."""
 
-    where = "watch"
+    key_context = "watch"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("watch")]
 
-    def __init__(self, source: Live) -> None:
+    def __init__(self, source: LiveSource) -> None:
         super().__init__(source)
         self._live = source
 
@@ -37,45 +37,41 @@ class CellScreen(LiveScreen):
     def on_unmount(self) -> None:
         self._live.close()
 
-    def _end(self, track: Track) -> None:
-        """It is the tune's to tell how a cell went."""
-        self.query_one(KeyLine).show(self.app.keys.actions(self.where), ended=True)
+    def _handle_end(self, live: LiveModel) -> None:
+        """Change the footer only: the tune reports the result."""
+        self.query_one(KeyFooter).show(self.app.keys.actions(self.key_context), ended=True)
 
 
 class ServerLogScreen(Pager):
-    """What the server of a cell writes, as it writes it."""
+    """Follows the output of the server."""
 
     def __init__(self, log: Path) -> None:
         super().__init__()
         self._log = log
 
     def page(self) -> Page:
-        page = Page("log of the server")
+        page = Page("server log")
         page.follow = True
         return page
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.set_interval(_LOOK_S, self._fill)
-        self._fill()
+        self.set_interval(_RELOAD_S, self.fill)
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         self.query_one(Page).show(log_lines(_tail(self._log), self.app.size.width))
 
 
-class BrokenScreen(Pager):
-    """Why a cell broke."""
-
-    def __init__(self, row: CellRow) -> None:
+class FailureScreen(Pager):
+    def __init__(self, row: TuneResult) -> None:
         super().__init__()
         self._row = row
 
     def page(self) -> Page:
-        return Page("BROKEN")
+        return Page("failed")
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        self.query_one(Page).show(broken_lines(self._row, self.app.size.width))
+    def fill(self) -> None:
+        self.query_one(Page).show(failure_lines(self._row, self.app.size.width))
 
 
 def _tail(path: Path) -> list[str]:
