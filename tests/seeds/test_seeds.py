@@ -42,7 +42,7 @@ def test_s0_batches_compared_with_serial_tasks(
 ) -> None:
     ran = sandbox.run_benchmark(f"sim:{preset}?speed={SPEED}", "--workload", workload, *SHORT, "--quiet")
     assert ran.code == 0, ran
-    assert "One by one against together" in ran.out and "token ratio" in ran.out
+    assert "Serial and concurrent" in ran.out and "token ratio" in ran.out
     levels = sandbox.show_session()["levels"]
     assert [level["tokens_out"] for level in levels] == tokens
     assert at_most_published([level["out_tps_wall"] for level in levels], rows)
@@ -51,7 +51,7 @@ def test_s0_batches_compared_with_serial_tasks(
         assert (serial["extrapolated"], serial["tasks"], level["token_ratio"]) == (False, level["c"], 1.0)
         assert level["wall_speedup"] == pytest.approx(serial["wall_s"] / level["wall_s"])
     again = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions))
-    assert "One by one against together" in again.out
+    assert "Serial and concurrent" in again.out
 
 
 def test_s0_rotated_levels_share_no_prompt(sandbox: Sandbox) -> None:
@@ -82,8 +82,8 @@ def test_s1_curve_and_summary(sandbox: Sandbox) -> None:
     assert [(level["c"], level["n"], level["errors"]) for level in summary["levels"]] == [
         (1, 2, 0), (2, 4, 0), (4, 8, 0), (8, 16, 0),
     ]  # fmt: skip
-    seats = summary["scaling"]["seats"]
-    assert (seats["replicas"], seats["per_replica"]) == (2, 2)
+    slots = summary["scaling"]["seats"]
+    assert (slots["replicas"], slots["per_replica"]) == (2, 2)
     assert "queue forms at C=8" in " ".join(ran.out.split())
 
 
