@@ -31,6 +31,11 @@ def test_latencies_and_rates_of_a_request() -> None:
     assert RECORD.tpot_s == pytest.approx(0.0125)
 
 
+def test_send_delay_counts_from_the_due_time() -> None:
+    assert Record(task=1, t_sched_ns=1_000_000_000, t_sent_ns=1_030_000_000).send_delay_s == pytest.approx(0.03)
+    assert Record(task=1, t_sent_ns=1_030_000_000).send_delay_s is None
+
+
 def test_decode_rate_leaves_out_the_first_chunk() -> None:
     assert msgspec.structs.replace(RECORD, first_tokens=8).decode_tps == pytest.approx(73.0)
 
