@@ -1,232 +1,218 @@
-"""Signals to our processes at moments that a seed chooses, round after round; what was lost, what stayed behind.
+"""Send signals to processes of a run at random moments, and count lost requests, leaked processes and wrong states.
 
     python -m tests.faults.kill_matrix --rounds 200
 
-An answer is finished when the server has written its last byte, by the server's own log, and its age is the time from
-then to the first signal. Lost is what is older than 100 ms and not in the session; `younger` counts the missing that
-are not as old, most of them bytes that no process of ours had read, and `oldest` is the largest age of any missing one.
+A response is `finished` when the server has sent its last byte. It is `lost` if a worker had processed it before the
+signal and it is not in the session, and `unread` if it is missing but may not have been read when the signal came.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import signal
 import sys
 import tempfile
 import time
-import tomllib
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from swarmtui.client import client
 from swarmtui.model.schema import BadInput
+from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import read_journal
-from swarmtui.sessions.store import list_sessions
-from tests.cli.programs import Place, Program, place_in, until, with_signal
-from tests.cli.scripted import scripted, words
+from tests.cli.programs import Program, Sandbox, open_sandbox, send_signal, wait_until
+from tests.cli.scripted_server import ScriptedServer, scripted_server
+from tests.faults.kill_checks import ANSWER, SESSION_PROCESS, WORKER, invalid_files, processed
 
-# Eight streams, each answer about 60 ms: over a hundred answers a second.
-ANSWER = words(6, gap_s=0.01)
-ENOUGH = 400
+# Eight streams with responses of about 60 ms: over a hundred responses per second.
 LOAD = ("--levels", "8", "--warmup", "none", "--seed", "1", "--no-gpu")
-
-PARTS = {"conductor": "swarmtui.session_process", "worker": "swarmtui.loadgen.worker"}
-
-BAR_NS = 100_000_000
-LINGER_S = 5.0
+REQUESTS = 400
 LATEST_S = 4.0
 
-Outcome = Literal["goes on", "stopped", "interrupted"]
+PARTS = {"session process": SESSION_PROCESS, "worker": WORKER}
 
-EXPECTED: dict[tuple[str, str], Outcome] = {
-    ("face", "KILL"): "goes on",
-    ("face", "TERM"): "stopped",
-    ("face", "HUP"): "goes on",
-    ("face", "STOP"): "goes on",
-    ("conductor", "KILL"): "interrupted",
-    ("conductor", "TERM"): "stopped",
-    ("conductor", "HUP"): "goes on",
-    ("conductor", "STOP"): "goes on",
+Outcome = Literal["continues", "stopped", "interrupted"]
+
+OUTCOMES: dict[tuple[str, str], Outcome] = {
+    ("client", "KILL"): "continues",
+    ("client", "TERM"): "stopped",
+    ("client", "HUP"): "continues",
+    ("client", "STOP"): "continues",
+    ("session process", "KILL"): "interrupted",
+    ("session process", "TERM"): "stopped",
+    ("session process", "HUP"): "continues",
+    ("session process", "STOP"): "continues",
     ("worker", "KILL"): "interrupted",
     ("worker", "TERM"): "interrupted",
-    ("worker", "HUP"): "goes on",
-    ("worker", "STOP"): "goes on",
+    ("worker", "HUP"): "continues",
+    ("worker", "STOP"): "continues",
     ("all", "KILL"): "interrupted",
-    ("all", "HUP"): "goes on",
-    ("all", "STOP"): "goes on",
+    ("all", "HUP"): "continues",
+    ("all", "STOP"): "continues",
 }
 
 
-class Round(NamedTuple):
-    """`leaked` are processes and sockets; `untrue` is in words what `sessions` and `attach` told wrongly."""
+class KillRound(NamedTuple):
+    """`leaked` are processes and sockets; `wrong_state` is what `sessions` or `attach` reported incorrectly."""
 
     case: str
     finished: int = 0
     lost: int = 0
-    younger: int = 0
-    oldest_ms: float = 0.0
+    unread: int = 0
     leaked: tuple[str, ...] = ()
-    half_written: str = ""
-    untrue: str = ""
+    invalid_files: str = ""
+    wrong_state: str = ""
 
     @property
     def clean(self) -> bool:
-        return not (self.lost or self.leaked or self.half_written or self.untrue)
+        return not (self.lost or self.leaked or self.invalid_files or self.wrong_state)
 
 
-def play(home: Path, seed: int, latest_s: float = LATEST_S, enough: int = ENOUGH) -> Round:
+def run_round(home: Path, seed: int, latest_s: float = LATEST_S, requests: int = REQUESTS) -> KillRound:
     chance = random.Random(seed)
-    target, name = sorted(EXPECTED)[seed % len(EXPECTED)]
+    target, name = sorted(OUTCOMES)[seed % len(OUTCOMES)]
     moment, pause = chance.uniform(0.1, latest_s), chance.uniform(0.05, 1.0)
-    outcome, case = EXPECTED[target, name], f"{target} {name}"
-    requests = str(enough if outcome == "goes on" else 100_000)
-    with place_in(home) as place, scripted(ANSWER) as server:
-        os.environ["XDG_RUNTIME_DIR"] = str(place.runtime)
-        face = place.begin(server.url, *LOAD, "--requests", requests)
+    outcome, case = OUTCOMES[target, name], f"{target} {name}"
+    with open_sandbox(home) as sandbox, scripted_server(ANSWER) as server:
+        os.environ["XDG_RUNTIME_DIR"] = str(sandbox.runtime)
+        count = str(requests if outcome == "continues" else 100_000)
+        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", count)
         time.sleep(moment)
-        hit_ns = _hit(place, face, target, name, pause)
-        untrue = _told_while_it_runs(place) if outcome == "goes on" else ""
+        pids = _targets(sandbox, command, target)
+        # Records that a worker has sent are lost if the session process is killed together with it.
+        expected = _journaled(sandbox) if target == "all" else processed(server)
+        _send_signals(pids, signal.Signals[f"SIG{name}"], pause)
         try:
-            _settle(place, face, outcome)
+            if outcome == "continues":
+                _check_while_running(sandbox)
+            _wait_for_end(sandbox, command)
         except AssertionError as error:
-            return Round(case, leaked=_left_behind(place), untrue=str(error)[:200])
-        leaked = _left_behind(place)
-        finished = {a.id: hit_ns - a.t_ns for a in server.completed if a.t_ns <= hit_ns or outcome == "goes on"}
-        rows = list_sessions(place.sessions)
-        if not rows or rows[0].problem:
-            # Hit before the first request: there is nothing to save.
-            untrue = untrue or (rows[0].problem or "" if rows and finished else "")
-            return Round(case, len(finished), len(finished), leaked=leaked, untrue=untrue)
-        saved, half_written = _saved(place)
-        missing = [age for name, age in finished.items() if name not in saved]
-        lost = [age for age in missing if age > BAR_NS or outcome == "goes on"]
-        return Round(
-            case,
-            finished=len(finished),
-            lost=len(lost),
-            younger=len(missing) - len(lost),
-            oldest_ms=max(missing, default=0) / 1e6,
-            leaked=leaked,
-            half_written=half_written,
-            untrue=untrue or _told(place, outcome),
-        )
+            return KillRound(case, leaked=_leftovers(sandbox), wrong_state=str(error)[:200])
+        return _result(case, sandbox, server, outcome, expected)
 
 
-def _left_behind(place: Place) -> tuple[str, ...]:
-    return (*(process.words for process in place.processes()), *(f"socket {name}" for name in client.running()))
+def _result(case: str, sandbox: Sandbox, server: ScriptedServer, outcome: Outcome, expected: set[str]) -> KillRound:
+    finished = {response.id for response in server.completed}
+    if outcome == "continues":
+        expected = finished
+    leaked, rows = _leftovers(sandbox), list_sessions(sandbox.sessions)
+    if not rows or rows[0].problem:
+        # Nothing is saved if the signal comes before the first request.
+        problem = rows[0].problem or "" if rows and expected else ""
+        return KillRound(case, len(finished), len(expected), leaked=leaked, wrong_state=problem)
+    saved, invalid = _saved(sandbox)
+    return KillRound(
+        case,
+        finished=len(finished),
+        lost=len(expected - saved),
+        unread=len(finished - expected - saved),
+        leaked=leaked,
+        invalid_files=invalid,
+        wrong_state=_wrong_state(sandbox, outcome),
+    )
 
 
-def _hit(place: Place, face: Program, target: str, name: str, pause: float) -> int:
-    """A run that is over by then has nobody left to be hit."""
-    part, least = ("swarmtui", 3) if target == "all" else (PARTS.get(target, ""), 1)
-    until(lambda: len(place.processes(part)) >= least or face.process.poll() is not None, target)
-    pids = [face.pid] if target == "face" else sorted(process.pid for process in place.processes(part))
-    number = signal.Signals[f"SIG{name}"]
-    hit_ns = time.perf_counter_ns()
+def _journaled(sandbox: Sandbox) -> set[str]:
+    sessions = list(sandbox.sessions.iterdir()) if sandbox.sessions.exists() else []
+    try:
+        return {record.id for session in sessions for record in read_journal(session).records if record.ok}
+    except BadInput:
+        return set()
+
+
+def _leftovers(sandbox: Sandbox) -> tuple[str, ...]:
+    return (
+        *(process.command_line for process in sandbox.processes()),
+        *(f"socket {name}" for name in client.running_sessions()),
+    )
+
+
+def _targets(sandbox: Sandbox, command: Program, target: str) -> list[int]:
+    """Return the ids of the target's processes; none if the run is already over."""
+    part, count = ("swarmtui", 3) if target == "all" else (PARTS.get(target, ""), 1)
+    wait_until(lambda: len(sandbox.processes(part)) >= count or command.process.poll() is not None, target)
+    return [command.pid] if target == "client" else sorted(process.pid for process in sandbox.processes(part))
+
+
+def _send_signals(pids: list[int], number: signal.Signals, pause: float) -> None:
     for pid in pids:
-        with_signal(pid, number)
+        send_signal(pid, number)
     if number == signal.SIGSTOP:
         time.sleep(pause)
         for pid in pids:
-            with_signal(pid, signal.SIGCONT)
-    return hit_ns
+            send_signal(pid, signal.SIGCONT)
 
 
-def _settle(place: Place, face: Program, outcome: Outcome) -> None:
-    """Until all has ended by itself."""
-    face.wait()
-    if outcome == "goes on":
-        until(lambda: not place.processes(), "the run came to its end")
-    # A process that was killed has left /proc a moment before its socket is closed.
-    until(lambda: not _left_behind(place), f"nobody stayed behind: {_left_behind(place)}", LINGER_S)
+def _wait_for_end(sandbox: Sandbox, command: Program) -> None:
+    command.wait()
+    wait_until(lambda: not _leftovers(sandbox), "all processes and sockets are gone")
 
 
-def _told_while_it_runs(place: Place) -> str:
-    """A run that goes on is listed as running and can be joined, as long as it is there."""
-    before = place.processes(PARTS["conductor"])
-    told = [row.state for row in list_sessions(place.sessions) if not row.problem]
-    joinable = client.running()
-    if before and place.processes(PARTS["conductor"]) and told and not (told == ["running"] and len(joinable) == 1):
-        # In its last moments it has said how it ended, and hangs up.
-        until(lambda: not place.processes(PARTS["conductor"]), f"{told}, {joinable} of a run that goes on", LINGER_S)
-    return ""
+def _check_while_running(sandbox: Sandbox) -> None:
+    """A run that continues is listed as running and accepts clients until it ends."""
+    before = sandbox.processes(SESSION_PROCESS)
+    states = [row.state for row in list_sessions(sandbox.sessions) if not row.problem]
+    running = client.running_sessions()
+    if before and sandbox.processes(SESSION_PROCESS) and states and not (states == ["running"] and len(running) == 1):
+        # It may be about to exit, after its end has been saved.
+        wait_until(lambda: not sandbox.processes(SESSION_PROCESS), f"{states}, {running} of a run that continues")
 
 
-def _told(place: Place, outcome: Outcome) -> str:
-    """What `sessions` and `attach` say afterwards, asked as a person asks."""
+def _wrong_state(sandbox: Sandbox, outcome: Outcome) -> str:
+    """Return what `sessions` and `attach` report incorrectly after the end."""
     wrong = []
-    wanted = {"goes on": "done", "stopped": "stopped", "interrupted": "interrupted"}[outcome]
-    states = [row["state"] for row in place.listed()]
-    if states != [wanted]:
-        wrong.append(f"sessions: {states}, not {wanted}")
-    joined = place.run("attach", place.session.name)
-    if joined.code != 2 or "no such session is running" not in joined.err:
-        wrong.append(f"attach: {joined}")
+    expected = "done" if outcome == "continues" else outcome
+    states = [row["state"] for row in sandbox.list_sessions()]
+    if states != [expected]:
+        wrong.append(f"sessions: {states}, not {expected}")
+    attached = sandbox.run("attach", sandbox.session.name)
+    if attached.code != 2 or "no such session is running" not in attached.err:
+        wrong.append(f"attach: {attached}")
     return "; ".join(wrong)
 
 
-def _saved(place: Place) -> tuple[set[str], str]:
-    """The answers that are saved, and what is wrong with the files."""
+def _saved(sandbox: Sandbox) -> tuple[set[str], str]:
+    """Return the saved responses, and what is wrong with the files."""
     try:
-        records = read_journal(place.session).records
+        records = read_journal(sandbox.session).records
     except BadInput as error:
         return set(), str(error)
-    wrong = _half_written(place.session)
+    wrong = invalid_files(sandbox.session)
     ids = [record.id for record in records if record.ok]
     if len(set(ids)) != len(ids):
-        wrong.append("an answer is saved twice")
+        wrong.append("a response is saved twice")
     return set(ids), "; ".join(wrong)
 
 
-def _half_written(directory: Path) -> list[str]:
-    wrong = []
-    for path in directory.iterdir():
-        text = path.read_bytes()
-        try:
-            if path.suffix == ".jsonl":
-                for line in text.splitlines():
-                    json.loads(line)
-            elif path.suffix == ".json":
-                json.loads(text)
-            elif path.suffix == ".toml":
-                tomllib.loads(text.decode())
-            else:
-                wrong.append(f"{path.name} was left")
-        except ValueError as error:
-            wrong.append(f"{path.name}: {error}")
-    return wrong
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    given = parser.parse_args()
-    rounds: list[Round] = []
-    for seed in range(given.first, given.first + given.rounds):
+    parser.add_argument("--first", type=int, default=0, help="seed of the first round")
+    options = parser.parse_args()
+    rounds: list[KillRound] = []
+    for seed in range(options.first, options.first + options.rounds):
         with tempfile.TemporaryDirectory(prefix="swarmtui-kill-") as home:
             try:
-                found = play(Path(home), seed)
+                result = run_round(Path(home), seed)
             except AssertionError as error:
-                found = Round(" ".join(sorted(EXPECTED)[seed % len(EXPECTED)]), untrue=str(error)[-300:])
-        rounds.append(found)
-        if not found.clean:
-            sys.stdout.write(f"seed {seed}: {found}\n")
+                result = KillRound(" ".join(sorted(OUTCOMES)[seed % len(OUTCOMES)]), wrong_state=str(error)[-300:])
+        rounds.append(result)
+        if not result.clean:
+            sys.stdout.write(f"seed {seed}: {result}\n")
             sys.stdout.flush()
     sys.stdout.write(_table(rounds))
 
 
-def _table(rounds: list[Round]) -> str:
-    lines = ["case | rounds | finished | lost | younger | oldest ms | orphans | half-written | sessions/attach wrong"]
-    for case in [*sorted({found.case for found in rounds}), "all together"]:
-        of = [found for found in rounds if case in (found.case, "all together")]
+def _table(rounds: list[KillRound]) -> str:
+    lines = ["case | rounds | finished | lost | unread | leaked | invalid files | wrong state"]
+    for case in [*sorted({result.case for result in rounds}), "total"]:
+        group = [result for result in rounds if case in (result.case, "total")]
         figures = (
-            len(of), sum(r.finished for r in of), sum(r.lost for r in of), sum(r.younger for r in of),
-            f"{max(r.oldest_ms for r in of):.1f}", sum(len(r.leaked) for r in of),
-            sum(bool(r.half_written) for r in of), sum(bool(r.untrue) for r in of),
+            len(group), sum(r.finished for r in group), sum(r.lost for r in group), sum(r.unread for r in group),
+            sum(len(r.leaked) for r in group), sum(bool(r.invalid_files) for r in group),
+            sum(bool(r.wrong_state) for r in group),
         )  # fmt: skip
         lines.append(f"{case} | {' | '.join(map(str, figures))}")
     return "\n".join([*lines, ""])

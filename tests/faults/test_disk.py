@@ -15,7 +15,7 @@ from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, decode_line, read_journal
 from tests.cli.programs import Program, Sandbox, wait_until
 from tests.cli.scripted_server import ScriptedServer, respond_with_words, scripted_server
-from tests.faults.test_kill import wait_for_idle_workers
+from tests.faults.kill_checks import wait_for_idle_workers
 
 ANSWER = respond_with_words(6, gap_s=0.01)
 ENDLESS = ("--levels", "2", "--requests", "100000", "--warmup", "none", "--no-gpu")

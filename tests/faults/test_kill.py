@@ -2,170 +2,49 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import signal
 import threading
-import tomllib
-from collections import Counter, defaultdict
-from itertools import count
-from pathlib import Path
 
-import psutil
 import pytest
 
-from swarmtui.model.record import Record
-from swarmtui.sessions.journal import JOURNAL, read_journal
-from tests.cli.programs import SIM, TIMEOUT_S, CommandResult, Sandbox, send_signal, wait_until
+from tests.cli.programs import SIM, TIMEOUT_S, Sandbox, send_signal, wait_until
 from tests.cli.scripted_server import (
     ReceivedRequest,
-    Responder,
     ScriptedHandler,
-    ScriptedServer,
     respond_with_words,
     scripted_server,
+)
+from tests.faults.kill_checks import (
+    ANSWER,
+    ENDLESS,
+    LOAD,
+    SESSION_PROCESS,
+    WORKER,
+    HoldingResponder,
+    assert_interrupted_session,
+    assert_no_processes,
+    assert_run_completes,
+    assert_saved_message,
+    assert_stopped_session,
+    pid_of,
+    processed,
+    saved,
+    three_endless_streams,
+    wait_for_idle_workers,
+    wait_for_responses,
+    wait_until_saved,
 )
 
 # A larger number finds more: SWARMTUI_KILL_ROUNDS=50.
 ROUNDS = range(int(os.environ.get("SWARMTUI_KILL_ROUNDS", "2")))
-
-# Four streams with responses of about 60 ms: sixty responses per second.
-ANSWER = respond_with_words(6, gap_s=0.01)
-LOAD = ("--levels", "4", "--warmup", "none", "--seed", "1")
-ENDLESS = (*LOAD, "--requests", "100000")
-
-SESSION_PROCESS, WORKER = "swarmtui.session_process", "swarmtui.loadgen.worker"
-
-
-def pid_of(sandbox: Sandbox, part: str) -> int:
-    """Return the process id of the session process or the worker, once it is running."""
-    (found,) = wait_until(lambda: sandbox.processes(part), f"a process of {part}")
-    pid: int = found.pid
-    return pid
-
-
-def wait_for_answers(server: ScriptedServer, seed: int) -> None:
-    """Wait for 30 to 50 completed responses: a moment in the middle of a level."""
-    count = random.Random(seed).randint(30, 50)
-    wait_until(lambda: len(server.completed) >= count, f"{count} responses")
-
-
-class HoldingResponder:
-    """Completes some responses and holds all further ones until `release` is set."""
-
-    def __init__(self, count: int) -> None:
-        self.release = threading.Event()
-        self._count = count
-
-    def __call__(self, to: ScriptedHandler, request: ReceivedRequest) -> None:
-        if len(to.server.completed) >= self._count:
-            self.release.wait(TIMEOUT_S)
-        ANSWER(to, request)
-
-
-def processed(server: ScriptedServer) -> set[str]:
-    """Return the responses that a worker has certainly processed: two more requests came on their connection.
-
-    After one more, another agent may have taken the connection just before the response was processed.
-    """
-    requests = Counter(request.connection for request in list(server.received))
-    completed: defaultdict[int, list[str]] = defaultdict(list)
-    for response in list(server.completed):
-        completed[response.connection].append(response.id)
-    return {id for connection, ids in completed.items() for id in ids[: max(0, requests[connection] - 2)]}
-
-
-def wait_for_idle_workers(sandbox: Sandbox, server: ScriptedServer) -> set[str]:
-    """Wait until workers whose session process hangs have processed all responses; return these.
-
-    They sleep, have no unread data, and get no more tasks.
-    """
-
-    def idle(worker: psutil.Process) -> bool:
-        ports = {f"{connection.laddr.port:04X}" for connection in worker.net_connections("tcp4")}
-        return not unread_bytes(ports) and worker.status() == psutil.STATUS_SLEEPING and not unread_bytes(ports)
-
-    def all_completed(count: int) -> bool:
-        return len(server.completed) == len(server.received) == count
-
-    def all_idle() -> bool:
-        count = len(server.received)
-        return count > before and all_completed(count) and all(map(idle, workers)) and all_completed(count)
-
-    before = len(server.completed)
-    workers = [psutil.Process(process.pid) for process in sandbox.processes(WORKER)]
-    wait_until(all_idle, "idle workers")
-    return {response.id for response in server.completed}
-
-
-def unread_bytes(ports: set[str]) -> int:
-    """Return how much data has not yet been read from the sockets with these local ports."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sum(int(row[4].partition(":")[2], 16) for row in rows if row[1].partition(":")[2] in ports)
-
-
-def wait_until_saved(sandbox: Sandbox, server: ScriptedServer) -> None:
-    """Wait until all completed responses are in the journal."""
-
-    def all_saved() -> bool:
-        text = (sandbox.session / JOURNAL).read_text()
-        return all(f'"id":"{response.id}"' in text for response in list(server.completed))
-
-    wait_until(all_saved, "all responses are in the journal")
-
-
-def saved(sandbox: Sandbox) -> dict[str, Record]:
-    """Return the saved records by response id; none is saved twice."""
-    records = [record for record in read_journal(sandbox.session).records if record.id and record.ok]
-    by_id = {record.id: record for record in records}
-    assert len(by_id) == len(records)
-    return by_id
-
-
-def assert_files_valid(directory: Path) -> None:
-    names = {path.name for path in directory.iterdir()}
-    assert names <= {"journal.jsonl", "spool-0.jsonl", "spool-1.jsonl", "detail.json", "summary.toml", "index.json"}
-    for path in directory.glob("*.jsonl"):
-        for line in path.read_bytes().splitlines():
-            json.loads(line)
-    for path in directory.glob("*.json"):
-        json.loads(path.read_bytes())
-    for path in directory.glob("*.toml"):
-        tomllib.loads(path.read_text())
-
-
-def assert_no_processes(sandbox: Sandbox) -> None:
-    wait_until(lambda: not sandbox.processes(), "all processes have ended")
-
-
-def assert_interrupted_session(sandbox: Sandbox, expected: set[str]) -> None:
-    """Check a session whose process or worker was killed: it has at least the expected responses."""
-    assert len(expected) > 5
-    found = saved(sandbox)
-    assert expected <= found.keys()
-    (row,) = sandbox.list_sessions()
-    assert row["state"] == "interrupted"
-    summary = sandbox.show_session()
-    assert summary["state"] == "interrupted"
-    (level,) = summary["levels"]
-    assert level["ok"] == len(found) and not level["complete"]
-    assert level["out_tps_wall"] > 0
-    assert_files_valid(sandbox.session)
-
-
-def assert_saved_message(ran: CommandResult) -> None:
-    """Check the output of an interrupted run."""
-    assert ran.code == 4, ran
-    assert ran.out.startswith("|") and "Traceback" not in ran.err
-    assert "saved: " in ran.err
 
 
 @pytest.mark.parametrize("seed", ROUNDS)
 def test_killed_worker_loses_no_finished_request(sandbox: Sandbox, seed: int) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, seed)
+        wait_for_responses(server, seed)
         worker, expected = pid_of(sandbox, WORKER), processed(server)
         os.kill(worker, signal.SIGKILL)
         ran = command.wait()
@@ -179,7 +58,7 @@ def test_killed_worker_loses_no_finished_request(sandbox: Sandbox, seed: int) ->
 def test_killed_session_process_loses_no_finished_request(sandbox: Sandbox, seed: int) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, seed)
+        wait_for_responses(server, seed)
         session_process, expected = pid_of(sandbox, SESSION_PROCESS), processed(server)
         os.kill(session_process, signal.SIGKILL)
         ran = command.wait()
@@ -217,7 +96,7 @@ def test_one_of_two_workers_killed(sandbox: Sandbox) -> None:
     """Requests finished by the other one are saved too."""
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS, "--workers", "2")
-        wait_for_answers(server, 0)
+        wait_for_responses(server, 0)
         wait_until(lambda: len(sandbox.processes(WORKER)) == 2, "two workers")
         worker, expected = sandbox.processes(WORKER)[0].pid, processed(server)
         os.kill(worker, signal.SIGKILL)
@@ -230,7 +109,7 @@ def test_session_process_that_hung_before_it_was_killed(sandbox: Sandbox) -> Non
     """Requests that finished while it hung are spooled by the worker."""
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, 5)
+        wait_for_responses(server, 5)
         session_process = pid_of(sandbox, SESSION_PROCESS)
         os.kill(session_process, signal.SIGSTOP)
         expected = wait_for_idle_workers(sandbox, server)
@@ -244,7 +123,7 @@ def test_session_process_that_hung_before_it_was_killed(sandbox: Sandbox) -> Non
 def test_one_of_two_workers_killed_while_session_process_hangs(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS, "--workers", "2")
-        wait_for_answers(server, 6)
+        wait_for_responses(server, 6)
         session_process = pid_of(sandbox, SESSION_PROCESS)
         os.kill(session_process, signal.SIGSTOP)
         expected = wait_for_idle_workers(sandbox, server)
@@ -258,7 +137,7 @@ def test_one_of_two_workers_killed_while_session_process_hangs(sandbox: Sandbox)
 def test_journal_survives_killing_all_processes(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, 1)
+        wait_for_responses(server, 1)
         pids = [process.pid for process in sandbox.processes()]
         assert len(pids) == 3
         expected = set(saved(sandbox))
@@ -273,7 +152,7 @@ def test_journal_survives_killing_all_processes(sandbox: Sandbox) -> None:
 def test_stopping_once_saves_and_prints_the_table(sandbox: Sandbox, number: signal.Signals) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, 2)
+        wait_for_responses(server, 2)
         command.signal_group(number)
         ran = command.wait()
     assert_stopped_session(sandbox, ran, server)
@@ -312,7 +191,7 @@ def test_stopping_twice_does_not_wait_for_token_counts(sandbox: Sandbox) -> None
 
     with scripted_server(respond) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, 7)
+        wait_for_responses(server, 7)
         command.signal_group(signal.SIGINT)
         assert counting.wait(TIMEOUT_S)
         assert command.process.poll() is None
@@ -374,7 +253,7 @@ def test_hangup_does_not_end_the_run(sandbox: Sandbox) -> None:
 def test_sigterm_to_the_session_process_stops_and_saves(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, 4)
+        wait_for_responses(server, 4)
         send_signal(pid_of(sandbox, SESSION_PROCESS), signal.SIGTERM)
         assert_stopped_session(sandbox, command.wait(), server)
 
@@ -382,33 +261,3 @@ def test_sigterm_to_the_session_process_stops_and_saves(sandbox: Sandbox) -> Non
 def enough_lines(sandbox: Sandbox) -> bool:
     journals = list(sandbox.sessions.glob("*/journal.jsonl"))
     return bool(journals) and journals[0].read_bytes().count(b"\n") > 20
-
-
-def assert_run_completes(sandbox: Sandbox, server: ScriptedServer, requests: int) -> None:
-    wait_until(lambda: [row["state"] for row in sandbox.list_sessions()] == ["done"], "the session is done")
-    assert_no_processes(sandbox)
-    assert saved(sandbox).keys() == {response.id for response in server.completed}
-    (level,) = sandbox.show_session()["levels"]
-    assert (level["n"], level["ok"], level["complete"]) == (requests, requests, True)
-    assert_files_valid(sandbox.session)
-
-
-def assert_stopped_session(sandbox: Sandbox, ran: CommandResult, server: ScriptedServer) -> None:
-    assert_saved_message(ran)
-    (row,) = sandbox.list_sessions()
-    assert row["state"] == "stopped"
-    (level,) = sandbox.show_session()["levels"]
-    assert level["ok"] == len(saved(sandbox)) > 5
-    assert_files_valid(sandbox.session)
-    assert_no_processes(sandbox)
-    assert not list((sandbox.runtime / "swarmtui").glob("*.sock"))
-
-
-def three_endless_streams() -> Responder:
-    """The first three responses never end, all others do."""
-    endless, numbers = respond_with_words(100_000, gap_s=0.02), count(1)
-
-    def respond(to: ScriptedHandler, request: ReceivedRequest) -> None:
-        (endless if next(numbers) <= 3 else ANSWER)(to, request)
-
-    return respond

@@ -1,4 +1,4 @@
-"""A few rounds of the kill matrix; the whole of it is `python -m tests.faults.kill_matrix --rounds 200`."""
+"""A few rounds of the kill matrix; `python -m tests.faults.kill_matrix --rounds 200` runs all of it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.kill_matrix import EXPECTED, play
+from tests.faults.kill_matrix import OUTCOMES, run_round
 
-ORDER = sorted(EXPECTED)
-FEW = [("worker", "TERM"), ("conductor", "STOP"), ("all", "STOP"), ("conductor", "HUP")]
+ORDER = sorted(OUTCOMES)
+CASES = [("worker", "TERM"), ("session process", "STOP"), ("all", "STOP"), ("session process", "HUP")]
 
 
-@pytest.mark.parametrize("case", FEW, ids=" ".join)
-def test_no_answer_is_lost_and_nobody_stays(
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_signal_loses_no_request_and_leaves_no_process(
     tmp_path: Path, case: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    found = play(tmp_path, ORDER.index(case), latest_s=1.5, enough=80)
-    assert found.clean, found
+    result = run_round(tmp_path, ORDER.index(case), latest_s=1.5, requests=80)
+    assert result.clean, result

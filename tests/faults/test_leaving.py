@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.programs import CommandResult, Program, Sandbox, wait_until
 from tests.cli.scripted_server import scripted_server
-from tests.faults.test_kill import (
+from tests.faults.kill_checks import (
     ANSWER,
     ENDLESS,
     SESSION_PROCESS,
@@ -28,8 +28,8 @@ from tests.faults.test_kill import (
     processed,
     saved,
     three_endless_streams,
-    wait_for_answers,
     wait_for_idle_workers,
+    wait_for_responses,
     wait_until_saved,
 )
 
@@ -74,7 +74,7 @@ def assert_no_summary(sandbox: Sandbox, ran: CommandResult, state: str) -> None:
 def test_stopping_twice_does_not_wait_for_the_summary(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, 1)
+        wait_for_responses(server, 1)
         with blocked_summary(sandbox):
             command.signal_group(signal.SIGINT)
             wait_until(lambda: not sandbox.processes(WORKER), "it is saving")
@@ -104,7 +104,7 @@ def test_stopping_twice_ends_a_session_process_that_hangs(sandbox: Sandbox) -> N
     """Requests that finished while it hung are spooled by the worker."""
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, 2)
+        wait_for_responses(server, 2)
         os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGSTOP)
         expected = wait_for_idle_workers(sandbox, server)
         command.signal_group(signal.SIGINT)
@@ -120,7 +120,7 @@ def test_stopping_twice_ends_a_session_process_that_hangs(sandbox: Sandbox) -> N
 def test_stopping_does_not_wait_for_the_summary_after_session_process_was_killed(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
-        wait_for_answers(server, 3)
+        wait_for_responses(server, 3)
         with blocked_summary(sandbox):
             session_process, expected = pid_of(sandbox, SESSION_PROCESS), processed(server)
             os.kill(session_process, signal.SIGKILL)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.programs import Sandbox
 from tests.cli.scripted_server import respond_with_words, scripted_server
-from tests.faults.test_kill import assert_no_processes
+from tests.faults.kill_checks import assert_no_processes
 
 # Imported by every Python process; in the session process it makes a method fail after some calls.
 FAULT = """

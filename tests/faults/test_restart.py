@@ -17,7 +17,7 @@ from swarmtui.model.client_protocol import Frame, Subscribe
 from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import TIMEOUT_S, Sandbox, wait_until
 from tests.cli.scripted_server import Responder, ScriptedServer, model_list, respond_with_words
-from tests.faults.test_kill import HoldingResponder
+from tests.faults.kill_checks import HoldingResponder
 
 ANSWER = respond_with_words(6, gap_s=0.01)
 

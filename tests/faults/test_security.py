@@ -24,7 +24,7 @@ from swarmtui.sessions.export import export
 from swarmtui.sessions.store import load
 from tests.cli.programs import ROOT, Sandbox, wait_until
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
-from tests.faults.test_kill import HoldingResponder
+from tests.faults.kill_checks import HoldingResponder
 from tests.sessions.session_builders import full_session, record, write_session
 
 KEY, VALUE = "canary-key-5d1f", "canary-value-77aa"
