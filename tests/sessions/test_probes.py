@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.model.record import Record
 from swarmtui.model.session import End, RequestEntry, StageEnd, StageStart
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.probes import probes_by_target
@@ -14,13 +15,13 @@ from tests.sessions.session_builders import T0, head, record, write_session
 PROBE = Series(kind="probe", name="http://127.0.0.1:8000")
 
 
-def write_probe(root: Path, name: str, engine: float | None = None, **fields: object) -> Path:
+def write_probe(root: Path, name: str, made: Record | None = None, **fields: object) -> Path:
     directory = write_session(
         root / name,
         [
             head(name, **({"series": PROBE} | fields)),
             StageStart(number=1, t_ns=T0, c=1, run=1, phase="level", of=1),
-            RequestEntry(record=record(1, engine_decode_tps=engine)),
+            RequestEntry(record=made or record(1)),
             StageEnd(number=1, t_ns=T0 + 10**9, complete=True),
             End(t_ns=T0 + 10**9, state="done"),
         ],
@@ -29,8 +30,14 @@ def write_probe(root: Path, name: str, engine: float | None = None, **fields: ob
     return directory
 
 
+def test_probe_whose_response_arrives_in_one_piece_has_the_rate_of_the_whole_request(tmp_path: Path) -> None:
+    write_probe(tmp_path, "20261115-010000-aaaa", record(1, t_first_ns=T0 + 10**8, t_last_ns=T0 + 10**8))
+    ((found,),) = probes_by_target(tmp_path).values()
+    assert (found.wall, found.tps) == (True, pytest.approx(100.0))
+
+
 def test_probes_are_grouped_by_target(tmp_path: Path) -> None:
-    write_probe(tmp_path, "20261115-010000-aaaa", engine=101.0)
+    write_probe(tmp_path, "20261115-010000-aaaa", record(1, engine_decode_tps=101.0))
     write_probe(tmp_path, "20261115-020000-aaaa")
     write_probe(tmp_path, "20261115-030000-aaaa", workload="chat")
     write_probe(tmp_path, "20261115-040000-aaaa", series=None)
