@@ -1,10 +1,10 @@
-"""An open loop at a share of what the server can do: are requests sent when they are due, and come as they were drawn?
+"""Check open-loop load at a share of the server's capacity: send delay, and the distribution of the gaps.
 
     python -m tests.bench.arrivals [--share 0.8] [--requests 600] [--arrival poisson]
 
-Measures the capacity of a simulated server in a closed loop with all its seats taken, then asks it at that share of it.
-Says how late requests were sent, how far the gaps between sent requests are from the distribution asked for, and how
-the latency from when a request was due compares with that from when it was sent.
+Measures the capacity of a simulated server with all its slots in use, then runs open-loop at that share of it. Reports
+the send delay, how far the gaps between requests are from the requested distribution, and TTFT from the scheduled and
+from the actual time of sending.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def session(folder: Path, *words: str) -> dict[str, Any]:
 
 
 def distance(gaps: list[float], rate: float) -> float:
-    """Kolmogorov's, from exponential gaps; times √n it is below 1.36 nineteen times in twenty."""
+    """Return the Kolmogorov distance from exponential gaps; times √n, 95 % are below 1.36."""
     cdf = [1.0 - math.exp(-rate * gap) for gap in sorted(gaps)]
     return max(max(abs(p - i / len(cdf)), abs(p - (i + 1) / len(cdf))) for i, p in enumerate(cdf))
 
 
-def at(values: list[float], share: float) -> float:
+def quantile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, math.ceil(share * len(values)) - 1)]
 
 
@@ -49,12 +49,17 @@ def arrivals(share: float, count: int, arrival: str) -> None:
         (full,) = session(Path(folder), "--levels", "4", "--requests", "120")["levels"]
         capacity = full["n"] / full["wall_s"]
         rate = share * capacity
-        print(f"capacity {capacity:.1f} requests/s with all 4 seats taken; asked {rate:.1f}/s, {arrival}, {count}")
+        print(
+            f"capacity {capacity:.1f} requests/s with all 4 slots in use; "
+            f"offered {rate:.1f}/s, {arrival}, {count} requests"
+        )
         found = session(Path(folder), "--rate", f"{rate:.2f}", "--arrival", arrival, "--requests", str(count))
     (level,) = found["levels"]
     requests = sorted((r for r in found["requests"] if r["phase"] == "level"), key=lambda r: int(r["t_sched_ns"]))
-    late = [(r["t_sent_ns"] - r["t_sched_ns"]) / 1e6 for r in requests]
-    print(f"sent late: p50 {at(late, 0.5):.3f} ms, p99 {at(late, 0.99):.3f} ms, most {max(late):.3f} ms")
+    delays = [(r["t_sent_ns"] - r["t_sched_ns"]) / 1e6 for r in requests]
+    print(
+        f"send delay: p50 {quantile(delays, 0.5):.3f} ms, p99 {quantile(delays, 0.99):.3f} ms, max {max(delays):.3f} ms"
+    )
     for name in ("sched", "sent") if arrival == "poisson" else ():
         gaps = [(b[f"t_{name}_ns"] - a[f"t_{name}_ns"]) / 1e9 for a, b in pairwise(requests)]
         off = distance(gaps, round(rate, 2))
@@ -62,9 +67,9 @@ def arrivals(share: float, count: int, arrival: str) -> None:
         print(f"gaps of t_{name}: Kolmogorov distance {off:.4f}, × √n {off * math.sqrt(len(gaps)):.2f}: {fits}")
     due = [(r["t_first_ns"] - r["t_sched_ns"]) / 1e6 for r in requests if r["t_first_ns"]]
     sent = [(r["t_first_ns"] - r["t_sent_ns"]) / 1e6 for r in requests if r["t_first_ns"]]
-    print(f"TTFT from due: mean {sum(due) / len(due):.1f} ms, from sent: {sum(sent) / len(sent):.1f} ms")
-    came, served = level["arrived_per_s"], level["served_per_s"]
-    print(f"in flight {level['c_achieved']:.2f}, came {came:.2f}/s, served {served:.2f}/s")
+    print(f"TTFT from scheduled: mean {sum(due) / len(due):.1f} ms, from sent: {sum(sent) / len(sent):.1f} ms")
+    arrived, served = level["arrived_per_s"], level["served_per_s"]
+    print(f"in flight (mean) {level['c_achieved']:.2f}, arrivals {arrived:.2f}/s, completions {served:.2f}/s")
 
 
 def main() -> None:
@@ -72,8 +77,8 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.8)
     parser.add_argument("--requests", type=int, default=600)
     parser.add_argument("--arrival", choices=["poisson", "constant", "gamma"], default="poisson")
-    given = parser.parse_args()
-    arrivals(given.share, given.requests, given.arrival)
+    options = parser.parse_args()
+    arrivals(options.share, options.requests, options.arrival)
 
 
 if __name__ == "__main__":

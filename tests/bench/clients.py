@@ -1,4 +1,4 @@
-"""The usual clients, to compare with: plain httpx, and httpx on aiohttp's transport. Prints its own cost as JSON."""
+"""Measure the cost of common clients, for comparison: httpx, and httpx on aiohttp's transport. Prints JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import httpx
 async def _stream(client: httpx.AsyncClient, url: str, tokens: int) -> int:
     body = {"model": "truth", "stream": True, "max_tokens": tokens, "messages": [{"role": "user", "content": "go"}]}
     events = 0
-    async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as answer:
-        async for line in answer.aiter_lines():
+    async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+        async for line in response.aiter_lines():
             if line.startswith("data: {"):
                 events += bool(json.loads(line[6:])["choices"])
     return events

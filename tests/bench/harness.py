@@ -1,4 +1,4 @@
-"""A worker without a conductor: started, loaded and read out directly, so that it alone is measured."""
+"""Drive a worker without a session process, so that it alone is measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from swarmtui.model.worker_protocol import (
 from swarmtui.model.workload import Message, Task
 
 
-class Load(NamedTuple):
+class LoadResult(NamedTuple):
     records: list[Record]
     cpu_s: float
     wall_s: float
@@ -39,8 +39,8 @@ def tasks(count: int, max_tokens: int) -> tuple[Task, ...]:
     )
 
 
-def drive(url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None) -> Load:
-    """C streams until every job is done; CPU time is the worker's own, from the first request to the last."""
+def drive(url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None) -> LoadResult:
+    """Run all jobs with C streams; the CPU time is that of the worker, from the first request to the last."""
     jobs = tuple(jobs)
     ours, theirs = socket.socketpair()
     with ours, subprocess.Popen([sys.executable, "-m", "swarmtui.loadgen.worker"], stdin=theirs.fileno()) as process:
@@ -49,19 +49,19 @@ def drive(url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None)
         records: list[Record] = []
         target = Target(url=url, model="truth", ca_file=ca_file)
         ours.sendall(pack(Setup(0, 1, (target,), Timeouts())) + pack(Enqueue(jobs)))
-        cpu_before, cpu_after, begun = None, 0.0, time.perf_counter()
+        cpu_before, cpu_after, started = None, 0.0, time.perf_counter()
         while len(records) < len(jobs) or cpu_after <= (cpu_before or 0.0):
             for body in unpacker.feed(ours.recv(1 << 20)):
                 match decode_report(body):
                     case WorkerFrame(cpu_ns=cpu_ns) if cpu_before is None:
-                        cpu_before, begun = cpu_ns / 1e9, time.perf_counter()
+                        cpu_before, started = cpu_ns / 1e9, time.perf_counter()
                         ours.sendall(pack(StartStage(1, c, c)))
                     case WorkerFrame(cpu_ns=cpu_ns):
                         cpu_after = cpu_ns / 1e9 if len(records) == len(jobs) else 0.0
                     case Finished(number=number, record=record):
                         records.append(record)
                         ours.sendall(pack(Ack(number)))
-        wall = time.perf_counter() - begun
+        wall = time.perf_counter() - started
         ours.shutdown(socket.SHUT_WR)
         process.wait(10)
-    return Load(records, cpu_after - (cpu_before or 0.0), wall)
+    return LoadResult(records, cpu_after - (cpu_before or 0.0), wall)

@@ -1,10 +1,9 @@
-"""What each NVML call costs, what reading eight GPUs costs, and every figure beside nvidia-smi's of the same minute.
+"""Measure the cost of NVML calls and of sampling eight GPUs, and compare all figures with nvidia-smi.
 
     python -m tests.bench.nvml_check [--seconds 60] [--gpus 8] [--calls 200]
 
-Takes about twenty seconds more than `--seconds`. Ends with code 1 when a figure that should stand still differs, when
-energy and power do not fit together, or when reading so many GPUs (the same one so many times) takes more of a core
-than it may.
+Takes about twenty seconds longer than `--seconds`. Exits with code 1 if a constant figure differs, if energy and power
+disagree, or if sampling that many GPUs (the first one, repeated) exceeds its CPU limit.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MIB = 1 << 20
 ROW_S = 1.5
 MAX_CPU_SHARE = 0.02
 
-# Column of nvidia-smi, our figure in its unit, how far apart they may be (a share of the larger; None: only shown).
+# Column of nvidia-smi, our figure in its unit, and the largest relative difference (None: only shown).
 COLUMNS: tuple[tuple[str, Callable[[Gpu], float | None], float | None], ...] = (
     ("memory.total", lambda g: _scaled(g.memory_total, MIB), 0.001),
     ("memory.used", lambda g: _scaled(g.memory_used, MIB), 0.05),
@@ -68,7 +67,7 @@ def smi(query: str, columns: list[str]) -> list[list[str]]:
 
 
 def query_smi(columns: list[str]) -> dict[str, dict[str, str]]:
-    """By UUID, then by column: all in one go, or one by one where an old nvidia-smi does not know them all."""
+    """Return the values by UUID and column; one query per column if an old nvidia-smi rejects some."""
     if rows := smi("gpu", ["uuid", *columns]):
         return {row[0]: dict(zip(columns, row[1:], strict=True)) for row in rows}
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
@@ -86,7 +85,7 @@ def number(text: str) -> float | None:
 
 
 def compare(reader: NvmlReader) -> int:
-    print("\n== our figures beside nvidia-smi's")
+    print("\n== comparison with nvidia-smi")
     theirs_by_uuid = query_smi([name for name, _, _ in COLUMNS])
     gpus = tuple(gpu for gpu in reader.read() if not gpu.part_of)
     wrong = 0
@@ -108,7 +107,7 @@ def compare(reader: NvmlReader) -> int:
 
 
 def fields(handle: Any, *names: str) -> None:
-    """Some figures in one call; raises when none of them is supported, as a single call would."""
+    """Query several fields in one call; raise if none of them is supported."""
     found = pynvml.nvmlDeviceGetFieldValues(handle, [getattr(pynvml, f"NVML_FI_DEV_{name}") for name in names])
     failed = [value.nvmlReturn for value in found if value.nvmlReturn]
     if len(failed) == len(names):
@@ -116,12 +115,12 @@ def fields(handle: Any, *names: str) -> None:
 
 
 def recent_samples(handle: Any, kind: int) -> None:
-    """The driver's own ring of readings since a second ago."""
+    """Query the driver's buffer of readings of the last second."""
     since = time.time_ns() // 1000 - 1_000_000
     pynvml.nvmlDeviceGetSamples(handle, kind, since)
 
 
-# Other ways to the same figures, and some that are not asked for, to choose by.
+# Alternative calls, for comparison.
 ALTERNATIVES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("memory, v1 call", pynvml.nvmlDeviceGetMemoryInfo),
     ("temperature, new call", lambda h: pynvml.nvmlDeviceGetTemperatureV(h, pynvml.NVML_TEMPERATURE_GPU)),
@@ -146,20 +145,25 @@ ALTERNATIVES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 
 
 def cost_of_calls(handle: Any, calls: int) -> None:
-    print(f"\n== cost of a call, mean of up to {calls} (at most {ROW_S:g} s each)")
+    print(f"\n== cost per call, mean of up to {calls} (at most {ROW_S:g} s each)")
     print(f"{'call':<46} {'depth':<9} {'calls':>5} {'wall µs':>9} {'CPU µs':>9} {'user µs':>9} {'system µs':>9}")
     for probe in QUERIES:
         cost(probe.name, probe.depth.name, partial(probe.call, pynvml), handle, calls)
     for name, call in ALTERNATIVES:
         cost(name, "–", call, handle, calls)
-    cost("(Python alone: an empty call)", "–", lambda h: None, handle, calls)
+    cost("(an empty Python call)", "–", lambda h: None, handle, calls)
 
 
 def cost(name: str, depth: str, call: Callable[[Any], Any], handle: Any, calls: int) -> None:
     try:
         call(handle)
-        made, before, begun, cpu = 0, resource.getrusage(resource.RUSAGE_SELF), time.perf_counter(), time.process_time()
-        while made < calls and time.perf_counter() - begun < ROW_S:
+        made, before, started, cpu = (
+            0,
+            resource.getrusage(resource.RUSAGE_SELF),
+            time.perf_counter(),
+            time.process_time(),
+        )
+        while made < calls and time.perf_counter() - started < ROW_S:
             call(handle)
             made += 1
     except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError) as error:
@@ -168,16 +172,16 @@ def cost(name: str, depth: str, call: Callable[[Any], Any], handle: Any, calls: 
     except AttributeError as error:
         print(f"{name:<46} {depth:<9} not in this pynvml: {error}")
         return
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - begun
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_SELF)
     each = [wall, cpu, after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime]
     print(f"{name:<46} {depth:<9} {made:>5} " + " ".join(f"{1e6 * part / made:>9.1f}" for part in each))
 
 
 def refresh(handle: Any, seconds: float = 2.0) -> None:
-    """How often the driver has something new: reading faster than that is of no use."""
-    print(f"\n== how often a figure changed in {seconds:g} s of reading as fast as every 10 ms")
-    asked: dict[str, Callable[[], Any]] = {
+    """Measure how often the driver updates its figures: reading more often is useless."""
+    print(f"\n== updates of each figure in {seconds:g} s, read every 10 ms")
+    calls: dict[str, Callable[[], Any]] = {
         "power": lambda: pynvml.nvmlDeviceGetPowerUsage(handle),
         "energy": lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle),
         "utilisation": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,
@@ -186,28 +190,28 @@ def refresh(handle: Any, seconds: float = 2.0) -> None:
     }
     last: dict[str, Any] = {}
     changes: defaultdict[str, list[float]] = defaultdict(list)
-    begun = time.perf_counter()
-    while (now := time.perf_counter()) - begun < seconds:
-        for name, ask in list(asked.items()):
+    started = time.perf_counter()
+    while (now := time.perf_counter()) - started < seconds:
+        for name, call in list(calls.items()):
             try:
-                value = ask()
+                value = call()
             except pynvml.NVMLError as error:
                 print(f"{name:<14} {type(error).__name__}")
-                del asked[name]
+                del calls[name]
                 continue
             if last.setdefault(name, value) != value:
                 last[name] = value
                 changes[name].append(now)
         time.sleep(0.01)
-    for name in asked:
+    for name in calls:
         times = changes[name]
         gaps = sorted(later - earlier for earlier, later in pairwise(times))
-        every = f"every {1e3 * gaps[len(gaps) // 2]:.0f} ms (median)" if gaps else "too seldom to say"
+        every = f"every {1e3 * gaps[len(gaps) // 2]:.0f} ms (median)" if gaps else "too few updates"
         print(f"{name:<14} {len(times):>4} times, {every}; last {last[name]}")
 
 
 def repeated_gpu(count: int) -> ModuleType:
-    """pynvml that shows the first GPU so many times."""
+    """Return a copy of pynvml that lists the first GPU `count` times."""
     many = ModuleType("pynvml")
     vars(many).update({name: value for name, value in vars(pynvml).items() if not name.startswith("__")})
     vars(many)["nvmlDeviceGetCount"] = lambda: count
@@ -216,43 +220,43 @@ def repeated_gpu(count: int) -> ModuleType:
 
 
 def cost_of_sampling(count: int, seconds: float) -> int:
-    """As the conductor does it, with nothing beside it; watts by the counter must fit those that were sampled."""
+    """Sample as a session does; power by the energy counter must agree with sampled power."""
     print(f"\n== reading {count} GPUs (the first, {count} times) for {seconds:g} s as a session does")
     print(
-        f"   looks every {cadence.SAMPLE_S} s; what changes seldom every {cadence.STATE_S} s, the energy counter every"
-        f" {cadence.FULL_S} s or for at most {100 * cadence.FULL_SHARE:g} % of a core"
+        f"   samples every {cadence.SAMPLE_S} s; slowly changing figures every {cadence.STATE_S} s, the energy counter"
+        f" every {cadence.FULL_S} s or for at most {100 * cadence.FULL_SHARE:g} % of a core"
     )
     sys.modules["pynvml"] = repeated_gpu(count)
     reader, pace = NvmlReader(), ReadCadence()
     first_cpu = time.process_time()
     reader.read()
-    print(f"   opening and the first reading: CPU {1e3 * (time.process_time() - first_cpu):.1f} ms")
-    looks: defaultdict[Depth, list[tuple[float, float]]] = defaultdict(list)
+    print(f"   opening and first sample: CPU {1e3 * (time.process_time() - first_cpu):.1f} ms")
+    samples: defaultdict[Depth, list[tuple[float, float]]] = defaultdict(list)
     sampled: list[float] = []
     counted: list[tuple[float, float]] = []
-    begun, cpu = time.perf_counter(), time.process_time()
-    while time.perf_counter() - begun < seconds:
+    started, cpu = time.perf_counter(), time.process_time()
+    while time.perf_counter() - started < seconds:
         depth = pace.next_depth(time.monotonic())
-        look, thread = time.perf_counter(), time.thread_time()
+        sampled_at, thread = time.perf_counter(), time.thread_time()
         gpus = reader.read(depth)
-        spent, taken = time.thread_time() - thread, time.perf_counter() - look
-        looks[depth].append((spent, taken))
+        spent, taken = time.thread_time() - thread, time.perf_counter() - sampled_at
+        samples[depth].append((spent, taken))
         if gpus and gpus[0].power_w is not None:
             sampled.append(gpus[0].power_w)
         if gpus and gpus[0].energy_j is not None:
-            counted.append((look, gpus[0].energy_j))
+            counted.append((sampled_at, gpus[0].energy_j))
         time.sleep(pace.pause(spent, taken))
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - begun
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - started
     sys.modules["pynvml"] = pynvml
-    for depth, each in sorted(looks.items()):
+    for depth, each in sorted(samples.items()):
         mean_cpu, mean_wall = (1e3 * sum(column) / len(each) for column in zip(*each, strict=True))
         share = sum(spent for spent, _ in each) / wall
         print(
-            f"   {depth.name:<9} {len(each):>4} looks, CPU {mean_cpu:7.2f} ms, wall {mean_wall:7.2f} ms each:"
+            f"   {depth.name:<9} {len(each):>4} samples, CPU {mean_cpu:7.2f} ms, wall {mean_wall:7.2f} ms each:"
             f" {100 * share:.2f} % of a core"
         )
-    rate, share = sum(map(len, looks.values())) / wall, cpu / wall
-    print(f"   {rate:.2f} looks a second, {100 * share:.2f} % of a core in all (at most {100 * MAX_CPU_SHARE:g} %)")
+    rate, share = sum(map(len, samples.values())) / wall, cpu / wall
+    print(f"   {rate:.2f} samples/s, {100 * share:.2f} % of a core in total (limit {100 * MAX_CPU_SHARE:g} %)")
     if reader.problem:
         print(f"   {reader.problem}")
     wrong = int(share > MAX_CPU_SHARE)
@@ -288,7 +292,7 @@ def main() -> int:
     refresh(handle)
     wrong += cost_of_sampling(chosen.gpus, chosen.seconds)
     reader.close()
-    print(f"\n{wrong} wrong")
+    print(f"\n{wrong} failed")
     return 1 if wrong else 0
 
 

@@ -1,9 +1,9 @@
-"""A server that writes down what it did: when each request came, and when each token was handed to the socket.
+"""A server that logs when each request arrived and when each token was handed to the socket.
 
-Same clock as the client's (CLOCK_MONOTONIC). Writes `requests.tsv` (seq, t_first_byte, t_first, t_last, tokens) and
-`tokens.bin` (u32 seq, u32 index, i64 t_ns for each token) when it is told to end. With --itl-ms 0 it writes as fast as
-sockets take it and logs no tokens. With --certificate it speaks TLS, and a token's time is taken between sealing and
-sending, so that what the server needs to encrypt is not held against the client.
+It uses the client's clock (CLOCK_MONOTONIC). On SIGTERM it writes `requests.tsv` (seq, t_first_byte, t_first, t_last,
+tokens) and `tokens.bin` (u32 seq, u32 index, i64 t_ns per token). With --itl-ms 0 it writes as fast as sockets accept
+data, and logs no tokens. With --certificate it uses TLS; a token's time is then taken after encryption, so that the
+server's encryption does not count as an error of the client.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ def _chunk(payload: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(event), event)
 
 
-class Seal:
-    """The server's side of TLS, over buffers, so that the time between sealing and sending can be known."""
+class TlsLayer:
+    """The server side of TLS over memory buffers, so that times can be taken between encrypting and sending."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
         self._open = False
 
-    def opened(self, data: bytes) -> tuple[bytes, bytes]:
-        """What was said, and what the handshake answers."""
+    def decrypt(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return the decrypted data, and handshake data to send."""
         self._in.write(data)
-        said = b""
+        plain = b""
         try:
             if not self._open:
                 self._tls.do_handshake()
                 self._open = True
             while part := self._tls.read(1 << 16):
-                said += part
+                plain += part
         except ssl.SSLWantReadError:
             pass
-        return said, self._out.read()
+        return plain, self._out.read()
 
-    def sealed(self, data: bytes) -> bytes:
+    def encrypt(self, data: bytes) -> bytes:
         self._tls.write(data)
         return self._out.read()
 
 
-class Stream:
-    """One connection and the request it is answering."""
+class TruthStream:
+    """A connection and its current request."""
 
-    def __init__(self, sock: socket.socket, seal: Seal | None) -> None:
+    def __init__(self, sock: socket.socket, seal: TlsLayer | None) -> None:
         self.sock = sock
-        self.seal = seal
-        self.seen = b""
+        self.tls = seal
+        self.received = b""
         self.unsent = b""
         self.seq = self.want = self.sent = -1
         self.t_byte = self.t_first = self.due = 0
         self.token = b""
 
 
-class Truth:
+class TruthServer:
     def __init__(
         self,
         port: int,
@@ -86,7 +86,7 @@ class Truth:
         self._per_chunk, self._folder = per_chunk, folder
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, TruthStream] = {}
         self._due: list[tuple[int, int, int]] = []
         self._requests: list[str] = []
         self._tokens: list[bytes] = []
@@ -111,7 +111,7 @@ class Truth:
                 stream = self._streams.get(fd)
                 if stream is not None and stream.seq == seq:
                     self._step(stream)
-        self._write_down()
+        self._write_logs()
 
     def _accept(self) -> None:
         try:
@@ -119,16 +119,16 @@ class Truth:
                 sock, _ = self._listener.accept()
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._streams[sock.fileno()] = Stream(sock, Seal(self._tls) if self._tls else None)
+                self._streams[sock.fileno()] = TruthStream(sock, TlsLayer(self._tls) if self._tls else None)
                 self._epoll.register(sock, select.EPOLLIN)
         except BlockingIOError:
             pass
 
-    def _close(self, stream: Stream) -> None:
+    def _close(self, stream: TruthStream) -> None:
         del self._streams[stream.sock.fileno()]
         stream.sock.close()
 
-    def _read(self, stream: Stream) -> None:
+    def _read(self, stream: TruthStream) -> None:
         try:
             data = stream.sock.recv(1 << 16)
         except ConnectionError:
@@ -136,30 +136,30 @@ class Truth:
         if not data:
             self._close(stream)
             return
-        came = time.perf_counter_ns()
-        if stream.seal:
+        received = time.perf_counter_ns()
+        if stream.tls:
             try:
-                data, answer = stream.seal.opened(data)
-            except ssl.SSLError:  # who looks for servers here asks without TLS, and who does not trust us leaves
+                data, handshake = stream.tls.decrypt(data)
+            except ssl.SSLError:  # a probe without TLS, or a client that rejects the certificate
                 self._close(stream)
                 return
-            self._send(stream, answer)
+            self._send(stream, handshake)
             if not data:
                 return
-        if not stream.seen:
-            stream.t_byte = came
-        stream.seen += data
-        head, end, body = stream.seen.partition(b"\r\n\r\n")
+        if not stream.received:
+            stream.t_byte = received
+        stream.received += data
+        head, end, body = stream.received.partition(b"\r\n\r\n")
         length = next((int(x[15:]) for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")), 0)
         if not end or len(body) < length:
             return
-        stream.seen = b""
+        stream.received = b""
         if head.startswith(b"GET"):
-            answer = json.dumps({"object": "list", "data": [{"id": "truth", "owned_by": "truth"}]}).encode()
-            self._push(
+            body = json.dumps({"object": "list", "data": [{"id": "truth", "owned_by": "truth"}]}).encode()
+            self._send_plain(
                 stream,
                 b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
-                % (len(answer), answer),
+                % (len(body), body),
             )
             return
         stream.seq, self._next = self._next, self._next + 1
@@ -169,17 +169,17 @@ class Truth:
              "choices": [{"index": 0, "delta": {"content": " word" * self._per_chunk}, "finish_reason": None}]}
         ).encode()  # fmt: skip
         stream.due = time.perf_counter_ns() + self._ttft
-        self._push(stream, _HEAD)
+        self._send_plain(stream, _HEAD)
         heappush(self._due, (stream.due, stream.seq, stream.sock.fileno()))
 
-    def _step(self, stream: Stream) -> None:
+    def _step(self, stream: TruthStream) -> None:
         seq, first = stream.seq, stream.sent
         count = min(1 if self._itl else _BURST, -(-(stream.want - first) // self._per_chunk))
         stream.sent += count * self._per_chunk
-        over = stream.sent >= stream.want
-        data = _chunk(stream.token) * count + (self._ending(stream) if over else b"")
-        if stream.seal:
-            data = stream.seal.sealed(data)
+        finished = stream.sent >= stream.want
+        data = _chunk(stream.token) * count + (self._ending(stream) if finished else b"")
+        if stream.tls:
+            data = stream.tls.encrypt(data)
         now = time.perf_counter_ns()
         self._send(stream, data)
         if not first:
@@ -187,7 +187,7 @@ class Truth:
         if self._itl:
             for i in range(self._per_chunk):
                 self._tokens.append(struct.pack("=IIq", seq, first + i, now))
-        if over:
+        if finished:
             self._requests.append(f"{seq}\t{stream.t_byte}\t{stream.t_first}\t{now}\t{stream.sent}")
             stream.seq = -1
             return
@@ -195,7 +195,7 @@ class Truth:
         if self._itl or not stream.unsent:
             heappush(self._due, (stream.due, seq, stream.sock.fileno()))
 
-    def _ending(self, stream: Stream) -> bytes:
+    def _ending(self, stream: TruthStream) -> bytes:
         usage = {"prompt_tokens": 10, "completion_tokens": stream.sent, "total_tokens": 10 + stream.sent}
         identity = f"gen-{stream.seq:08d}"
         finish = {"id": identity, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
@@ -204,10 +204,10 @@ class Truth:
             _chunk(json.dumps(finish).encode()) + _chunk(json.dumps(last).encode()) + _chunk(b"[DONE]") + b"0\r\n\r\n"
         )
 
-    def _push(self, stream: Stream, data: bytes) -> None:
-        self._send(stream, stream.seal.sealed(data) if stream.seal else data)
+    def _send_plain(self, stream: TruthStream, data: bytes) -> None:
+        self._send(stream, stream.tls.encrypt(data) if stream.tls else data)
 
-    def _send(self, stream: Stream, data: bytes) -> None:
+    def _send(self, stream: TruthStream, data: bytes) -> None:
         data = stream.unsent + data
         try:
             sent = stream.sock.send(data) if data else 0
@@ -222,7 +222,7 @@ class Truth:
             if had and not self._itl and stream.seq >= 0:
                 heappush(self._due, (time.perf_counter_ns(), stream.seq, stream.sock.fileno()))
 
-    def _write_down(self) -> None:
+    def _write_logs(self) -> None:
         (self._folder / "requests.tsv").write_text("\n".join(self._requests) + "\n")
         (self._folder / "tokens.bin").write_bytes(b"".join(self._tokens))
 
@@ -234,13 +234,13 @@ def main() -> None:
     parser.add_argument("--ttft-ms", type=float, default=200.0)
     parser.add_argument("--itl-ms", type=float, default=20.0)
     parser.add_argument("--per-chunk", type=int, default=1)
-    parser.add_argument("--certificate", type=Path, help="a PEM file with certificate and key: speak TLS")
-    given = parser.parse_args()
+    parser.add_argument("--certificate", type=Path, help="PEM file with certificate and key, to use TLS")
+    options = parser.parse_args()
     tls = None
-    if given.certificate:
+    if options.certificate:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(given.certificate)
-    truth = Truth(given.port, given.ttft_ms, given.itl_ms, given.per_chunk, given.folder, tls)
+        tls.load_cert_chain(options.certificate)
+    truth = TruthServer(options.port, options.ttft_ms, options.itl_ms, options.per_chunk, options.folder, tls)
 
     def stop(number: int, frame: object) -> None:
         truth.running = False

@@ -1,6 +1,6 @@
-"""Whatever bytes a server sends, an exchange ends under some name, and what it keeps stays small.
+"""Fuzz an HTTP exchange with arbitrary bytes: it must end, with little memory.
 
-python -m tests.faults.fuzz_stream -max_total_time=600      (needs atheris, and so clang, to be installed)
+python -m tests.faults.fuzz_stream -max_total_time=600      (needs atheris, which is built with clang)
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.loadgen.http_exchange import HttpExchange
-from swarmtui.model.endpoint import Dialect
+from swarmtui.model.endpoint import PATHS, Dialect
 from swarmtui.model.worker_protocol import Target
 
 _loop, _clock = EventLoop(), KernelClock()
-_routes: dict[Dialect, EndpointPool] = {
+_pools: dict[Dialect, EndpointPool] = {
     dialect: EndpointPool(_loop, _clock, 0, Target(url="http://127.0.0.1:9", model="m", dialect=dialect))
-    for dialect in ("chat", "completions", "ollama")
+    for dialect in PATHS
 }
 
 
 def run_exchange(dialect: Dialect, pieces: list[bytes]) -> HttpExchange:
-    """An exchange that got these bytes, in these reads, and then the end of the connection."""
+    """Return an exchange that received these bytes, in these reads, and then the end of the connection."""
     ended: list[bool] = []
-    route = _routes[dialect]
-    exchange = HttpExchange(route, b"", lambda: ended.append(True))
-    exchange._attach(route.new_connection())
+    pool = _pools[dialect]
+    exchange = HttpExchange(pool, lambda: ended.append(True))
+    exchange._attach(pool.new_connection())
     exchange.t_sent = exchange.t = 1
     for piece in pieces:
         if exchange.t_done is None:
@@ -46,21 +46,19 @@ def run_exchange(dialect: Dialect, pieces: list[bytes]) -> HttpExchange:
 
 
 def one(data: bytes) -> None:
-    """The first byte says the dialect and where the reads are cut."""
+    """Run one input: its first byte selects the dialect and the size of the reads."""
     if data:
         size = 1 + data[0] // 3
         body = data[1:]
-        dialects: tuple[Dialect, ...] = ("chat", "completions", "ollama")
-        run_exchange(dialects[data[0] % 3], [body[i : i + size] for i in range(0, len(body), size)])
+        dialect = list(PATHS)[data[0] % len(PATHS)]
+        run_exchange(dialect, [body[i : i + size] for i in range(0, len(body), size)])
 
 
 def main() -> None:
     try:
         atheris = importlib.import_module("atheris")
     except ModuleNotFoundError:
-        sys.exit(
-            "atheris is not installed: it is built with clang and its libFuzzer (CLANG_BIN=…), then pip install it"
-        )
+        sys.exit("atheris is not installed; building it needs clang with libFuzzer (CLANG_BIN=…)")
     atheris.instrument_all()
     atheris.Setup(sys.argv, one)
     atheris.Fuzz()

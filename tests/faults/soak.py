@@ -1,11 +1,11 @@
-"""Long runs by hand: `swarmtui run` as a person starts it, the app attached to it, and what both weigh each minute.
+"""Run `swarmtui run` for a long time with the app attached, and report the memory of all processes each minute.
 
     python -m tests.faults.soak [--minutes 5] [--c 64] [--url URL]
 
-Each minute: resident MB of face, conductor, worker and app, and the size of the journal. Each five minutes: latency
-figures of the requests that ended in them, as the journal has them. At the end: memory from first to last, in percent.
-Without --url the benchmark's own server is started: one token each 20 ms, the first after 200. It remembers each token,
-so for an hour an endpoint of another kind is better.
+Each minute: resident MB of client, session process, worker and app, and the size of the journal. Every five minutes:
+latencies of the requests that ended in them, from the journal. At the end: the growth of memory in percent.
+Without --url the benchmark's own server is started, with the first token after 200 ms and one every 20 ms. It keeps
+every token in memory, so that runs of an hour need another endpoint.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ import msgspec
 
 from swarmtui.analysis.levels.stats import spread
 from swarmtui.model.record import Record
-from swarmtui.model.session import Request, Summary
+from swarmtui.model.session import RequestEntry, Summary
 from swarmtui.sessions.journal import JOURNAL, decode_line
-from tests.bench.engine import _tree, truth
-from tests.bench.terminal import Screen
+from tests.bench.engine import process_tree, truth
+from tests.bench.terminal import AppScreen
 
-_EACH_S = 60.0
+_INTERVAL_S = 60.0
 _FIGURES_EVERY = 5
 _TOKENS = 200
 
-# Imports, first pictures and the first records are not growth.
-_SETTLED = 2
-_BAR = 0.05
+# The first minutes are start-up, not growth.
+_START_UP = 2
+_MAX_GROWTH = 0.05
 
 
-class Tail:
-    """The requests that a journal has got since it was last looked at."""
+class JournalTail:
+    """Reads the requests added to a journal since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0
 
-    def new(self) -> list[Record]:
+    def read_new(self) -> list[Record]:
         with self._path.open("rb") as file:
             file.seek(self._at)
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._at += len(whole)
         entries = map(decode_line, whole.splitlines())
-        return [entry.record for entry in entries if isinstance(entry, Request)]
+        return [entry.record for entry in entries if isinstance(entry, RequestEntry)]
 
 
 def soak(minutes: float, c: int, url: str | None) -> bool:
-    """True when every process stayed within the bar."""
+    """Return whether the memory of every process stayed constant."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if url is None:
@@ -64,7 +64,7 @@ def soak(minutes: float, c: int, url: str | None) -> bool:
         sessions = folder / "sessions"
         for name in ("sessions", "run", "data", "config", "state"):
             (folder / name).mkdir(mode=0o700)
-        places = {
+        directories = {
             "XDG_RUNTIME_DIR": str(folder / "run"),
             "XDG_DATA_HOME": str(folder / "data"),
             "XDG_CONFIG_HOME": str(folder / "config"),
@@ -75,52 +75,52 @@ def soak(minutes: float, c: int, url: str | None) -> bool:
             str(_TOKENS), "--duration", f"{minutes:g}m", "--warmup", "none", "--quiet", "--no-gpu",
             "--session-dir", str(sessions),
         ]  # fmt: skip
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | places)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | directories)
         while not (found := list(sessions.glob(f"*/{JOURNAL}"))) and process.poll() is None:
             time.sleep(0.1)
         time.sleep(2.0)
-        app = Screen(["attach", "--session-dir", str(sessions)], None, 120, 40, places)
-        reading = threading.Thread(target=app.read, args=(time.monotonic() + 60 * minutes + 3600,), daemon=True)
-        reading.start()
+        app = AppScreen(["attach", "--session-dir", str(sessions)], None, 120, 40, directories)
+        reader = threading.Thread(target=app.read, args=(time.monotonic() + 60 * minutes + 3600,), daemon=True)
+        reader.start()
         memory = _watch(process, app, found[0])
         print(f"exit code {process.returncode}; journal {found[0].stat().st_size / 1e6:.1f} MB", flush=True)
         app.end()
         _figures(found[0].parent)
-    return _flat(memory)
+    return _is_constant(memory)
 
 
-def _watch(process: subprocess.Popen[bytes], app: Screen, journal: Path) -> dict[str, list[float]]:
+def _watch(process: subprocess.Popen[bytes], app: AppScreen, journal: Path) -> dict[str, list[float]]:
     memory: defaultdict[str, list[float]] = defaultdict(list)
-    tail, minute, begun = Tail(journal), 0, time.monotonic()
+    tail, minute, started = JournalTail(journal), 0, time.monotonic()
     while True:
         try:
-            process.wait(max(0.0, begun + (minute + 1) * _EACH_S - time.monotonic()))
+            process.wait(max(0.0, started + (minute + 1) * _INTERVAL_S - time.monotonic()))
             break
         except subprocess.TimeoutExpired:
             minute += 1
-        weights = _weights(process.pid, app.process.pid)
-        if any(name.startswith("worker") for name in weights):
-            # Without a worker it is being saved: that is told, but it is not the run.
-            for name, weight in weights.items():
-                memory[name].append(weight)
-        told = "  ".join(f"{name} {weight:.1f}" for name, weight in weights.items())
-        print(f"minute {minute:3}  MB: {told}  journal {journal.stat().st_size / 1e6:.1f}", flush=True)
+        sizes = _memory_mb(process.pid, app.process.pid)
+        if any(name.startswith("worker") for name in sizes):
+            # Without a worker the session is being saved, which is not part of the run.
+            for name, size in sizes.items():
+                memory[name].append(size)
+        shown = "  ".join(f"{name} {size:.1f}" for name, size in sizes.items())
+        print(f"minute {minute:3}  MB: {shown}  journal {journal.stat().st_size / 1e6:.1f}", flush=True)
         if minute % _FIGURES_EVERY == 0:
-            _latencies(minute, tail.new())
+            _latencies(minute, tail.read_new())
     return memory
 
 
-def _weights(run: int, app: int) -> dict[str, float]:
-    """Resident MB of what we started, each by its part."""
+def _memory_mb(run: int, app: int) -> dict[str, float]:
+    """Return the resident MB of each process."""
     found = {}
-    for pid in (*_tree(run), app):
+    for pid in (*process_tree(run), app):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         except OSError:
             continue
-        part = "app" if pid == app else "face" if pid == run else words[words.index("-m") + 1].rpartition(".")[2]
-        if part != "figures":
+        part = "app" if pid == app else "client" if pid == run else words[words.index("-m") + 1].rpartition(".")[2]
+        if part != "compute_levels":
             found[part if part not in found else f"{part} {pid}"] = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
     return found
 
@@ -128,7 +128,7 @@ def _weights(run: int, app: int) -> dict[str, float]:
 def _latencies(minute: int, records: list[Record]) -> None:
     ok = [record for record in records if record.ok]
     if not ok:
-        print(f"  to minute {minute}: nothing finished")
+        print(f"  to minute {minute}: no request finished")
         return
     ttft = spread([record.ttft_s * 1e3 for record in ok if record.ttft_s is not None])
     rate = spread([record.decode_tps for record in ok if record.decode_tps is not None])
@@ -138,7 +138,7 @@ def _latencies(minute: int, records: list[Record]) -> None:
     print(
         f"  to minute {minute}: {len(ok)} ok, errors {errors}; TTFT ms p50 {_ms(ttft.p50)} p99 {_ms(ttft.p99)}; "
         f"gap ms mean {_ms(gaps.mean)} p50 {_ms(gaps.p50)} p99 {_ms(gaps.p99)}, longest {stall:.1f}; "
-        f"tok/s a stream {_ms(rate.mean)}; chunks in {gaps.n + len(ok)} stamps",
+        f"tok/s per stream {_ms(rate.mean)}; {gaps.n + len(ok)} chunks",
         flush=True,
     )
 
@@ -151,28 +151,29 @@ def _figures(directory: Path) -> None:
     summary = msgspec.json.decode((directory / "detail.json").read_bytes(), type=Summary)
     for level in summary.levels:
         print(
-            f"C={level.c}: {level.n} requests, errors {level.error_counts}, achieved C {level.c_achieved or 0:.1f}, "
+            f"C={level.c}: {level.n} requests, errors {level.error_counts}, "
+            f"in flight (mean) {level.c_achieved or 0:.1f}, "
             f"{level.out_tps_steady or 0:,.1f} tok/s steady, {level.out_tps_wall or 0:,.1f} wall"
         )
         print("  flags:", *level.flags, sep="\n    ")
-    print("  trust:", *(f"{t.name} {t.state} ({t.value})" for t in summary.trust), sep="\n    ")
+    print("  measurement quality:", *(f"{t.name} {t.state} ({t.value})" for t in summary.quality), sep="\n    ")
     print("  events:", *(f"{event.name}: {event.detail}" for event in summary.events), sep="\n    ")
 
 
-def _flat(memory: dict[str, list[float]]) -> bool:
-    """From the first minutes that count to the last, each over a fifth of the time."""
-    flat = True
+def _is_constant(memory: dict[str, list[float]]) -> bool:
+    """Compare the mean memory of the first and the last fifth of the time after start-up."""
+    constant = True
     for name, values in memory.items():
-        settled = values[_SETTLED:]
+        settled = values[_START_UP:]
         part = max(1, len(settled) // 5)
         if len(settled) < 2:
             continue
         first, last = sum(settled[:part]) / part, sum(settled[-part:]) / part
-        grown = last / first - 1
-        flat = flat and abs(grown) <= _BAR
-        word = "flat" if abs(grown) <= _BAR else "NOT FLAT"
-        print(f"{name}: {first:.1f} → {last:.1f} MB ({100 * grown:+.1f} %), at most {max(values):.1f}: {word}")
-    return flat
+        growth = last / first - 1
+        constant = constant and abs(growth) <= _MAX_GROWTH
+        result = "constant" if abs(growth) <= _MAX_GROWTH else "GROWS"
+        print(f"{name}: {first:.1f} → {last:.1f} MB ({100 * growth:+.1f} %), peak {max(values):.1f}: {result}")
+    return constant
 
 
 def main() -> int:
@@ -180,8 +181,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--c", type=int, default=64)
     parser.add_argument("--url")
-    given = parser.parse_args()
-    return 0 if soak(given.minutes, given.c, given.url) else 1
+    options = parser.parse_args()
+    return 0 if soak(options.minutes, options.c, options.url) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Input that nobody meant: what cannot be read is refused in words, and nothing crashes, hangs or grows."""
+"""Random and damaged input: it is rejected with a message, and nothing crashes, hangs or exhausts memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.limits.fail_if import parse_limit
+from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.slo import parse_slo
-from swarmtui.model import client_protocol as said
-from swarmtui.model import worker_protocol
-from swarmtui.model.endpoint import Dialect, parse_address
+from swarmtui.model import client_protocol, worker_protocol
+from swarmtui.model.endpoint import PATHS, Dialect, parse_address
 from swarmtui.model.plan import parse_levels, parse_requests, parse_seconds
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import entry_encoder
-from swarmtui.model.workload import read_workload
-from swarmtui.prompts.library import shipped
+from swarmtui.model.workload import parse_workload
+from swarmtui.prompts.library import shipped_workloads
 from swarmtui.sessions.export import export
-from swarmtui.sessions.importers import read_foreign
+from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, read_journal
 from swarmtui.sessions.replay import Replay
@@ -34,17 +33,17 @@ from swarmtui.sessions.store import load, summarise, write_summary
 from swarmtui.sim.presets import parse_spec
 from swarmtui.telemetry import metrics
 from swarmtui.telemetry.gpu import dcgm
-from swarmtui.text import fit, plain, plain_lines, width
-from swarmtui.tui.config import read_config, read_last
-from tests.faults.fuzz_stream import answer
-from tests.sessions.made_sessions import whole
+from swarmtui.text import display_width, sanitize, sanitize_lines, truncate
+from swarmtui.tui.config import read_config, read_setup_choices
+from tests.faults.fuzz_stream import run_exchange
+from tests.sessions.session_builders import full_session
 
-# So many times more by hand, and other ones each time: SWARMTUI_FUZZ=50.
+# Multiplies the examples, and makes them random: SWARMTUI_FUZZ=50.
 TIMES = int(os.environ.get("SWARMTUI_FUZZ", "1"))
-usual = settings(max_examples=80 * TIMES, deadline=None, derandomize=TIMES == 1)
+many = settings(max_examples=80 * TIMES, deadline=None, derandomize=TIMES == 1)
 few = settings(max_examples=25 * TIMES, deadline=None, derandomize=TIMES == 1)
 
-# the stream
+# streams
 
 _DATA = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
 FRAGMENTS = [
@@ -61,64 +60,65 @@ FRAGMENTS = [
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-@usual
+@many
 @given(
-    st.sampled_from(["chat", "completions", "ollama"]),
+    st.sampled_from(list(PATHS)),
     st.booleans(),
     st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=40), max_size=30),
     st.integers(1, 200),
 )
-def test_no_bytes_break_an_exchange(dialect: Dialect, headed: bool, parts: list[bytes], size: int) -> None:
+def test_exchange_ends_whatever_is_received(dialect: Dialect, headed: bool, parts: list[bytes], size: int) -> None:
     text = (HEAD if headed else b"") + b"".join(parts)
-    answer(dialect, [text[i : i + size] for i in range(0, len(text), size)])
+    run_exchange(dialect, [text[i : i + size] for i in range(0, len(text), size)])
 
 
-@usual
+@many
 @given(st.lists(st.binary(max_size=60), max_size=8))
-def test_whatever_is_in_a_chunk_is_an_event_or_an_error(payloads: list[bytes]) -> None:
+def test_any_payload_is_an_event_or_an_error(payloads: list[bytes]) -> None:
     events = [b"data: " + payload + b"\n\n" for payload in payloads]
-    answer("chat", [HEAD, *(b"%x\r\n%s\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"])
+    run_exchange("chat", [HEAD, *(b"%x\r\n%s\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"])
 
 
-# our own pipes and sockets
+# messages between processes
 
 READERS: list[Callable[[bytes], Any]] = [
-    said.decode_command, said.decode_message, worker_protocol.decode_command, worker_protocol.decode_report,
+    client_protocol.decode_command, client_protocol.decode_message,
+    worker_protocol.decode_command, worker_protocol.decode_report,
 ]  # fmt: skip
 
 
-@usual
+@many
 @given(st.binary(max_size=200), st.sampled_from(READERS))
-def test_a_message_that_is_none_is_refused(body: bytes, decode: Callable[[bytes], Any]) -> None:
+def test_invalid_message_is_rejected(body: bytes, decode: Callable[[bytes], Any]) -> None:
     try:
         decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
 
 
-@usual
+@many
 @given(st.lists(st.binary(max_size=50), max_size=10))
-def test_an_unpacker_keeps_no_more_than_it_was_given(parts: list[bytes]) -> None:
-    unpacker, got = worker_protocol.Unpacker(), 0
+def test_unpacker_returns_no_more_than_it_received(parts: list[bytes]) -> None:
+    unpacker, returned = worker_protocol.Unpacker(), 0
     try:
         for part in parts:
-            got += sum(len(body) + worker_protocol.HEADER_BYTES for body in unpacker.feed(part))
+            returned += sum(len(body) + worker_protocol.HEADER_BYTES for body in unpacker.feed(part))
     except ValueError:
         return
-    assert got <= sum(map(len, parts))
+    assert returned <= sum(map(len, parts))
 
 
-# what people write
+# user input
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "levels": parse_levels,
     "requests": parse_requests,
     "seconds": lambda text: parse_seconds(text, "x"),
     "address": parse_address,
-    "limit": parse_limit,
+    "limit": parse_fail_if,
     "slo": parse_slo,
     "simulator": parse_spec,
-    "workload": lambda text: read_workload(text, "x"),
+    "workload": lambda text: parse_workload(text, "x"),
 }
 PIECES = ["1", "9" * 30, ",", "C", "ms", "s", "ttft", "_p50", ">", "<=", " or ", " and ", "(", ")", "=", "errors", "-",
           "http://", "[", "]", ":", "@", "/v1", "?", "&", "speed", "moe-tp1", "name = ", '"x"', "\n", "kind = ", "é",
@@ -127,47 +127,47 @@ PIECES = ["1", "9" * 30, ",", "C", "ms", "s", "ttft", "_p50", ">", "<=", " or ",
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@usual
+@many
 @given(st.text(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-def test_what_cannot_be_read_is_refused_in_words(name: str, text: str) -> None:
+def test_invalid_values_are_rejected_with_a_message(name: str, text: str) -> None:
     try:
         PARSERS[name](text)
     except BadInput as error:
         assert str(error)
 
 
-def test_a_workload_that_would_fill_the_memory_is_refused() -> None:
+def test_workload_with_huge_inputs_is_rejected() -> None:
     text = 'name = "x"\nkind = "random"\ninput_tokens = 1000000000000\noutput_tokens = 5\n'
     with pytest.raises(BadInput, match="input_tokens"):
-        read_workload(text, "file.toml")
+        parse_workload(text, "file.toml")
 
 
-SHIPPED = [Path(found.source).read_text() for found in shipped()]
+SHIPPED = [Path(found.source).read_text() for found in shipped_workloads()]
 
 
-@usual
+@many
 @given(
     st.sampled_from(SHIPPED),
     st.integers(0, 10_000),
     st.integers(0, 40),
     st.sampled_from(["", "-1", '"', "[[", "9" * 25]),
 )
-def test_a_damaged_workload_is_refused_in_words(text: str, start: int, size: int, instead: str) -> None:
+def test_damaged_workload_is_rejected_with_a_message(text: str, start: int, size: int, instead: str) -> None:
     start %= len(text)
     try:
-        read_workload(text[:start] + instead + text[start + size :], "file.toml")
+        parse_workload(text[:start] + instead + text[start + size :], "file.toml")
     except BadInput as error:
         assert "file.toml" in str(error)
 
 
-@usual
+@many
 @given(st.text(max_size=80) | st.binary(max_size=80))
-def test_a_damaged_configuration_is_refused_in_words(content: str | bytes) -> None:
+def test_damaged_configuration_is_rejected_with_a_message(content: str | bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
         for file in ("config.toml", "last.toml", "last.json"):
             data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
             (Path(name) / file).write_bytes(data)
-        for read in (read_config, read_last):
+        for read in (read_config, read_setup_choices):
             try:
                 read(Path(name))
             except BadInput as error:
@@ -176,33 +176,33 @@ def test_a_damaged_configuration_is_refused_in_words(content: str | bytes) -> No
 
 # sessions
 
-ENTRIES = [entry_encoder.encode(entry) for entry in whole()]
+ENTRIES = [entry_encoder.encode(entry) for entry in full_session()]
 ODD = st.sampled_from(
     [None, True, 0, -1, 1 << 62, -(1 << 62), 0.0, -0.5, 1e308, "", "x", "\ud800", [], {}, [1], {"a": 1}]
 )
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [path] if path else []
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in inside:
-        found += _places(part, (*path, key))
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in items:
+        found += _paths(part, (*path, key))
     return found
 
 
-def _changed(line: bytes, place: int, value: Any) -> bytes:
+def _with_value(line: bytes, position: int, value: Any) -> bytes:
     document = json.loads(line)
-    places = _places(document)
-    *way, last = places[place % len(places)]
-    inside = document
-    for key in way:
-        inside = inside[key]
-    inside[last] = value
+    paths = _paths(document)
+    *parents, last = paths[position % len(paths)]
+    container = document
+    for key in parents:
+        container = container[key]
+    container[last] = value
     return json.dumps(document).encode()
 
 
 def _use_all(root: Path) -> None:
-    """All that commands do with a session."""
+    """Do all that commands do with a session."""
     list_sessions(root)
     try:
         loaded = load(root, "last")
@@ -222,10 +222,10 @@ def _use_all(root: Path) -> None:
 @example([(5, 335, -(1 << 62))])
 @example([(4, 300, 1 << 62)])
 @example([(11, 43, 0)])
-def test_a_journal_with_values_that_cannot_be_is_read_or_refused(changes: list[tuple[int, int, Any]]) -> None:
+def test_journal_with_impossible_values_is_read_or_rejected(changes: list[tuple[int, int, Any]]) -> None:
     lines = list(ENTRIES)
-    for line, place, value in changes:
-        lines[line] = _changed(lines[line], place, value)
+    for line, position, value in changes:
+        lines[line] = _with_value(lines[line], position, value)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "20261115-014455-3f9a"
         directory.mkdir()
@@ -235,7 +235,7 @@ def test_a_journal_with_values_that_cannot_be_is_read_or_refused(changes: list[t
 
 @few
 @given(st.lists(st.sampled_from(ENTRIES) | st.binary(max_size=50), max_size=12), st.booleans())
-def test_a_journal_of_anything_in_any_order(lines: list[bytes], headed: bool) -> None:
+def test_journal_with_arbitrary_lines_is_read_or_rejected(lines: list[bytes], headed: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "20261115-014455-3f9a"
         directory.mkdir()
@@ -258,14 +258,14 @@ JSONS = st.recursive(
 )  # fmt: skip
 
 
-@usual
+@many
 @given(JSONS)
-def test_a_foreign_result_that_is_none_is_refused_in_words(document: Any) -> None:
+def test_invalid_result_of_another_tool_is_rejected_with_a_message(document: Any) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "result.json"
         path.write_text(json.dumps(document))
         try:
-            read_foreign(path)
+            import_result(path)
         except BadInput as error:
             assert str(error)
 
@@ -280,14 +280,14 @@ LINES = ["# TYPE vllm:num_requests_running gauge", "vllm:num_requests_running 1"
          "vllm:kv_cache_usage_perc 7"]  # fmt: skip
 
 
-@usual
+@many
 @given(
     st.lists(st.sampled_from(LINES) | st.text(max_size=30), max_size=15).map("\n".join), st.sampled_from(["", "vLLM"])
 )
-def test_metrics_of_any_kind_are_figures_or_nothing(text: str, engine: str) -> None:
-    metrics.parse(text, engine)
-    metrics.parse_ollama(text)
-    dcgm.parse(text)
+def test_arbitrary_metrics_do_not_crash_the_parser(text: str, engine: str) -> None:
+    metrics.parse_page("http://h/metrics", text, engine)
+    metrics.parse_page("http://h/api/ps", text, engine)
+    dcgm.parse_gpus(text)
 
 
 # text for terminals
@@ -297,17 +297,17 @@ ESCAPES = st.sampled_from(
 )
 
 
-@usual
+@many
 @given(st.text() | st.lists(ESCAPES, max_size=30).map("".join), st.integers(1, 60))
-def test_text_for_a_terminal_is_printable_and_fits(text: str, columns: int) -> None:
-    shown = plain(text)
-    for char in shown + "".join(plain_lines(text)):
+def test_sanitized_text_is_printable_and_fits(text: str, columns: int) -> None:
+    shown = sanitize(text)
+    for char in shown + "".join(sanitize_lines(text)):
         assert unicodedata.category(char)[0] != "C"
-    assert plain(shown).split() == shown.split()
-    assert width(fit(shown, columns)) <= columns
+    assert sanitize(shown).split() == shown.split()
+    assert display_width(truncate(shown, columns)) <= columns
 
 
-def test_long_text_full_of_beginnings_takes_no_time() -> None:
-    """Once for each kind of sequence that could be begun again and again."""
+def test_sanitizing_many_unterminated_escapes_is_fast() -> None:
+    """Once for each kind of escape sequence."""
     for begin in ("\x1b]", "\x1b[0", "\x9b;;", "\x1bP", "\x1b"):
-        assert len(plain(begin * 100_000)) <= 300_000
+        assert len(sanitize(begin * 100_000)) <= 300_000
