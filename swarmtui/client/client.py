@@ -23,7 +23,7 @@ _MOVE_TIMEOUT_S = 10.0
 # Workers of a killed session process write their unacknowledged records to disk within this time.
 SPOOL_S = 0.5
 
-# A session process that is told to stop immediately takes no longer, unless it hangs.
+# A session process exits within this time after an immediate stop, unless it hangs.
 _EXIT_S = 1.5
 
 

@@ -24,6 +24,7 @@ from swarmtui.engines.simulator import Simulator
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Ending, SessionWarning
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import ClientInfo, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
@@ -38,13 +39,7 @@ from swarmtui.session_process.outage import Outage
 from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
 from swarmtui.session_process.sampler import PreflightFindings, Sampler
 from swarmtui.session_process.scheduler import Scheduler
-from swarmtui.session_process.workers import (
-    WorkerLink,
-    WorkerPool,
-    check_open_file_limit,
-    worker_count,
-    worker_setup,
-)
+from swarmtui.session_process.workers import WorkerLink, WorkerPool, check_open_file_limit, worker_count, worker_setup
 from swarmtui.sessions.files import new_session_id
 from swarmtui.sessions.store import discard_session
 
@@ -167,7 +162,7 @@ class SessionProcess:
         if outage.changes:
             return "stopped", f"the server came back with other flags: {outage.changes}"
         ending = running.result()
-        return ending, self._describe_failure(scheduler, endpoints[0]) if ending == "unusable" else ""
+        return ending, _describe_failure(endpoints[0], scheduler.first_error) if ending == "unusable" else ""
 
     async def _listen(self, path: Path) -> None:
         try:
@@ -261,12 +256,6 @@ class SessionProcess:
         """Handle SIGTERM: stop without a grace period."""
         self._handle_command(client_protocol.Stop(grace_s=0.0))
 
-    def _describe_failure(self, scheduler: Scheduler, endpoint: Endpoint) -> str:
-        error = scheduler.first_error
-        if error is None:
-            return f"{endpoint.url}: no request was answered"
-        return f"{endpoint.url}: every request failed: {error.error}: {error.error_detail}"
-
     async def _save(self, ending: Ending, message: str) -> tuple[Ending, str, str]:
         assert self._journal is not None
         self._state.status = "saving"
@@ -290,6 +279,12 @@ def _open_journal(directory: Path) -> JournalQueue:
         return JournalQueue(directory)
     except OSError as error:
         raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
+
+
+def _describe_failure(endpoint: Endpoint, first_error: Record | None) -> str:
+    if first_error is None:
+        return f"{endpoint.url}: no request was answered"
+    return f"{endpoint.url}: every request failed: {first_error.error}: {first_error.error_detail}"
 
 
 def _describe_session(

@@ -44,8 +44,8 @@ def test_fixed_load_mode_keeps_its_goal(load: Mode, goal: Goal) -> None:
     assert not steering.handle_command(goal)
     assert (steering.goal, steering.state) == (before, "run")
     assert steering.handle_command(client_protocol.Pause()) and steering.handle_command(client_protocol.Resume())
-    assert steering.handle_command(client_protocol.NextLevel()) and steering.state == "next"
-    assert steering.handle_command(client_protocol.Stop()) and steering.state == "stop"
+    assert steering.handle_command(client_protocol.NextLevel()) and steering.current_state() == "next"
+    assert steering.handle_command(client_protocol.Stop()) and steering.current_state() == "stop"
 
 
 @pytest.mark.parametrize("load", [mode for mode in get_args(Mode) if mode not in FIXED_MODES])
@@ -219,20 +219,20 @@ def test_stop_before_the_first_request(harness: SessionHarness) -> None:
 
 def test_each_frame_holds_the_whole_watched_stream(harness: SessionHarness) -> None:
     """A client that misses frames still has the text, time stamps, gaps and earlier answers."""
-    with scripted_server(respond_with_words(40, gap_s=0.02, text="look")) as server:
+    with scripted_server(respond_with_words(40, gap_s=0.02, text="token")) as server:
         session_client = harness.start(server.url, ramp(2), client_protocol.Subscribe(hz=20.0, rows=True))
         session_client.wait_for_frame(lambda frame: frame.in_flight == 2)
         session_client.send(client_protocol.WatchStream(1))
-        session_client.wait_for_frame(lambda frame: frame.watched is not None and frame.watched.text.count("look") > 9)
-        seen = session_client.frames[-1].watched
-        assert seen is not None and seen.agent == 1
-        assert seen.chunks == seen.text.count("look") == seen.gaps_s.n + 1
-        assert None not in (seen.t_sched_ns, seen.t_sent_ns, seen.t_headers_ns)
-        assert (seen.t_sent_ns or 0) < (seen.t_first_ns or 0) < (seen.t_last_ns or 0)
-        assert seen.recent_gaps_s and max(seen.recent_gaps_s) == seen.gaps_s.max
+        session_client.wait_for_frame(lambda frame: frame.watched is not None and frame.watched.text.count("token") > 9)
+        watched = session_client.frames[-1].watched
+        assert watched is not None and watched.agent == 1
+        assert watched.chunks == watched.text.count("token") == watched.gaps_s.n + 1
+        assert None not in (watched.t_sched_ns, watched.t_sent_ns, watched.t_headers_ns)
+        assert (watched.t_sent_ns or 0) < (watched.t_first_ns or 0) < (watched.t_last_ns or 0)
+        assert watched.recent_gaps_s and max(watched.recent_gaps_s) == watched.gaps_s.max
         session_client.wait_for_frame(lambda frame: frame.watched is not None and bool(frame.watched.before))
         before = session_client.frames[-1].watched
-        assert before is not None and before.before[0].task == seen.task
+        assert before is not None and before.before[0].task == watched.task
         assert before.before[0].ttft_s is not None and before.before[0].preview == ""
         session_client.send(client_protocol.WatchStream(None))
         session_client.wait_for_frame(lambda frame: frame.watched is None)
