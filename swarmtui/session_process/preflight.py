@@ -16,10 +16,12 @@ import msgspec
 from swarmtui.analysis.compare.differences import describe_server_changes, server_changes
 from swarmtui.client.spawn import SimulatorProcess
 from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
+from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.model.endpoint import PATHS, Address, Dialect, Endpoint, Secrets, dialect_from_url, parse_address
 from swarmtui.model.run_request import SIMULATOR, RunRequest
 from swarmtui.model.schema import Stored
 from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.model.workload import Message, Task
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
 from swarmtui.prompts.generator import TaskGenerator, open_generator
 from swarmtui.prompts.library import WorkloadFile
@@ -71,7 +73,7 @@ class EndpointProbe:
         self._client.close()
 
     def inspect(self, dialect: Dialect, model: str | None) -> ServerIdentity:
-        path = _models_path(dialect)
+        path = load_dialect(dialect).models_path
         response = self._get(path)
         rows = _model_rows(response)
         names = None if rows is None else [str(row.get("id") or row.get("name") or "") for row in rows]
@@ -88,7 +90,7 @@ class EndpointProbe:
     def responds(self, dialect: Dialect) -> bool:
         """Return whether the server is ready; one that is still loading its model answers with a 5xx."""
         try:
-            return self._request("GET", self._address.root + _models_path(dialect)).status_code < 500
+            return self._request("GET", self._address.root + load_dialect(dialect).models_path).status_code < 500
         except httpx2.HTTPError:
             return False
 
@@ -180,9 +182,9 @@ class EndpointProbe:
 
     def _prompt_usage(self, dialect: Dialect, model: str, prompt: dict[str, Any]) -> int:
         root, path = self._address.root, PATHS[dialect]
-        cap = {"options": {"num_predict": 1}} if dialect == "ollama" else {"max_tokens": 1}
+        limit = load_dialect(dialect).sampling_fields(Task(id=0, messages=(), max_tokens=1))
         try:
-            body = {"model": model, "stream": False} | prompt | cap
+            body = {"model": model, "stream": False} | prompt | limit
             found = self._request("POST", root + path, _CALIBRATION_TIMEOUT_S, json=body).json()
             return int(found.get("prompt_eval_count") or found["usage"]["prompt_tokens"])
         except (httpx2.HTTPError, *_COUNT_ERRORS) as error:
@@ -192,15 +194,11 @@ class EndpointProbe:
             ) from None
 
 
-def _models_path(dialect: Dialect) -> str:
-    return "/api/tags" if dialect == "ollama" else "/v1/models"
-
-
 def _prompt_body(dialect: Dialect, system: str, text: str) -> dict[str, Any]:
-    if dialect == "completions":
-        return {"prompt": f"{system}\n\n{text}" if system else text}
-    messages = [{"role": "system", "content": system}] if system else []
-    return {"messages": [*messages, {"role": "user", "content": text}]}
+    messages = (Message(role="system", content=system),) if system else ()
+    fields = load_dialect(dialect).prompt_fields((*messages, Message(role="user", content=text)))
+    body: dict[str, Any] = msgspec.to_builtins(fields)
+    return body
 
 
 def _model_rows(response: httpx2.Response) -> list[dict[str, Any]] | None:
