@@ -134,8 +134,8 @@ def test_invalid_on_restart_is_refused(sandbox: Sandbox) -> None:
     assert "--on-restart" in sandbox.run_benchmark("127.0.0.1:9", "--on-restart", "perhaps").error_line(2)
 
 
-def simulator(port: int, seats: int) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}", f"--seats={seats}"]
+def simulator(port: int, slots: int) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}", f"--seats={slots}"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -143,8 +143,8 @@ def simulator(port: int, seats: int) -> subprocess.Popen[bytes]:
     return process
 
 
-@pytest.mark.parametrize(("seats", "code"), [(2, 0), (4, 4)])
-def test_server_that_comes_back_with_other_flags_ends_the_run(sandbox: Sandbox, seats: int, code: int) -> None:
+@pytest.mark.parametrize(("slots", "code"), [(2, 0), (4, 4)])
+def test_server_that_comes_back_with_other_flags_ends_the_run(sandbox: Sandbox, slots: int, code: int) -> None:
     """With the same flags the run continues."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -156,7 +156,7 @@ def test_server_that_comes_back_with_other_flags_ends_the_run(sandbox: Sandbox, 
     first.kill()
     first.wait()
     wait_until(lambda: "waiting for it" in command.stderr_so_far(), "the countdown is shown")
-    second = simulator(port, seats)
+    second = simulator(port, slots)
     ran = command.wait()
     second.kill()
     second.wait()

@@ -297,7 +297,7 @@ def test_html_report_escapes_all_text(tmp_path: Path) -> None:
 
 # clients of the socket
 
-NOBODY = 65534
+OTHER_UID = 65534
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
@@ -308,10 +308,10 @@ def test_other_users_are_rejected_whatever_the_file_modes(sandbox: Sandbox) -> N
         (path,) = wait_until(lambda: list((sandbox.runtime / "swarmtui").glob("*.sock")), "a socket")
         wait_until(lambda: server.received, "the first request")
         stop = pack(Stop(grace_s=0.0)) + pack(Subscribe(hz=20.0))
-        assert _reply_size(NOBODY, path, stop) == "PermissionError"
+        assert _reply_size(OTHER_UID, path, stop) == "PermissionError"
         for opened in (sandbox.runtime, path.parent, path):
             opened.chmod(0o777)
-        assert _reply_size(NOBODY, path, stop) == "0 bytes"
+        assert _reply_size(OTHER_UID, path, stop) == "0 bytes"
         before = len(server.received)
         wait_until(lambda: len(server.received) > before + 20, "the run continues")
         assert int(_reply_size(os.getuid(), path, stop).split()[0]) > 0

@@ -52,13 +52,13 @@ def test_kernel_stamps_are_in_order() -> None:
 
 
 def test_role_chunk_is_not_the_first_token() -> None:
-    begun: list[int] = []
+    started: list[int] = []
 
     def handler(call: RawCall) -> None:
         call.begin_stream()
         call.chunk(ROLE)
         time.sleep(0.1)
-        begun.append(time.perf_counter_ns())
+        started.append(time.perf_counter_ns())
         call.chunk(delta(reasoning_content="hm"))
         time.sleep(0.02)
         call.chunk(delta(content="yes") + delta("stop") + usage(2) + DONE)
@@ -67,7 +67,7 @@ def test_role_chunk_is_not_the_first_token() -> None:
     with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
     assert record.t_event_ns is not None and record.t_first_ns is not None
-    assert record.t_event_ns < begun[0] <= record.t_first_ns + _SLACK_NS
+    assert record.t_event_ns < started[0] <= record.t_first_ns + _SLACK_NS
     assert record.t_first_reasoning_ns == record.t_first_ns
     assert record.t_first_content_ns is not None and record.t_first_content_ns >= record.t_first_ns
     assert (record.text, record.reasoning) == ("yes", "hm")
