@@ -71,7 +71,7 @@ def check_workload(file: str) -> None:
 @click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Set any key of the preset; repeatable.")
 @click.option("--list", "listing", is_flag=True, help="List the presets and exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print one JSON document.")
-def sim(preset: str, port: int, listing: bool, as_json: bool, **given: Any) -> None:
+def sim(preset: str, port: int, listing: bool, as_json: bool, **options: Any) -> None:
     """Run the embedded simulator as a server on 127.0.0.1; prints its URL when ready.
 
     PRESET may set keys, as in 'moe-tp1?seats=8&speed=10'.
@@ -85,8 +85,8 @@ def sim(preset: str, port: int, listing: bool, as_json: bool, **given: Any) -> N
     from swarmtui.sim.__main__ import main as simulate
 
     arguments = [preset, f"--port={port}"]
-    arguments += [f"--{name}={value}" for name, value in given.items() if name != "keys" and value is not None]
-    arguments += [f"--set={key}" for key in given["keys"]]
+    arguments += [f"--{name}={value}" for name, value in options.items() if name != "keys" and value is not None]
+    arguments += [f"--set={key}" for key in options["keys"]]
     sys.exit(simulate(arguments))
 
 

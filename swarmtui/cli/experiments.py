@@ -65,7 +65,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @json_option
 @quiet_option
 @session_dir_option
-def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, **given: Any) -> None:
+def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Find out which of two servers is faster, with interleaved runs (ABBA).
 
     \b
@@ -87,14 +87,14 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     sides = {"--a": a} if b is None else {"--a": a, "--b": b}
     names = read_config().endpoints
     started = {option: text for option, text in sides.items() if is_command(text) and text not in names}
-    launches = [str(launch_for_command(text, given["url"], "PORT", option)) for option, text in started.items()]
+    launches = [str(launch_for_command(text, options["url"], "PORT", option)) for option, text in started.items()]
     endpoints = [text for option, text in sides.items() if option not in started]
-    request = _run_request(given, endpoints, levels=str(given["level"]))
+    request = _run_request(options, endpoints, levels=str(options["level"]))
     test = AbTest(
         name=new_test_name(), a=_resolve_endpoint(a, names), b=_resolve_endpoint(b or a, names), aa=aa,
-        url=given["url"], figure=given["figure"], max_runs=given["max_runs"],
-        detect=_parse_share(given["detect"]), seed=request.plan.seed,
-        ready_within_s=parse_seconds(given["ready_within"], "--ready-within"),
+        url=options["url"], figure=options["figure"], max_runs=options["max_runs"],
+        detect=_parse_share(options["detect"]), seed=request.plan.seed,
+        ready_within_s=parse_seconds(options["ready_within"], "--ready-within"),
     )  # fmt: skip
     if launches:
         _confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(launches), yes)
@@ -121,7 +121,7 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
 @quiet_option
 @session_dir_option
 def tune(
-    file: str, yes: bool, show: bool, retry_failed: bool, text: bool, as_json: bool, quiet: bool, **given: Any
+    file: str, yes: bool, show: bool, retry_failed: bool, text: bool, as_json: bool, quiet: bool, **options: Any
 ) -> None:
     """Measure a server with every combination of flags in a grid, and rank them.
 
@@ -159,7 +159,7 @@ def tune(
         {name: getattr(plan, name) for name in ("workload", "model", "runs", "max_tokens", "temperature", "duration")}
         | {"timeout": plan.timeout, "idle_timeout": plan.idle_timeout, "api_key_env": plan.api_key_env}
         | {name: None if (value := getattr(plan, name)) is None else str(value) for name in ("requests", "warmup")}
-        | {"seed": tune_file.seed, "session_dir": given["session_dir"]}
+        | {"seed": tune_file.seed, "session_dir": options["session_dir"]}
         | {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else ()},
         levels=",".join(map(str, plan.levels)),
     )
@@ -203,10 +203,12 @@ def _show_tune(directory: Path) -> bool:
     return status is None or status.ended != "done"
 
 
-def _run_request(given: dict[str, Any], endpoints: list[str] | None = None, *, levels: str) -> Any:
+def _run_request(options: dict[str, Any], endpoints: list[str] | None = None, *, levels: str) -> Any:
     """The request that every run is made from, as `run` would build it; the endpoint is replaced for each run."""
     defaults = {} if endpoints is None else config_defaults("ab")
-    params = run.make_context("run", [], default_map=defaults).params | given | {"levels": levels, "on_restart": "stop"}
+    params = (
+        run.make_context("run", [], default_map=defaults).params | options | {"levels": levels, "on_restart": "stop"}
+    )
     return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params)
 
 

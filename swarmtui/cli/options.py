@@ -97,7 +97,7 @@ def config_defaults(command: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if command == "run" or name not in ("runs", "levels")}
 
 
-def drop_overridden_defaults(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
+def drop_overridden_defaults(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
     """Reset options that come from config.toml where the command line has one that excludes them."""
     sources = {name: context.get_parameter_source(name) for group in _EXCLUSIVE_OPTIONS for name in group}
     typed, from_config = click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.DEFAULT_MAP
@@ -108,7 +108,7 @@ def drop_overridden_defaults(context: click.Context, given: dict[str, Any]) -> d
         for name in group
         if sources[name] is from_config
     ]
-    return given | dict.fromkeys(dropped)
+    return options | dict.fromkeys(dropped)
 
 
 session_dir_option = click.option(

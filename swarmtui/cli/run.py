@@ -145,7 +145,7 @@ p99 299) or nothing measured is null, and counts as missed.
 @quiet_option
 @session_dir_option
 @click.pass_context
-def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
+def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
     """Benchmark an endpoint level by level, without the app.
 
     Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; a second Ctrl-C stops at once.
@@ -156,9 +156,9 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
     process = start_session_process()
     from swarmtui.cli.follow import follow_run
 
-    given = drop_overridden_defaults(context, given)
-    limits = parse_limits(given["fail_if"])
-    sys.exit(follow_run(build_run_request(endpoints, given), process, as_json=as_json, quiet=quiet, limits=limits))
+    options = drop_overridden_defaults(context, options)
+    limits = parse_limits(options["fail_if"])
+    sys.exit(follow_run(build_run_request(endpoints, options), process, as_json=as_json, quiet=quiet, limits=limits))
 
 
 @commands.command()
@@ -174,7 +174,9 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
 @click.option("--json", "as_json", is_flag=True, help="With --history: print one JSON document.")
 @quiet_option
 @session_dir_option
-def probe(every: str | None, show_history: bool, install_hint: bool, as_json: bool, quiet: bool, **given: Any) -> None:
+def probe(
+    every: str | None, show_history: bool, install_hint: bool, as_json: bool, quiet: bool, **options: Any
+) -> None:
     """Time one stream after a warm-up, and compare it with earlier probes of the same endpoint.
 
     Prints one line: the rate, TTFT, the median of the last 7 days, and whether this probe is within the usual range.
@@ -187,32 +189,32 @@ def probe(every: str | None, show_history: bool, install_hint: bool, as_json: bo
         from swarmtui.cli.render.probe_history import history_text
         from swarmtui.sessions.probes import probes_by_target
 
-        probes = probes_by_target(session_root(given["session_dir"]))
+        probes = probes_by_target(session_root(options["session_dir"]))
         found = {target: probe_history(results) for target, results in probes.items()}
         click.echo(to_json(found) if as_json else history_text(found), nl=as_json)
         return
     if install_hint:
         from swarmtui.cli.render.probe_history import install_hint_text
 
-        click.echo(install_hint_text(_probe_command(given), every_s or 3600.0), nl=False)
+        click.echo(install_hint_text(_probe_command(options), every_s or 3600.0), nl=False)
         return
-    params = run.make_context("run", [], default_map=config_defaults("run")).params | given | {"mode": "probe"}
-    build_run_request(given["endpoints"], params)
-    sys.exit(_probe_repeatedly(lambda: build_run_request(given["endpoints"], params), every_s, quiet))
+    params = run.make_context("run", [], default_map=config_defaults("run")).params | options | {"mode": "probe"}
+    build_run_request(options["endpoints"], params)
+    sys.exit(_probe_repeatedly(lambda: build_run_request(options["endpoints"], params), every_s, quiet))
 
 
-def _probe_command(given: dict[str, Any]) -> list[str]:
+def _probe_command(options: dict[str, Any]) -> list[str]:
     """The command line of this probe, for a timer."""
     import shutil
 
     program = shutil.which("swarmtui")
-    words = [program] if program else [sys.executable, "-m", "swarmtui"]
-    words += ["probe", "--quiet"]
-    words += [part for endpoint in given["endpoints"] for part in ("--endpoint", endpoint)]
+    command = [program] if program else [sys.executable, "-m", "swarmtui"]
+    command += ["probe", "--quiet"]
+    command += [part for endpoint in options["endpoints"] for part in ("--endpoint", endpoint)]
     for name in ("model", "workload", "runs", "max_tokens", "api_key_env", "session_dir"):
-        if given[name] is not None:
-            words += [f"--{name.replace('_', '-')}", str(given[name])]
-    return words
+        if options[name] is not None:
+            command += [f"--{name.replace('_', '-')}", str(options[name])]
+    return command
 
 
 def _probe_repeatedly(make_request: Callable[[], RunRequest], every_s: float | None, quiet: bool) -> int:

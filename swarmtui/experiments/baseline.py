@@ -40,7 +40,7 @@ class BaselineVerdict(Stored, frozen=True, kw_only=True):
 def record_baseline_verdict(root: Path, baseline: str, session: Path) -> BaselineVerdict:
     """Compare a session with its baseline and append the verdict to the tuning log.
 
-    `session` is a directory: it may lie outside `root` if the disk there was full.
+    `session` is a directory: it may be outside `root` if the disk there was full.
     """
     found = compare_with_baseline(read_summary(root, baseline), read_summary(session.parent, session.name))
     add_change(root, log_entry(found, baseline, session.name, datetime.now(UTC).isoformat(timespec="seconds")))

@@ -88,8 +88,8 @@ def launch_for_command(command: str, url: str | None, port: int | str, option: s
 
 def tune_digest(tune: TuneFile) -> str:
     """A digest of everything but the flags: flags can be added to a tune without repeating what is finished."""
-    kept = msgspec.structs.replace(tune, grid={}, cells=(), name="", seed=0, objective="out_tps")
-    return hashlib.sha256(msgspec.json.encode(kept, order="sorted")).hexdigest()[:8]
+    rest = msgspec.structs.replace(tune, grid={}, cells=(), name="", seed=0, objective="out_tps")
+    return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()[:8]
 
 
 def shuffled(flag_sets: Sequence[Flags], seed: int, number: int) -> list[Flags]:

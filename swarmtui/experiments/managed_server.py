@@ -75,7 +75,7 @@ class ManagedServer:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        order = ServerSpec(
+        spec = ServerSpec(
             command=self._launch.command,
             env=self._launch.env,
             log=str(self._log.resolve()),
@@ -84,19 +84,19 @@ class ManagedServer:
             stop_within_s=self._stop_within_s,
         )
         assert self._guardian.stdin is not None
-        self._guardian.stdin.write(msgspec.json.encode(order) + b"\n")
+        self._guardian.stdin.write(msgspec.json.encode(spec) + b"\n")
         self._guardian.stdin.flush()
 
     def wait_until_ready(self, within_s: float, stopped: Callable[[], bool]) -> float:
         """Return the seconds it took. A command that exits has failed, unless there is a stop command."""
-        begun = time.monotonic()
+        started = time.monotonic()
         with httpx2.Client(trust_env=False, timeout=_READY_TIMEOUT_S) as client:
             while not stopped():
-                if (why := self.failure()) is not None:
-                    raise ServerFailed(why)
+                if (reason := self.failure()) is not None:
+                    raise ServerFailed(reason)
                 if _is_ready(client, self._launch.ready):
-                    return time.monotonic() - begun
-                if time.monotonic() - begun > within_s:
+                    return time.monotonic() - started
+                if time.monotonic() - started > within_s:
                     raise ServerFailed(f"not ready within {within_s:g} s: no response from {self._launch.ready}")
                 time.sleep(_POLL_S)
         raise Interrupted
@@ -105,10 +105,10 @@ class ManagedServer:
         """How the server exited, or None; one that its command only launches cannot be observed."""
         self._read_guardian()
         for line in self._guardian_output.splitlines():
-            word, _, rest = line.partition(" ")
-            if word == "failed":
+            event, _, rest = line.partition(" ")
+            if event == "failed":
                 return f"could not be started: {rest}"
-            if word == "exit" and not (self._launch.stop and rest == "0"):
+            if event == "exit" and not (self._launch.stop and rest == "0"):
                 return f"was killed by signal {rest[1:]}" if rest.startswith("-") else f"exited with code {rest}"
         if self._guardian is not None and self._guardian.poll() is not None:
             return "its guardian process died"
@@ -137,11 +137,11 @@ class ManagedServer:
             guardian.stdin.write(b"end\n")
             guardian.stdin.flush()
         deadline = time.monotonic() + 2 * self._stop_within_s + _GUARDIAN_EXTRA_S
-        while not (gone := _exits_within(guardian, _POLL_S)) and not self._at_once() and time.monotonic() < deadline:
+        while not (exited := _exits_within(guardian, _POLL_S)) and not self._at_once() and time.monotonic() < deadline:
             continue
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.close()
-        if not gone and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._at_once():
+        if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._at_once():
             guardian.kill()  # the kernel then kills its server, too
             guardian.wait()
         guardian.stdout.close()

@@ -38,22 +38,22 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> int:
     # Unbuffered: select() does not see lines that were read ahead.
     pipe = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
-    order = msgspec.json.decode(pipe.readline(), type=ServerSpec)
+    spec = msgspec.json.decode(pipe.readline(), type=ServerSpec)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     terminated = [False]
     signal.signal(signal.SIGTERM, lambda *_: terminated.__setitem__(0, True))
-    environment = os.environ | order.env
-    with Path(order.log).open("ab") as log:
+    environment = os.environ | spec.env
+    with Path(spec.log).open("ab") as log:
         try:
             server = subprocess.Popen(
-                order.command,
+                spec.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment,
-                cwd=order.directory,
+                cwd=spec.directory,
                 start_new_session=True,
                 preexec_fn=lambda: libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509
             )
@@ -62,7 +62,7 @@ def main() -> int:
             return 1
         _report(f"started {server.pid}")
         parent_alive = _wait(server, terminated)
-        _stop_server(server, order, environment, log.fileno(), parent_alive)
+        _stop_server(server, spec, environment, log.fileno(), parent_alive)
     _report("ended")
     return 0
 
@@ -87,15 +87,15 @@ def _input_ready(within_s: float) -> bool:
 
 
 def _stop_server(
-    server: subprocess.Popen[bytes], order: ServerSpec, environment: dict[str, str], log: int, parent_alive: bool
+    server: subprocess.Popen[bytes], spec: ServerSpec, environment: dict[str, str], log: int, parent_alive: bool
 ) -> None:
     """Stop the server: its stop command and SIGTERM first, SIGKILL after the time limit or if the parent asks."""
-    deadline = time.monotonic() + order.stop_within_s
-    if order.stop:
+    deadline = time.monotonic() + spec.stop_within_s
+    if spec.stop:
         try:
             subprocess.run(
-                order.stop, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=order.directory,
-                timeout=order.stop_within_s, check=False,
+                spec.stop, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=spec.directory,
+                timeout=spec.stop_within_s, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             _report(f"stop failed: {error}")

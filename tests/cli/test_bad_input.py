@@ -323,7 +323,7 @@ def test_disk_full_at_start(sandbox: Sandbox) -> None:
 
 def test_disk_full_during_the_run_loses_no_results(sandbox: Sandbox) -> None:
     """The header and some requests are stored; what was measured after that is still printed."""
-    with scripted_server(respond_with_words(200)) as server:
+    with scripted_server(respond_with_words(200, gap_s=0.0003)) as server:  # slow enough for several frames
         ran = sandbox.run(
             "run", "--endpoint", server.url, "--session-dir", str(sandbox.sessions), "--levels", "1",
             "--requests", "30", before=limited(12_000),
@@ -344,7 +344,7 @@ def test_small_tmpfs_full(sandbox: Sandbox) -> None:
     mount = f"mount -t tmpfs -o size=16k tmpfs {disk}"
     if subprocess.run([*small, mount], capture_output=True, check=False).returncode:
         pytest.skip("mounting a tmpfs is not permitted")
-    with scripted_server(respond_with_words(200)) as server:
+    with scripted_server(respond_with_words(200, gap_s=0.0003)) as server:  # slow enough for several frames
         ran = sandbox.run(
             "run", "--endpoint", server.url, "--session-dir", str(disk), "--levels", "1", "--requests", "30",
             before=[*small, f'{mount} && exec "$@"', "sh"],
