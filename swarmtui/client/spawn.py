@@ -19,7 +19,7 @@ _EXIT_TIMEOUT_S = 2.0
 # What Python needs to start, and some clusters to find the NVIDIA library; no proxies and no keys.
 _INHERITED = (
     "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
-    "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONDONTWRITEBYTECODE",
 )  # fmt: skip
 
 

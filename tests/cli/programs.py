@@ -59,7 +59,6 @@ class Sandbox:
             "XDG_DATA_HOME": str(home / "data"),
             "XDG_RUNTIME_DIR": str(self.runtime),
             "PYTHONPATH": str(ROOT),
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
 
     def start(self, *arguments: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> Program:

@@ -301,10 +301,12 @@ def test_runtime_directory_with_too_long_a_name(sandbox: Sandbox) -> None:
     assert_no_session(sandbox)
 
 
-# Limits the size of files written by this process and its children; Python ignores SIGXFSZ.
+# Limits the size of files written by this process and its children; Python ignores SIGXFSZ. It would also write
+# truncated bytecode, which breaks later tests.
 _LIMIT = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
