@@ -13,13 +13,15 @@ _SEQUENCES = re.compile(
 )
 _BLANKS = re.compile(r"\s+")
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+# Variation selectors and skin tones: terminals disagree on the width of an emoji with one.
+_MODIFIERS = re.compile("[\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
 
 
 def sanitize(text: str) -> str:
     """Return one line without control characters, escape sequences and changes of text direction."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
-    text = _BLANKS.sub(" ", _SEQUENCES.sub("", text))
+    text = _BLANKS.sub(" ", _MODIFIERS.sub("", _SEQUENCES.sub("", text)))
     return "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE).strip()
 
 
@@ -58,5 +60,5 @@ def _char_width(char: str) -> int:
 
 def sanitize_lines(text: str) -> list[str]:
     """Sanitize text of several lines; line breaks and blanks are kept."""
-    lines = _SEQUENCES.sub("", text.replace("\r\n", "\n")).expandtabs(4).split("\n")
+    lines = _MODIFIERS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n"))).expandtabs(4).split("\n")
     return ["".join(char for char in line if unicodedata.category(char) not in _INVISIBLE) for line in lines]

@@ -6,8 +6,10 @@ import select
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.control import Control
+from rich.segment import Segment
 from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.dom import DOMNode
@@ -15,6 +17,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, NoColor
 from textual.geometry import Region
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.theme import Theme
 
 Result = TypeVar("Result")
@@ -49,8 +52,45 @@ class NarrowUpdate(ChopsUpdate):
                     continue
                 start = max(x, x1)
                 parts.append(Control.move_to(start, y).segment.text)
-                parts.append(strip.crop(start - x, min(end, x2) - x).render(console))
+                parts.append(_crop(strip, start - x, min(end, x2) - x).render(console))
         return "".join(parts)
+
+
+def _crop(strip: Strip, start: int, end: int) -> Strip:
+    """Crop to whole cells; Textual separates a combining character from the cell before it."""
+    if not any(_has_combining(segment.text) for segment in strip):
+        return strip.crop(start, end)
+    segments: list[Segment] = []
+    column, inside = 0, False
+    for text, style, _ in strip:
+        kept = ""
+        for char in text:
+            if size := cell_len(char):
+                left, column = column, column + size
+                inside = left >= start and column <= end
+                if not inside:  # blanks for a wide character that is cut
+                    kept += " " * (min(column, end) - max(left, start))
+            if inside:
+                kept += char
+        segments.append(Segment(kept, style))
+    return Strip(segments)
+
+
+# Characters that are known to occupy a cell.
+_with_cells: set[str] = set()
+_MAX_KNOWN = 10_000
+
+
+def _has_combining(text: str) -> bool:
+    if text.isascii() or _with_cells.issuperset(text):
+        return False
+    if len(_with_cells) > _MAX_KNOWN:
+        _with_cells.clear()
+    for char in text:
+        if not cell_len(char):
+            return True
+        _with_cells.add(char)
+    return False
 
 
 class PatchedApp(App[Result]):

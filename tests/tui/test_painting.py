@@ -1,0 +1,276 @@
+"""What reaches the terminal: incremental painting shows the same as a full repaint, also with wide characters."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import queue
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pyte
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyte import modes
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.drivers.headless_driver import HeadlessDriver
+from textual.screen import Screen
+from textual.strip import Strip
+from wcwidth import wcwidth
+
+from swarmtui.text import sanitize
+from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.cursor_list import PickItem, PickList
+from swarmtui.tui.lines import Line, LineWidget, changed_cells, fit_line
+from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.pager import Page
+from swarmtui.tui.textual_patches import PatchedApp, Terminal, _crop
+from swarmtui.tui.themes import SWARM, line_styles
+from tests.tui.conftest import Until
+from tests.tui.frame_builders import RecordingSource, frame
+from tests.tui.screen_text import screen_text
+
+NARROW = "ab1 .─█▁›é"
+WIDE = "很あ한😀🚀✅"
+COMBINED = ("e\u0301", "a\u0308", "n\u0303\u0323")
+STYLES = ("", "dim", "bold", "title", "bad", "selected")
+SIZES = ((20, 6), (41, 9), (80, 24))
+
+characters = st.sampled_from([*NARROW, *NARROW, *WIDE, *COMBINED])
+texts = st.lists(characters, max_size=60).map("".join)
+lines = st.lists(st.tuples(texts, st.sampled_from(STYLES)), max_size=4)
+frames = st.lists(lines, max_size=30)
+
+
+class LinesPanel(LineWidget):
+    lines: list[Line] = []
+
+    def show(self, lines: list[Line]) -> None:
+        self.lines = lines
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        return self.lines
+
+
+class PanelsScreen(Screen[None]):
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield LinesPanel(id="lines")
+            yield Page("text", id="page")
+            yield PickList(id="list")
+
+
+class PanelsApp(PatchedApp[None]):
+    """Three panels side by side, so that their cells begin at different columns."""
+
+    CSS = "Screen { layout: vertical; overflow: hidden; } LineWidget { width: 1fr; height: 1fr; }"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow")]
+    VERTICAL_BREAKPOINTS = [(0, "-short")]
+
+    def __init__(self) -> None:
+        super().__init__(SWARM, SWARM.name)
+        self.line_styles = line_styles(SWARM)
+
+    def first_screen(self) -> Screen[Any]:
+        return PanelsScreen()
+
+
+class Emulator:
+    """A terminal emulator that shows what the app writes."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.screen = pyte.Screen(columns, rows)
+        # With auto-wrap pyte moves a combining character behind the last column to the next line.
+        self.screen.reset_mode(modes.DECAWM >> 5, private=True)
+        self._stream = pyte.Stream(self.screen)
+
+    def feed(self, data: str) -> None:
+        # pyte does not know synchronized updates.
+        self._stream.feed(data.replace("\x1b[?2026h", "").replace("\x1b[?2026l", ""))
+
+    def cells(self) -> list[list[tuple[str, str, str, bool, bool]]]:
+        columns, buffer = range(self.screen.columns), self.screen.buffer
+        rows = [[buffer[y][x] for x in columns] for y in range(self.screen.lines)]
+        return [[(cell.data, cell.fg, cell.bg, cell.bold, cell.reverse) for cell in row] for row in rows]
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect what the headless driver would write to a terminal."""
+    parts: list[str] = []
+    monkeypatch.setattr(HeadlessDriver, "is_headless", False)
+    monkeypatch.setattr(HeadlessDriver, "write", lambda driver, data: parts.append(data))
+    return parts
+
+
+def repaint(app: PatchedApp[Any], columns: int, rows: int) -> Emulator:
+    """Paint the present screen as a whole on another terminal."""
+    update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
+    assert update is not None
+    emulator = Emulator(columns, rows)
+    emulator.feed(update.render_segments(app.console))
+    return emulator
+
+
+def assert_same(shown: Emulator, expected: Emulator) -> None:
+    for y, (row, wanted) in enumerate(zip(shown.cells(), expected.cells(), strict=True)):
+        assert row == wanted, f"line {y}: {shown.screen.display[y]!r} instead of {expected.screen.display[y]!r}"
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("lines"), frames),
+        st.tuples(st.just("page"), frames),
+        st.tuples(st.just("items"), st.lists(texts, max_size=30)),
+        st.tuples(st.just("scroll"), st.integers(-30, 30)),
+        st.tuples(st.just("cursor"), st.integers(-30, 30)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+async def update(app: PatchedApp[Any]) -> None:
+    """Let the widgets report their changes to the screen, and paint."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    app.screen._on_timer_update()
+
+
+@settings(max_examples=25, deadline=None)
+@given(size=st.sampled_from(SIZES), steps=steps)
+def test_incremental_painting_equals_a_full_repaint(size: tuple[int, int], steps: list[tuple[str, Any]]) -> None:
+    async def paint() -> None:
+        app = PanelsApp()
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            parts: list[str] = []
+            monkeypatch.setattr(HeadlessDriver, "is_headless", False)
+            monkeypatch.setattr(HeadlessDriver, "write", lambda driver, data: parts.append(data))
+            async with app.run_test(size=size) as pilot:
+                await pilot.pause()
+                shown = Emulator(*size)
+                screen = app.screen
+                for kind, value in steps:
+                    match kind:
+                        case "lines":
+                            screen.query_one("#lines", LinesPanel).show(value)
+                        case "page":
+                            screen.query_one("#page", Page).show(value)
+                        case "items":
+                            items = [PickItem(str(number), text) for number, text in enumerate(value)]
+                            screen.query_one("#list", PickList).set_items(items)
+                        case "scroll":
+                            screen.query_one("#page", Page).move(value)
+                        case "cursor":
+                            screen.query_one("#list", PickList).move(value)
+                    await update(app)
+                    shown.feed("".join(parts))
+                    parts.clear()
+                    assert_same(shown, repaint(app, *size))
+
+    asyncio.run(paint())
+
+
+@settings(max_examples=200, deadline=None)
+@given(old=lines, new=lines, width=st.integers(1, 60))
+def test_changed_ranges_cover_whole_characters(old: Line, new: Line, width: int) -> None:
+    before, after = fit_line(old, width), fit_line(new, width)
+    assert cell_len("".join(text for text, _ in after)) == width
+    ranges = changed_cells(before, after)
+    assert ranges == sorted(ranges) and all(start < end for start, end in ranges)
+    assert (before == after) <= (not ranges)
+    emulators = []
+    for painted in (ranges, [(0, width)]):
+        emulator = Emulator(width, 1)
+        emulator.feed("".join(text for text, _ in before))
+        for start, end in painted:
+            emulator.feed(f"\x1b[1;{start + 1}H{_cut(after, start, end)}")
+        emulators.append(emulator)
+    assert emulators[0].screen.display == emulators[1].screen.display
+
+
+def _cut(line: Line, start: int, end: int) -> str:
+    return _crop(Strip([Segment(text, Style()) for text, _ in line]), start, end).text
+
+
+def test_widths_of_test_characters_are_those_of_the_emulator() -> None:
+    for text in (*NARROW, *WIDE, *COMBINED):
+        assert [cell_len(char) for char in text] == [wcwidth(char) for char in text]
+
+
+@pytest.mark.parametrize("text", ["❤️", "☺️x", "1️⃣", "👍🏽", "👩‍👩‍👧‍👦", "e\u0301", "🇩🇪"])
+def test_sanitized_text_is_as_wide_as_the_sum_of_its_characters(text: str) -> None:
+    """Terminals disagree on the width of emoji sequences, so their modifiers are removed."""
+    clean = sanitize(text)
+    assert cell_len(clean) == sum(cell_len(char) for char in clean)
+
+
+async def test_live_screen_is_painted_like_a_full_repaint(written: list[str]) -> None:
+    size = (120, 40)
+    source = RecordingSource()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        shown = Emulator(*size)
+        for second, words in enumerate(("implement", "很" * 9, "e\u0301🚀 plan", "x" * 200, "implement")):
+            changed = frame(5 + 7 * second, at_s=10.0 + second, words=words, total=100 + 40 * second)
+            source.live.apply(msgspec.structs.replace(changed, note=words))
+            assert isinstance(app.screen, RunScreen)
+            app.screen.data_changed()
+            await pilot.press("j")
+            await pilot.pause()
+            shown.feed("".join(written))
+            written.clear()
+            assert_same(shown, repaint(app, *size))
+
+
+class _Queue:
+    def __init__(self, queued: int) -> None:
+        self._queue: queue.Queue[str] = queue.Queue()
+        for _ in range(queued):
+            self._queue.put("")
+
+
+@pytest.mark.parametrize(("thread", "behind"), [(None, False), (_Queue(0), False), (_Queue(2), True)])
+def test_terminal_is_behind_while_output_is_queued(thread: _Queue | None, behind: bool) -> None:
+    terminal = Terminal.__new__(Terminal)
+    terminal._writer_thread = thread  # type: ignore[assignment]
+    assert terminal.behind is behind
+
+
+def test_terminal_notices_that_it_was_closed() -> None:
+    ours, theirs = pty.openpty()
+    try:
+        terminal = Terminal.__new__(Terminal)
+        terminal.fileno = theirs
+        assert not terminal.closed
+        os.close(ours)
+        assert terminal.closed
+    finally:
+        os.close(theirs)
+
+
+async def test_nothing_is_painted_while_the_terminal_is_behind(monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
+    terminal = SimpleNamespace(behind=False)
+    monkeypatch.setattr(SwarmApp, "behind", property(lambda app: terminal.behind))
+    source = RecordingSource()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert isinstance(app.screen, RunScreen)
+        app.screen.data_changed()
+        await pilot.pause()
+        before = screen_text(app)
+        terminal.behind = True
+        source.live.apply(frame(9, at_s=30.0))
+        app.screen.data_changed()
+        await pilot.pause()
+        assert screen_text(app) == before
+        terminal.behind = False
+        await until(lambda: "0:30 elapsed" in screen_text(app))
