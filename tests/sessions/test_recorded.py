@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +48,18 @@ def test_machine_table_shows_each_level() -> None:
     head, _, *rows = table.splitlines()
     assert "GPU W" in head and "J/token" in head and "SIMULATED" not in table
     assert [row.split("|")[1].strip() for row in rows[:3]] == ["1", "4", "16"]
+
+
+def test_detail_has_the_same_bytes_with_any_hash_seed(tmp_path: Path) -> None:
+    """Sums over the GPUs of a session must not depend on the order of a set."""
+    journal = next(Path(__file__).parents[1].glob("tui/recorded/*7ec6/journal.jsonl"))
+    code = "import pathlib, sys; from swarmtui.sessions import store; store.write_summary(pathlib.Path(sys.argv[1]))"
+    written = set()
+    for seed in ("1", "2"):
+        directory = tmp_path / seed / journal.parent.name
+        directory.mkdir(parents=True)
+        shutil.copy(journal, directory)
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])}
+        subprocess.run([sys.executable, "-c", code, str(directory)], env=environment, check=True)
+        written.add((directory / "detail.json").read_bytes())
+    assert len(written) == 1

@@ -28,7 +28,7 @@ def energy_used(
     counters and are part of the whole GPU.
     """
     chosen = [(reading.t_ns, _selected(reading, uuids)) for reading in readings]
-    names = {gpu.uuid for _, gpus in chosen for gpu in gpus}
+    names = sorted({gpu.uuid for _, gpus in chosen for gpu in gpus})  # a fixed order, so that sums are reproducible
     if not names:
         return None
     joules: float | None = 0.0 if spans else None
