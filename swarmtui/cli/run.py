@@ -42,11 +42,11 @@ _FIGURES = """\b
 Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   ttft            first content, reasoning or tool delta − sent
   ttfo            first content − sent
-  tpot            (t_last − t_first) / (n − tokens of the first chunk)
+  tpot            (t_end − t_first) / (n − tokens up to the first chunk)
   icl             gaps between chunks; the largest is longest_stall
   e2e             last token − sent
                   each as _mean _min _p50 _p90 _p95 _p99 _max: ttft_p50>1s
-  per_stream_tps  1 / tpot of each stream, the mean of them
+  per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean
   out_tps_steady  output tokens while C requests were in flight / that time
   out_tps_wall    output tokens / makespan; also prompt_tps, total_tps
   c_achieved      Σ e2e / makespan; "in flight" in the table

@@ -229,6 +229,7 @@ class Agent:
             t_first_reasoning_ns=response.t_first_reasoning,
             t_first_content_ns=response.t_first_content,
             t_last_ns=times[-1] if times else None,
+            t_finish_ns=response.t_finish,
             t_done_ns=exchange.t_done,
             stamp="kernel" if exchange.kernel_stamped else "read",
             chunks=len(times),

@@ -17,10 +17,10 @@ class Response:
     """Accumulates what a stream delivers. `add_output` is on the hot path: it appends, and does little else."""
 
     __slots__ = (
-        "cached_tokens", "chars", "coalesced_chunks", "content", "engine_decode_tps", "engine_prefill_s",
-        "engine_tokens", "error", "error_detail", "finish_reason", "finished", "first_chars", "id", "reasoning",
-        "reasoning_tokens", "t_first_content", "t_first_event", "t_first_reasoning", "times", "tokens_in",
-        "usage_after", "usage_tokens",
+        "cached_tokens", "chars", "coalesced_chunks", "content", "empty_chunks", "engine_decode_tps",
+        "engine_prefill_s", "engine_tokens", "error", "error_detail", "finish_reason", "finished", "first_chars", "id",
+        "leading_empty", "reasoning", "reasoning_tokens", "t_finish", "t_first_content", "t_first_event",
+        "t_first_reasoning", "times", "tokens_in", "usage_after", "usage_tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -32,6 +32,9 @@ class Response:
         self.chars = 0
         self.first_chars = 0
         self.coalesced_chunks = 0
+        self.empty_chunks = 0
+        self.leading_empty = 0
+        self.t_finish: int | None = None
         self.t_first_event: int | None = None
         self.t_first_reasoning: int | None = None
         self.t_first_content: int | None = None
@@ -72,6 +75,12 @@ class Response:
         times.append(t)
         self.chars += size
 
+    def add_empty(self) -> None:
+        """Add a chunk without output that stands for a token: part of a character, or the end of the sequence."""
+        self.empty_chunks += 1
+        if not self.times:
+            self.leading_empty += 1
+
     def fail(self, error: str, detail: str = "") -> None:
         if self.error is None:
             self.error, self.error_detail = error, detail
@@ -95,12 +104,16 @@ class Response:
         return tuple(max(0, count - before) for count, before in zip(after, [0, *after], strict=False))
 
     def first_tokens(self, total: int) -> int:
-        """Return the tokens of the first chunk: as reported, or one plus its share, by text, of those above one."""
+        """Return the tokens up to the first chunk with output.
+
+        They are reported, or one for each chunk plus the share, by text, of tokens that exceed the number of chunks.
+        """
         per_chunk = self.chunk_tokens()
         if per_chunk is not None:
             return per_chunk[0]
-        extra = total - len(self.times)
-        return 1 + round(extra * self.first_chars / self.chars) if extra > 0 else 1
+        first = min(total, 1 + self.leading_empty)
+        extra = total - len(self.times) - self.empty_chunks
+        return first + round(extra * self.first_chars / self.chars) if extra > 0 else first
 
     def chunk_us(self) -> tuple[int, ...]:
         """Return the gaps between chunks as differences of rounded offsets: rounding errors do not accumulate."""

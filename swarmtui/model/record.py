@@ -10,10 +10,13 @@ import msgspec
 from swarmtui.model.schema import Stored
 
 TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
+# preroll and filler: unmeasured requests of a closed loop, before and after the measured ones, that keep C in flight.
 # serial: the tasks of a level in sequence, as the baseline of its speed-up.
-Phase = Literal["warmup", "level", "serial"]
+Phase = Literal["warmup", "preroll", "level", "filler", "serial"]
 
 CANCELLED = "cancelled"
+
+_COUNTED_BY_SERVER = ("usage_chunks", "usage", "engine")
 
 # detail.json leaves these out: they are most of the bytes.
 JOURNAL_ONLY_FIELDS = ("chunk_us", "chunk_tokens")
@@ -26,7 +29,8 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     `chunk_us` has the time of each chunk with output: microseconds since the previous chunk, the first since
     `t_first_ns`. `chunk_tokens` has the tokens of each chunk; null if the server only reports their sum. In very long
     sessions both are empty for most requests, and `stall_us` is the longest gap. `first_tokens` is the part of
-    `tokens_out` in the first chunk. `shared_reads` counts chunks that were read together with the chunk before, and
+    `tokens_out` up to the first chunk. `t_finish_ns` is the event that stands for a token without output: the finish
+    reason at the end of a sequence. `shared_reads` counts chunks that were read together with the chunk before, and
     have its time stamp. `left_out` names request fields that were omitted because the server refused them.
     """
 
@@ -48,6 +52,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     t_first_reasoning_ns: int | None = None
     t_first_content_ns: int | None = None
     t_last_ns: int | None = None
+    t_finish_ns: int | None = None
     t_done_ns: int | None = None
     stamp: Literal["kernel", "read"] = "read"
     chunks: int = 0
@@ -101,13 +106,29 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
         return _seconds(self.t_sent_ns, self.t_last_ns)
 
     @property
-    def decode_tps(self) -> float | None:
-        """(n − tokens of the first chunk) / (t_last − t_first); needs two chunks and a known n."""
+    def t_end_ns(self) -> int | None:
+        """The last token: the last chunk, or the finish reason if the server counted tokens that no chunk carried.
+
+        An end-of-sequence token takes a decode step of its own, and arrives with the finish reason only.
+        """
+        hidden = self.token_source in _COUNTED_BY_SERVER and (self.tokens_out or 0) > self.chunks
+        if not hidden or self.t_last_ns is None or self.t_finish_ns is None:
+            return self.t_last_ns
+        return max(self.t_last_ns, self.t_finish_ns)
+
+    @property
+    def decoded(self) -> tuple[int, float] | None:
+        """n − tokens up to the first chunk, and t_end − t_first in seconds; needs two chunks and a known n."""
         if self.tokens_out is None or self.first_tokens is None:
             return None
-        span = _seconds(self.t_first_ns, self.t_last_ns)
+        span = _seconds(self.t_first_ns, self.t_end_ns)
         later = self.tokens_out - self.first_tokens
-        return later / span if span and later > 0 else None
+        return (later, span) if span and span > 0 and later > 0 else None
+
+    @property
+    def decode_tps(self) -> float | None:
+        decoded = self.decoded
+        return decoded[0] / decoded[1] if decoded else None
 
     @property
     def tpot_s(self) -> float | None:

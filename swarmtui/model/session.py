@@ -186,6 +186,8 @@ class Spread(Stored, frozen=True, kw_only=True):
 
 
 class RateSummary(Stored, frozen=True, kw_only=True):
+    """Rates of single answers; `mean` weighs each by its time: Σ tokens after the first / Σ time of these."""
+
     mean: float | None = None
     min: float | None = None
     p50: float | None = None

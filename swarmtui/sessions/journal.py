@@ -183,7 +183,8 @@ def _is_plausible(entry: Entry, session: Session) -> bool:
         case RequestEntry(record=record):
             times = (
                 record.t_sched_ns, record.t_sent_ns, record.t_headers_ns, record.t_event_ns, record.t_first_ns,
-                record.t_first_reasoning_ns, record.t_first_content_ns, record.t_last_ns, record.t_done_ns,
+                record.t_first_reasoning_ns, record.t_first_content_ns, record.t_last_ns, record.t_finish_ns,
+                record.t_done_ns,
             )  # fmt: skip
             spans = (1000 * sum(record.chunk_us), 1000 * min(record.chunk_us, default=0))
             return (

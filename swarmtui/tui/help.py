@@ -14,7 +14,7 @@ FIGURES = (
     ("output tok/s", "output tokens of all streams in the last second"),
     ("steady", "output tok/s of a level while exactly C requests were in flight"),
     ("wall", "output tokens of a level / time from the first request sent to the last token, with the drain phase"),
-    ("per stream", "live: output tok/s / streams that receive tokens; level: (tokens - first chunk) / (last - first)"),
+    ("per stream", "live: output tok/s / streams that receive tokens; level: tokens after the first / their time"),
     ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk"),
     ("queue", "requests sent that have no token yet; beside it the queue length that the server reports"),
     ("slowdown", "1 - per stream(C) / per stream(1)"),

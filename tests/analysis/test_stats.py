@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.stats import Tally, median, percentile, rate_summary, ratio, spread, tally_spread
+from tests.analysis.record_builders import request
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
 
@@ -41,9 +42,16 @@ def test_empty_sample_is_null() -> None:
 
 
 def test_rate_summary_needs_five_values_for_p50() -> None:
-    assert rate_summary([1.0, 2.0, 3.0, 4.0]).p50 is None
-    five = rate_summary([5.0, 1.0, 2.0, 3.0, 4.0])
-    assert (five.mean, five.min, five.p50, five.max) == (3.0, 1.0, 3.0, 5.0)
+    assert rate_summary([request(0, [10, 20 + k]) for k in range(4)]).p50 is None
+    assert rate_summary([request(0, [10, 20 + k]) for k in range(5)]).p50 == pytest.approx(1e3 / 12)
+
+
+def test_stream_rate_weighs_answers_by_their_tokens() -> None:
+    """An answer of three tokens in 2 ms would raise a mean of rates from 100 to 550 tok/s."""
+    long, short = request(0, [10 * k for k in range(1, 102)]), request(0, [10, 11, 12])
+    rates = rate_summary([long, short])
+    assert rates.mean == pytest.approx(102 / 1.002)
+    assert (rates.min, rates.max) == (pytest.approx(100.0), pytest.approx(1000.0))
 
 
 @settings(max_examples=50, deadline=None)

@@ -219,6 +219,34 @@ def test_first_chunk_tokens_of_recorded_streams(name: str, first: int) -> None:
 @pytest.mark.parametrize(
     ("texts", "total", "first"),
     [
+        (["", "", "a", "", "b"], 6, 3),
+        (["a", "", "", "", "b"], 6, 1),
+        (["", "a", "b"], None, 2),
+    ],
+    ids=["two before the first text", "three in the middle", "not counted"],
+)
+def test_empty_chunks_are_tokens(texts: list[str], total: int | None, first: int) -> None:
+    """vLLM sends a chunk for each token, also if it is only part of a character, or the end of the sequence."""
+    stream = delta(role="assistant", content="") + b"".join(delta(content=text) for text in texts)
+    usage = payload(choices=[], usage={"completion_tokens": total}) if total else b""
+    response = read(stream + payload(choices=[{"delta": {"content": ""}, "finish_reason": "stop"}]) + usage)
+    counted, _ = response.token_count()
+    assert counted == total or total is None
+    assert response.first_tokens(total or 4) == first
+    assert response.t_finish == 1 + len(texts)
+
+
+def test_role_chunk_before_prefill_is_no_token() -> None:
+    role = payload(choices=[{"delta": {"role": "assistant", "content": ""}}])
+    response = read(
+        role + delta(content="a") + delta(content="b") + payload(choices=[], usage={"completion_tokens": 3})
+    )
+    assert (response.leading_empty, response.empty_chunks) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "total", "first"),
+    [
         (["x" * 32] * 10, 80, 8),
         (["x" * 300], 80, 80),
         (["long text at first", "a", "b", "c"], 4, 1),

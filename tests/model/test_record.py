@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -55,6 +57,27 @@ def test_decode_rate_is_null_without_enough_data(changes: dict[str, int | None])
     record = msgspec.structs.replace(RECORD, **changes)
     assert record.decode_tps is None
     assert record.tpot_s is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "tokens", "seconds"),
+    [
+        ({"tokens_out": 12, "token_source": "usage"}, 11, 1.1),
+        ({"tokens_out": 12, "token_source": "engine"}, 11, 1.1),
+        ({"tokens_out": 11, "token_source": "usage"}, 10, 1.0),
+        ({"tokens_out": 12, "token_source": "tokenize"}, 11, 1.0),
+        ({"tokens_out": 12, "token_source": "usage", "t_finish_ns": None}, 11, 1.0),
+        ({"tokens_out": 12, "token_source": "usage", "t_finish_ns": 5}, 11, 1.0),
+    ],
+    ids=["end counted", "by the engine", "all in chunks", "counted from the text", "older record", "impossible time"],
+)
+def test_end_of_sequence_token_takes_until_the_finish_reason(
+    changes: dict[str, Any], tokens: int, seconds: float
+) -> None:
+    record = msgspec.structs.replace(RECORD, **({"t_finish_ns": 2_300_000_000} | changes))
+    assert record.decoded == (tokens, pytest.approx(seconds))
+    assert record.decode_tps == pytest.approx(tokens / seconds)
+    assert record.e2e_s == pytest.approx(1.2)
 
 
 def test_latency_of_a_failed_request_is_null() -> None:

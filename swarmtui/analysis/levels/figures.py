@@ -13,7 +13,7 @@ import msgspec
 from swarmtui.analysis.levels.flags import level_flags, serial_flags
 from swarmtui.analysis.levels.runs import LevelRun, runs_by_level
 from swarmtui.analysis.levels.serial import compare_with_serial
-from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ratio, spread, tally_spread
+from swarmtui.analysis.levels.stats import Tally, median, rate_summary, ratio, spread, stream_rate, tally_spread
 from swarmtui.analysis.levels.steady import Steady, steady
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates
@@ -71,7 +71,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
     all_tokens = None if tokens_in_of_all is None or tokens_out is None else tokens_in_of_all + tokens_out
     steady_s = _sum(part.seconds if part else None for part in steady_parts)
-    per_stream = rate_summary(_known(r.decode_tps for r in ok))
+    per_stream = rate_summary(ok)
     out_tps_wall = ratio(tokens_out, wall_s)
     gaps = _gaps_us(ok)
     load, rate = runs[-1].load, runs[-1].rate
@@ -98,10 +98,10 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         prompt_tps=ratio(tokens_in_of_all, wall_s),
         total_tps=ratio(all_tokens, wall_s),
         per_stream_tps=per_stream,
-        per_stream_tps_clean=rate_summary(_known(r.decode_tps for r in ok if not r.cap_hit)),
+        per_stream_tps_clean=rate_summary([r for r in ok if not r.cap_hit]),
         ttft_s=spread(_known(r.ttft_s for r in ok)),
         ttfo_s=spread(_known(r.ttfo_s for r in ok)),
-        tpot_s=spread(_known(r.tpot_s for r in ok)),
+        tpot_s=msgspec.structs.replace(spread(_known(r.tpot_s for r in ok)), mean=ratio(1.0, per_stream.mean)),
         icl_s=tally_spread(Tally(gaps, unit=1e6)),
         e2e_s=spread(_known(r.e2e_s for r in ok)),
         longest_stall_s=_longest_gap_s(gaps, ok),
@@ -172,7 +172,7 @@ def _replicas(finished: Sequence[Record], wall_s: float | None) -> tuple[Replica
                 errors=len(own) - len(ok),
                 tokens_out=tokens,
                 out_tps_wall=ratio(tokens, wall_s),
-                per_stream_tps=mean(_known(r.decode_tps for r in ok)),
+                per_stream_tps=stream_rate(ok),
                 ttft_s=spread(_known(r.ttft_s for r in ok)),
             )
         )
@@ -200,7 +200,7 @@ def _steady_part(c: int, run: LevelRun) -> Steady | None:
 
 
 def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
-    """`per_stream_tps` is the mean of the streams, `ttft_s` the median of the requests."""
+    """`ttft_s` is the median of the requests."""
     ok = [record for record in run.finished if record.ok]
     tokens = _count(r.tokens_out for r in ok)
     wall_s = run.wall_s
@@ -215,7 +215,7 @@ def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
         tokens_out=tokens or 0,
         out_tps_wall=ratio(tokens, wall_s),
         out_tps_steady=part.tokens / part.seconds if part else None,
-        per_stream_tps=mean(_known(r.decode_tps for r in ok)),
+        per_stream_tps=stream_rate(ok),
         ttft_s=median(_known(r.ttft_s for r in ok)),
     )
 

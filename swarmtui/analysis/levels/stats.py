@@ -8,6 +8,7 @@ from itertools import accumulate
 from math import fsum
 from typing import Protocol
 
+from swarmtui.model.record import Record
 from swarmtui.model.session import RateSummary, Spread
 
 SMALLEST_N = {"p50": 5, "p90": 29, "p95": 59, "p99": 299}
@@ -58,9 +59,17 @@ def tally_spread(tally: Tally) -> Spread:
     return _spread(tally, tally.total)
 
 
-def rate_summary(values: Iterable[float]) -> RateSummary:
-    found = spread(values)
-    return RateSummary(mean=found.mean, min=found.min, p50=found.p50, max=found.max)
+def stream_rate(answered: Iterable[Record]) -> float | None:
+    """Return the decode rate of a stream: Σ later tokens / Σ time, so that a short answer weighs as its tokens do."""
+    decoded = [record.decoded for record in answered]
+    known = [pair for pair in decoded if pair is not None]
+    return ratio(sum(tokens for tokens, _ in known), fsum(seconds for _, seconds in known))
+
+
+def rate_summary(answered: Sequence[Record]) -> RateSummary:
+    """Return the stream rate as `mean`, and the spread of the rates of single answers."""
+    found = spread(rate for record in answered if (rate := record.decode_tps) is not None)
+    return RateSummary(mean=stream_rate(answered), min=found.min, p50=found.p50, max=found.max)
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from swarmtui.analysis.levels.stats import mean, spread
+from swarmtui.analysis.levels.stats import mean, spread, stream_rate
 from swarmtui.model.level_key import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import TaskFigures
@@ -37,7 +37,7 @@ def _figures(c: int, rate: float | None, kind: str, turn: int, records: Sequence
         n=len(records),
         ok=len(ok),
         ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
-        per_stream_tps=mean([r.decode_tps for r in ok if r.decode_tps is not None]),
+        per_stream_tps=stream_rate(ok),
         e2e_s=mean([r.e2e_s for r in ok if r.e2e_s is not None]),
         tokens_out=mean([r.tokens_out for r in ok if r.tokens_out is not None]),
         verdicts=dict(sorted(Counter(r.verdict for r in records if r.verdict is not None).items())),

@@ -62,9 +62,9 @@ def _read_chunk(response: Response, payload: bytes, t: int) -> None:
         response.fail("error_event", error_message(chunk.error))
     if chunk.done:
         response.finished = True
-        response.finish_reason = chunk.done_reason or "stop"
-        response.engine_tokens = chunk.eval_count
-        response.tokens_in = chunk.prompt_eval_count
+        response.finish_reason, response.t_finish = chunk.done_reason or "stop", t
+        response.engine_tokens = whole(chunk.eval_count)
+        response.tokens_in = whole(chunk.prompt_eval_count)
         if chunk.eval_count and chunk.eval_duration:
             response.engine_decode_tps = chunk.eval_count / (chunk.eval_duration / 1e9)
         if chunk.prompt_eval_duration:

@@ -25,6 +25,7 @@ class _ToolCall(Chunk):
 
 
 class _Delta(Chunk):
+    role: str | None = None
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -106,6 +107,11 @@ def read_chunk(response: Response, payload: bytes, t: int) -> None:
         if content or reasoning or other:
             had_output = True
             response.add_output(t, content, reasoning, other)
+        elif choice.finish_reason not in (None, "length") or (content == "" and (delta is None or delta.role is None)):
+            # Stands for a token: the end of the sequence, or part of a character. The role may precede the first token,
+            # and a finish reason without text may follow the last one if that reached the limit.
+            response.add_empty()
+            response.t_finish = t
         if choice.finish_reason is not None:
             response.finish_reason = choice.finish_reason
     if chunk.usage is not None:
