@@ -1,8 +1,8 @@
-"""Makes the pictures of README from recorded sessions: an SVG and a PNG of each screen.
+"""Take the screenshots of the README from recorded sessions: an SVG and a PNG of each screen.
 
     python screenshots/make.py
 
-PNGs need cairosvg; without it only the SVGs are made.
+PNGs need cairosvg; without it only the SVGs are written.
 """
 
 from __future__ import annotations
@@ -27,29 +27,28 @@ RECORDED = HERE.parent / "tests" / "tui" / "recorded"
 sys.path.insert(0, str(HERE.parent))
 
 from swarmtui.client import catalogue  # noqa: E402
-from swarmtui.model.telemetry import Discovered  # noqa: E402
+from swarmtui.model.telemetry import DiscoveredServer  # noqa: E402
 from swarmtui.sessions.replay import open_replay  # noqa: E402
 from swarmtui.sessions.store import write_summary  # noqa: E402
 from swarmtui.tui.app import SwarmApp  # noqa: E402
-from swarmtui.tui.frame_source import Past  # noqa: E402
-from swarmtui.tui.help import HelpScreen  # noqa: E402
+from swarmtui.tui.frame_source import ReplaySource  # noqa: E402
 
 END_S = 1_000.0
 WIDTH = 1200
-# The width of a character in the SVG of a terminal.
+# The width of a cell in the SVG.
 CELL = 12.2
 
 
-def nobody(timeout_s: float = 1.0) -> tuple[Discovered, ...]:
-    """What runs on the host of whoever makes the pictures is nobody's business."""
+def no_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
+    """Replace discovery, so that no server of this host is shown."""
     return ()
 
 
 def main() -> None:
-    catalogue.servers_here = nobody
+    catalogue.discover_servers = no_servers
     first, second = sorted(path.name for path in RECORDED.iterdir())
     with tempfile.TemporaryDirectory() as folder:
-        # No servers, no choices and no sessions of the person who makes them.
+        # Show no settings and sessions of the user.
         os.environ |= {f"XDG_{name}_HOME": folder for name in ("DATA", "CONFIG", "STATE")}
         root = Path(folder) / "sessions"
         shutil.copytree(RECORDED, root)
@@ -78,7 +77,7 @@ async def take(
     keys: Sequence[str],
     live_help: bool = False,
 ) -> None:
-    source = Past(open_replay(root, session), hz=4.0) if session else None
+    source = ReplaySource(open_replay(root, session), hz=4.0) if session else None
     app = SwarmApp(source=source, session_root=root)
     async with app.run_test(size=size) as pilot:
         await pilot.pause(0.2)
@@ -89,16 +88,16 @@ async def take(
             await pilot.press(key)
             await pilot.pause(0.5)
         if source is not None:
-            # A moment of life, so that what is drawn over time has something to draw.
+            # Play for a moment, so that sparklines have data.
             source.seek(at_s)
             source.playing = at_s < source.length_s
             await pilot.pause(1.0)
             source.playing = False
         if live_help:
-            # Of a recorded session it would tell the keys of a replay.
-            app.push_screen(HelpScreen(app.keys, "live"))
+            # The help key would list the keys of a replay.
+            app.open_screen("help", app.keys, "live")
         await pilot.pause(1.0)
-        svg = with_own_font(app.export_screenshot(title="swarmtui", simplify=True))
+        svg = with_local_font(app.export_screenshot(title="swarmtui", simplify=True))
     path = HERE / f"{name}.svg"
     path.write_text(svg, encoding="utf-8")
     try:
@@ -106,30 +105,30 @@ async def take(
     except ImportError:
         return
     png = str(path.with_suffix(".png"))
-    cairosvg.svg2png(bytestring=cell_by_cell(svg).encode(), write_to=png, output_width=WIDTH)
+    cairosvg.svg2png(bytestring=position_characters(svg).encode(), write_to=png, output_width=WIDTH)
 
 
-def with_own_font(svg: str) -> str:
-    """A font that is there, instead of one to be fetched from elsewhere."""
+def with_local_font(svg: str) -> str:
+    """Use an installed font rather than one from the web."""
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     return svg.replace("Fira Code, monospace", "DejaVu Sans Mono, monospace")
 
 
-def cell_by_cell(svg: str) -> str:
-    """Each character at its own place: cairosvg does not know textLength, and long texts would drift off the grid."""
+def position_characters(svg: str) -> str:
+    """Position each character by itself: cairosvg ignores textLength, and long texts would leave the grid."""
 
-    def apart(found: re.Match[str]) -> str:
+    def split(found: re.Match[str]) -> str:
         before, x, after, text = found.groups()
         texts = []
         at = 0
         for char in html.unescape(text):
             if not char.isspace():
-                place = float(x) + CELL * at
-                texts.append(f'<text{before}x="{place:g}"{after}>{html.escape(char)}</text>')
+                left = float(x) + CELL * at
+                texts.append(f'<text{before}x="{left:g}"{after}>{html.escape(char)}</text>')
             at += cell_len(char)
         return "".join(texts)
 
-    return re.sub(r'<text((?: [a-z-]+="[^"]*")* )x="([\d.]+)"([^>]*textLength[^>]*)>([^<]*)</text>', apart, svg)
+    return re.sub(r'<text((?: [a-z-]+="[^"]*")* )x="([\d.]+)"([^>]*textLength[^>]*)>([^<]*)</text>', split, svg)
 
 
 if __name__ == "__main__":

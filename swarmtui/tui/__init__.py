@@ -1,1 +1,1 @@
-"""The Textual face: frames in, keys out. Nothing here computes a figure."""
+"""The Textual UI: it shows frames and sends commands, and computes no figures."""

@@ -96,11 +96,11 @@ def _has_combining(text: str) -> bool:
 class PatchedApp(App[Result]):
     """An app that styles and paints its first screen once, and keeps tracebacks off the terminal."""
 
-    def __init__(self, theme: Theme, chosen: str) -> None:
+    def __init__(self, default_theme: Theme, theme: str) -> None:
         super().__init__(driver_class=Terminal)
         self.crash: Exception | None = None
-        self.register_theme(theme)
-        self.theme = chosen if chosen in self.available_themes else theme.name
+        self.register_theme(default_theme)
+        self.theme = theme if theme in self.available_themes else default_theme.name
         self._styled_screen: Screen[Any] | None = None
         self._styled_with = self.get_css_variables()
         self.stylesheet.set_variables(self._styled_with)

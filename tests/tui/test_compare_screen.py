@@ -30,15 +30,15 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
     app = SwarmApp(source=ReplaySource(open_replay(root, first), hz=4.0), session_root=root)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
-        await until(lambda: "four seats" in screen_text(app))
+        await until(lambda: "four slots" in screen_text(app))
         await pilot.press("m", "m", "c")
         await until(lambda: isinstance(app.screen, CompareScreen) and "┤" in screen_text(app))
         before = screen_text(app)
-        assert "● two seats" in before and "◆ four seats" in before and "output tok/s by C" in before
+        assert "● two slots" in before and "◆ four slots" in before and "output tok/s by C" in before
         assert "--max-num-seqs 2 → 4" in before and "faster (4 v 4 runs" in before
         await pilot.press("b")
         await until(lambda: "--max-num-seqs 4 → 2" in screen_text(app))
-        assert "● four seats" in screen_text(app) and "slower (4 v 4 runs" in screen_text(app)
+        assert "● four slots" in screen_text(app) and "slower (4 v 4 runs" in screen_text(app)
         await pilot.press("v")
         await until(lambda: "TTFT, s by C" in screen_text(app))
         await pilot.press("escape")

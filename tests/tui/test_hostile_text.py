@@ -59,7 +59,7 @@ async def test_markup_is_shown_literally() -> None:
         app.screen.update_panels()
         await pilot.pause()
         assert "[b]x[/b]" in screen_text(app)
-        app.toast("[b]said[/b]")
+        app.toast("[b]toast[/b]")
         await pilot.pause()
 
 

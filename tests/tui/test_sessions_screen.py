@@ -30,13 +30,13 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
     app = SwarmApp(source=ReplaySource(open_replay(root, first), hz=4.0), session_root=root)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
-        await until(lambda: "four seats" in screen_text(app))
-        assert "two seats" in screen_text(app)
+        await until(lambda: "four slots" in screen_text(app))
+        assert "two slots" in screen_text(app)
 
         await pilot.press("slash", "f", "o", "u", "r")
-        await until(lambda: "two seats" not in screen_text(app))
+        await until(lambda: "two slots" not in screen_text(app))
         await pilot.press("escape")
-        await until(lambda: "two seats" in screen_text(app))
+        await until(lambda: "two slots" in screen_text(app))
 
         await pilot.press("m", "m", "c")
         await until(lambda: "--max-num-seqs 2 → 4" in screen_text(app))
@@ -44,10 +44,10 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
         await pilot.press("escape")
 
         await pilot.press("g", "D")
-        await until(lambda: "four seats" not in screen_text(app))
+        await until(lambda: "four slots" not in screen_text(app))
         assert len([path for path in root.iterdir() if not path.name.startswith(".")]) == 1
         await pilot.press("u")
-        await until(lambda: "four seats" in screen_text(app))
+        await until(lambda: "four slots" in screen_text(app))
         await pilot.press("D")
         await until(lambda: len(list(root.glob(".deleted-*"))) == 1)
 

@@ -214,11 +214,11 @@ def test_defaults_are_not_saved_as_choices(tmp_path: Path) -> None:
 
 def test_default_duration_applies_to_closed_loops_only() -> None:
     defaults = Defaults(duration="30s")
-    made = {
+    durations = {
         name: setup_plan(name, "sweep", defaults=defaults).duration_s
         for name in ("coding", "s0-swarm-coding", "s2-swarm-50")
     }
-    assert made == {"coding": 30.0, "s0-swarm-coding": None, "s2-swarm-50": None}
+    assert durations == {"coding": 30.0, "s0-swarm-coding": None, "s2-swarm-50": None}
 
 
 async def test_number_keys_focus_lists_and_esc_leaves_a_field(tmp_path: Path, until: Until) -> None:

@@ -99,14 +99,12 @@ def _baseline_cells(level: Level, baseline: Pair | None) -> tuple[str, ...]:
     """The throughput of the baseline, and the verdict on the difference."""
     if baseline is None:
         return ()
-    rows = [row for row in baseline.rows if (row.c, row.rate) == level.key and row.figure.startswith("out_tps")]
-    row = next((row for row in rows if row.after is not None and row.before is not None), None)
-    if row is None:
+    row = next((row for row in baseline.rows if row.key == level.key and row.leads), None)
+    if row is None or row.before is None:
         return (MISSING, MISSING)
-    found = row.verdict
-    if found is None or found.change is None:
-        return (rate(row.before), "not comparable" if found is None else found.word)
-    return (rate(row.before), f"{signed_percent(found.change)} {found.word}")
+    if row.verdict is None:
+        return (rate(row.before), "not comparable")
+    return (rate(row.before), f"{signed_percent(row.change)} {row.verdict.word}")
 
 
 def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> tuple[LevelColumn, ...]:

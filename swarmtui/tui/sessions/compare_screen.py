@@ -77,6 +77,8 @@ def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> li
 
 
 def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
+    from swarmtui.analysis.compare.sessions import headline_row
+
     lines: list[Line] = [[(f" {names.get(pair.a, pair.a)}  →  {names.get(pair.b, pair.b)}", "title")]]
     lines += _wrapped(pair.sentence, "", "bold", width)
     for refusal in pair.refused:
@@ -86,13 +88,14 @@ def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
     for difference in (*pair.flags, *pair.differences):
         lines += _wrapped(str(difference), "  ", "second", width)
     load = "rate" if any(row.rate is not None for row in pair.rows) else "C"
-    titles = f"  {load:>4}  {'figure':<15}{'before':>8}{'after':>8}{'change':>9}{'95 % CI':>20}  verdict"
+    titles = f"  {load:>4}  {'figure':<15}{'before':>8}{'after':>8}{'change':>9}{'interval':>20}  verdict"
     if pair.rows:
-        lines += [[(titles, "dim")], *map(_figure_row, pair.rows)]
+        lines += [[(titles, "dim")], *(_figure_row(row, bool(pair.refused)) for row in pair.rows)]
     if pair.machine:
         lines += [[(f"  {load:>4}  {'machine':<24}{'before':>9}{'after':>9}", "dim")], *map(_machine_row, pair.machine)]
+    headline = headline_row(pair)
     for row in pair.rows:
-        if row.figure == "out_tps_steady" and row.verdict is not None:
+        if row is not headline and row.verdict is not None:
             lines += _wrapped(f"{row.name}: {row.verdict.sentence}", "  ", "dim", width)
     for only, name in ((pair.only_a, pair.a), (pair.only_b, pair.b)):
         if only:
@@ -105,17 +108,15 @@ def _wrapped(text: str, sign: str, style: str, width: int) -> list[Line]:
     return [[(f" {sign}{part}", style)] for part in wrap(sanitize(text), width - 2 - len(sign))]
 
 
-def _figure_row(row: ComparisonRow) -> Line:
+def _figure_row(row: ComparisonRow, refused: bool) -> Line:
     number = seconds if row.figure == "ttft_s" else rate
-    verdict = row.verdict
-    interval = verdict.interval if verdict else None
-    change = MISSING if verdict is None or verdict.change is None else signed_percent(verdict.change)
+    interval = row.interval
     confidence = MISSING if interval is None else f"{signed_percent(interval.low)} … {signed_percent(interval.high)}"
-    word = "refused" if verdict is None else verdict.word
+    word = "refused" if refused else row.verdict.word if row.verdict else ""
     name = _FIGURE_NAMES.get(row.figure, "TTFT")
     return [
         (f"  {row.offered_load:>4g}  {name:<15}{number(row.before):>8}{number(row.after):>8}", ""),
-        (f"{change:>9}{confidence:>20}  ", ""),
+        (f"{signed_percent(row.change):>9}{confidence:>20}  ", ""),
         (word, _VERDICT_STYLES.get(word, "dim")),
     ]
 

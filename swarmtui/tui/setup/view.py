@@ -20,7 +20,7 @@ _SHORT = 4
 PLAN_TEXTS: dict[PlanKind, str] = {
     "sweep": "as defined by the workload",
     "manual": "manual: change C with keys",
-    "cliff": "find the cliff: double C, then bisect",
+    "cliff": "find the cliff: double C, bisect",
     "open": "open loop: a fixed request rate",
     "probe": "probe: one run for the probe history",
 }

@@ -41,7 +41,7 @@ _PANELS = ("configurations", "leaderboard", "pareto")
 
 
 class ConfigurationList(CursorList[ConfigurationLine]):
-    """The configurations in the order of the file, or the leaderboard."""
+    """The configurations in file order, or the leaderboard."""
 
     def __init__(self, key: str, title: str, first: str, *, with_cursor: bool, empty: str, id: str) -> None:
         super().__init__(id=id)
