@@ -352,7 +352,7 @@ def test_small_tmpfs_full(sandbox: Sandbox) -> None:
             before=[*small, f'{mount} && exec "$@"', "sh"],
         )  # fmt: skip
     assert ran.code == 0 and ran.out.startswith("|"), ran
-    assert "warning: " in ran.err and "entries are not on disk" in ran.err
+    assert "warning: " in ran.err and "not on disk" in ran.err
     assert f"{disk}" in ran.err and "No space left on device; all entries were saved elsewhere" in ran.err
     (row,) = sandbox.json("sessions", "--json")
     assert (row["state"], row["requests"]) == ("done", 30)
