@@ -35,7 +35,7 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         await until(lambda: isinstance(app.screen, CompareScreen) and "┤" in screen_text(app))
         before = screen_text(app)
         assert "● two slots" in before and "◆ four slots" in before and "output tok/s by C" in before
-        assert "--max-num-seqs 2 → 4" in before and "faster (4 v 4 runs" in before
+        assert "--max-num-seqs 2 → 4" in before and "these two sessions differ" in before
         await pilot.press("b")
         await until(lambda: "--max-num-seqs 4 → 2" in screen_text(app))
         assert "● four slots" in screen_text(app) and "slower (4 v 4 runs" in screen_text(app)
@@ -50,7 +50,7 @@ def test_table_has_intervals_and_verdicts() -> None:
     shown = text_of(comparison_lines(compare([a, b]), {"a": "before", "b": "after"}, 100))
     assert "before  →  after" in shown
     row = next(line for line in shown.splitlines() if "tok/s steady" in line)
-    assert "+25.0 %" in row and "…" in row and row.endswith("faster")
+    assert "+25.0 %" in row and "…" in row and row.endswith("differ")
 
 
 def test_incomparable_sessions_show_the_reason_and_no_ratio() -> None:

@@ -18,6 +18,7 @@ from pyte import modes
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual._compositor import CompositorUpdate
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.drivers.headless_driver import HeadlessDriver
@@ -114,7 +115,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def repaint(app: PatchedApp[Any], columns: int, rows: int) -> Emulator:
     """Paint the present screen as a whole on another terminal."""
     update = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
-    assert update is not None
+    assert isinstance(update, CompositorUpdate)
     emulator = Emulator(columns, rows)
     emulator.feed(update.render_segments(app.console))
     return emulator
