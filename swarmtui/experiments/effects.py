@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, fsum, log
+from math import exp, expm1, fsum, log, sqrt
+from typing import Literal
 
+from swarmtui.analysis.compare.studentized_range import studentized_range_quantile
+from swarmtui.analysis.compare.verdicts import ALPHA, standard_deviation
 from swarmtui.experiments.grid import configuration_key, rank
 from swarmtui.model.schema import Stored
 from swarmtui.model.tuning import Flags, Objective, TuneResult, Value
+from swarmtui.numbers import percent
+from swarmtui.text import count_noun
 
 
 class Effect(Stored, frozen=True, kw_only=True):
@@ -25,11 +30,22 @@ class Effect(Stored, frozen=True, kw_only=True):
     high: float | None = None
 
 
+Standing = Literal["best", "tied", "behind", ""]
+
+
 class TuneSummary(Stored, frozen=True, kw_only=True):
-    """`leaderboard`: best first, each configuration once. Pareto fronts: fastest first."""
+    """`leaderboard`: best first, each configuration once. Pareto fronts: fastest first.
+
+    `standings` has one entry per row of the leaderboard: `tied` with the best, or `behind` it; empty if that cannot be
+    told. `tied_within` is the largest lead, as a share, that the best of equal configurations has by chance (Tukey's
+    range, 5 %); null if nothing can be ranked, for the reason in `unranked`.
+    """
 
     objective: Objective
     leaderboard: tuple[TuneResult, ...]
+    standings: tuple[Standing, ...] = ()
+    tied_within: float | None = None
+    unranked: Literal["", "objective", "runs"] = ""
     front_ttft: tuple[TuneResult, ...]
     front_energy: tuple[TuneResult, ...]
     effects: tuple[Effect, ...]
@@ -38,13 +54,65 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
 def summarise_rows(rows: Sequence[TuneResult], objective: Objective) -> TuneSummary:
     """Summarise `rows`, in the order of the file: effects are relative to the first value of a flag."""
     last = latest(rows)
+    leaderboard = rank(last, objective)
+    range_of_logs = tukey_range(_rivals(leaderboard)) if objective == "out_tps" else None
     return TuneSummary(
         objective=objective,
-        leaderboard=tuple(rank(last, objective)),
+        leaderboard=tuple(leaderboard),
+        standings=tuple(_standing(row, leaderboard[0], range_of_logs) for row in leaderboard),
+        tied_within=None if range_of_logs is None else expm1(range_of_logs),
+        unranked="objective" if objective != "out_tps" else "runs" if range_of_logs is None else "",
         front_ttft=tuple(pareto(last, "ttft_s")),
         front_energy=tuple(pareto(last, "j_per_token")),
         effects=tuple(effects(rows, objective)),
     )
+
+
+def ranking_sentence(found: TuneSummary) -> str:
+    """Say what the ranking is worth: which lead is more than chance, or why nothing can be ranked."""
+    if found.unranked == "objective":
+        return "One value per configuration: nothing can be ranked. Use `swarmtui ab` to compare two."
+    if found.tied_within is None:
+        return "One run per configuration: nothing can be ranked. Set runs = 4 in [plan]."
+    tied = found.standings.count("tied")
+    head = f"{count_noun(tied, 'other is', 'others are')} tied with the best: its lead is not a gain" if tied else ""
+    rule = f"Behind: slower by more than {percent(found.tied_within, 1)} (Tukey's range, 5 %)"
+    starts = "Each was started once; `swarmtui ab` repeats the start"
+    return ". ".join(part for part in (head, rule, starts) if part) + "."
+
+
+def tukey_range(samples: Sequence[Sequence[float]]) -> float | None:
+    """Return how far apart the means of logs of equal configurations are: more in 5 % of all cases.
+
+    None for fewer than two configurations. Each needs at least two runs.
+    """
+    if len(samples) < 2:
+        return None
+    df = sum(len(runs) - 1 for runs in samples)
+    squares = fsum((len(runs) - 1) * standard_deviation([log(run) for run in runs]) ** 2 for runs in samples)
+    fewest = min(map(len, samples))
+    return studentized_range_quantile(1 - ALPHA, len(samples), df) * sqrt(squares / df / fewest)
+
+
+def _rivals(leaderboard: Sequence[TuneResult]) -> list[tuple[float, ...]]:
+    """Return the runs of the best and of all that can be compared with it."""
+    return [row.runs for row in leaderboard if _is_rival(row, leaderboard[0])]
+
+
+def _is_rival(row: TuneResult, best: TuneResult) -> bool:
+    return row.state == "done" and row.round == best.round and len(row.runs) > 1 < len(best.runs)
+
+
+def _standing(row: TuneResult, best: TuneResult, range_of_logs: float | None) -> Standing:
+    if range_of_logs is None or not _is_rival(row, best):
+        return ""
+    if row is best:
+        return "best"
+    return "behind" if _mean_log(best.runs) - _mean_log(row.runs) > range_of_logs else "tied"
+
+
+def _mean_log(values: Sequence[float]) -> float:
+    return fsum(map(log, values)) / len(values)
 
 
 def latest(rows: Sequence[TuneResult]) -> list[TuneResult]:

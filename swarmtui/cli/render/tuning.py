@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from swarmtui.analysis.compare.verdicts import MIN_RUNS, verdict
 from swarmtui.cli.render.table import BEST, align_table, shrink_columns, wrap
 from swarmtui.experiments.ab import FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
-from swarmtui.experiments.effects import TuneSummary
+from swarmtui.experiments.effects import TuneSummary, ranking_sentence
 from swarmtui.experiments.grid import all_configurations, halving_rounds, launch_command
 from swarmtui.experiments.sequential import CHECKPOINTS, detectable_at
 from swarmtui.experiments.tune import result_line
@@ -26,12 +25,18 @@ _GPU_COLUMNS = (6, 7, 8)  # of the leaderboard
 def tune_text(found: TuneSummary) -> str:
     if not found.leaderboard:
         return "no configuration is finished yet\n"
-    parts = [_leaderboard(found.leaderboard), _pareto_fronts(found), _effects(found), _failures(found.leaderboard)]
+    parts = [
+        _leaderboard(found),
+        _ranking_note(found),
+        _pareto_fronts(found),
+        _effects(found),
+        _failures(found.leaderboard),
+    ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _leaderboard(rows: Sequence[TuneResult]) -> list[str]:
-    best = next((row for row in rows if row.state == "done"), None)
+def _leaderboard(found: TuneSummary) -> list[str]:
+    rows = found.leaderboard
     titles = ["", "configuration", "tok/s", "C", "TTFT s", f"vs {BEST}", "J/token", "W", "GPU GiB", "start s", "err"]
     cells = [
         [
@@ -40,14 +45,14 @@ def _leaderboard(rows: Sequence[TuneResult]) -> list[str]:
             "failed" if row.state == "broken" else significant(row.out_tps),
             MISSING if row.c is None else str(row.c),
             significant(row.ttft_s, 3),
-            _verdict_against_best(best, row),
+            standing if standing in ("tied", "behind") else MISSING,
             significant(row.j_per_token, 3),
             significant(row.mean_w, 3),
             gib(row.peak_memory),
             significant(row.start_s, 2),
             MISSING if row.errors is None else str(row.errors),
         ]
-        for rank, row in enumerate(rows, start=1)
+        for rank, (row, standing) in enumerate(zip(rows, found.standings, strict=True), start=1)
     ]
     used = [k for k in range(len(titles)) if k < 5 or any(row[k] != MISSING for row in cells)]
     titles, cells = [titles[k] for k in used], [[row[k] for k in used] for row in cells]
@@ -55,22 +60,12 @@ def _leaderboard(rows: Sequence[TuneResult]) -> list[str]:
     table = align_table(titles, shrink_columns(titles, cells, {1: 20}), right=right)
     if any(row.simulated for row in rows) and any(k in used for k in _GPU_COLUMNS):
         table += ["", "J/token, W and GPU GiB are of a SIMULATED GPU."]
-    if best is not None and len(best.runs) < MIN_RUNS:
-        table += [
-            "",
-            *wrap(
-                f"{count_noun(len(best.runs), 'run', 'runs')} per configuration: the ranking may be noise. "
-                f"With runs = {MIN_RUNS} in [plan], each is compared with the best; `swarmtui ab` decides between two."
-            ),
-        ]
     return table
 
 
-def _verdict_against_best(best: TuneResult | None, row: TuneResult) -> str:
-    """The verdict on tok/s; a dash if one of them has too few runs."""
-    if best is None or row is best or row.round != best.round or min(len(best.runs), len(row.runs)) < MIN_RUNS:
-        return MISSING
-    return verdict(best.runs, row.runs).word
+def _ranking_note(found: TuneSummary) -> list[str]:
+    """Say what the ranking is worth."""
+    return wrap(ranking_sentence(found)) if sum(row.state == "done" for row in found.leaderboard) > 1 else []
 
 
 def _pareto_fronts(found: TuneSummary) -> list[str]:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from swarmtui.analysis.compare.verdicts import MIN_RUNS, verdict
-from swarmtui.experiments.effects import Effect, TuneSummary, latest, summarise_rows
+from swarmtui.experiments.effects import Effect, TuneSummary, latest, ranking_sentence, summarise_rows
 from swarmtui.experiments.grid import configuration_key, halving_rounds
 from swarmtui.experiments.tune_status import ConfigurationStatus, TuneSnapshot, configuration_statuses
 from swarmtui.model.client_protocol import Frame
@@ -22,6 +21,7 @@ _SIGNS = {
     "waiting": "·", "starting": "◌", "warming up": "◐", "running": "▶", "stopping": "◑", "done": "●", "broken": "✖",
 }  # fmt: skip
 _STYLES = {"waiting": "dim", "done": "good", "broken": "bad"}
+_STANDINGS = {"tied": "tied", "behind": "behind"}
 _STATE = 14
 _MIN_FLAGS = 18
 _TITLES = ("tok/s", "C", "TTFT", "J/token", "W", "GPU GiB", "start", "err")
@@ -225,13 +225,13 @@ def _live_figures(frame: Frame) -> tuple[str, ...]:
 def _leaderboard_lines(summary: TuneSummary) -> list[ConfigurationLine]:
     best = next((row for row in summary.leaderboard if row.state == "done"), None)
     lines = []
-    for rank, row in enumerate(summary.leaderboard, start=1):
+    for rank, (row, standing) in enumerate(zip(summary.leaderboard, summary.standings, strict=True), start=1):
         done = row.state == "done"
         lines.append(
             ConfigurationLine(
                 key=configuration_key(row.flags),
                 style="good" if row is best else "dim" if done else "bad",
-                state=f"{'▸' if row is best else rank} {_verdict(best, row) if done else 'failed'}",
+                state=f"{'▸' if row is best else rank} {_STANDINGS.get(standing, '') if done else 'failed'}",
                 flags=sanitize(format_flags(row.flags)),
                 figures=_figures(row),
                 error="" if done else sanitize(row.reason),
@@ -240,19 +240,13 @@ def _leaderboard_lines(summary: TuneSummary) -> list[ConfigurationLine]:
     return lines
 
 
-def _verdict(best: TuneResult | None, row: TuneResult) -> str:
-    """Compare with the best one, if both have enough runs."""
-    if best is None or row is best or row.round != best.round or min(len(best.runs), len(row.runs)) < MIN_RUNS:
-        return ""
-    return verdict(best.runs, row.runs).word
-
-
 # Pareto fronts and flag effects
 
 
 def _finding_lines(summary: TuneSummary) -> list[Line]:
     """Return lines for `wrap_lines`."""
-    lines: list[Line] = []
+    several = sum(row.state == "done" for row in summary.leaderboard) > 1
+    lines: list[Line] = [[(ranking_sentence(summary), "")]] if several else []
     fronts = (("TTFT", summary.front_ttft, "ttft_s"), ("J/token", summary.front_energy, "j_per_token"))
     for name, front, figure in fronts:
         if front:
@@ -287,7 +281,7 @@ def wrap_lines(lines: Sequence[Line], width: int) -> list[Line]:
         if len(text) <= width - 1:
             result.append([(" ", ""), *line])
         else:
-            parts = wrap(text, width)
+            parts = wrap(text, width - 1)
             result += [[(f" {part}", line[0][1] if not number else "")] for number, part in enumerate(parts)]
     return result
 
