@@ -18,6 +18,7 @@ from swarmtui.cli.options import (
     json_option,
     max_tokens_option,
     model_option,
+    parse_share,
     quiet_option,
     session_dir_option,
     to_json,
@@ -93,7 +94,7 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     test = AbTest(
         name=new_test_name(), a=_resolve_endpoint(a, names), b=_resolve_endpoint(b or a, names), aa=aa,
         url=options["url"], figure=options["figure"], max_runs=options["max_runs"],
-        detect=_parse_share(options["detect"]), seed=request.plan.seed,
+        detect=parse_share(options["detect"]), seed=request.plan.seed,
         ready_within_s=parse_seconds(options["ready_within"], "--ready-within"),
     )  # fmt: skip
     if launches:
@@ -215,20 +216,6 @@ def _run_request(options: dict[str, Any], endpoints: list[str] | None = None, *,
 def _resolve_endpoint(side: str, names: dict[str, Any]) -> str:
     """The URL of an endpoint that config.toml names; anything else is returned as it is."""
     return str(names[side].url) if side in names else side
-
-
-def _parse_share(text: str) -> float:
-    """Parse `3%` or `0.03`."""
-    from swarmtui.model.schema import BadInput
-
-    number, percent, _ = text.strip().partition("%")
-    try:
-        share = float(number) / (100.0 if percent else 1.0)
-    except ValueError:
-        share = 0.0
-    if not 0.001 <= share <= 1.0:
-        raise BadInput(f"{text!r} is not a share between 0.1% and 100%, such as 3%", key="--detect")
-    return share
 
 
 def _confirm_commands(text: str, yes: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.cli.progress import Progress, open_progress
 from swarmtui.client.client import SPOOL_S, Client, ConnectionLost, StopControl, start_session
 from swarmtui.client.spawn import StartedProcess
@@ -43,7 +44,13 @@ _EXIT_TIMEOUT_S, _SHORT_EXIT_TIMEOUT_S = 5.0, 0.5
 
 
 def follow_run(
-    request: RunRequest, process: StartedProcess, *, as_json: bool, quiet: bool, limits: Sequence[FailCondition] = ()
+    request: RunRequest,
+    process: StartedProcess,
+    *,
+    as_json: bool,
+    quiet: bool,
+    limits: Sequence[FailCondition] = (),
+    detect: float = DETECT,
 ) -> int:
     """Run a session to its end and report it; return the exit code of `swarmtui run`."""
     progress = open_progress(sys.stderr, quiet)
@@ -51,7 +58,7 @@ def follow_run(
     # Everything is saved: another Ctrl-C must not suppress the table or change the exit code.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    code = report(ended, levels, as_json=as_json, progress=progress, root=Path(request.session_root))
+    code = report(ended, levels, as_json=as_json, progress=progress, root=Path(request.session_root), detect=detect)
     if ended.directory and _limits_missed(ended.directory, request.plan.slo, limits, progress) and code == DONE:
         return MISSED
     return code
@@ -154,6 +161,7 @@ def report(
     as_json: bool,
     progress: Progress,
     root: Path | None = None,
+    detect: float = DETECT,
 ) -> int:
     """Print the results of a session, and return the exit code.
 
@@ -184,16 +192,19 @@ def report(
         progress.write(f"saved: {ended.directory}")
     if summary is not None and summary.session.previous and summary.levels and ended.ending == "done":
         directory = Path(ended.directory)
-        _compare_with_baseline(root or directory.parent, summary.session.previous, directory, progress, as_json)
+        baseline = summary.session.previous
+        _compare_with_baseline(root or directory.parent, baseline, directory, progress, as_json, detect)
     return _EXIT_CODES[ended.ending]
 
 
-def _compare_with_baseline(root: Path, baseline: str, session: Path, progress: Progress, as_json: bool) -> None:
+def _compare_with_baseline(
+    root: Path, baseline: str, session: Path, progress: Progress, as_json: bool, detect: float
+) -> None:
     """Print what changed since the baseline, and the verdict."""
     from swarmtui.experiments.baseline import record_baseline_verdict
 
     try:
-        verdict = record_baseline_verdict(root, baseline, session)
+        verdict = record_baseline_verdict(root, baseline, session, detect)
     except BadInput as error:
         progress.write(f"swarmtui: {error}")
         return

@@ -138,6 +138,29 @@ max_tokens_option = click.option(
 api_key_option = click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the API key.")
 
 
+detect_option = click.option(
+    "--detect",
+    default="5%",
+    show_default=True,
+    metavar="SHARE",
+    help="The difference that an undecided comparison names the number of runs for.",
+)
+
+
+def parse_share(text: str) -> float:
+    """Parse `3%` or `0.03`, the value of --detect."""
+    from swarmtui.model.schema import BadInput
+
+    number, percent, _ = text.strip().partition("%")
+    try:
+        share = float(number) / (100.0 if percent else 1.0)
+    except ValueError:
+        share = 0.0
+    if not 0.001 <= share <= 1.0:
+        raise BadInput(f"{text!r} is not a share between 0.1% and 100%, such as 3%", key="--detect")
+    return share
+
+
 def to_json(value: Any) -> str:
     import msgspec
 

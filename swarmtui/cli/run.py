@@ -15,11 +15,13 @@ from swarmtui.cli.options import (
     api_key_option,
     commands,
     config_defaults,
+    detect_option,
     drop_overridden_defaults,
     endpoint_option,
     json_option,
     max_tokens_option,
     model_option,
+    parse_share,
     quiet_option,
     session_dir_option,
     to_json,
@@ -139,7 +141,12 @@ p99 299) or nothing measured is null, and counts as missed.
 @click.option("--no-gpu", is_flag=True, help="Do not read the GPUs of this host.")
 @click.option("--keep-text", is_flag=True, help="Store the text of all responses.")
 @click.option("--no-previews", is_flag=True, help="Store no text at all, not even the start of checked responses.")
-@click.option("--baseline", metavar="SESSION|last", help="Compare with this session at the end, and log the change.")
+@click.option(
+    "--baseline",
+    metavar="SESSION|last",
+    help="Compare with this session at the end, and log the change; its seed is used again.",
+)
+@detect_option
 @click.option("--workers", type=click.IntRange(1, 64), hidden=True)
 @json_option
 @quiet_option
@@ -157,8 +164,9 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
     from swarmtui.cli.follow import follow_run
 
     options = drop_overridden_defaults(context, options)
-    limits = parse_limits(options["fail_if"])
-    sys.exit(follow_run(build_run_request(endpoints, options), process, as_json=as_json, quiet=quiet, limits=limits))
+    limits, detect = parse_limits(options["fail_if"]), parse_share(options["detect"])
+    request = build_run_request(endpoints, options)
+    sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet, limits=limits, detect=detect))
 
 
 @commands.command()

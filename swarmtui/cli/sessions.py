@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from swarmtui.cli.app import session_root
-from swarmtui.cli.options import WholeNumber, commands, json_option, session_dir_option, to_json
+from swarmtui.cli.options import (
+    WholeNumber,
+    commands,
+    detect_option,
+    json_option,
+    parse_share,
+    session_dir_option,
+    to_json,
+)
 from swarmtui.sessions.export import FORMATS
 
 # A copy of the choices in `sessions.index`, so that --help does not import it.
@@ -143,27 +151,34 @@ def change_log(
 @commands.command()
 @click.argument("session", nargs=-1, required=True)
 @click.option("--baseline", metavar="SESSION", help="Session to compare the others with.  [default: the first]")
+@detect_option
 @json_option
 @session_dir_option
-def compare(session: tuple[str, ...], baseline: str | None, as_json: bool, session_dir: str | None) -> None:
-    """Compare sessions: what differs between them, their levels side by side, and a verdict.
+def compare(
+    session: tuple[str, ...], baseline: str | None, detect: str, as_json: bool, session_dir: str | None
+) -> None:
+    """Compare sessions: what differs between them, their levels side by side, and one verdict per level.
 
     \b
     swarmtui compare last~1 last
 
-    The verdict is based on the runs of each session. With A1+A2+… B1+B2+… it is based on sessions, and includes the
-    noise between them. SESSION may also be a result file (.json) of vllm bench serve, GuideLLM or AIPerf.
+    For one session of each side the verdict says whether these two sessions differ, by their runs, or by the spread
+    between earlier sessions of the same configuration where there are any. With A1+A2+… B1+B2+… sessions are compared,
+    at least four of each; `swarmtui ab` runs them interleaved. SESSION may also be a result file (.json) of vllm bench
+    serve, GuideLLM or AIPerf.
     """
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
     from swarmtui.cli.render.comparison import comparison_text
     from swarmtui.model.schema import BadInput
-    from swarmtui.sessions.store import read_summary
+    from swarmtui.sessions.store import earlier_sessions, read_summary
 
     names = (baseline, *session) if baseline and baseline not in session else session
     if len(names) < 2:
         raise BadInput("needs at least two sessions", key="compare")
-    summaries = [read_summary(session_root(session_dir), name) for name in names]
-    found = compare_sessions(summaries, names.index(baseline) if baseline else 0)
+    detected, root = parse_share(detect), session_root(session_dir)
+    summaries = [read_summary(root, name) for name in names]
+    index = names.index(baseline) if baseline else 0
+    found = compare_sessions(summaries, index, history=earlier_sessions(root, summaries), detect=detected)
     click.echo(to_json(found) if as_json else comparison_text(found), nl=as_json)
 
 

@@ -18,6 +18,7 @@ from swarmtui.model.plan import Arrival, Plan, parse_timeouts
 from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
 from swarmtui.model.run_request import RunRequest, parse_restart
 from swarmtui.model.schema import BadInput
+from swarmtui.model.session import Session
 from swarmtui.model.workload import Workload
 
 P = ParamSpec("P")
@@ -114,7 +115,9 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
     endpoint = catch("endpoints", merge_endpoints, list(choices.endpoints)) or EndpointConfig(url="")
     urls = tuple(configured.url for configured in choices.endpoints)
     workload = catch("workload", load_workload, choices.workload)
-    plan = catch("mode", _plan, choices, workload.workload) if workload is not None else None
+    baseline = catch("baseline", _find_baseline, choices.session_root, choices.baseline)
+    seed = baseline.plan.seed if baseline and choices.seed is None else choices.seed
+    plan = catch("mode", _plan, choices, workload.workload, seed) if workload is not None else None
     if choices.ca_file is not None:
         catch("ca_file", check_ca_file, choices.ca_file)
     elif endpoint.ca_file is not None:
@@ -127,7 +130,6 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
     metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
     gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
     restart_s = catch("on_restart", parse_restart, choices.on_restart, "on_restart")
-    previous = catch("baseline", _session_name, choices.session_root, choices.baseline)
     if errors.found or plan is None:
         return errors.found
     return RunRequest(
@@ -150,17 +152,17 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         tags=tags,
         series=probe_series(urls) if choices.mode == "probe" else None,
         server_flags=choices.server_flags.strip() or endpoint.server_flags,
-        previous=previous,
+        previous=baseline.id if baseline else "",
     )
 
 
-def _plan(choices: RunChoices, workload: Workload) -> Plan:
+def _plan(choices: RunChoices, workload: Workload, seed: int | None) -> Plan:
     return build_plan(
         workload,
         _plan_options(choices),
         max_tokens=choices.max_tokens,
         temperature=choices.temperature,
-        seed=choices.seed if choices.seed is not None else secrets.randbelow(1_000_000),
+        seed=seed if seed is not None else secrets.randbelow(1_000_000),
         workers=choices.workers,
         slo=validate_slo(choices.slo),
         timeouts=parse_timeouts(choices.timeout, choices.idle_timeout),
@@ -211,10 +213,11 @@ def _metrics_addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
     return urls
 
 
-def _session_name(root: str, baseline: str | None) -> str:
-    """Resolve a baseline to its full session id before anything is measured."""
+def _find_baseline(root: str, baseline: str | None) -> Session | None:
+    """Find the baseline before anything is measured; its seed makes both sessions send the same requests."""
     if baseline is None:
-        return ""
+        return None
     from swarmtui.sessions.store import load
 
-    return load(Path(root), baseline).directory.name
+    loaded = load(Path(root), baseline)
+    return msgspec.structs.replace(loaded.journal.head.session, id=loaded.directory.name)

@@ -25,9 +25,14 @@ class PerLevel(Stored, frozen=True, kw_only=True):
     rate: float | None = None
 
     @property
+    def key(self) -> LevelKey:
+        """Identifies the level within its session, and finds the same level in another one."""
+        return self.c, self.rate
+
+    @property
     def offered_load(self) -> float:
-        return offered_load((self.c, self.rate))
+        return offered_load(self.key)
 
     @property
     def name(self) -> str:
-        return level_name((self.c, self.rate))
+        return level_name(self.key)

@@ -132,7 +132,7 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     after: str
     what: str
     effect: str = msgspec.field(name="gave")
-    verdict: Literal["faster", "slower", "equivalent", "undecided", "refused"]
+    verdict: Literal["faster", "slower", "differ", "equivalent", "undecided", "no verdict", "refused"]
     change: float | None = None
     kept: Literal["kept", "reverted", ""] = ""
     note: str = ""

@@ -6,8 +6,11 @@ import fcntl
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.capacity.slots import server_slots
@@ -31,12 +34,14 @@ from swarmtui.model.session import Event, Level, State, Summary
 from swarmtui.sessions.documents import detail_json, summary_toml
 from swarmtui.sessions.files import sessions_root, write_file, write_parts
 from swarmtui.sessions.importers import import_result
-from swarmtui.sessions.index import INDEX, index_json, is_indexed, session_names
+from swarmtui.sessions.index import INDEX, index_json, is_indexed, list_sessions, session_names
 from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
 from swarmtui.text import count_noun
 
 LAST = "last"
 _MAX_NAMED = 5
+_MAX_EARLIER = 20
+_summary_decoder = msgspec.json.Decoder(Summary)
 
 
 class LoadedSession(Stored, frozen=True, kw_only=True):
@@ -63,6 +68,22 @@ def _read_one_summary(root: Path, which: str) -> Summary:
     return import_result(path) if path.suffix == ".json" else summarise(load(root, which))
 
 
+def earlier_sessions(root: Path, compared: Sequence[Summary]) -> list[Summary]:
+    """Return the newest saved sessions of the same model and workload, up to the newest of those compared."""
+    newest = max(summary.session.id for summary in compared)
+    targets = {(e.model, summary.session.workload) for summary in compared for e in summary.session.endpoints}
+    rows = [
+        row
+        for row in list_sessions(root)
+        if row.state == "done" and row.id <= newest and (row.model, row.workload) in targets
+    ]
+    found = []
+    for row in rows[:_MAX_EARLIER]:
+        with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+            found.append(_summary_decoder.decode((Path(row.directory) / "detail.json").read_bytes()))
+    return found
+
+
 def summarise(loaded: LoadedSession) -> Summary:
     journal = loaded.journal
     state = _state(loaded)
@@ -77,7 +98,9 @@ def summarise(loaded: LoadedSession) -> Summary:
     if journal.quality is not None:
         quality = add_stored_lines(quality, journal.quality.lines)
     weights = model_bytes_from_facts(session.model_facts)
-    slots = server_slots(session, journal.servers)
+    # Behind a balancer the slots of one server say nothing about the others.
+    several = any(event.name == "several_servers" for event in journal.events)
+    slots = None if several else server_slots(session, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
         schema=SCHEMA_VERSION,

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """`summary` is the session drawn as the baseline curve.
+    """`summary` is the session drawn as the baseline curve, `history` are earlier sessions like it.
 
     `server` is the server found in `server_name`, the last session on this endpoint.
     """
 
     name: str = ""
     summary: Summary | None = None
+    history: tuple[Summary, ...] = ()
     server: DiscoveredServer | None = None
     server_name: str = ""
 
@@ -36,6 +37,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 def find_baseline(root: Path, session: Session) -> Baseline:
     """Return the session's chosen baseline, otherwise the newest with the same model and workload."""
     from swarmtui.sessions.index import list_sessions
+    from swarmtui.sessions.store import earlier_sessions
 
     endpoint = session.endpoints[0] if session.endpoints else None
     rows = [row for row in list_sessions(root) if row.id < session.id and row.state not in (None, "running")]
@@ -49,6 +51,7 @@ def find_baseline(root: Path, session: Session) -> Baseline:
     return Baseline(
         name=_name(baseline),
         summary=baseline,
+        history=tuple(earlier_sessions(root, [baseline])) if baseline else (),
         server=server.servers[-1] if server and server.servers else None,
         server_name=_name(server),
     )
@@ -63,7 +66,7 @@ def compare_levels(baseline: Baseline, session: Session, levels: tuple[Level, ..
     now = Summary(
         schema=SCHEMA_VERSION, state="running", message="", session=session, levels=levels, warmup_requests=0, events=()
     )
-    found = compare_pair(baseline.summary, now)
+    found = compare_pair(baseline.summary, now, history=baseline.history)
     return None if found.refused and baseline.summary.session.id != session.previous else found
 
 

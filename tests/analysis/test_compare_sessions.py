@@ -27,15 +27,67 @@ BEFORE = [100.0, 101.0, 99.5, 100.5]
 AFTER = [125.0, 126.5, 125.5, 126.0]
 
 
-def test_faster_flag_is_detected_with_interval() -> None:
+def test_sessions_with_a_faster_flag_differ() -> None:
     a = summary([level(4, tps=100, runs=BEFORE)], "a", server_flags="vllm serve m --max-num-seqs 2")
     b = summary([level(4, tps=126, runs=AFTER)], "b", server_flags="vllm serve m --max-num-seqs 4 --enforce-eager")
     pair = compare_pair(a, b)
-    assert pair.sentence == "C=4: +25.4 % output tok/s, faster (4 v 4 runs, p = 0.029)"
+    assert pair.sentence == (
+        "C=4, output tok/s: these two sessions differ: +26.0 % (95 %: +24.2 % to +26.7 %; 4 v 4 runs); "
+        "`swarmtui ab` compares configurations"
+    )
     assert [str(flag) for flag in pair.flags] == ["--max-num-seqs 2 → 4", "+ --enforce-eager"]
     row = next(row for row in pair.rows if row.figure == "out_tps_steady")
-    assert row.verdict is not None and row.verdict.interval is not None
-    assert row.verdict.interval.low < 0.2544 < row.verdict.interval.high
+    assert row.verdict is not None and row.interval == row.verdict.interval is not None
+    assert row.change == pytest.approx(126 / 100 - 1)
+
+
+def test_each_level_has_one_verdict_on_the_leading_figure() -> None:
+    figures = {"stream": 25.0, "ttft": 0.5}
+    a = summary([level(c, tps=100, runs=BEFORE, **figures) for c in (1, 4)], "a")
+    b = summary([level(c, tps=126, runs=AFTER, **figures) for c in (1, 4)], "b")
+    pair = compare_pair(a, b)
+    assert [(row.c, row.figure) for row in pair.rows if row.verdict] == [(1, "out_tps_steady"), (4, "out_tps_steady")]
+    others = [row for row in pair.rows if row.figure in ("per_stream_tps", "ttft_s")]
+    assert [row.change for row in others] == [0.0] * 4
+
+
+def test_levels_are_one_family() -> None:
+    """A difference that one level alone would show is not claimed among four levels that are equal."""
+    wide = [97.0, 99.0, 101.0, 103.0]
+    shifted = [value * 1.047 for value in wide]
+    seed = Plan(seed=1)
+    one = summary([level(1, tps=104.7, runs=shifted)], "b", plan=seed)
+    alone = compare_pair(summary([level(1, tps=100, runs=wide)]), one)
+    assert alone.rows[0].verdict is not None and alone.rows[0].verdict.word == "differ"
+    a = summary([level(c, tps=100, runs=wide) for c in (1, 2, 4, 8)])
+    equal = (level(c, tps=100, runs=wide) for c in (2, 4, 8))
+    b = summary([level(1, tps=104.7, runs=shifted), *equal], "b", plan=seed)
+    found = [row.verdict for row in compare_pair(a, b).rows if row.leads]
+    assert [one.word for one in found if one] == ["undecided"] * 4
+    assert all(one and one.interval and one.interval.confidence == pytest.approx(1 - 0.05 / 4) for one in found)
+
+
+def test_history_of_the_baseline_gives_the_spread_between_sessions() -> None:
+    """Runs of one session agree to 1 %, sessions of the same configuration only to 5 %."""
+    a = summary([level(4, tps=100, runs=BEFORE)], "a", plan=Plan(runs=4))
+    b = summary([level(4, tps=108, runs=[value * 1.08 for value in BEFORE])], "b", plan=Plan(runs=4))
+    repeats = [summary([level(4, tps=tps)], f"0{tps}", plan=Plan(runs=4)) for tps in (95, 105, 98)]
+    assert "these two sessions differ: +8.0 %" in compare_pair(a, b).sentence
+    found = compare_pair(a, b, history=[*repeats, a, b])
+    assert "undecided: +8.0 %" in found.sentence and "spread of 4 sessions" in found.sentence
+    others = [
+        summary([level(4, tps=95)], "x", server_flags="--other 1", plan=Plan(runs=8)),
+        summary([level(4, tps=95)], "y", workload_digest="ffff", plan=Plan(runs=4)),
+    ]
+    assert "these two sessions differ" in compare_pair(a, b, history=others).sentence
+
+
+def test_same_seed_compares_run_by_run() -> None:
+    lengths = [90.0, 100.0, 110.0, 105.0]
+    for seed, paired in ((5, True), (6, False)):
+        a = summary([level(4, tps=100, runs=lengths)], "a", plan=Plan(seed=5, runs=4))
+        b = summary([level(4, tps=103, runs=[92.8, 103.0, 113.2, 108.1])], "b", plan=Plan(seed=seed, runs=4))
+        assert ("paired" in compare_pair(a, b).sentence) is paired
 
 
 def test_levels_of_one_session_only_are_listed_not_compared() -> None:
@@ -60,7 +112,7 @@ def test_ratios_between_unlike_sessions_are_refused(field: str, value: Any, code
     pair = compare_pair(a, b)
     assert pair.refused == (Finding(code=code, text=text),)
     assert pair.sentence == f"no ratio: {text}"
-    assert all(row.verdict is None for row in pair.rows)
+    assert all(row.verdict is None and row.change is None for row in pair.rows)
     assert pair.rows[0].before == 100
 
 
@@ -158,9 +210,12 @@ def test_pooled_sessions_are_replicates() -> None:
         for side, values in rates.items()
     }
     by_runs = compare_pair(sides["a"][0], sides["b"][0])
-    assert by_runs.sentence.endswith("faster (4 v 4 runs, p = 0.029)")
+    assert "these two sessions differ" in by_runs.sentence
     by_sessions = compare_pair(pool(sides["a"]), pool(sides["b"]))
-    assert "undecided (4 v 4 sessions, p = 0." in by_sessions.sentence
+    assert "undecided: +1.2 %" in by_sessions.sentence and "4 v 4 sessions" in by_sessions.sentence
+    assert "swarmtui ab" not in by_sessions.sentence
+    faster = compare_pair(pool(sides["a"]), pool([summary([level(4, tps=150 + k)], f"c{k}") for k in range(4)]))
+    assert "faster: +5" in faster.sentence
     row = by_sessions.rows[0]
     assert row.before == pytest.approx(100.0)
     assert row.after == pytest.approx(101.25)

@@ -6,7 +6,7 @@ import pytest
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.compare.sessions import compare_pair
-from swarmtui.analysis.compare.verdicts import verdict
+from swarmtui.analysis.compare.verdicts import judge, weigh
 from swarmtui.analysis.levels.serial import Batch, wall_speedup
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.findings import Slots
@@ -46,8 +46,8 @@ def test_s0_contention(single: float, four: float, seed: int) -> None:
 
 
 def test_s0_two_v_two_runs_are_undecided() -> None:
-    found = verdict([335.0, 337.0], [398.0, 400.0])
-    assert found.word == "undecided"
+    found = judge(weigh([335.0, 337.0], [398.0, 400.0]))
+    assert found.word == "no verdict"
     assert found.change == pytest.approx(0.19, abs=0.005)
 
 
@@ -92,14 +92,14 @@ def test_s2_total_and_output_rates_differ() -> None:
     assert found.raw == pytest.approx(36, abs=0.2)
 
 
-def test_s3_single_runs_are_undecided() -> None:
+def test_s3_single_runs_have_no_verdict() -> None:
     a = summary([level(1, tps=78.6, stream=78.6, by_run=(run(out_tps_steady=78.6),))], "with")
     b = summary([level(1, tps=75.4, stream=75.4, by_run=(run(out_tps_steady=75.4),))], "without")
     pair = compare_pair(a, b)
     found = next(row.verdict for row in pair.rows if row.figure == "out_tps_steady")
     assert found is not None
-    assert found.sentence.startswith("undecided: n=1;")
-    assert pair.sentence == "C=1: −4.1 % output tok/s, undecided (1 v 1 runs)"
+    assert found.word == "no verdict"
+    assert found.sentence == "no verdict: 1 run of each, 4 are needed; −4.1 % may be noise"
 
 
 @pytest.mark.parametrize(("single", "five", "seed"), [(64, 290, 353), (135, 191, 41)])

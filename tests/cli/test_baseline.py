@@ -18,14 +18,16 @@ def test_run_compared_with_the_last_is_logged(tmp_path: Path) -> None:
             "sim:moe-tp1?speed=5&seats=4", *PLAN, "--server-flags", "--max-num-seqs 4", "--baseline", "last"
         )
         assert ran.code == 0, ran
-        assert re.search(r"^C=4: \+\d+\.\d % output tok/s, faster \(4 v 4 runs, p = 0\.029\)$", ran.out, re.MULTILINE)
+        assert re.search(r"^C=4, output tok/s: these two sessions differ: \+\d+\.\d % \(9", ran.out, re.MULTILINE)
         assert sandbox.show_session()["session"]["previous"] == first
+        seeds = [sandbox.show_session(name)["session"]["plan"]["seed"] for name in ("last", first)]
+        assert seeds[0] == seeds[1]
         log = ("sessions", "log", "--session-dir", str(sandbox.sessions))
         ran = sandbox.run(*log, "1", "--kept", "--note", "twice as fast")
         assert ran.code == 0, ran
         (change,) = sandbox.json(*log, "--json")
         assert change["before"] == first and change["what"] == "--max-num-seqs 1 → 4"
-        assert (change["verdict"], change["kept"], change["note"]) == ("faster", "kept", "twice as fast")
+        assert (change["verdict"], change["kept"], change["note"]) == ("differ", "kept", "twice as fast")
         assert "give the number of the change" in sandbox.run(*log, "--kept").error_line(2)
 
 

@@ -29,13 +29,13 @@ def ids(sandbox: Sandbox) -> dict[str, str]:
     return {row["label"]: row["id"] for row in sandbox.list_sessions()}
 
 
-def test_more_slots_are_faster_and_the_flag_is_shown(measured: Sandbox) -> None:
+def test_sessions_with_more_slots_differ_and_the_flag_is_shown(measured: Sandbox) -> None:
     names = ids(measured)
     ran = measured.run("compare", names["one"], names["eight"], "--session-dir", str(measured.sessions))
     assert ran.code == 0, ran
     assert "flags  --max-num-seqs 1 → 8" in ran.out
     assert "| TTFT" in ran.out
-    assert "faster (4 v 4 runs, p = 0.029)" in ran.out
+    assert "these two sessions differ: +" in ran.out and "`swarmtui ab` compares" in ran.out
 
 
 def test_json_is_the_same_comparison(measured: Sandbox) -> None:
@@ -43,10 +43,12 @@ def test_json_is_the_same_comparison(measured: Sandbox) -> None:
     arguments = ("compare", names["one"], names["eight"], "--json", "--session-dir", str(measured.sessions))
     found = measured.json(*arguments)
     assert found["sessions"] == [names["one"], names["eight"]]
-    row = next(row for row in found["pairs"][0]["rows"] if row["figure"] == "ttft_s")
-    assert row["c"] == 4
-    assert row["verdict"]["word"] == "faster"
-    assert row["verdict"]["n_a"] == row["verdict"]["n_b"] == 4
+    rows = {row["figure"]: row for row in found["pairs"][0]["rows"]}
+    leading = rows["out_tps_steady"]
+    assert (leading["c"], leading["verdict"]["word"]) == (4, "differ")
+    assert leading["verdict"]["n_a"] == leading["verdict"]["n_b"] == 4
+    assert leading["change"] == leading["after"] / leading["before"] - 1
+    assert rows["ttft_s"]["verdict"] is None and rows["ttft_s"]["interval"]["high"] < 0
 
 
 def test_different_output_limits_are_refused_with_the_reason(measured: Sandbox) -> None:
@@ -54,7 +56,7 @@ def test_different_output_limits_are_refused_with_the_reason(measured: Sandbox) 
     ran = measured.run("compare", names["one"], names["shorter"], "--session-dir", str(measured.sessions))
     assert ran.code == 0, ran
     assert "no ratio: different output caps: 32 and 16" in ran.out
-    assert "refused" in ran.out and "faster" not in ran.out
+    assert "refused" in ran.out and "differ:" not in ran.out
 
 
 def test_several_sessions_have_a_leaderboard_and_a_baseline(measured: Sandbox) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from swarmtui.cli.render.tuning import log_text
-from swarmtui.experiments.baseline import compare_with_baseline, log_entry, runs_needed_to_decide
+from swarmtui.experiments.baseline import compare_with_baseline, log_entry
 from swarmtui.experiments.tune_store import add_change, mark_change, read_log
+from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from tests.analysis.level_builders import level, summary
 
@@ -17,31 +18,23 @@ def test_decided_change_names_the_flag_and_the_effect() -> None:
     before = summary([level(4, tps=100, runs=[99, 100, 101, 100])], A, server_flags="--max-num-seqs 2")
     after = summary([level(4, tps=125.6, runs=[125, 126, 125.6, 125.6])], B, server_flags="--max-num-seqs 4")
     found = compare_with_baseline(before, after)
-    assert found.sentence == "C=4: +25.6 % output tok/s, faster (4 v 4 runs, p = 0.029)"
-    assert (found.verdict, found.change_text, found.needed) == ("faster", "--max-num-seqs 2 → 4", None)
+    assert found.sentence.startswith("C=4, output tok/s: these two sessions differ: +25.6 % (95 %: +2")
+    assert (found.verdict, found.change_text) == ("differ", "--max-num-seqs 2 → 4")
 
 
 def test_single_runs_ask_for_more_runs() -> None:
     found = compare_with_baseline(summary([level(4, tps=100)], A), summary([level(4, tps=103)], B))
-    assert found.verdict == "undecided" and found.needed is None
-    assert found.sentence.endswith("at least 4 runs of each are needed: one run has no spread")
+    assert found.verdict == "no verdict" and found.needed is None
+    assert "no verdict: 1 run of each, 4 are needed; +3.0 % may be noise" in found.sentence
 
 
-def test_undecided_change_tells_how_many_runs_would_decide() -> None:
+def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None:
     before = summary([level(4, tps=100, runs=[95, 100, 105, 100])], A)
-    after = summary([level(4, tps=103, runs=[98, 103, 108, 103])], B)
-    found = compare_with_baseline(before, after)
+    after = summary([level(4, tps=103, runs=[98, 103, 108, 103])], B, plan=Plan(seed=1))
+    found, finer = (compare_with_baseline(before, after, detect=detect) for detect in (0.05, 0.025))
     assert found.verdict == "undecided"
-    assert found.needed is not None and 20 < found.needed < 120
-    assert f"{found.needed} runs of each would decide" in found.sentence
-
-
-def test_more_noise_needs_more_runs() -> None:
-    low_noise = runs_needed_to_decide([99, 100, 101], [101, 102, 103])
-    high_noise = runs_needed_to_decide([97, 100, 103], [99, 102, 105])
-    assert low_noise is not None and high_noise is not None and low_noise < high_noise
-    assert runs_needed_to_decide([100], [110]) is None
-    assert runs_needed_to_decide([99, 101], [101, 99]) is None
+    assert found.needed is not None and finer.needed is not None and 3 * found.needed < finer.needed
+    assert f"{found.needed} runs of each would detect a difference of 5 %" in found.sentence
 
 
 def test_different_workloads_are_refused() -> None:

@@ -38,7 +38,7 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         assert "--max-num-seqs 2 → 4" in before and "these two sessions differ" in before
         await pilot.press("b")
         await until(lambda: "--max-num-seqs 4 → 2" in screen_text(app))
-        assert "● four slots" in screen_text(app) and "slower (4 v 4 runs" in screen_text(app)
+        assert "● four slots" in screen_text(app) and "these two sessions differ: −" in screen_text(app)
         await pilot.press("v")
         await until(lambda: "TTFT, s by C" in screen_text(app))
         await pilot.press("escape")

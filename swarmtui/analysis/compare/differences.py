@@ -194,6 +194,17 @@ def comparison_refusals(a: Summary, b: Summary) -> Findings:
     return tuple(found)
 
 
+def is_same_configuration(a: Summary, b: Summary) -> bool:
+    """Whether two sessions measured the same thing in the same way, as far as is known."""
+    return (
+        not comparison_refusals(a, b)
+        and not flag_differences(a, b)
+        and not server_differences(a, b)
+        and a.session.plan.duration_s == b.session.plan.duration_s
+        and all(found.code in CLIENT_DIFFERENCES for found in session_differences(a.session, b.session))
+    )
+
+
 def _tags(session: Session) -> dict[str, str]:
     return {f"tag {name}": value for name, value in session.tags.items()}
 

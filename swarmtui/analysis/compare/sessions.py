@@ -1,9 +1,11 @@
-"""Compare sessions with a baseline, level by level; verdicts are based on runs, never on requests."""
+"""Compare sessions with a baseline, level by level; verdicts are based on runs or sessions, never on requests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
+
+import msgspec
 
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.analysis.compare.differences import (
@@ -11,38 +13,52 @@ from swarmtui.analysis.compare.differences import (
     Difference,
     comparison_refusals,
     flag_differences,
+    is_same_configuration,
     server_differences,
     session_differences,
 )
 from swarmtui.analysis.compare.pool import is_pooled
-from swarmtui.analysis.compare.verdicts import Verdict, verdict
+from swarmtui.analysis.compare.verdicts import (
+    ALPHA,
+    DETECT,
+    Claim,
+    Evidence,
+    Interval,
+    Verdict,
+    holm_alphas,
+    judge,
+    weigh,
+    weigh_sessions,
+)
 from swarmtui.model.findings import Finding, Findings
-from swarmtui.model.level_key import PerLevel, level_name
+from swarmtui.model.level_key import LevelKey, PerLevel, level_name
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
-from swarmtui.numbers import signed_percent
 
 Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
 
-FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
-    "out_tps_steady": ("output tok/s, steady", "higher"),
-    "out_tps_wall": ("output tok/s, wall", "higher"),
-    "per_stream_tps": ("tok/s per stream", "higher"),
-    "ttft_s": ("TTFT", "lower"),
+FIGURES: dict[Figure, str] = {
+    "out_tps_steady": "output tok/s, steady",
+    "out_tps_wall": "output tok/s, wall",
+    "per_stream_tps": "tok/s per stream",
+    "ttft_s": "TTFT",
 }
+_AB_HINT = "`swarmtui ab` compares configurations"
 
 
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
-    """One figure of one level in two sessions; `verdict` is null where ratios are refused.
+    """One figure of one level in two sessions; `change` and `interval` are null where ratios are refused.
 
-    `leads` marks the throughput by which this load is judged.
+    `leads` marks the throughput by which this load is judged: only its row has a verdict, one per level.
     """
 
     figure: Figure
     before: float | None
     after: float | None
-    verdict: Verdict | None
+    change: float | None = None
+    interval: Interval | None = None
+    verdict: Verdict | None = None
     leads: bool = False
 
 
@@ -98,27 +114,38 @@ class Comparison(Stored, frozen=True, kw_only=True):
     stages: tuple[LeaderboardRow, ...]
 
 
-def compare(summaries: Sequence[Summary], baseline: int = 0) -> Comparison:
+def compare(
+    summaries: Sequence[Summary], baseline: int = 0, *, history: Sequence[Summary] = (), detect: float = DETECT
+) -> Comparison:
     """Compare all others with the baseline; the stages keep the given order."""
     first = summaries[baseline]
     others = [summary for index, summary in enumerate(summaries) if index != baseline]
     return Comparison(
         sessions=tuple(summary.session.id for summary in summaries),
-        pairs=tuple(compare_pair(first, other) for other in others),
+        pairs=tuple(compare_pair(first, other, history=history, detect=detect) for other in others),
         stages=leaderboard(summaries),
     )
 
 
-def compare_pair(a: Summary, b: Summary) -> Pair:
+def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), detect: float = DETECT) -> Pair:
+    """Compare `b` with `a`. Runs of one session share its conditions: two sessions can only be said to differ.
+
+    The earlier sessions with the configuration of `a` in `history` show how much sessions differ by chance.
+    """
     refused = comparison_refusals(a, b)
     if is_pooled(a) != is_pooled(b):
         text = "one side has runs as replicates, the other has sessions"
         refused += (Finding(code="replicates", text=text),)
-    unit = "sessions" if is_pooled(a) else "runs"
     before, after = {level.key: level for level in a.levels}, {level.key: level for level in b.levels}
     both = [key for key in before if key in after]
-    every = [_row(name, before[key], after[key], unit, bool(refused)) for key in both for name in FIGURES]
-    rows = tuple(row for row in every if row.before is not None or row.after is not None)
+    evidence = {} if refused else _evidence(a, b, both, () if is_pooled(a) else _repeats(a, b, history))
+    every = [_row(name, before[key], after[key], evidence.get((key, name))) for key in both for name in FIGURES]
+    rows = _with_verdicts(
+        [row for row in every if row.before is not None or row.after is not None],
+        evidence,
+        "configurations" if is_pooled(a) else "sessions",
+        detect,
+    )
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -130,8 +157,72 @@ def compare_pair(a: Summary, b: Summary) -> Pair:
         machine=tuple(row for key in both for row in _machine_rows(before[key], after[key])),
         only_a=tuple(level.offered_load for key, level in before.items() if key not in after),
         only_b=tuple(level.offered_load for key, level in after.items() if key not in before),
-        sentence=_sentence(rows, refused, [before[key] for key in both], unit),
+        sentence=_sentence(rows, refused, [before[key] for key in both], is_pooled(a)),
     )
+
+
+def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
+    """Return `a` and the earlier sessions of its configuration, none of them with more runs than `a` and `b`."""
+    runs = min(a.session.plan.runs, b.session.plan.runs)
+    others = (
+        other
+        for other in history
+        if other.session.id not in (a.session.id, b.session.id)
+        and other.session.plan.runs <= runs
+        and is_same_configuration(a, other)
+    )
+    return (a, *others)
+
+
+def _evidence(
+    a: Summary, b: Summary, both: Sequence[LevelKey], repeats: Sequence[Summary]
+) -> dict[tuple[LevelKey, Figure], Evidence]:
+    unit = "sessions" if is_pooled(a) else "runs"
+    before, after = {level.key: level for level in a.levels}, {level.key: level for level in b.levels}
+    same_requests = not is_pooled(a) and a.session.plan.seed == b.session.plan.seed
+    earlier = [{level.key: level for level in summary.levels} for summary in repeats]
+    found = {}
+    for key in both:
+        for figure in FIGURES:
+            x, y = before[key], after[key]
+            change = _change(_value(figure, x), _value(figure, y))
+            replicates = _replicates(figure, x), _replicates(figure, y)
+            known = [_value(figure, levels[key]) for levels in earlier if key in levels]
+            found[key, figure] = weigh_sessions(
+                weigh(*replicates, change=change, unit=unit, same_requests=same_requests),
+                [value for value in known if value is not None],
+            )
+    return found
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    return after / before - 1.0 if before and after else None
+
+
+def _with_verdicts(
+    rows: Sequence[ComparisonRow],
+    evidence: Mapping[tuple[LevelKey, Figure], Evidence],
+    claim: Claim,
+    detect: float,
+) -> tuple[ComparisonRow, ...]:
+    """Judge each level by its leading figure; all levels that can be judged are one family."""
+    leading = {row.key: found for row in rows if row.leads and (found := evidence.get((row.key, row.figure)))}
+    p_values = {key: found.estimate.p for key, found in leading.items() if found.estimate and found.decides}
+    alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
+    judged = {
+        key: judge(found, alpha=alphas.get(key, ALPHA), claim=claim, detect=detect) for key, found in leading.items()
+    }
+    return tuple(
+        msgspec.structs.replace(row, verdict=judged[row.key], interval=judged[row.key].interval)
+        if row.leads and row.key in judged
+        else row
+        for row in rows
+    )
+
+
+def headline_row(pair: Pair) -> ComparisonRow | None:
+    """Return the row that the sentence of the pair is about: the leading figure of the highest common level."""
+    return max((row for row in pair.rows if row.leads), key=lambda row: row.offered_load, default=None)
 
 
 _ENERGY: tuple[tuple[str, str, Callable[[Energy], float | None]], ...] = (
@@ -206,9 +297,7 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
     return tuple(rows)
 
 
-def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> ComparisonRow:
-    better = FIGURES[figure][1]
-    judged = None if refused else verdict(_replicates(figure, a), _replicates(figure, b), better=better, unit=unit)
+def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> ComparisonRow:
     leads: Figure = "out_tps_steady" if a.headline_is_steady and b.headline_is_steady else "out_tps_wall"
     return ComparisonRow(
         c=a.c,
@@ -216,7 +305,8 @@ def _row(figure: Figure, a: Level, b: Level, unit: str, refused: bool) -> Compar
         figure=figure,
         before=_value(figure, a),
         after=_value(figure, b),
-        verdict=judged,
+        change=evidence.change if evidence else None,
+        interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
         leads=figure == leads,
     )
 
@@ -253,20 +343,18 @@ def _notes(a: Summary, b: Summary) -> Findings:
     return tuple(Finding(code=code, text=text) for code, text in found)
 
 
-def _sentence(rows: Sequence[ComparisonRow], refused: Findings, both: Sequence[Level], unit: str) -> str:
-    """Describe the highest common level: `C=4: +25.6 % output tok/s, faster (4 v 4 runs, p = 0.03)`."""
+def _sentence(rows: Sequence[ComparisonRow], refused: Findings, both: Sequence[Level], pooled: bool) -> str:
+    """Describe the highest common level: `C=4, output tok/s: faster: +25.6 % (95 %: +24 % to +27 %; 4 v 4 sessions)`"""
     if refused:
         return f"no ratio: {'; '.join(map(str, refused))}"
     if not both:
         return "no level in common"
     top = max(both, key=lambda level: level.offered_load)
-    row = next((row for row in rows if row.leads and (row.c, row.rate) == top.key), None)
-    found = row.verdict if row else None
-    if row is None or found is None or found.change is None:
-        return f"{top.name}: undecided, not measured"
-    change = f"{signed_percent(found.change)} output tok/s"
-    p = "" if found.p is None else f", p = {found.p:.2g}"
-    return f"{row.name}: {change}, {found.word} ({found.n_a} v {found.n_b} {unit}{p})"
+    row = next((row for row in rows if row.leads and row.key == top.key), None)
+    if row is None or row.verdict is None:
+        return f"{top.name}: no verdict: not measured"
+    hint = "" if pooled else f"; {_AB_HINT}"
+    return f"{row.name}, output tok/s: {row.verdict.sentence}{hint}"
 
 
 def _changes(before: Summary, after: Summary) -> tuple[str, ...]:

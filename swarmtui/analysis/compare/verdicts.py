@@ -1,37 +1,106 @@
-"""Decide between two sets of replicates: faster, slower, equivalent or undecided; a replicate is a run or a session."""
+"""Decide between two sides by the interval that is printed: Welch's t on the logs of their replicates.
+
+A replicate is a run, or a session where several are pooled. Several levels are one family: Holm's procedure gives each
+its own confidence, so that the chance of any false claim stays below 5 %.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
-from math import comb, expm1, fsum, log, sqrt
-from random import Random
-from typing import Literal
+from math import expm1, fsum, log, log1p, sqrt
+from typing import Literal, NamedTuple
 
-import msgspec
-
-from swarmtui.analysis.compare.t_distribution import t_quantile
+from swarmtui.analysis.compare.t_distribution import t_cdf, t_quantile
 from swarmtui.model.schema import Stored
-from swarmtui.numbers import percent, signed_percent
+from swarmtui.numbers import percent, short_percent, signed_percent
 
 ALPHA = 0.05
 EQUIVALENT = 0.02
 POWER = 0.8
 MIN_RUNS = 4
+DETECT = 0.05
+"""The change that "N runs would detect" is about, unless the user gives another."""
 
-_EXACT_AT_MOST = 20_000
-_DRAWS = 10_000
-_NEAR = 1e-12
-# With few values a permutation test has a little less power than the t test that the estimate is based on.
-_SLACK = 1.1
+_MAX_RUNS = 200
+# Runs with the same requests are compared pair by pair if that narrows the interval at least this much. Taking the
+# narrower of two intervals without such a margin would claim differences in 7 % of equal sides instead of 5 %.
+_PAIRED_AT_MOST = 0.4
 
-VerdictWord = Literal["faster", "slower", "equivalent", "undecided"]
+VerdictWord = Literal["faster", "slower", "differ", "equivalent", "undecided", "no verdict"]
+Claim = Literal["configurations", "sessions"]
 
 
 class Interval(Stored, frozen=True, kw_only=True):
     middle: float
     low: float
     high: float
+    confidence: float = 1.0 - ALPHA
+
+
+class Verdict(Stored, frozen=True, kw_only=True):
+    """`change` is B relative to A, as a share, of the two figures shown; `interval` is the one that decided.
+
+    `needed` is how many replicates of each side detect a change of `detect` with 80 % power; null if that is not known
+    or more than 200. `no verdict` means fewer than four runs of a side, `differ` that two sessions differ, which does
+    not say that their configurations do.
+    """
+
+    word: VerdictWord
+    n_a: int
+    n_b: int
+    change: float | None = None
+    interval: Interval | None = None
+    p: float | None = None
+    detect: float = DETECT
+    needed: int | None = None
+    sentence: str
+
+
+class Estimate(NamedTuple):
+    """The difference of two means of logs, with its standard error and degrees of freedom."""
+
+    middle: float
+    error: float
+    df: float
+
+    def half_width(self, alpha: float) -> float:
+        return t_quantile(1 - alpha / 2, self.df) * self.error
+
+    def interval(self, alpha: float = ALPHA) -> Interval:
+        middle, half = self.middle, self.half_width(alpha)
+        low, high = expm1(middle - half), expm1(middle + half)
+        return Interval(middle=expm1(middle), low=low, high=high, confidence=1 - alpha)
+
+    @property
+    def p(self) -> float:
+        if not self.error:
+            return 0.0 if self.middle else 1.0
+        return 2 * t_cdf(-abs(self.middle) / self.error, self.df)
+
+
+class Evidence(NamedTuple):
+    """What is known about a change. `spread` is the standard deviation of the logs of one replicate.
+
+    `sessions` is the number of sessions that the spread was taken from; 0 if it is that of the replicates compared.
+    """
+
+    n_a: int
+    n_b: int
+    unit: str
+    change: float | None = None
+    estimate: Estimate | None = None
+    spread: float | None = None
+    sessions: int = 0
+    paired: bool = False
+
+    @property
+    def decides(self) -> bool:
+        return self.estimate is not None and (self.sessions > 0 or min(self.n_a, self.n_b) >= MIN_RUNS)
+
+    @property
+    def replicates(self) -> str:
+        runs = f"{self.n_a} v {self.n_b} {self.unit}" + (", paired" if self.paired else "")
+        return f"{runs}; spread of {self.sessions} sessions" if self.sessions else runs
 
 
 def standard_deviation(values: Sequence[float]) -> float:
@@ -46,125 +115,157 @@ def coefficient_of_variation(values: Sequence[float]) -> float | None:
     return standard_deviation(values) / middle if len(values) > 1 and middle else None
 
 
-class Verdict(Stored, frozen=True, kw_only=True):
-    """`change` is B relative to A, as a share; `p` is from a permutation test, exact where that is feasible.
+def weigh(
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    change: float | None = None,
+    unit: str = "runs",
+    same_requests: bool = False,
+) -> Evidence:
+    """Compare the replicates of both sides; `change` is that of the figures shown, by default of the means of logs.
 
-    `detectable` is the smallest change that `detectable_n` runs per side would find with 80 % power.
+    With `same_requests` the k-th run of both sides sent the same requests, so that runs can be compared in pairs.
     """
-
-    word: VerdictWord
-    n_a: int
-    n_b: int
-    change: float | None = None
-    interval: Interval | None = None
-    p: float | None = None
-    smallest_p: float
-    detectable: float | None = None
-    detectable_n: int | None = None
-    sentence: str
-
-
-def verdict(
-    a: Sequence[float], b: Sequence[float], *, better: Literal["higher", "lower"] = "higher", unit: str = "runs"
-) -> Verdict:
-    """Compare the logs of both sides, so that changes are shares; undecided where a value is not above zero."""
     n_a, n_b = len(a), len(b)
-    smallest = min(1.0, 2 / comb(n_a + n_b, n_a)) if n_a and n_b else 1.0
     if not n_a or not n_b or min(*a, *b) <= 0:
-        return Verdict(word="undecided", n_a=n_a, n_b=n_b, smallest_p=smallest, sentence="undecided: not measured")
+        return Evidence(n_a, n_b, unit, change)
     x, y = [log(value) for value in a], [log(value) for value in b]
-    change = expm1(fsum(y) / n_b - fsum(x) / n_a)
+    middle = fsum(y) / n_b - fsum(x) / n_a
+    change = expm1(middle) if change is None else change
     if min(n_a, n_b) < 2:
-        few = f"n={min(n_a, n_b)}" if n_a == n_b else f"{n_a} v {n_b} {unit}"
-        return Verdict(
-            word="undecided", n_a=n_a, n_b=n_b, change=change, smallest_p=smallest,
-            sentence=f"undecided: {few}; one run has no spread, so {signed_percent(change)} may be noise",
-        )  # fmt: skip
-    interval, spread = _difference(x, y)
-    p = permutation_p(x, y)
-    decides = smallest <= ALPHA
-    n = (n_a, n_b) if decides else (MIN_RUNS, MIN_RUNS)
-    found = Verdict(
-        word=_word(change, interval, p, decides, better),
-        n_a=n_a,
-        n_b=n_b,
-        change=change,
-        interval=interval,
-        p=p,
-        smallest_p=smallest,
-        detectable=detectable_change(spread, *n),
-        detectable_n=min(n),
-        sentence="",
-    )
-    return msgspec.structs.replace(found, sentence=_sentence(found, unit))
+        return Evidence(n_a, n_b, unit, change)
+    spread = sqrt((standard_deviation(x) ** 2 + standard_deviation(y) ** 2) / 2)
+    estimate = _welch(x, y)
+    if same_requests and n_a == n_b:
+        apart = [after - before for before, after in zip(x, y, strict=True)]
+        paired = Estimate(middle, standard_deviation(apart) / sqrt(n_a), n_a - 1)
+        if paired.half_width(ALPHA) < _PAIRED_AT_MOST * estimate.half_width(ALPHA):
+            return Evidence(n_a, n_b, unit, change, paired, paired.error * sqrt(n_a / 2), paired=True)
+    return Evidence(n_a, n_b, unit, change, estimate, spread)
 
 
-def permutation_p(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the share of all permutations of the values whose means are at least as far apart."""
-    pooled, n, total = [*x, *y], len(x), fsum([*x, *y])
-    rest = len(y)
-
-    def apart(part: float) -> float:
-        return abs(part / n - (total - part) / rest)
-
-    least = apart(fsum(x)) - _NEAR
-    if comb(len(pooled), n) <= _EXACT_AT_MOST:
-        hits = [apart(sum(part)) >= least for part in combinations(pooled, n)]
-        return sum(hits) / len(hits)
-    random = Random(0)  # the same data always give the same p
-    count = sum(apart(sum(random.sample(pooled, n))) >= least for _ in range(_DRAWS))
-    return (count + 1) / (_DRAWS + 1)
+def weigh_sessions(evidence: Evidence, history: Sequence[float]) -> Evidence:
+    """Judge the change between two sessions by how much the figures of earlier ones, at least two, differ."""
+    if evidence.change is None or evidence.change <= -1 or len(history) < 2 or min(history) <= 0:
+        return evidence
+    spread = standard_deviation([log(value) for value in history])
+    estimate = Estimate(log1p(evidence.change), sqrt(2) * spread, len(history) - 1)
+    return evidence._replace(estimate=estimate, spread=spread, sessions=len(history), paired=False)
 
 
-def detectable_change(spread: float, n_a: int, n_b: int) -> float:
-    """Return the change that runs of this spread (standard deviation of logs) find with 80 % power."""
-    df = n_a + n_b - 2
-    ways = comb(n_a + n_b, n_a)
-    attainable = 2 * int(ALPHA * ways / 2) / ways or ALPHA
-    steps = t_quantile(1 - attainable / 2, df) + t_quantile(POWER, df)
-    return expm1(_SLACK * steps * spread * sqrt(1 / n_a + 1 / n_b))
-
-
-def _difference(x: list[float], y: list[float]) -> tuple[Interval, float]:
-    """Return Welch's interval of the change, and the pooled standard deviation."""
+def _welch(x: Sequence[float], y: Sequence[float]) -> Estimate:
     n, m = len(x), len(y)
     parts = standard_deviation(x) ** 2 / n, standard_deviation(y) ** 2 / m
-    error = sqrt(sum(parts))
     squares = parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1)
     df = sum(parts) ** 2 / squares if squares else n + m - 2
-    middle = fsum(y) / m - fsum(x) / n
-    half = t_quantile(1 - ALPHA / 2, df) * error
-    pooled = sqrt(((n - 1) * standard_deviation(x) ** 2 + (m - 1) * standard_deviation(y) ** 2) / (n + m - 2))
-    return Interval(middle=expm1(middle), low=expm1(middle - half), high=expm1(middle + half)), pooled
+    return Estimate(fsum(y) / m - fsum(x) / n, sqrt(sum(parts)), df)
+
+
+def holm_alphas(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+    """Return the alpha of each test: Holm's steps up to the first one that fails, and that one for all after it."""
+    alphas, step, stopped = [alpha] * len(p_values), alpha, False
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        step = step if stopped else alpha / (len(p_values) - rank)
+        stopped = stopped or p_values[index] > step
+        alphas[index] = step
+    return alphas
+
+
+def judge(
+    evidence: Evidence,
+    *,
+    alpha: float = ALPHA,
+    claim: Claim = "configurations",
+    better: Literal["higher", "lower"] = "higher",
+    detect: float = DETECT,
+) -> Verdict:
+    """Decide by the interval at `alpha`, or by that of 90 % if it shows that the change is within ±2 %."""
+    word, interval = _word(evidence, alpha, claim, better)
+    needed = None
+    if evidence.decides and evidence.spread is not None:
+        needed = replicates_needed(evidence.spread, detect, alpha)
+    return Verdict(
+        word=word,
+        n_a=evidence.n_a,
+        n_b=evidence.n_b,
+        change=evidence.change,
+        interval=interval,
+        p=evidence.estimate.p if evidence.estimate and evidence.decides else None,
+        detect=detect,
+        needed=needed,
+        sentence=_sentence(evidence, word, interval, detect, needed),
+    )
 
 
 def _word(
-    change: float, interval: Interval, p: float, decides: bool, better: Literal["higher", "lower"]
-) -> VerdictWord:
-    """Check equivalence first: a significant difference within ±2 % is not relevant."""
-    if not decides:
-        return "undecided"
-    if interval.low >= -EQUIVALENT and interval.high <= EQUIVALENT:
-        return "equivalent"
-    if p > ALPHA:
-        return "undecided"
-    return "faster" if (change > 0) == (better == "higher") else "slower"
+    evidence: Evidence, alpha: float, claim: Claim, better: Literal["higher", "lower"]
+) -> tuple[VerdictWord, Interval | None]:
+    """Check equivalence first: a difference within ±2 % is not relevant, even if it is certain."""
+    estimate = evidence.estimate
+    if estimate is None or not evidence.decides:
+        return "no verdict", estimate.interval(alpha) if estimate else None
+    near = estimate.interval(2 * ALPHA)
+    if near.low >= -EQUIVALENT and near.high <= EQUIVALENT:
+        return "equivalent", near
+    interval = estimate.interval(alpha)
+    change = evidence.change or 0.0
+    # The figures shown weigh runs by their length: rarely, their change has the other sign.
+    if interval.low <= 0.0 <= interval.high or change * interval.middle <= 0.0:
+        return "undecided", interval
+    if claim == "sessions":
+        return "differ", interval
+    return ("faster" if (change > 0) == (better == "higher") else "slower"), interval
 
 
-def _sentence(found: Verdict, unit: str) -> str:
-    runs = f"{found.n_a} v {found.n_b} {unit}"
-    if found.change is None or found.p is None or found.interval is None:
-        return f"undecided: {runs}"
-    change = signed_percent(found.change)
-    bounds = f"95 %: {signed_percent(found.interval.low)} to {signed_percent(found.interval.high)}"
-    detectable = "" if found.detectable is None else percent(found.detectable, 1)
-    if found.smallest_p > ALPHA:
-        return (
-            f"undecided: {change}, {runs} are too few to decide (p ≥ {found.smallest_p:.2g}); "
-            f"{MIN_RUNS} v {MIN_RUNS} at this spread would detect {detectable}"
-        )
-    if found.word == "undecided":
-        return f"undecided: {change} ({bounds}; {runs}, p = {found.p:.2g}); {detectable} would be detected"
-    if found.word == "equivalent":
-        return f"equivalent: {change} ({bounds}, all within ±{percent(EQUIVALENT)}; {runs})"
-    return f"{found.word}: {change} ({bounds}; {runs}, p = {found.p:.2g})"
+def detectable_change(spread: float, n_a: int, n_b: int, alpha: float = ALPHA) -> float:
+    """Return the change that replicates of this spread (standard deviation of logs) show with 80 % power."""
+    df = n_a + n_b - 2
+    steps = t_quantile(1 - alpha / 2, df) + t_quantile(POWER, df)
+    return expm1(steps * spread * sqrt(1 / n_a + 1 / n_b))
+
+
+def replicates_needed(spread: float, detect: float, alpha: float = ALPHA) -> int | None:
+    """Return how many of each side show a change of `detect` with 80 % power; None if more than 200."""
+    enough = (n for n in range(MIN_RUNS, _MAX_RUNS + 1) if detectable_change(spread, n, n, alpha) <= detect)
+    return next(enough, None)
+
+
+_HEADS = {"differ": "these two sessions differ", "equivalent": f"equivalent within ±{percent(EQUIVALENT)}"}
+
+
+def _sentence(
+    evidence: Evidence, word: VerdictWord, interval: Interval | None, detect: float, needed: int | None
+) -> str:
+    """`faster: +5.1 % (95 %: +3.2 % to +7.0 %; 4 v 4 runs)`"""
+    if word == "no verdict":
+        return _describe_missing(evidence)
+    assert interval is not None
+    bounds = f"{signed_percent(interval.low)} to {signed_percent(interval.high)}"
+    found = f"{signed_percent(evidence.change)} ({confidence_text(interval)}: {bounds}; {evidence.replicates})"
+    if word == "undecided":
+        return f"undecided: {found}; {_describe_needed(evidence, detect, needed)}"
+    return f"{_HEADS.get(word, word)}: {found}"
+
+
+def confidence_text(interval: Interval) -> str:
+    """`95 %`, or `98.8 %` where several levels share the 5 %."""
+    return short_percent(interval.confidence)
+
+
+def _describe_missing(evidence: Evidence) -> str:
+    n_a, n_b, unit = evidence.n_a, evidence.n_b, evidence.unit
+    if evidence.change is None:
+        return "no verdict: not measured"
+    count = f"{n_a} {unit.removesuffix('s') if n_a == 1 else unit} of each" if n_a == n_b else f"{n_a} v {n_b} {unit}"
+    return f"no verdict: {count}, {MIN_RUNS} are needed; {signed_percent(evidence.change)} may be noise"
+
+
+def _describe_needed(evidence: Evidence, detect: float, needed: int | None) -> str:
+    target = f"a difference of {short_percent(detect)}"
+    unit = "sessions" if evidence.sessions else evidence.unit
+    if needed is None:
+        return f"more than {_MAX_RUNS} {unit} of each are needed to detect {target}"
+    if not evidence.sessions and min(evidence.n_a, evidence.n_b) >= needed:
+        return f"{target} would have been detected with 80 % power"
+    return f"{needed} {unit} of each would detect {target} with 80 % power"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.analysis.compare.sessions import FIGURES, Comparison, ComparisonRow, LeaderboardRow, Pair
+from swarmtui.analysis.compare.sessions import FIGURES, Comparison, LeaderboardRow, Pair, headline_row
 from swarmtui.cli.render.table import BEST, align_table, shrink_columns, wrap
 from swarmtui.numbers import MISSING, significant
 from swarmtui.sessions.export.comparison import comparison_tables
@@ -59,12 +59,14 @@ def _pair(pair: Pair, labels: dict[str, str]) -> str:
     for table in comparison_tables(pair):
         lines = align_table(list(table.columns), [list(row) for row in table.rows], right=list(table.right))
         parts.append("\n".join([*lines, *([""] if table.note else []), *wrap(table.note)]))
-    tail = [line for row in pair.rows if row.figure == "out_tps_steady" for line in _explain_verdict(row)]
+    headline = headline_row(pair)
+    tail = [
+        line
+        for row in pair.rows
+        if row.verdict and row is not headline
+        for line in wrap(f"{row.name}, {FIGURES[row.figure]}: {row.verdict.sentence}")
+    ]
     for name, only in (("A", pair.only_a), ("B", pair.only_b)):
         if only:
             tail.append(f"only in {name}: {','.join(f'{load:g}' for load in only)}")
     return "\n\n".join([*parts, "\n".join([*wrap(sanitize(pair.sentence)), *tail])])
-
-
-def _explain_verdict(row: ComparisonRow) -> list[str]:
-    return wrap(f"{row.name}, {FIGURES[row.figure][0]}: {row.verdict.sentence}") if row.verdict else []

@@ -45,6 +45,11 @@ def export(loaded: Sequence[LoadedSession], form: str, chart: str | None = None)
         formats = " and ".join(name for name, other in FORMATS.items() if other.charts)
         raise BadInput(f"is for {formats}", key="--chart")
     sessions = _with_unique_names([session_data(one, named=len(loaded) > 1) for one in loaded])
+    if len(loaded) > 1:
+        from swarmtui.sessions.store import earlier_sessions
+
+        history = earlier_sessions(loaded[0].directory.parent, [session.summary for session in sessions])
+        sessions = [session._replace(history=history) for session in sessions]
     module, _, function = FORMATS[form].render.partition(":")
     render = getattr(import_module(f"{__name__}.{module}"), function)
     content: bytes = render(sessions, chart) if FORMATS[form].charts else render(sessions)

@@ -6,7 +6,11 @@ from swarmtui.analysis.compare.sessions import FIGURES, ComparisonRow, Figure, M
 from swarmtui.numbers import MISSING, seconds, signed_percent, significant
 from swarmtui.sessions.export.structs import Table
 
-_NOTE = "A and B: all requests of a level. change and 95 %: B compared with A, by the means of the runs."
+_NOTE = (
+    "A and B: all requests of a level; change: B compared with A. The interval is that of the change between runs or "
+    "sessions. Beside a verdict it is the one that decides: 95 % for all levels together (Holm), 90 % for equivalent; "
+    "elsewhere it is 95 %."
+)
 
 
 def comparison_tables(pair: Pair) -> tuple[Table, ...]:
@@ -14,8 +18,8 @@ def comparison_tables(pair: Pair) -> tuple[Table, ...]:
     varied = "rate" if any(row.rate is not None for row in pair.rows) else "C"
     verdicts = Table(
         "Side by side",
-        (varied, "figure", "A", "B", "change", "95 %", "verdict"),
-        tuple(_cells(row) for row in pair.rows),
+        (varied, "figure", "A", "B", "change", "interval", "verdict"),
+        tuple(_cells(row, bool(pair.refused)) for row in pair.rows),
         (True, False, True, True, True, True, False),
         "" if pair.refused else _NOTE,
     )
@@ -28,17 +32,16 @@ def comparison_tables(pair: Pair) -> tuple[Table, ...]:
     return tuple(table for table in (verdicts, machine) if table.rows)
 
 
-def _cells(row: ComparisonRow) -> tuple[str, ...]:
-    found = row.verdict
-    interval = found.interval if found else None
+def _cells(row: ComparisonRow, refused: bool) -> tuple[str, ...]:
+    interval = row.interval
     return (
         f"{row.offered_load:g}",
-        FIGURES[row.figure][0],
+        FIGURES[row.figure],
         _value(row.figure, row.before),
         _value(row.figure, row.after),
-        signed_percent(found.change if found else None),
+        signed_percent(row.change),
         MISSING if interval is None else f"{signed_percent(interval.low)} … {signed_percent(interval.high)}",
-        "refused" if found is None else found.word,
+        "refused" if refused else row.verdict.word if row.verdict else "",
     )
 
 

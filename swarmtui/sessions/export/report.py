@@ -32,7 +32,7 @@ def build_report(sessions: Sequence[SessionData]) -> Report:
     if len(reports) == 1:
         return reports[0][1]
     first, *others = sessions
-    pairs = [(other.name, compare_pair(first.summary, other.summary)) for other in others]
+    pairs = [(other.name, compare_pair(first.summary, other.summary, history=first.history)) for other in others]
     comparisons = [
         table._replace(title=f"{table.title}: A is {first.name}, B is {name}")
         for name, pair in pairs

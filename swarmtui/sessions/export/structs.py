@@ -14,13 +14,14 @@ Marks = tuple[tuple[float, str], ...]
 
 
 class SessionData(NamedTuple):
-    """A session to export. `name` distinguishes it from the others of the same report."""
+    """A session to export. `name` distinguishes it from the others of the same report; `history` are earlier ones."""
 
     name: str
     summary: Summary
     records: Sequence[Record] = ()
     telemetry: Sequence[Telemetry] = ()
     stages: Sequence[StageStart] = ()
+    history: Sequence[Summary] = ()
 
 
 class Table(NamedTuple):

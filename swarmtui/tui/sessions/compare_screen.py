@@ -192,9 +192,9 @@ class CompareScreen(Pager):
     key_context: KeyContext = "compare"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("compare")]
 
-    def __init__(self, summaries: Sequence[Summary], names: dict[str, str]) -> None:
+    def __init__(self, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()) -> None:
         super().__init__()
-        self._summaries, self._names = list(summaries), names
+        self._summaries, self._names, self._history = list(summaries), names, history
         self._baseline = 0
         self._figure = 0
 
@@ -215,7 +215,8 @@ class CompareScreen(Pager):
         self.query_one(OverlayPanel).show(overlay_view(ordered, self._names, figure))
         page = self.query_one(Page)
         page.note = f"baseline: {self._names.get(first.session.id, first.session.id)}"
-        page.show(comparison_lines(compare(self._summaries, self._baseline), self._names, max(40, self.app.size.width)))
+        found = compare(self._summaries, self._baseline, history=self._history)
+        page.show(comparison_lines(found, self._names, max(40, self.app.size.width)))
 
     def action_next_baseline(self) -> None:
         self._baseline = (self._baseline + 1) % len(self._summaries)

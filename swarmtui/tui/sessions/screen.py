@@ -219,12 +219,12 @@ class SessionsScreen(CursorScreen):
 
     async def _compare(self, session_ids: list[str]) -> None:
         try:
-            summaries = await asyncio.to_thread(_summaries, self._root, session_ids)
+            summaries, history = await asyncio.to_thread(_summaries, self._root, session_ids)
         except BadInput as problem:
             self.app.toast(str(problem))
             return
         names = {row.id: f"{sanitize(row.label)} ({row.id})" if row.label else row.id for row in self._rows}
-        self.app.open_screen("compare", summaries, names)
+        self.app.open_screen("compare", summaries, names, history)
 
     def action_delete(self) -> None:
         selected = self.query_one(SessionList).selected_id
@@ -249,10 +249,12 @@ class SessionsScreen(CursorScreen):
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
 
 
-def _summaries(root: Path, session_ids: Sequence[str]) -> list[Summary]:
-    from swarmtui.sessions.store import load, summarise
+def _summaries(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:
+    """Return the sessions to compare, and earlier ones that show the spread between sessions."""
+    from swarmtui.sessions.store import earlier_sessions, load, summarise
 
-    return [summarise(load(root, session_id)) for session_id in session_ids]
+    summaries = [summarise(load(root, session_id)) for session_id in session_ids]
+    return summaries, earlier_sessions(root, summaries)
 
 
 class DeletedSessions:
