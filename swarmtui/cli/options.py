@@ -143,7 +143,7 @@ detect_option = click.option(
     default="5%",
     show_default=True,
     metavar="SHARE",
-    help="The difference that an undecided comparison names the number of runs for.",
+    help="If a comparison is undecided, tell how many runs would detect this difference.",
 )
 
 
