@@ -57,7 +57,9 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   wall_speedup    serial time / concurrent time; also token_ratio
   counts, shares  errors error_rate cap_hits cap_rate pass_rate n ok …
 Times need a unit (us ms s m). Too few samples (p50 needs 5, p90 29, p95 59,
-p99 299) or nothing measured is null, and counts as missed.
+p99 299) or nothing measured is null. Null at any level counts as missed; FIGURE@C
+looks at one level only. An SLO is kept, missed, or undecided, which counts as
+missed: to show 95 % takes at least 59 requests.
 """
 
 

@@ -111,11 +111,17 @@ class Scaling(Stored, frozen=True, kw_only=True):
 
 
 class Goodput(PerLevel, frozen=True, kw_only=True):
-    """Requests of a level that met the SLO; a failed request did not. `per_s` and `out_tps` count only these."""
+    """Requests of a level that met the SLO; a failed request did not. `per_s` and `out_tps` count only these.
+
+    `share_low` and `share_high` are one-sided 95 % bounds of the share. `kept` is null while they do not decide whether
+    the required share is kept.
+    """
 
     n: int
     good: int
     share: float | None
+    share_low: float | None = None
+    share_high: float | None = None
     per_s: float | None
     out_tps: float | None
     kept: bool | None

@@ -62,11 +62,6 @@ def test_null_figure_counts_as_missed_with_reason() -> None:
     assert parse_fail_if("pass_rate<90%").judge(few).missed
 
 
-def test_levels_without_the_figure_are_ignored() -> None:
-    """C=1 with four requests has no median, which must not fail every default run."""
-    assert parse_fail_if("ttft_p50>1s").judge([level(1, ttft=0.2, n=4), FOUR]).true is False
-
-
 def test_or_needs_one_true_part() -> None:
     assert parse_fail_if("pass_rate<90% or ttft_p50>500ms").judge(LEVELS).true is True
     assert parse_fail_if("pass_rate<90% and ttft_p50>10s").judge(LEVELS).true is False
@@ -128,7 +123,18 @@ def test_every_figure_can_be_compared(name: str, sign: str, limit: int) -> None:
         "<": float.__lt__, "<=": float.__le__, ">": float.__gt__, ">=": float.__ge__,
         "==": float.__eq__, "!=": float.__ne__,
     }[sign]  # fmt: skip
-    assert judged.true is (any(compare(float(v), limit * scale) for v in values) if values else None)
+    hit = any(compare(float(value), limit * scale) for value in values)
+    assert judged.true is (True if hit else False if len(values) == len(LEVELS) else None)
+
+
+def test_level_without_the_figure_leaves_a_condition_open() -> None:
+    """p50 of TTFT needs five answers; C=8 has two."""
+    levels = [level(4, ttft=0.2), level(8, ttft=9.0, n=2)]
+    judged = parse_fail_if("ttft_p50>1s").judge(levels)
+    assert judged.true is None and judged.missed
+    assert judged.because == ("ttft_p50>1s: p50 needs 5 answers, C=8 has 2",)
+    assert parse_fail_if("ttft_p50>100ms").judge(levels).true is True
+    assert parse_fail_if("ttft_p50@4>1s").judge(levels).true is False
 
 
 def test_goodput_counts_requests_that_meet_all_limits() -> None:
@@ -141,9 +147,38 @@ def test_goodput_counts_requests_that_meet_all_limits() -> None:
     slo = parse_slo("ttft=500ms,tpot=50ms")
     (found,) = goodput([level(1, wall_s=2.0)], {(1, None): records}, slo)
     assert (found.n, found.good, found.share) == (4, 1, 0.25)
+    assert (found.share_low, found.share_high) == pytest.approx((0.012741, 0.751395), abs=1e-6)  # by scipy.stats.beta
     assert found.per_s == pytest.approx(0.5)
     assert found.out_tps == pytest.approx(1.5)
     assert found.kept is False
+
+
+@pytest.mark.parametrize(
+    ("good", "n", "kept"),
+    [(58, 58, None), (59, 59, True), (91, 92, None), (92, 93, True), (5, 8, False), (0, 0, None), (90, 100, False)],
+)
+def test_slo_is_kept_missed_or_undecided(good: int, n: int, kept: bool | None) -> None:
+    """The bounds are those of Clopper and Pearson: 59 of 59 is the least that shows 95 %."""
+    records = [request(0, [100])] * good + [request(0, [900])] * (n - good)
+    (found,) = goodput([level(1)], {(1, None): records}, parse_slo("ttft=500ms"))
+    assert found.kept is kept
+
+
+def test_every_measured_request_must_meet_a_share_of_100_percent() -> None:
+    for good, kept in ((8, True), (7, False)):
+        records = [request(0, [100])] * good + [request(0, [900])] * (8 - good)
+        (found,) = goodput([level(1)], {(1, None): records}, parse_slo("ttft=500ms,share=100%"))
+        assert found.kept is kept
+
+
+def test_answer_without_output_breaks_the_limit_on_it() -> None:
+    empty = request(0, [], tokens_out=0, t_done_ns=BOOT_NS + MS)
+    assert not parse_slo("ttft=500ms").met_by(empty)
+    assert not parse_slo("e2e=500ms").met_by(empty)
+    assert parse_slo("tpot=1ms,stall=1ms").met_by(empty)
+    reasoning_only = request(0, [100, 110], t_first_content_ns=None)
+    assert parse_slo("ttft=500ms").met_by(reasoning_only)
+    assert not parse_slo("ttfo=500ms").met_by(reasoning_only)
 
 
 def test_figures_that_an_answer_cannot_have_are_ignored() -> None:
@@ -159,11 +194,14 @@ def test_slo_share_can_be_set() -> None:
 
 def test_slo_sentence() -> None:
     slo = parse_slo("ttft=500ms")
-    good, bad = [request(0, [100])] * 8, [request(0, [900])] * 3 + [request(0, [100])] * 5
-    finished: dict[LevelKey, list[Record]] = {(1, None): good, (4, None): good, (8, None): bad}
-    found = goodput([level(1), level(4), level(8)], finished, slo)
-    assert slo_sentence(found, slo) == "SLO met up to C=4; at C=8 62.5 % of requests met it (95 % required)"
+    good, bad = [request(0, [100])] * 64, [request(0, [900])] * 24 + [request(0, [100])] * 40
+    finished: dict[LevelKey, list[Record]] = {(1, None): good, (4, None): good, (8, None): bad, (16, None): good[:8]}
+    found = goodput([level(1), level(4), level(8), level(16)], finished, slo)
+    assert slo_sentence(found, slo) == "SLO met up to C=4; missed at C=8: 40 of 64 requests met it, 95 % required"
     assert slo_sentence(found[:2], slo) == "SLO met up to C=4"
+    assert slo_sentence(found[3:], slo) == (
+        "SLO undecided at C=16: 8 of 8 requests met it, 95 % required; at least 59 requests are needed to decide"
+    )
 
 
 @pytest.mark.parametrize("text", ["ttft", "ttft=1", "speed=1s", "ttft=1s,ttft=2s", "ttft=5%", "share=90%", "", "x=y"])

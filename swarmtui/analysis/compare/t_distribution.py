@@ -1,4 +1,4 @@
-"""Student's t distribution, exact to about 1e-12; two functions do not justify a dependency on scipy."""
+"""Student's t distribution, and the incomplete beta function behind it, exact to about 1e-12 without scipy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def t_cdf(t: float, df: float) -> float:
     """Return the probability below `t`; `df` need not be whole (Welch)."""
     square = t * t
     if square < df:  # keeps the digits near the middle
-        half = 0.5 * _incomplete_beta(0.5, df / 2, square / (df + square))
+        half = 0.5 * incomplete_beta(0.5, df / 2, square / (df + square))
         return 0.5 + half if t > 0 else 0.5 - half
-    tail = 0.5 * _incomplete_beta(df / 2, 0.5, df / (df + square))
+    tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + square))
     return 1.0 - tail if t > 0 else tail
 
 
@@ -38,7 +38,7 @@ def t_quantile(p: float, df: float) -> float:
     return (low + high) / 2
 
 
-def _incomplete_beta(a: float, b: float, x: float) -> float:
+def incomplete_beta(a: float, b: float, x: float) -> float:
     """Return the regularised incomplete beta function, from the continued fraction that converges faster."""
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0

@@ -25,7 +25,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 class LimitResult(Stored, frozen=True, kw_only=True):
-    """`true` is null where no figure was available; `because` lists the figures that decided."""
+    """`true` is null where a figure that could decide is missing; `because` lists the figures that decided."""
 
     true: bool | None
     because: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ def _judge(node: _Node, levels: Sequence[Level]) -> LimitResult:
 
 
 def _compare(node: _Compare, levels: Sequence[Level]) -> LimitResult:
-    """Evaluate at one level, or at any level without @; null where all levels lack the figure."""
+    """Evaluate at one level, or without @ at all of them: true if it is at one, null if one lacks the figure."""
     expected = [level for level in levels if node.at is None or level.offered_load == node.at]
     if not expected:
         varied = "rate" if any(level.rate is not None for level in levels) else "C"
@@ -206,7 +206,7 @@ def _compare(node: _Compare, levels: Sequence[Level]) -> LimitResult:
             hits.append(shown)
     if hits:
         return LimitResult(true=True, because=tuple(hits))
-    if not values:
+    if missing:
         return LimitResult(true=None, because=(f"{node.text}: {'; '.join(missing)}",))
     return LimitResult(true=False, because=tuple(values))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil, log
 
+from swarmtui.analysis.compare.t_distribution import incomplete_beta
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.quantities import parse_amount
 from swarmtui.model.findings import Goodput
@@ -16,6 +18,9 @@ from swarmtui.numbers import short_percent
 
 _KEY = "--slo"
 DEFAULT_SHARE = 0.95
+_ALPHA = 0.05
+# One token has no time per token and no gap; every other figure is missing only where the answer is.
+_MAY_BE_MISSING = ("tpot", "stall")
 
 
 def _stall(record: Record) -> float | None:
@@ -39,11 +44,12 @@ class Slo(Stored, frozen=True, kw_only=True):
     share: float = DEFAULT_SHARE
 
     def met_by(self, record: Record) -> bool:
-        """Whether a request meets all limits; a failed one does not, and a figure it cannot have is ignored."""
-        if not record.ok:
-            return False
-        values = ((FIGURES[name](record), most) for name, most in self.limits_s.items())
-        return all(value is None or value <= most for value, most in values)
+        """Whether a request meets all limits: a failed one does not, nor one without the output that a limit is for."""
+        return record.ok and all(self._meets(record, name) for name in self.limits_s)
+
+    def _meets(self, record: Record, name: str) -> bool:
+        value = FIGURES[name](record)
+        return name in _MAY_BE_MISSING if value is None else value <= self.limits_s[name]
 
 
 def validate_slo(text: str) -> str:
@@ -83,29 +89,66 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
     for level in levels:
         records = finished.get(level.key, ())
         good = [record for record in records if slo.met_by(record)]
-        share = ratio(len(good), len(records))
+        low, high = share_bounds(len(good), len(records))
         found.append(
             Goodput(
                 c=level.c,
                 rate=level.rate,
                 n=len(records),
                 good=len(good),
-                share=share,
+                share=ratio(len(good), len(records)),
+                share_low=low,
+                share_high=high,
                 per_s=ratio(len(good), level.wall_s),
                 out_tps=ratio(sum(record.tokens_out or 0 for record in good), level.wall_s),
-                kept=None if share is None else share >= slo.share,
+                kept=_kept(len(good), len(records), slo.share),
             )
         )
     return tuple(found)
 
 
+def share_bounds(good: int, n: int) -> tuple[float | None, float | None]:
+    """Return the one-sided 95 % bounds of a share by Clopper and Pearson, from below and from above."""
+    if not n:
+        return None, None
+    low = 0.0 if not good else _bisect(lambda p: incomplete_beta(good, n - good + 1, p) - _ALPHA)
+    high = 1.0 if good == n else _bisect(lambda p: incomplete_beta(good + 1, n - good, p) - (1 - _ALPHA))
+    return low, high
+
+
+def _bisect(rising: Callable[[float], float]) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return (low + high) / 2
+
+
+def _kept(good: int, n: int, share: float) -> bool | None:
+    """Decide by the bounds; None is undecided. A share of 100 % is about the measured requests alone."""
+    low, high = share_bounds(good, n)
+    if low is None or high is None:
+        return None
+    if share == 1.0:
+        return good == n
+    return True if low >= share else False if high < share else None
+
+
 def slo_sentence(found: Sequence[Goodput], slo: Slo) -> str:
-    """`SLO met up to C=4; at C=8 62 % of requests met it (95 % required)`"""
-    missed = next((level for level in found if not level.kept), None)
-    met = [level for level in found if level.kept and (missed is None or level.offered_load < missed.offered_load)]
-    most = max(met, key=lambda level: level.offered_load, default=None)
-    if missed is None:
-        return f"SLO met up to {most.name}" if most else "SLO: nothing was measured"
-    head = f"SLO met up to {most.name}" if most else "SLO missed"
-    share = "no request was measured" if missed.share is None else f"{short_percent(missed.share)} of requests met it"
-    return f"{head}; at {missed.name} {share} ({short_percent(slo.share)} required)"
+    """`SLO met up to C=4; missed at C=8: 62 of 100 requests met it, 95 % required`"""
+    if not found:
+        return "SLO: nothing was measured"
+    open_level = next((level for level in found if not level.kept), None)
+    met = [level for level in found if level.kept and (not open_level or level.offered_load < open_level.offered_load)]
+    parts = [f"met up to {max(met, key=lambda level: level.offered_load).name}"] if met else []
+    if open_level is not None:
+        share = f"{open_level.good} of {open_level.n} requests met it, {short_percent(slo.share)} required"
+        word = "undecided" if open_level.kept is None else "missed"
+        least = f"; at least {_least_n(slo.share)} requests are needed to decide" if word == "undecided" else ""
+        parts.append(f"{word} at {open_level.name}: {share}{least}")
+    return f"SLO {'; '.join(parts)}"
+
+
+def _least_n(share: float) -> int:
+    """Return how many requests show that a share is kept if all of them meet the limits."""
+    return ceil(log(_ALPHA) / log(share))

@@ -240,20 +240,24 @@ def _bandwidth(summary: Summary) -> Table:
     return Table("Memory bandwidth", ("C", "GB per step", "share of peak"), rows, (True,) * 3, note)
 
 
+_SLO_WORDS = {True: "kept", False: "missed", None: "undecided"}
+
+
 def goodput_table(summary: Summary) -> Table:
     rows = tuple(
         (
             f"{found.offered_load:g}",
             f"{found.good} of {found.n}",
             short_percent(found.share),
+            _SLO_WORDS[found.kept],
             significant(found.per_s),
             significant(found.out_tps),
         )
         for found in summary.goodput
     )
     varied = "rate" if any(found.rate is not None for found in summary.goodput) else "C"
-    columns = (varied, "met the SLO", "share", "good requests/s", "good tok/s")
-    return Table("Goodput", columns, rows, (True,) * 5, summary.session.plan.slo)
+    columns = (varied, "met the SLO", "share", "SLO", "good requests/s", "good tok/s")
+    return Table("Goodput", columns, rows, (True, True, True, False, True, True), summary.session.plan.slo)
 
 
 def _scaling(summary: Summary) -> Table:
