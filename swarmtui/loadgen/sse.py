@@ -4,39 +4,83 @@ from __future__ import annotations
 
 MAX_EVENT = 4 << 20
 
+_BOM = b"\xef\xbb\xbf"
+
 
 class TooLong(Exception):
     """An event, header block or response exceeds its size limit."""
 
 
-class EventSplitter:
-    """Returns the `data` of each Server-Sent Event; comments and other fields are skipped.
+class ErrorPayload(bytes):
+    """The data of a Server-Sent Event of type `error`."""
+
+
+class _Pending:
+    """Keeps an incomplete line or event in one growing buffer: in small reads, a long one is not copied each time."""
+
+    __slots__ = ("_at_start", "_pending")
+
+    def __init__(self) -> None:
+        self._at_start = True
+        self._pending = bytearray()
+
+    def _keep(self, rest: bytes) -> None:
+        self._pending += rest
+        if len(self._pending) > MAX_EVENT:
+            raise TooLong
+
+    def _join(self, chunk: bytes = b"") -> bytes:
+        if self._pending:
+            self._pending += chunk
+            chunk = bytes(self._pending)
+            self._pending.clear()
+        return chunk
+
+    def _skip_bom(self, chunk: bytes) -> bytes:
+        """Return the start of a stream without a byte order mark; nothing until there are enough bytes to tell."""
+        chunk = self._join(chunk)
+        if _BOM.startswith(chunk) and chunk != _BOM:
+            self._keep(chunk)
+            return b""
+        self._at_start = False
+        return chunk.removeprefix(_BOM)
+
+
+class EventSplitter(_Pending):
+    """Returns the `data` of each Server-Sent Event, as an `ErrorPayload` if its type is `error`; the rest is skipped.
 
     Nearly all servers end lines with LF, so that events are separated by two of them. The first carriage return
     switches the stream to line-by-line parsing, which handles all three line endings of the standard.
     """
 
-    __slots__ = ("_after_cr", "_by_line", "_data", "_pending", "_size")
+    __slots__ = ("_after_cr", "_by_line", "_data", "_is_error", "_size")
 
     def __init__(self) -> None:
-        self._pending = b""
+        super().__init__()
         self._by_line = False
         self._after_cr = False
         self._data: list[bytes] = []
         self._size = 0
+        self._is_error = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        if not self._pending and not self._by_line:
+        if not (self._pending or self._by_line or self._at_start):
             # Fast path: nearly all chunks hold exactly one event.
             if chunk[-2:] == b"\n\n" and chunk[:6] == b"data: " and chunk.count(b"\n") == 2 and b"\r" not in chunk:
                 return [chunk[6:-2]]
-        else:
-            chunk = self._pending + chunk
+        elif self._at_start:
+            chunk = self._skip_bom(chunk)
         if self._by_line or b"\r" in chunk:
+            if self._by_line and self._pending and b"\n" not in chunk and b"\r" not in chunk:
+                self._keep(chunk)
+                return []
             self._by_line = True
-            return self._feed_lines(chunk)
-        events = chunk.split(b"\n\n")
-        self._set_pending(events.pop())
+            return self._feed_lines(self._join(chunk))
+        if self._pending and b"\n\n" not in chunk and not (chunk[:1] == b"\n" and self._pending[-1:] == b"\n"):
+            self._keep(chunk)
+            return []
+        events = self._join(chunk).split(b"\n\n")
+        self._keep(events.pop())
         payloads = []
         for event in events:
             if event.startswith(b"data: ") and b"\n" not in event:
@@ -47,7 +91,7 @@ class EventSplitter:
 
     def finish(self) -> list[bytes]:
         """Return the last event of a body that ends without an empty line."""
-        rest, self._pending = self._pending, b""
+        rest = self._join()
         return self._read_lines([*rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), b""])
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
@@ -58,46 +102,44 @@ class EventSplitter:
             chunk = chunk[1:]
         self._after_cr = chunk.endswith(b"\r")
         lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._set_pending(lines.pop())
+        self._keep(lines.pop())
         return self._read_lines(lines)
 
     def _read_lines(self, lines: list[bytes]) -> list[bytes]:
         payloads = []
         for line in lines:
             if not line:
-                if self._data:
-                    payloads.append(b"\n".join(self._data))
-                    self._data, self._size = [], 0
+                if self._data or self._is_error:
+                    data = b"\n".join(self._data)
+                    payloads.append(ErrorPayload(data) if self._is_error else data)
+                    self._data, self._size, self._is_error = [], 0, False
             elif line.startswith(b"data:") or line == b"data":
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
                 self._size += len(line)
                 if self._size > MAX_EVENT:
                     raise TooLong
+            elif line.startswith(b"event:"):
+                self._is_error = line[6:].strip() == b"error"
         return payloads
 
-    def _set_pending(self, rest: bytes) -> None:
-        if len(rest) > MAX_EVENT:
-            raise TooLong
-        self._pending = rest
 
-
-class LineSplitter:
+class LineSplitter(_Pending):
     """Returns the lines of newline-delimited JSON, as streamed by Ollama."""
 
-    __slots__ = ("_pending",)
-
-    def __init__(self) -> None:
-        self._pending = b""
+    __slots__ = ()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        lines = (self._pending + chunk).split(b"\n")
-        self._pending = lines.pop()
-        if len(self._pending) > MAX_EVENT:
-            raise TooLong
+        if self._at_start:
+            chunk = self._skip_bom(chunk)
+        if self._pending and b"\n" not in chunk:
+            self._keep(chunk)
+            return []
+        lines = self._join(chunk).split(b"\n")
+        self._keep(lines.pop())
         return [line for line in lines if line.strip()]
 
     def finish(self) -> list[bytes]:
-        rest, self._pending = self._pending, b""
+        rest = self._join()
         return [rest] if rest.strip() else []
 
 

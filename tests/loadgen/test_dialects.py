@@ -314,7 +314,7 @@ def test_fewer_tokens_than_half_the_chunks_are_degenerate(tokens: int, degenerat
         b'{"usage":{"completion_tokens":99999999999999999999999999}}',
         b'{"usage":{"completion_tokens":-1}}',
     ],
-    ids=["not UTF-8", "cut short", "wrong type", "HTML", "nested", "huge count", "negative count"],
+    ids=["not UTF-8", "cut short", "wrong type", "HTML", "nested", "huge count", "negative count", "fraction"],
 )
 def test_invalid_chunk_is_bad_json(text: bytes) -> None:
     assert read(b"data: " + text + b"\n\n").error == "bad_json"
@@ -324,6 +324,7 @@ def test_empty_events_and_padded_done_are_accepted() -> None:
     response = read(b"data:\n\ndata: \n\n" + delta(content="a") + b"data:  [DONE] \n\n")
     assert (response.error, response.finished, len(response.times)) == (None, True, 1)
 
+        b'{"usage":{"completion_tokens":5.5}}',
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=80), st.sampled_from(["chat", "completions", "ollama"]))

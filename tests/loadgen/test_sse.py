@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.loadgen import sse
-from swarmtui.loadgen.sse import EventSplitter, LineSplitter, Splitter, TooLong
+from swarmtui.loadgen.sse import MAX_EVENT, ErrorPayload, EventSplitter, LineSplitter, Splitter, TooLong
 
 _SETTINGS = settings(max_examples=100, deadline=None)
 
@@ -27,6 +27,8 @@ _LINES = st.one_of(
             b": keep-alive",
             b":",
             b"event: message",
+            b"event: error",
+            b"event:error",
             b"id: 7",
             b"retry: 100",
             "data: größer, 日本語, 🐝".encode(),
@@ -37,12 +39,15 @@ _LINES = st.one_of(
 _ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 _LF_STREAMS = st.lists(_LINES, max_size=20).map(lambda lines: b"".join(line + b"\n" for line in lines))
 _STREAMS = st.lists(st.tuples(_LINES, _ENDS), max_size=20).map(lambda lines: b"".join(map(b"".join, lines)))
+_BOM = b"\xef\xbb\xbf"
+_STARTS = st.sampled_from([b"", _BOM, b"\xef\xbb", b"\xef"])
 _TAILS = st.sampled_from([b"", b"data: last", b"\n", b"\r", b": comment"])
 _CUTS = st.lists(st.integers(0, 400), max_size=30)
 
 
 def _reference(stream: bytes) -> list[bytes]:
-    """Parse by the standard, byte by byte; an incomplete event at the end counts too."""
+    """Parse by the standard, byte by byte; an incomplete event at the end and one of type error count too."""
+    stream = stream.removeprefix(_BOM)
     lines, line, at = [], bytearray(), 0
     while at < len(stream):
         if stream[at : at + 2] == b"\r\n":
@@ -53,14 +58,18 @@ def _reference(stream: bytes) -> list[bytes]:
         else:
             line.append(stream[at])
         at += 1
-    payloads, data = [], []
+    payloads, data, kind = [], [], b""
     for text in [*lines, bytes(line), b""]:
         field, _, value = text.partition(b":")
         if field == b"data":
             data.append(value.removeprefix(b" "))
-        if not text and data:
-            payloads.append(b"\n".join(data))
+        if field == b"event":
+            kind = value.removeprefix(b" ")
+        if not text and (data or kind == b"error"):
+            whole = b"\n".join(data)
+            payloads.append(ErrorPayload(whole) if kind == b"error" else whole)
             data = []
+        kind = kind if text else b""
     return payloads
 
 
@@ -75,10 +84,12 @@ def _read(splitter: Splitter, pieces: list[bytes]) -> list[bytes]:
 
 
 @_SETTINGS
-@given(st.one_of(_LF_STREAMS, _STREAMS), _TAILS, _CUTS)
-def test_any_split_gives_what_the_standard_requires(stream: bytes, tail: bytes, cuts: list[int]) -> None:
-    whole = stream + tail
-    assert _read(EventSplitter(), _pieces(whole, cuts)) == _reference(whole)
+@given(_STARTS, st.one_of(_LF_STREAMS, _STREAMS), _TAILS, _CUTS)
+def test_any_split_gives_what_the_standard_requires(start: bytes, stream: bytes, tail: bytes, cuts: list[int]) -> None:
+    whole = start + stream + tail
+    payloads, expected = _read(EventSplitter(), _pieces(whole, cuts)), _reference(whole)
+    assert payloads == expected
+    assert [type(payload) for payload in payloads] == [type(payload) for payload in expected]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -135,10 +146,28 @@ def test_long_stream_of_short_events_is_accepted(monkeypatch: pytest.MonkeyPatch
 
 
 @_SETTINGS
-@given(st.lists(st.sampled_from([b'{"a":1}', b"", b" ", '{"ä":"🐝"}'.encode(), b'{"b":2}\r'])), _CUTS, st.booleans())
-def test_json_lines_in_any_split(lines: list[bytes], cuts: list[int], ended: bool) -> None:
-    stream = b"\n".join(lines) + (b"\n" if ended else b"")
-    assert _read(LineSplitter(), _pieces(stream, cuts)) == [line for line in stream.split(b"\n") if line.strip()]
+@given(
+    _STARTS,
+    st.lists(st.sampled_from([b'{"a":1}', b"", b" ", '{"ä":"🐝"}'.encode(), b'{"b":2}\r'])),
+    _CUTS,
+    st.booleans(),
+)
+def test_json_lines_in_any_split(start: bytes, lines: list[bytes], cuts: list[int], ended: bool) -> None:
+    stream = start + b"\n".join(lines) + (b"\n" if ended else b"")
+    expected = [line for line in stream.removeprefix(_BOM).split(b"\n") if line.strip()]
+    assert _read(LineSplitter(), _pieces(stream, cuts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("splitter", "start", "end"),
+    [(EventSplitter(), b"", b"\n\n"), (EventSplitter(), b":\r\n", b"\r\n\r\n"), (LineSplitter(), b"", b"\n")],
+    ids=["LF", "CRLF", "NDJSON"],
+)
+def test_large_event_in_small_reads_is_copied_once(splitter: Splitter, start: bytes, end: bytes) -> None:
+    """With a copy for each read, this exceeds the time limit of tests many times over."""
+    stream = start + b"data: " + b"x" * (MAX_EVENT - 100) + end
+    (payload,) = _read(splitter, [stream[at : at + 16] for at in range(0, len(stream), 16)])
+    assert payload.count(b"x") == MAX_EVENT - 100
 
 
 def test_endless_line_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import Splitter
 from swarmtui.model.workload import Message, Task
 
-# Integers above 2**53 are not exact in JSON, and no token count is that large.
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+# Some servers write whole numbers as 5.0. Above 2**53 they are not exact in JSON, and no token count is that large.
+Count = Annotated[float, msgspec.Meta(ge=0, le=1 << 53, multiple_of=1)]
 
 # Raised by a decoder for invalid JSON or an unexpected type, invalid UTF-8, and endless nesting.
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -54,6 +54,10 @@ class ApiDialect(NamedTuple):
             *(name for name in self.stream_fields if name != "stream"),
             *(name for name in task.extra if name in sent),
         )
+
+def whole(count: float | None) -> int | None:
+    return None if count is None else int(count)
+
 
 
 def error_text(data: bytes) -> str:

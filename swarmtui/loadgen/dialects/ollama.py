@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.loadgen.dialects.base import DECODE_ERRORS, ApiDialect, Chunk, Count, error_message
+from swarmtui.loadgen.dialects.base import DECODE_ERRORS, ApiDialect, Chunk, Count, error_message, whole
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import LineSplitter
 from swarmtui.model.workload import Message, Task
@@ -23,9 +23,9 @@ class _OllamaChunk(Chunk):
     done: bool = False
     done_reason: str | None = None
     prompt_eval_count: Count | None = None
-    prompt_eval_duration: int | None = None
+    prompt_eval_duration: Count | None = None
     eval_count: Count | None = None
-    eval_duration: int | None = None
+    eval_duration: Count | None = None
     error: Any = None
 
 
@@ -47,6 +47,8 @@ def _sampling_fields(task: Task) -> dict[str, Any]:
 
 
 def _read_chunk(response: Response, payload: bytes, t: int) -> None:
+    if response.finished:
+        return
     try:
         chunk = _decode(payload)
     except DECODE_ERRORS as error:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.loadgen.dialects.base import DECODE_ERRORS, Chunk, Count, error_message
+from swarmtui.loadgen.dialects.base import DECODE_ERRORS, Chunk, Count, error_message, error_text, whole
 from swarmtui.loadgen.response import Response
+from swarmtui.loadgen.sse import ErrorPayload
 from swarmtui.model.workload import Task
 
 ACCEPT = "text/event-stream"
@@ -67,7 +68,14 @@ class _OpenAiChunk(Chunk):
     error: Any = None
 
 
+class _ErrorObject(Chunk):
+    """`{"object": "error", "message": …}`, which some servers send instead of `{"error": …}`."""
+
+    object: msgspec.Raw = msgspec.Raw()
+
+
 _decode = msgspec.json.Decoder(_OpenAiChunk).decode
+_decode_error_object = msgspec.json.Decoder(_ErrorObject).decode
 
 
 def sampling_fields(task: Task) -> dict[str, Any]:
@@ -80,6 +88,11 @@ def sampling_fields(task: Task) -> dict[str, Any]:
 
 
 def read_chunk(response: Response, payload: bytes, t: int) -> None:
+    if response.finished:
+        return
+    if type(payload) is ErrorPayload:
+        response.fail("error_event", error_text(payload))
+        return
     if payload == b"[DONE]":
         response.finished = True
         return
@@ -120,6 +133,8 @@ def read_chunk(response: Response, payload: bytes, t: int) -> None:
         _read_timings(response, chunk.timings)
     if chunk.error is not None:
         response.fail("error_event", error_message(chunk.error))
+    elif not chunk.choices and bytes(_decode_error_object(payload).object) == b'"error"':
+        response.fail("error_event", error_text(payload))
 
 
 def _tool_text(calls: list[_ToolCall]) -> str:
@@ -128,22 +143,23 @@ def _tool_text(calls: list[_ToolCall]) -> str:
 
 def _read_usage(response: Response, usage: _Usage, had_output: bool) -> None:
     if usage.completion_tokens is not None:
+        tokens = int(usage.completion_tokens)
         # With n > 1 llama.cpp sends one usage per choice; the largest is the total.
-        response.usage_tokens = max(usage.completion_tokens, response.usage_tokens or 0)
+        response.usage_tokens = max(tokens, response.usage_tokens or 0)
         if had_output:
-            response.usage_after.append(usage.completion_tokens)
+            response.usage_after.append(tokens)
     if usage.prompt_tokens is not None:
-        response.tokens_in = usage.prompt_tokens
+        response.tokens_in = int(usage.prompt_tokens)
     if usage.prompt_tokens_details is not None:
-        response.cached_tokens = usage.prompt_tokens_details.cached_tokens
+        response.cached_tokens = whole(usage.prompt_tokens_details.cached_tokens)
     if usage.completion_tokens_details is not None:
-        response.reasoning_tokens = usage.completion_tokens_details.reasoning_tokens
+        response.reasoning_tokens = whole(usage.completion_tokens_details.reasoning_tokens)
 
 
 def _read_timings(response: Response, timings: _Timings) -> None:
-    response.engine_tokens = timings.predicted_n
+    response.engine_tokens = whole(timings.predicted_n)
     response.engine_decode_tps = timings.predicted_per_second
     if timings.prompt_ms is not None:
         response.engine_prefill_s = timings.prompt_ms / 1e3
     if response.cached_tokens is None:
-        response.cached_tokens = timings.cache_n
+        response.cached_tokens = whole(timings.cache_n)
