@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from swarmtui.loadgen.clock import monotonic_ns
+from swarmtui.loadgen.connection import CLIENT_FAULT, fault_text
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.http_exchange import HttpExchange
+from swarmtui.loadgen.response import Response
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.worker_protocol import StartStage, StreamRow, WatchedUpdate
@@ -16,8 +18,10 @@ from swarmtui.model.workload import Message, Task
 _BACKOFF_S = 0.05
 _BACKOFF_MAX_S = 2.0
 
-# The longest text that a record carries.
+# The longest text, error and name that a record carries.
 _MAX_TEXT = 1 << 20
+_MAX_DETAIL = 500
+_MAX_NAME = 200
 
 
 class Agent:
@@ -79,11 +83,14 @@ class Agent:
     def _send(self) -> None:
         assert self._task is not None and self._pool is not None
         pool = self._pool
-        omit = pool.rejected_fields.union(self._omitted)
-        body = pool.dialect.body(pool.target.model, self._task, self._messages, omit)
-        self._exchange = HttpExchange(pool, pool.request(body), self._on_done)
+        self._exchange = HttpExchange(pool, self._on_done)
         self._t_try = monotonic_ns()
-        self._exchange.start(new_connection=self._retried)
+        try:
+            omit = pool.rejected_fields.union(self._omitted)
+            body = pool.dialect.body(pool.target.model, self._task, self._messages, omit)
+            self._exchange.start(pool.request(body), new_connection=self._retried)
+        except Exception as error:  # noqa: BLE001 — a fault ends its own request only
+            self._exchange.abort(error)
 
     def _on_done(self) -> None:
         assert self._task is not None and self._pool is not None and self._exchange is not None
@@ -105,21 +112,19 @@ class Agent:
         if response.error is None and self._omitted:
             self._pool.rejected_fields.update(self._omitted)
         self._pool.in_flight -= 1
-        record = self._record(exchange)
-        followups = self._task.followups
+        self._report(exchange)
+        response, followups = exchange.response, self._task.followups
         self._exchange = None
         if response.error is None and not self._cancelled and self._turn < len(followups):
             self._messages += (
                 Message(role="assistant", content="".join(response.content)),
                 Message(role="user", content=followups[self._turn]),
             )
-            self._on_record(record)
             self._turn += 1
             self._start_turn(self._pool)
             return
         self._task = None
         self._failures = 0 if response.error is None or response.error == CANCELLED else self._failures + 1
-        self._on_record(record)
         pause = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** (self._failures - 1)) if self._failures else 0.0
         self._on_free(self, pause)
 
@@ -128,6 +133,14 @@ class Agent:
         assert self._task is not None and self._pool is not None
         fields = self._pool.dialect.optional_fields(self._task)
         sent = [f for f in fields if f not in self._omitted and f not in self._pool.rejected_fields]
+    def _report(self, exchange: HttpExchange) -> None:
+        try:
+            self._on_record(self._record(exchange))
+        except Exception as error:  # noqa: BLE001 — a response that cannot be recorded ends its own request only
+            exchange.response = Response()
+            exchange.response.fail(CLIENT_FAULT, fault_text(error))
+            self._on_record(self._record(exchange))
+
         if not sent or self._field_retries >= 3:
             return False
         named = [field for field in sent if field in error]
@@ -213,7 +226,7 @@ class Agent:
         return Record(
             task=task.id,
             turn=self._turn,
-            id=redact(response.id),
+            id=redact(response.id)[:_MAX_NAME],
             type=task.type,
             stage=stage.number,
             c=stage.c,
@@ -244,13 +257,13 @@ class Agent:
             token_source=source,
             engine_decode_tps=response.engine_decode_tps,
             engine_prefill_s=response.engine_prefill_s,
-            finish_reason=redact(response.finish_reason) if response.finish_reason else None,
+            finish_reason=redact(response.finish_reason)[:_MAX_NAME] if response.finish_reason else None,
             cap_hit=ok and response.finish_reason == "length" and not task.exact,
             degenerate=ok and response.degenerate(tokens, task.exact),
             retried=self._retried,
             left_out=tuple(f for f in self._pool.dialect.optional_fields(task) if f in omitted),
             error=response.error,
-            error_detail=redact(response.error_detail),
+            error_detail=redact(response.error_detail)[:_MAX_DETAIL],
             text=redact("".join(response.content))[:_MAX_TEXT] if keep else None,
             reasoning=redact("".join(response.reasoning))[:_MAX_TEXT] if keep else None,
         )

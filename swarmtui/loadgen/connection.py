@@ -6,6 +6,8 @@ import errno
 import os
 import socket
 import ssl
+import traceback
+from pathlib import Path
 from typing import Any, Protocol
 
 from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_stamps, monotonic_ns, unpack_timespec
@@ -17,6 +19,9 @@ _buffer = bytearray(32 << 10)
 _view = memoryview(_buffer)
 _buffers = [_buffer]
 
+# The error name of requests that end with an exception in this program.
+CLIENT_FAULT = "client_fault"
+
 
 class ConnectionUser(Protocol):
     """Callbacks of a connection. `t`, set before each `data_received`, is when the kernel received the data."""
@@ -27,6 +32,7 @@ class ConnectionUser(Protocol):
     def connection_made(self) -> None: ...
     def data_received(self, data: memoryview | bytes) -> None: ...
     def connection_lost(self, error: str, detail: str) -> None: ...
+    def abort(self, error: Exception) -> None: ...
 
 
 def error_name(error: OSError) -> str:
@@ -43,6 +49,15 @@ def error_name(error: OSError) -> str:
         errno.ENFILE: "too_many_files", errno.EADDRNOTAVAIL: "no_ports",
     }  # fmt: skip
     return names.get(error.errno or 0, "socket")
+
+
+def fault_text(error: Exception) -> str:
+    """Describe an exception that nothing else handles: a fault of this program."""
+    cause = error.__context__ or error  # the HTTP parser wraps exceptions of its callbacks
+    where = "".join(
+        f" in {Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(cause.__traceback__)[-1:]
+    )
+    return f"a fault of swarmtui: {type(cause).__name__}{where}: {cause}"
 
 
 class Connection:
@@ -88,12 +103,12 @@ class Connection:
         if outcome:
             self._next_address(OSError(outcome, os.strerror(outcome)))
             return
+        self._loop.add_fd(self.fd, READ, self._on_ready)
         if self._tls_context is None:
-            self._established(self._on_plain_read)
+            self._on_established()
             return
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._tls_context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._hostname)
-        self._loop.add_fd(self.fd, READ, self._on_handshake)
         self._continue_handshake()
 
     def _next_address(self, error: OSError) -> None:
@@ -104,15 +119,18 @@ class Connection:
         else:
             self._fail(error)
 
-    def _established(self, handler: Any) -> None:
-        self._loop.add_fd(self.fd, READ, handler)
+    def _on_established(self) -> None:
         self.open = True
         if self.user is not None:
             self.user.connection_made()
 
     def send(self, data: bytes) -> None:
         if self._tls is not None:
-            self._tls.write(data)
+            try:
+                self._tls.write(data)
+            except ssl.SSLError as error:
+                self._fail(error)
+                return
             data = self._outgoing.read()
         self._write(data)
 
@@ -158,35 +176,43 @@ class Connection:
                 user.t, user.kernel_stamped = monotonic_ns(), False
         return size
 
-    def _on_plain_read(self, events: int) -> None:
-        # Read before writing: a server that rejects a long request sends the reason before it closes.
-        size = self._receive()
-        if size > 0:
-            if self.user is not None:
-                self.user.data_received(_view[:size])
-            else:
-                self._on_unexpected_data()
-        elif size == 0:
-            self._on_eof()
-        if self._pending and events & WRITE:
-            self._flush()
+    def _on_ready(self, events: int) -> None:
+        user = self.user
+        try:
+            # Read before writing: a server that rejects a long request sends the reason before it closes.
+            size = self._receive()
+            if size > 0:
+                if self._tls is not None:
+                    self._on_tls_data(size)
+                elif user is not None:
+                    user.data_received(_view[:size])
+                else:
+                    self._on_unexpected_data()
+            elif size == 0:
+                self._on_eof()
+            if self._pending and events & WRITE:
+                self._flush()
+        except Exception as error:  # noqa: BLE001 — whatever a server sends, other streams of this worker continue
+            self.close()
+            if user is not None:
+                user.abort(error)
 
-    def _on_tls_read(self, events: int) -> None:
-        size = self._receive()
-        if size > 0:
-            self._decrypt(size)
-        elif size == 0:
-            self._on_eof()
-        if self._pending and events & WRITE:
-            self._flush()
-
-    def _decrypt(self, size: int) -> None:
-        assert self._tls is not None
+    def _on_tls_data(self, size: int) -> None:
         self._incoming.write(_view[:size])
+        if self.open:
+            self._decrypt()
+        else:
+            self._continue_handshake()
+
+    def _decrypt(self) -> None:
+        assert self._tls is not None
         pieces = []
+        closed = False
         try:
             while piece := self._tls.read(256 << 10):
                 pieces.append(piece)
+            # The server's close_notify, which may come long before the end of the connection, or without it.
+            closed = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
@@ -199,16 +225,8 @@ class Connection:
                 self.user.data_received(b"".join(pieces))
             else:
                 self._on_unexpected_data()
-
-    def _on_handshake(self, events: int) -> None:
-        size = self._receive()
-        if size > 0:
-            self._incoming.write(_view[:size])
-            self._continue_handshake()
-        elif size == 0:
+        if closed:
             self._on_eof()
-        if self._pending and events & WRITE:
-            self._flush()
 
     def _continue_handshake(self) -> None:
         assert self._tls is not None
@@ -222,8 +240,9 @@ class Connection:
             return
         self._write(self._outgoing.read())
         if self.fd >= 0:
-            self._loop.remove_fd(self.fd)
-            self._established(self._on_tls_read)
+            self._on_established()
+        if self.fd >= 0 and self._incoming.pending:
+            self._decrypt()
 
     def _on_unexpected_data(self) -> None:
         """Close an idle connection that received data: it cannot be reused."""

@@ -102,6 +102,9 @@ class _Preconnection:
 
     __slots__ = ("_connection", "_pool", "_ready", "kernel_stamped", "t")
 
+    def abort(self, error: Exception) -> None:
+        self._ready()
+
     def __init__(self, pool: EndpointPool, ready: Callable[[], None]) -> None:
         self._pool, self._ready = pool, ready
         self.t, self.kernel_stamped = 0, True

@@ -8,7 +8,7 @@ from typing import Any
 import httptools
 
 from swarmtui.loadgen.clock import monotonic_ns
-from swarmtui.loadgen.connection import Connection
+from swarmtui.loadgen.connection import CLIENT_FAULT, Connection, fault_text
 from swarmtui.loadgen.dialects.base import error_text
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.response import MAX_CHARS, MAX_CHUNKS, Response
@@ -40,8 +40,9 @@ class HttpExchange:
         "kernel_stamped", "response", "reused", "status", "t", "t_done", "t_headers", "t_sent",
     )  # fmt: skip
 
-    def __init__(self, pool: EndpointPool, request: bytes, done: Callable[[], None]) -> None:
-        self._pool, self._request, self._done = pool, request, done
+    def __init__(self, pool: EndpointPool, done: Callable[[], None]) -> None:
+        self._pool, self._done = pool, done
+        self._request = b""
         self._connection: Connection | None = None
         self._reusable: Connection | None = None
         splitter = pool.dialect.splitter()
@@ -63,8 +64,9 @@ class HttpExchange:
         self._pieces: list[bytes] = []
         self._body = b""
 
-    def start(self, new_connection: bool = False) -> None:
+    def start(self, request: bytes, new_connection: bool = False) -> None:
         """Send on an idle connection if there is one, unless `new_connection`."""
+        self._request = request
         connection = None if new_connection else self._pool.idle_connection()
         if connection is not None:
             self.reused = True
@@ -106,7 +108,7 @@ class HttpExchange:
                 self._end("too_long", _TOO_LONG)
             else:
                 raise
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._end("bad_http", str(error))
         if self.response.error is not None:
             self._end(self.response.error, self.response.error_detail)
@@ -115,7 +117,8 @@ class HttpExchange:
             self._pool.release(kept)
 
     def on_message_begin(self) -> None:
-        """Close the connection if a second response follows in the same read: it cannot be reused."""
+        """Forget the headers of an interim response. A connection with a second final response cannot be reused."""
+        self._type = self._encoding = ""
         if self._reusable is not None:
             kept, self._reusable = self._reusable, None
             kept.close()
@@ -136,8 +139,13 @@ class HttpExchange:
     def on_headers_complete(self) -> None:
         if self.t_done is not None:
             return
-        self.t_headers = self.t
         self.status = self._parser.get_status_code()
+        if self.status < 100:
+            self.response.fail("bad_http", f"invalid status {self.status:03}")
+        elif self.status == 101:
+            self.response.fail("http_101", "the server switched to another protocol without being asked to")
+        elif self.status >= 200:
+            self.t_headers = self.t
         self._is_stream = self.status == 200 and not self._encoding and self._type in _STREAM_TYPES
 
     def on_body(self, data: bytes) -> None:
@@ -211,6 +219,10 @@ class HttpExchange:
 
     def cancel(self, error: str, detail: str) -> None:
         self._end(error, detail)
+
+    def abort(self, error: Exception) -> None:
+        """End after an exception that nothing else handles: it must not affect other streams."""
+        self._end(CLIENT_FAULT, fault_text(error))
 
     def _end(self, error: str | None, detail: str, keep: bool = False) -> None:
         if self.t_done is not None:

@@ -250,10 +250,11 @@ class Worker:
     # records and frames
 
     def _on_record(self, record: Record) -> None:
+        message = pack(Finished(self._finished + 1, record))
         self._finished += 1
         self._unacknowledged[self._finished] = record
         self._coalesced_chunks += record.coalesced_chunks
-        self._send(pack(Finished(self._finished, record)))
+        self._send(message)
 
     def _record_lag(self) -> None:
         """Record how long the last chunk of a poll waited in the kernel."""

@@ -50,8 +50,10 @@ class DrivenWorker:
         workers: int = 1,
         spool: str | None = None,
         keep_text: bool = True,
+        module: str = "swarmtui.loadgen.worker",
         **target: Any,
     ) -> None:
+        self._module = module
         self._pipe, self._worker_end = socket.socketpair()
         self._pipe.settimeout(TIMEOUT_S)
         self._unpacker = Unpacker()
@@ -67,9 +69,7 @@ class DrivenWorker:
         )
 
     def __enter__(self) -> DrivenWorker:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "swarmtui.loadgen.worker"], stdin=self._worker_end.fileno()
-        )
+        self._process = subprocess.Popen([sys.executable, "-m", self._module], stdin=self._worker_end.fileno())
         self._worker_end.close()
         self.send(self._setup)
         return self

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
 import ssl
 import struct
@@ -13,6 +15,9 @@ from types import TracebackType
 from typing import Any
 
 DONE = b"data: [DONE]\n\n"
+
+# Longer than a client needs to close its connection after close_notify.
+TLS_CLOSE_TIMEOUT_S = 10.0
 
 
 class ClientGone(Exception):
@@ -31,6 +36,7 @@ class RawCall:
         self.headers = {name.lower(): value for name, value in fields}
         self.body: dict[str, Any] = json.loads(body) if body else {}
         self.open = True
+        self.client_closed = threading.Event()
         self._sock = sock
 
     @property
@@ -70,6 +76,19 @@ class RawCall:
         """Wait until the client closes the connection."""
         self._sock.settimeout(timeout_s)
         self._sock.recv(1)
+
+    def close_tls(self) -> None:
+        """Send close_notify, and wait for the client to close the TCP connection; then `client_closed` is set."""
+        self._sock.settimeout(0)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._sock.unwrap()  # type: ignore[attr-defined]
+        raw = socket.socket(fileno=os.dup(self._sock.fileno()))
+        with raw, contextlib.suppress(OSError):
+            raw.settimeout(TLS_CLOSE_TIMEOUT_S)
+            while raw.recv(65536):
+                pass
+            self.client_closed.set()
+        self.close()
 
     def close(self) -> None:
         self.open = False

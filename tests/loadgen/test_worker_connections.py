@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import trustme
 
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.raw_server import HELLO, RawCall, RawServer, hello
+from tests.loadgen.raw_server import HELLO, TLS_CLOSE_TIMEOUT_S, RawCall, RawServer, hello
 
 
 def test_connection_is_reused() -> None:
@@ -234,6 +234,68 @@ def test_tls_with_custom_authority(secure: RawServer, ca_file: str) -> None:
         records = worker.run(task(n) for n in range(3))
     assert [(record.error, record.tokens_out, record.text) for record in records] == [(None, 3, "Hello you")] * 3
     assert {record.stamp for record in records} == {"kernel"}
+
+
+def _tls_server(authority: trustme.CA, handler: Callable[[RawCall], None]) -> RawServer:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return RawServer(handler, tls=context)
+
+
+def _truncated(call: RawCall) -> None:
+    call.begin_stream()
+    call.chunk(HELLO[1])
+
+
+def _close_delimited(call: RawCall) -> None:
+    call.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + b"".join(HELLO))
+
+
+@pytest.mark.parametrize(("respond", "error"), [(_truncated, "closed_early"), (_close_delimited, None)])
+def test_tls_close_notify_ends_a_response(
+    authority: trustme.CA, ca_file: str, respond: Callable[[RawCall], None], error: str | None
+) -> None:
+    """The TCP connection stays open."""
+
+    def handler(call: RawCall) -> None:
+        respond(call)
+        call.close_tls()
+
+    with _tls_server(authority, handler) as server, DrivenWorker(server.url, ca_file=ca_file) as worker:
+        (record,) = worker.run([task(0)])
+        assert server.calls[0].client_closed.wait(TLS_CLOSE_TIMEOUT_S)
+    assert record.error == error
+
+
+def test_tls_close_notify_on_an_idle_connection_is_retried(authority: trustme.CA, ca_file: str) -> None:
+    """As with plain HTTP, a request that meets the server's close is sent again on a new connection."""
+    answered: set[int] = set()
+
+    def handler(call: RawCall) -> None:
+        if call.connection in answered:
+            call.close_tls()
+        else:
+            answered.add(call.connection)
+            hello(call)
+
+    with _tls_server(authority, handler) as server, DrivenWorker(server.url, ca_file=ca_file) as worker:
+        records = worker.run(task(n) for n in range(6))
+        assert all(call.client_closed.wait(TLS_CLOSE_TIMEOUT_S) for call in server.calls[1::2])
+    assert [record.error for record in records] == [None] * 6
+    assert [record.retried for record in records] == [False, *[True] * 5]
+
+
+def test_tls_connection_closed_while_idle_is_not_used(authority: trustme.CA, ca_file: str) -> None:
+    def handler(call: RawCall) -> None:
+        hello(call)
+        call.close_tls()
+
+    with _tls_server(authority, handler) as server, DrivenWorker(server.url, ca_file=ca_file) as worker:
+        (first,) = worker.run([task(0)])
+        assert server.calls[0].client_closed.wait(TLS_CLOSE_TIMEOUT_S)
+        worker.enqueue([task(1)])
+        (second,) = worker.records(1)
+    assert (first.error, second.error, second.retried) == (None, None, False)
 
 
 def test_tls_with_unknown_authority_is_rejected(secure: RawServer) -> None:

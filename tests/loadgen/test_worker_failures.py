@@ -15,6 +15,7 @@ from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import Failed
 from tests.loadgen.driver import DrivenWorker, task
+from tests.loadgen.faulty_worker import FAULTS
 from tests.loadgen.raw_server import DONE, HELLO, ROLE, RawCall, RawServer, delta, event, hello
 
 
@@ -73,6 +74,33 @@ def _continue_first(call: RawCall) -> None:
     hello(call)
 
 
+def _early_hints_first(call: RawCall) -> None:
+    call.send(b"HTTP/1.1 103 Early Hints\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n\r\n")
+    hello(call)
+
+
+def _hinted_type(call: RawCall) -> None:
+    """Send the content type with the interim response only."""
+    call.send(b"HTTP/1.1 103 Early Hints\r\nContent-Type: text/event-stream\r\n\r\n")
+    body = b"".join(HELLO)
+    call.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+def _head_only(head: bytes) -> Callable[[RawCall], None]:
+    """Send a head without a body or an end, and keep the connection open."""
+
+    def handler(call: RawCall) -> None:
+        call.send(head + b"\r\n\r\n")
+        call.wait_for_disconnect(10)
+        call.close()
+
+    return handler
+
+
+_LONG = "x" * 3_500_000
+_OK = (ROLE, delta(content="Hel"), delta("stop", content="lo"))
+
+
 class FailureCase(NamedTuple):
     handler: Callable[[RawCall], None]
     error: str | None
@@ -108,6 +136,34 @@ CASES = {
     "no [DONE]": FailureCase(_no_done, None),
     "reset after [DONE]": FailureCase(_reset_after_done, None),
     "100 Continue": FailureCase(_continue_first, None),
+    "103 Early Hints": FailureCase(_early_hints_first, None),
+    "type in 103 only": FailureCase(_hinted_type, "not_a_stream", "no content type"),
+    "101": FailureCase(
+        _head_only(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: h2c"), "http_101", "another protocol"
+    ),
+    "101 without Upgrade": FailureCase(_head_only(b"HTTP/1.1 101 Switching"), "http_101", "another protocol"),
+    "status 000": FailureCase(_head_only(b"HTTP/1.1 000 None"), "bad_http", "invalid status 000"),
+    "event: error": FailureCase(
+        _stream(*_OK, b'event: error\ndata: {"message": "engine died"}\n\n', DONE), "error_event", "engine died"
+    ),
+    "event: error with text": FailureCase(
+        _stream(*_OK, b"event: error\r\ndata: engine died\r\n\r\n", DONE), "error_event", "engine died"
+    ),
+    "object: error": FailureCase(
+        _stream(*_OK, event({"object": "error", "message": "engine died", "code": 500}), DONE),
+        "error_event",
+        "engine died",
+    ),
+    "bad event after [DONE]": FailureCase(_stream(*HELLO, b"data: bye\n\n", _ERROR), None),
+    "byte order mark": FailureCase(_stream(b"\xef\xbb\xbf" + HELLO[1], *HELLO[2:]), None),
+    "long names": FailureCase(
+        _stream(
+            event({"id": _LONG, "choices": [{"delta": {"content": "Hel"}}]}),
+            event({"choices": [{"delta": {}, "finish_reason": _LONG}]}),
+        ),
+        None,
+    ),
+    "long content type": FailureCase(_page("200 OK", "", "x" * 100_000), "not_a_stream", "xxx"),
     "healthy": FailureCase(hello, None),
 }
 
@@ -130,6 +186,16 @@ def test_error_name_and_detail(outcomes: dict[str, Record], name: str) -> None:
     assert record.t_sent_ns < record.t_done_ns
 
 
+def test_kept_text_is_bounded(outcomes: dict[str, Record]) -> None:
+    for record in outcomes.values():
+        assert len(record.id) <= 200 and len(record.finish_reason or "") <= 200 and len(record.error_detail) <= 500
+    assert outcomes["long names"].id == outcomes["long names"].finish_reason == "x" * 200
+
+
+def test_first_token_after_a_byte_order_mark_counts(outcomes: dict[str, Record]) -> None:
+    assert (outcomes["byte order mark"].text, outcomes["byte order mark"].chunks) == ("Hello you", 3)
+
+
 def test_output_before_a_failure_is_kept(outcomes: dict[str, Record]) -> None:
     for name in ("error event", "reset in mid-stream", "closed in mid-stream"):
         assert outcomes[name].text == "Hel"
@@ -137,6 +203,43 @@ def test_output_before_a_failure_is_kept(outcomes: dict[str, Record]) -> None:
     for name in ("unauthorized", "HTML", "error event at once", "empty stream"):
         assert outcomes[name].tokens_out is None
         assert outcomes[name].t_first_ns is None
+
+
+def test_fault_in_the_client_ends_its_own_request_only() -> None:
+    """Other streams of the worker, which run at the same time, are not affected."""
+
+    def echo(call: RawCall) -> None:
+        call.begin_stream()
+        call.chunk(ROLE)
+        if call.prompt == "finish":
+            call.chunk(delta("stop", content="finish").rstrip())
+        else:
+            call.chunk(delta("stop", content=call.prompt) + DONE)
+        call.end_stream()
+
+    prompts = [*FAULTS, "healthy"] * 3
+    with RawServer(echo) as server, DrivenWorker(server.url, module="tests.loadgen.faulty_worker") as worker:
+        records = worker.run((task(n, prompt) for n, prompt in enumerate(prompts)), agents=6)
+    assert len(records) == len(prompts)
+    for record in records:
+        prompt = prompts[record.task]
+        assert record.error == (None if prompt == "healthy" else "client_fault"), record
+        assert prompt == "healthy" or "a fault of swarmtui: " in record.error_detail
+    assert any("OverflowError in faulty_worker.py" in record.error_detail for record in records)
+
+
+def test_ollama_durations_out_of_range_end_their_own_request() -> None:
+    def handler(call: RawCall) -> None:
+        duration = b"9" * 400 if call.prompt == "huge" else b"5.0"
+        call.begin_stream("application/x-ndjson")
+        call.chunk(b'{"message":{"content":"Hel"}}\n')
+        call.chunk(b'{"done":true,"eval_count":1.0,"eval_duration":%s,"prompt_eval_count":7.0}\n' % duration)
+        call.chunk(b"{bye}\n")
+        call.end_stream()
+
+    with RawServer(handler) as server, DrivenWorker(server.url, dialect="ollama") as worker:
+        bad, good = worker.run([task(0, "huge"), task(1, "good")])
+    assert (bad.error, good.error, good.tokens_out, good.tokens_in) == ("bad_json", None, 1, 7)
 
 
 def test_refused_connection() -> None:
