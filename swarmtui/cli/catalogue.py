@@ -99,8 +99,8 @@ def _inspect_configured(found: set[str]) -> Any:
     from swarmtui.model.endpoint import parse_address
     from swarmtui.model.run_request import SIMULATOR
 
-    urls = [known.url for known in read_config().endpoints.values() if not known.url.startswith(SIMULATOR)]
-    others = [url for url in urls if parse_address(url).root not in found]
+    servers = [known for known in read_config().endpoints.values() if not known.url.startswith(SIMULATOR)]
+    others = [known for known in servers if parse_address(known.url).root not in found]
     if not others:
         return ()
     with ThreadPoolExecutor(len(others)) as pool:
@@ -146,7 +146,7 @@ def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str |
     from swarmtui.cli.render.discovery import check_line, name_column_width
     from swarmtui.client import doctor as checks
 
-    endpoint = find_endpoints((endpoint,))[0].url if endpoint else None
+    server = find_endpoints((endpoint,))[0] if endpoint else None
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
     steps: tuple[tuple[str, str, Callable[[], Any]], ...] = (
         ("terminal", "terminal", lambda: checks.check_terminal(os.environ, size)),
@@ -156,7 +156,7 @@ def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str |
         (
             "endpoint",
             "endpoint",
-            lambda: checks.check_endpoint(endpoint) if endpoint else checks.check_local_endpoints(),
+            lambda: checks.check_endpoint(server) if server else checks.check_local_endpoints(),
         ),
         ("disk", "disk", lambda: checks.check_disk(session_root(session_dir))),
         ("client_speed", "client speed", lambda: checks.check_client_speed(streams)),

@@ -9,7 +9,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swarmtui.model.endpoint import Address, parse_address
+from swarmtui.model.config import EndpointConfig
+from swarmtui.model.endpoint import Address, Endpoint, Secrets, parse_address
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import SIMULATOR
 from swarmtui.model.schema import BadInput, Stored
@@ -17,6 +18,7 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Workload
 
 if TYPE_CHECKING:
+    from swarmtui.http_client import HttpClient
     from swarmtui.prompts.library import WorkloadFile
 
 
@@ -54,22 +56,36 @@ def discover_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
     return discover(timeout_s)
 
 
-def inspect_server(url: str, timeout_s: float = 2.0) -> DiscoveredServer:
-    """Identify the server at an address; `problem` says why there is none."""
+def inspect_server(endpoint: EndpointConfig, timeout_s: float = 2.0) -> DiscoveredServer:
+    """Identify the server of an endpoint, without sending its key; `problem` says why there is none."""
+    import os
+
+    from swarmtui.http_client import HttpClient
     from swarmtui.telemetry.fingerprint import fingerprint
 
-    address = parse_address(url)
-    found = fingerprint(address.root, timeout_s=timeout_s)
-    return found or DiscoveredServer(url=address.root, reachable=False, problem=_connection_problem(address, timeout_s))
+    address = parse_address(endpoint.url)
+    secrets = Secrets(api_key=os.environ.get(endpoint.api_key_env or ""), headers=endpoint.headers)
+    with HttpClient((), secrets, ca_file=endpoint.ca_file, insecure=endpoint.insecure) as client:
+        found = fingerprint(address.root, timeout_s=timeout_s, client=client)
+        if found is not None:
+            return found
+        problem = _connection_problem(address, client, timeout_s)
+    return DiscoveredServer(url=address.root, reachable=False, problem=problem)
 
 
-def _connection_problem(address: Address, timeout_s: float) -> str:
+def _connection_problem(address: Address, client: HttpClient, timeout_s: float) -> str:
     """Explain why no inference server answers at an address."""
     import socket
 
+    from swarmtui.http_client import RequestFailed
+
     try:
         with socket.create_connection((address.host, address.port), timeout=timeout_s):
-            return "the port is open, but no inference server answers"
+            pass
+        client.get(address.root, timeout_s)
+        return "the port is open, but no inference server answers"
+    except RequestFailed as error:
+        return str(error) if error.kind == "tls" else "the port is open, but no inference server answers"
     except socket.gaierror:
         return f"unknown host {address.host}"
     except ConnectionRefusedError:
@@ -91,11 +107,13 @@ def is_listening(url: str, timeout_s: float = 1.0) -> bool:
         return False
 
 
-def identify_server(url: str) -> DiscoveredServer | None:
-    """Return the server with its flags, or None while it does not answer."""
+def identify_server(endpoint: Endpoint, secrets: Secrets) -> DiscoveredServer | None:
+    """Return the server with its flags, or None while it does not answer. The secrets are not sent, but redacted."""
+    from swarmtui.http_client import HttpClient
     from swarmtui.telemetry.discovery import identify
 
-    found = identify(parse_address(url).root)
+    with HttpClient((), secrets, ca_file=endpoint.ca_file, insecure=endpoint.insecure) as client:
+        found = identify(parse_address(endpoint.url).root, client=client)
     return found if found is not None and found.reachable else None
 
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-import httpx2
-
+from swarmtui.client.catalogue import inspect_server
 from swarmtui.client.selftest import TYPICAL_TPS, SelfTestFailed, measure_client_speed
 from swarmtui.engines.registry import engine_named
+from swarmtui.http_client import HttpClient, RequestFailed
+from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import gib
 from swarmtui.telemetry.discovery import discover
-from swarmtui.telemetry.fingerprint import fingerprint
 from swarmtui.telemetry.gpu.readers import open_gpus
 
 _SPARE_FILES = 64
@@ -92,16 +92,13 @@ def check_gpus() -> QualityLine:
     return line(state="ok", value=value, sentence="memory, power and energy can be read")
 
 
-def check_endpoint(url: str) -> QualityLine:
+def check_endpoint(endpoint: EndpointConfig) -> QualityLine:
     line = _lines("endpoint", "endpoint")
-    root = parse_address(url).root
-    found = fingerprint(root, timeout_s=_TIMEOUT_S)
-    if found is None:
-        sentence = "no inference server answers there: is it up, are host and port right?"
-        return line(state="wrong", value=root, sentence=sentence)
+    root = parse_address(endpoint.url).root
+    found = inspect_server(endpoint, _TIMEOUT_S)
     if not found.reachable or (found.problem and not found.models):
         return line(state="wrong", value=root, sentence=found.problem)
-    round_trip_ms = _round_trip_ms(root)
+    round_trip_ms = _round_trip_ms(root, endpoint)
     server = " ".join(filter(None, (found.engine, found.version, ", ".join(found.models[:2]))))
     if round_trip_ms is None:
         return line(state="wrong", value=root, sentence=f"{server}: it stopped answering")
@@ -155,15 +152,15 @@ def check_client_speed(streams: int) -> QualityLine:
     return line(state="doubtful", value=value, sentence=sentence)
 
 
-def _round_trip_ms(root: str) -> float | None:
+def _round_trip_ms(root: str, endpoint: EndpointConfig) -> float | None:
     """Return the shortest of a few round trips on an open connection."""
     best = None
-    with httpx2.Client(trust_env=False, verify=False, timeout=_TIMEOUT_S) as client:
+    with HttpClient(ca_file=endpoint.ca_file, insecure=endpoint.insecure) as client:
         for _ in range(_ROUND_TRIPS):
             started = time.perf_counter()
             try:
-                client.get(f"{root}/v1/models")
-            except httpx2.HTTPError:
+                client.get(f"{root}/v1/models", _TIMEOUT_S)
+            except RequestFailed:
                 return None
             taken = 1e3 * (time.perf_counter() - started)
             best = taken if best is None else min(best, taken)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-_SECRET_WORDS = frozenset(
-    ("key", "keys", "apikey", "token", "secret", "secrets", "password", "passwd", "pass", "passphrase", "credential",
-     "credentials", "auth", "authorization", "bearer", "cookie", "header", "headers")
-)  # fmt: skip
+from swarmtui.model.redaction import is_secret_name
+
 _SECRET_VALUE = re.compile(
     r"\bhf_\w{16,}|\bsk-[\w-]{16,}|\bgh[pousr]_\w{16,}|\beyJ[\w-]{10,}\.|://[^/\s]*@|\bBearer\s", re.IGNORECASE
 )
@@ -44,12 +42,7 @@ def program_name(argv: Sequence[str]) -> str:
 
 def is_secret(name: str, value: str) -> bool:
     names = (name, *_INNER_NAME.findall(value))
-    return bool(_SECRET_VALUE.search(value)) or any(map(_is_secret_name, names))
-
-
-def _is_secret_name(name: str) -> bool:
-    """Compare whole words, so that --max-num-batched-tokens and --tokenizer are kept."""
-    return not _SECRET_WORDS.isdisjoint(re.split(r"[-_.]+", name.lower()))
+    return bool(_SECRET_VALUE.search(value)) or any(map(is_secret_name, names))
 
 
 def _program_length(argv: Sequence[str]) -> int:

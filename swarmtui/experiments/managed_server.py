@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx2
 import msgspec
 
 from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.server_guardian import ServerSpec
+from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.text import sanitize
 
 _POLL_S = 0.1
@@ -90,7 +90,7 @@ class ManagedServer:
     def wait_until_ready(self, within_s: float, stopped: Callable[[], bool]) -> float:
         """Return the seconds it took. A command that exits has failed, unless there is a stop command."""
         started = time.monotonic()
-        with httpx2.Client(trust_env=False, timeout=_READY_TIMEOUT_S) as client:
+        with HttpClient() as client:
             while not stopped():
                 if (reason := self.failure()) is not None:
                     raise ServerFailed(reason)
@@ -179,8 +179,8 @@ def _is_listening(url: str) -> bool:
         return False
 
 
-def _is_ready(client: httpx2.Client, url: str) -> bool:
+def _is_ready(client: HttpClient, url: str) -> bool:
     try:
-        return client.get(url).status_code < 300
-    except httpx2.HTTPError:
+        return client.get(url, _READY_TIMEOUT_S).status < 300
+    except RequestFailed:
         return False

@@ -13,13 +13,13 @@ from typing import Literal
 import msgspec
 
 from swarmtui.experiments.grid import tune_digest
+from swarmtui.model.redaction import is_secret_name
 from swarmtui.model.schema import BadInput, parse_json
 from swarmtui.model.tuning import ChangeLog, LoggedChange, TuneFile, TuneResult, TuneState, TuneStatus
 from swarmtui.sessions.files import write_file
 
 # Hidden, so that it is not listed as a session.
 _FOLDER = ".tuning"
-_SECRET_WORDS = frozenset(("key", "keys", "token", "secret", "password", "passwd", "auth", "authorization", "header"))
 
 
 def tune_directory(root: Path, tune: TuneFile) -> Path:
@@ -89,7 +89,7 @@ def _redact_secrets(command: str) -> str:
     words, hidden = [], False
     for word in command.split():
         name, equals, _ = word.partition("=")
-        secret = word.startswith("-") and not _SECRET_WORDS.isdisjoint(re.split(r"[-_]", name.lower()))
+        secret = word.startswith("-") and is_secret_name(name)
         words.append(f"{name}=…" if secret and equals else "…" if hidden and not word.startswith("-") else word)
         hidden = secret and not equals
     return " ".join(words)

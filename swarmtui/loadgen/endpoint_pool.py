@@ -11,11 +11,9 @@ from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.connection import Connection
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.event_loop import EventLoop
-from swarmtui.model.endpoint import PATHS, parse_address
+from swarmtui.model.endpoint import PATHS, Secrets, parse_address
+from swarmtui.model.redaction import Redactor
 from swarmtui.model.worker_protocol import Target
-
-# Shorter header values are not secrets: redacting them would mangle ordinary text.
-_MIN_SECRET_LENGTH = 6
 
 
 class EndpointPool:
@@ -27,8 +25,7 @@ class EndpointPool:
         self.assigned = 0
         self.rejected_fields: set[str] = set()
         self._idle: list[Connection] = []
-        values = (target.api_key or "", *target.headers.values())
-        self._secrets = [value for value in values if len(value) >= _MIN_SECRET_LENGTH]
+        self.redactor = Redactor(Secrets(api_key=target.api_key, headers=target.headers))
         address = parse_address(target.url)
         self._hostname = address.host
         self._addresses: list[Any] = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -50,23 +47,6 @@ class EndpointPool:
 
     def request(self, body: bytes) -> bytes:
         return b"%s%d\r\n\r\n%s" % (self._head, len(body), body)
-
-    def redact(self, text: str) -> str:
-        """Replace API keys and header values that a server repeats in its output or errors."""
-        for secret in self._secrets:
-            text = text.replace(secret, "…")
-        return text
-
-    def redact_streamed(self, pieces: list[str], begin: int) -> tuple[str, int]:
-        """Redact text that is still streaming, except a possible start of a secret; return it and where to resume."""
-        text, end = "".join(pieces[begin:]), len(pieces)
-        while end > begin and self._ends_with_part_of_secret(text):
-            end -= 1
-            text = "".join(pieces[begin:end])
-        return self.redact(text), end
-
-    def _ends_with_part_of_secret(self, text: str) -> bool:
-        return any(text.endswith(secret[:length]) for secret in self._secrets for length in range(1, len(secret)))
 
     def idle_connection(self) -> Connection | None:
         """Return the most recently used connection that is still open."""

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from swarmtui.model.endpoint import parse_address
+from swarmtui.model.redaction import is_secret_name
 from swarmtui.model.run_request import SIMULATOR
 from swarmtui.model.schema import BadInput, InputStruct, parse_toml
 
-_SECRET_HEADERS = re.compile(r"authorization|cookie|token|secret|api-?key|password", re.IGNORECASE)
 _NO_SECRETS = "do not store a key in a file; set api_key_env to the environment variable that holds it"
 
 
@@ -96,7 +96,7 @@ def _validate_endpoint(endpoint: EndpointConfig, key: str, source: str) -> None:
             f"expected the name of an environment variable; {_NO_SECRETS}", source=source, key=f"{key}.api_key_env"
         )
     for header in endpoint.headers:
-        if _SECRET_HEADERS.search(header):
+        if is_secret_name(header):
             raise BadInput(f"{_NO_SECRETS}, or use --header", source=source, key=f"{key}.headers.{header}")
 
 

@@ -25,6 +25,7 @@ from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Ending, SessionWarning
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
+from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import ClientInfo, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
@@ -61,6 +62,7 @@ class SessionProcess:
         self._t0 = time.perf_counter_ns()
         self._state = LiveState(self._t0)
         self._session: Session | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
         self._scheduler: Scheduler | None = None
         self._journal: JournalQueue | None = None
         self._outage: Outage | None = None
@@ -111,6 +113,7 @@ class SessionProcess:
             endpoints, calibration = inspecting.result()
         except preflight.EndpointUnusable as error:
             return "unusable", str(error)
+        self._endpoints = endpoints
         generator = preflight.task_generator(request, workload, calibration, endpoints)
         self._quality = QualityMonitor(cold_expected=generator.task(0, 1, 0).cold)
         session = _describe_session(request, session_id, self._t0, workload, endpoints, calibration)
@@ -133,7 +136,7 @@ class SessionProcess:
             journal,
             scheduler.handle_command,
             lambda: preflight.all_respond(request, endpoints),
-            lambda: preflight.describe_changed_servers(self._state.servers, endpoints),
+            lambda: preflight.describe_changed_servers(request, self._state.servers, endpoints),
             request.restart_s,
         )
         receiving = self._workers.start(partial(worker_setup, request, journal.directory, endpoints))
@@ -267,8 +270,9 @@ class SessionProcess:
             return ending, message, ""
         if scheduler is not None and scheduler.uncounted.records:
             self._state.note = f"counting the tokens of {len(scheduler.uncounted.records)} answers"
-            endpoint = self._session.endpoints[0]
-            await finish.recount(self._request, endpoint, scheduler.uncounted.records, journal, scheduler.hurry)
+            await finish.recount(
+                self._request, self._endpoints[0], scheduler.uncounted.records, journal, scheduler.hurry
+            )
             self._state.note = ""
         journal.write(self._quality.final(self._state.levels))
         return await finish.save(journal, self._request.session_root, ending, message, self._leave_now)
@@ -295,11 +299,12 @@ def _describe_session(
     endpoints: tuple[Endpoint, ...],
     calibration: Calibration | None,
 ) -> Session:
+    redact = Redactor(request.secrets).redact  # a server may repeat the key as the name of its model
     return Session(
         id=session_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         t0_ns=t0_ns,
-        endpoints=endpoints,
+        endpoints=tuple(msgspec.structs.replace(one, model=redact(one.model)) for one in endpoints),
         workload=workload.workload.name,
         workload_digest=workload_digest(workload),
         workload_spec=_workload_spec(workload),

@@ -6,18 +6,18 @@ All functions that send requests block, and are called in a thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx2
 import msgspec
 
 from swarmtui.analysis.compare.differences import describe_server_changes, server_changes
 from swarmtui.client.spawn import SimulatorProcess
 from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
+from swarmtui.http_client import HttpClient, HttpReply, RequestFailed
 from swarmtui.loadgen.dialects import load_dialect
-from swarmtui.model.endpoint import PATHS, Address, Dialect, Endpoint, Secrets, dialect_from_url, parse_address
+from swarmtui.model.endpoint import PATHS, Address, Dialect, Endpoint, dialect_from_url, parse_address
 from swarmtui.model.run_request import SIMULATOR, RunRequest
 from swarmtui.model.schema import Stored
 from swarmtui.model.telemetry import DiscoveredServer
@@ -34,7 +34,6 @@ _TIMEOUT_S = 10.0
 _FINGERPRINT_TIMEOUT_S = 2.0
 _METRICS_TIMEOUT_S = 1.0
 _CALIBRATION_TIMEOUT_S = 120.0
-_MAX_BYTES = 16 << 20
 
 # A server that has just started does not report everything at once.
 _IDENTIFY_ATTEMPTS = 2
@@ -54,23 +53,10 @@ class ServerIdentity(Stored, frozen=True, kw_only=True):
 
 
 class EndpointProbe:
-    """Sends single requests to one endpoint. Proxies set in the environment are not used: they are not the server."""
+    """Sends single requests to one endpoint."""
 
-    def __init__(self, address: Address, secrets: Secrets, verify: str | bool) -> None:
-        self._address = address
-        headers = {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
-        # Certificates are loaded only for https: that takes longer than everything else here.
-        context: Any = verify if address.scheme == "https" else False
-        if isinstance(context, str):
-            import ssl
-
-            context = ssl.create_default_context(cafile=context)
-        self._client = httpx2.Client(
-            headers=headers | secrets.headers, verify=context, trust_env=False, timeout=_TIMEOUT_S
-        )
-
-    def close(self) -> None:
-        self._client.close()
+    def __init__(self, address: Address, client: HttpClient) -> None:
+        self._address, self._client = address, client
 
     def inspect(self, dialect: Dialect, model: str | None) -> ServerIdentity:
         path = load_dialect(dialect).models_path
@@ -78,7 +64,7 @@ class EndpointProbe:
         rows = _model_rows(response)
         names = None if rows is None else [str(row.get("id") or row.get("name") or "") for row in rows]
         chosen = model if model is not None else self._first_model(names, path, response)
-        return ServerIdentity(model=chosen, engine=self._engine(rows or [], response.headers.get("server", "")))
+        return ServerIdentity(model=chosen, engine=self._engine(rows or [], response.server))
 
     def _engine(self, rows: list[dict[str, Any]], server_header: str) -> str:
         """Return the engine's name, empty if unknown; send more requests only if the model list is not enough."""
@@ -90,62 +76,43 @@ class EndpointProbe:
     def responds(self, dialect: Dialect) -> bool:
         """Return whether the server is ready; one that is still loading its model answers with a 5xx."""
         try:
-            return self._request("GET", self._address.root + load_dialect(dialect).models_path).status_code < 500
-        except httpx2.HTTPError:
+            return self._client.get(self._address.root + load_dialect(dialect).models_path, _TIMEOUT_S).status < 500
+        except RequestFailed:
             return False
 
-    def fetch_metrics(self, url: str) -> MetricsPage | None:
-        """Read a metrics page before our first request, to see whether the server is idle."""
-        try:
-            response = self._request("GET", url, _METRICS_TIMEOUT_S)
-        except httpx2.HTTPError:
-            return None
-        return (url, time.perf_counter_ns(), response.text) if response.status_code == 200 else None
-
-    def _request(self, method: str, url: str, timeout_s: float = _TIMEOUT_S, **options: Any) -> httpx2.Response:
-        """Limit the size and the total time of a response, which may be endless."""
-        deadline, body = time.monotonic() + timeout_s, bytearray()
-        with self._client.stream(method, url, timeout=timeout_s, **options) as response:
-            for part in response.iter_bytes():
-                body += part
-                if len(body) > _MAX_BYTES or time.monotonic() > deadline:
-                    raise httpx2.ReadTimeout("the response does not end")
-            headers = {name: response.headers[name] for name in ("content-type", "server") if name in response.headers}
-            return httpx2.Response(response.status_code, headers=headers, content=bytes(body))
-
-    def _get(self, path: str) -> httpx2.Response:
+    def _get(self, path: str) -> HttpReply:
         root = self._address.root
         try:
-            response = self._request("GET", root + path)
-        except httpx2.ConnectTimeout:
-            raise EndpointUnusable(f"{root}: no connection within {_TIMEOUT_S:g} s; is the host right?") from None
-        except httpx2.ConnectError as error:
-            from swarmtui.model.tls_errors import tls_problem
-
-            if problem := tls_problem(error):
-                raise EndpointUnusable(f"{root}: {problem}") from None
+            response = self._client.get(root + path, _TIMEOUT_S)
+        except RequestFailed as error:
+            raise EndpointUnusable(self._explain(error, path)) from None
+        if response.status in (401, 403):
             raise EndpointUnusable(
-                f"{root}: cannot connect ({error}); is the server up, are host and port right?"
-            ) from None
-        except httpx2.TimeoutException:
-            raise EndpointUnusable(f"{root}{path}: no answer within {_TIMEOUT_S:g} s") from None
-        except httpx2.HTTPError as error:
-            https = " Or is it https://?" if self._address.scheme == "http" else ""
-            problem = str(error) or type(error).__name__
-            raise EndpointUnusable(f"{root}{path}: {problem}; does it speak HTTP?{https}") from None
-        if response.status_code in (401, 403):
-            raise EndpointUnusable(
-                f"{root}{path}: HTTP {response.status_code}, not authorised; "
+                f"{root}{path}: HTTP {response.status}, not authorised; "
                 "name the variable that holds the key with --api-key-env"
             )
         return response
 
-    def _first_model(self, models: list[str] | None, path: str, response: httpx2.Response) -> str:
+    def _explain(self, error: RequestFailed, path: str) -> str:
+        root = self._address.root
+        match error.kind:
+            case "connect_timeout":
+                return f"{root}: {error}; is the host right?"
+            case "connect":
+                return f"{root}: cannot connect ({error}); is the server up, are host and port right?"
+            case "tls":
+                return f"{root}: {error}"
+            case "protocol":
+                https = " Or is it https://?" if self._address.scheme == "http" else ""
+                return f"{root}{path}: {error}; does it speak HTTP?{https}"
+        return f"{root}{path}: {error}"
+
+    def _first_model(self, models: list[str] | None, path: str, response: HttpReply) -> str:
         where = f"{self._address.root}{path}"
         if models is None:
-            kind = response.headers.get("content-type", "no content type")
+            kind = response.content_type or "no content type"
             raise EndpointUnusable(
-                f"{where}: HTTP {response.status_code}, {kind}, not a model list; choose a model with --model"
+                f"{where}: HTTP {response.status}, {kind}, not a model list; choose a model with --model"
             )
         if not any(models):
             raise EndpointUnusable(f"{where}: the server lists no model; choose one with --model")
@@ -170,9 +137,9 @@ class EndpointProbe:
 
     def _post_count(self, path: str, body: dict[str, Any]) -> int | None:
         try:
-            response = self._request("POST", self._address.root + path, json=body)
-            found = response.json() if response.status_code == 200 else None
-        except (httpx2.HTTPError, ValueError, RecursionError):
+            response = self._client.request("POST", self._address.root + path, _TIMEOUT_S, json=body)
+            found = response.json() if response.status == 200 else None
+        except (RequestFailed, ValueError):
             return None
         if not isinstance(found, dict):
             return None
@@ -185,9 +152,9 @@ class EndpointProbe:
         limit = load_dialect(dialect).sampling_fields(Task(id=0, messages=(), max_tokens=1))
         try:
             body = {"model": model, "stream": False} | prompt | limit
-            found = self._request("POST", root + path, _CALIBRATION_TIMEOUT_S, json=body).json()
+            found = self._client.request("POST", root + path, _CALIBRATION_TIMEOUT_S, json=body).json()
             return int(found.get("prompt_eval_count") or found["usage"]["prompt_tokens"])
-        except (httpx2.HTTPError, *_COUNT_ERRORS) as error:
+        except (RequestFailed, *_COUNT_ERRORS) as error:
             raise EndpointUnusable(
                 f"{root}{path}: prompt lengths cannot be calibrated: no /tokenize, and a one-token request "
                 f"reports no usage ({type(error).__name__}); use a workload with written prompts, such as coding"
@@ -201,24 +168,33 @@ def _prompt_body(dialect: Dialect, system: str, text: str) -> dict[str, Any]:
     return body
 
 
-def _model_rows(response: httpx2.Response) -> list[dict[str, Any]] | None:
-    """Return the entries of a model list, or None if the response is not a model list."""
+def _model_rows(response: HttpReply) -> list[dict[str, Any]] | None:
+    """Return the entries of a model list as they are, or None if the response is not a model list."""
     try:
-        found = response.json() if response.status_code == 200 else None
-    except (ValueError, RecursionError):
+        found = response.raw_json() if response.status == 200 else None
+    except ValueError:
         return None
     rows = found.get("data", found.get("models")) if isinstance(found, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
 
 
+def http_client(request: RunRequest, endpoints: Iterable[str]) -> HttpClient:
+    return HttpClient(endpoints, request.secrets, ca_file=request.ca_file, insecure=request.insecure)
+
+
 @contextmanager
-def open_probe(request: RunRequest, url: str, secrets: Secrets | None = None) -> Iterator[EndpointProbe]:
-    verify = False if request.insecure else request.ca_file or True
-    probe = EndpointProbe(parse_address(url), request.secrets if secrets is None else secrets, verify)
+def open_probe(request: RunRequest, url: str) -> Iterator[EndpointProbe]:
+    with http_client(request, (url,)) as client:
+        yield EndpointProbe(parse_address(url), client)
+
+
+def fetch_metrics(client: HttpClient, url: str) -> MetricsPage | None:
+    """Read a metrics page before our first request, to see whether the server is idle."""
     try:
-        yield probe
-    finally:
-        probe.close()
+        response = client.get(url, _METRICS_TIMEOUT_S)
+    except RequestFailed:
+        return None
+    return (url, time.perf_counter_ns(), response.text) if response.status == 200 else None
 
 
 def inspect_endpoints(
@@ -232,12 +208,13 @@ def inspect_endpoints(
         if embedded:
             url = _start_simulator(address, simulators)
         dialect = dialect_from_url(url)
-        with open_probe(request, url) as probe:
+        with http_client(request, (url,)) as client:
+            probe = EndpointProbe(parse_address(url), client)
             server = probe.inspect(dialect, request.model)
             if calibration is None and needs_calibration(workload.workload):
                 calibration = probe.calibrate(dialect, server.model, workload.workload.system, request.plan.seed)
             own_metrics = metrics_url(parse_address(url).root, server.engine) if server.engine else None
-            if own_metrics and not request.metrics_urls and (page := probe.fetch_metrics(own_metrics)):
+            if own_metrics and not request.metrics_urls and (page := fetch_metrics(client, own_metrics)):
                 findings.metrics_pages.append(page)
         endpoints.append(
             Endpoint(
@@ -252,9 +229,9 @@ def inspect_endpoints(
             )
         )
     findings.listeners = listeners_at(parse_address(endpoint.url).root for endpoint in endpoints)
-    findings.metrics_pages += _named_metrics_pages(
-        request, {parse_address(endpoint.url).host for endpoint in endpoints}
-    )
+    with http_client(request, [endpoint.url for endpoint in endpoints]) as client:
+        named = [fetch_metrics(client, url) for url in request.metrics_urls]
+    findings.metrics_pages += [page for page in named if page is not None]
     return tuple(_with_engine_of_process(endpoint, findings) for endpoint in endpoints), calibration
 
 
@@ -275,16 +252,6 @@ def _with_engine_of_process(endpoint: Endpoint, findings: PreflightFindings) -> 
     return msgspec.structs.replace(endpoint, engine=listener.engine.name)
 
 
-def _named_metrics_pages(request: RunRequest, endpoint_hosts: set[str]) -> list[MetricsPage]:
-    """Fetch the pages of --metrics-url; hosts other than the endpoints' get no API key and no headers."""
-    pages = []
-    for url in request.metrics_urls:
-        secrets = request.secrets if parse_address(url).host in endpoint_hosts else Secrets()
-        with open_probe(request, url, secrets) as probe:
-            pages.append(probe.fetch_metrics(url))
-    return [page for page in pages if page is not None]
-
-
 def all_respond(request: RunRequest, endpoints: tuple[Endpoint, ...]) -> bool:
     for endpoint in endpoints:
         with open_probe(request, endpoint.url) as probe:
@@ -293,12 +260,16 @@ def all_respond(request: RunRequest, endpoints: tuple[Endpoint, ...]) -> bool:
     return True
 
 
-def describe_changed_servers(before: tuple[DiscoveredServer, ...], endpoints: tuple[Endpoint, ...]) -> str:
+def describe_changed_servers(
+    request: RunRequest, before: tuple[DiscoveredServer, ...], endpoints: tuple[Endpoint, ...]
+) -> str:
     """Describe how restarted servers differ from what they were before; empty if they do not."""
     known = {server.url: server for server in before}
     for attempt in range(_IDENTIFY_ATTEMPTS):
         time.sleep(attempt * _IDENTIFY_PAUSE_S)
-        now = [found for endpoint in endpoints if (found := identify(parse_address(endpoint.url).root)) is not None]
+        with http_client(request, ()) as client:
+            roots = [parse_address(endpoint.url).root for endpoint in endpoints]
+            now = [found for root in roots if (found := identify(root, client=client)) is not None]
         pairs = [(known[server.url], server) for server in now if server.url in known]
         changed = [pair for pair in pairs if server_changes(*pair)]
         if not changed:

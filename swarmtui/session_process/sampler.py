@@ -19,6 +19,7 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
 
 if TYPE_CHECKING:
+    from swarmtui.http_client import HttpClient
     from swarmtui.telemetry.discovery import Listener
 
 # The URL of a metrics page, when it was read, and its text.
@@ -108,6 +109,7 @@ class Sampler:
         )
 
     def _sample_gpus(self) -> None:
+        from swarmtui.http_client import HttpClient
         from swarmtui.telemetry.gpu.cadence import EXPORTER_S, SAMPLE_S, Depth, ReadCadence
         from swarmtui.telemetry.gpu.readers import open_gpus
 
@@ -115,7 +117,9 @@ class Sampler:
         if urls is None:
             self._gpu_problem = "the endpoint is on another host; name its DCGM exporter with --gpu-metrics-url"
             return
-        reader, cadence, pause = open_gpus(urls), ReadCadence(EXPORTER_S if urls else SAMPLE_S), 0.0
+        # Exporters get no secrets, but their text may repeat them.
+        client = HttpClient((), self._request.secrets)
+        reader, cadence, pause = open_gpus(urls, client), ReadCadence(EXPORTER_S if urls else SAMPLE_S), 0.0
         while not self._has_ended(pause):
             depth = Depth.FULL if self._ending.is_set() else cadence.next_depth(time.monotonic())
             started_ns, cpu_s = time.perf_counter_ns(), time.thread_time()
@@ -143,35 +147,28 @@ class Sampler:
             if state is not None:
                 self.baseline.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=url),)))
 
-    def _identify(self) -> None:
+    def _identify(self, client: HttpClient) -> None:
         from swarmtui.telemetry.discovery import identify, with_gpus
 
         for number, endpoint in enumerate(self._endpoints):
             root = parse_address(endpoint.url).root
-            found = identify(root, self._findings.listeners.get(root))
+            found = identify(root, self._findings.listeners.get(root), client=client)
             if found is not None:
                 (found,) = with_gpus([found], self._gpu_counters[1])
                 self.servers.put((number, found))
 
     def _sample_servers(self) -> None:
+        from swarmtui.http_client import HttpClient
         from swarmtui.telemetry.metrics import MetricsReader, metrics_url
 
-        first, secrets = self._endpoints[0], self._request.secrets
+        request = self._request
         own = [metrics_url(parse_address(endpoint.url).root, endpoint.engine) for endpoint in self._endpoints]
-        urls = self._request.metrics_urls or tuple(url for url in own if url)
-        headers = {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
-        # Other hosts than the endpoints' get no API key and no headers.
-        hosts = {parse_address(endpoint.url).host for endpoint in self._endpoints}
-        trusted = all(parse_address(url).host in hosts for url in urls)
-        reader = MetricsReader(
-            urls,
-            headers | secrets.headers if trusted else None,
-            engine=first.engine,
-            ca_file=first.ca_file,
-            insecure=first.insecure,
-        )
+        urls = request.metrics_urls or tuple(url for url in own if url)
+        endpoints = [endpoint.url for endpoint in self._endpoints]
+        client = HttpClient(endpoints, request.secrets, ca_file=request.ca_file, insecure=request.insecure)
+        reader = MetricsReader(urls, client, engine=self._endpoints[0].engine)
         self._parse_baseline()
-        self._identify()
+        self._identify(client)
         pause = 0.0
         while not self._has_ended(pause):
             started_ns = time.perf_counter_ns()

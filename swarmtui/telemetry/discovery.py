@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import httpx2
 import msgspec
 import psutil
 
@@ -24,6 +23,7 @@ from swarmtui.engines.registry import (
     flags_from_command,
     flags_from_environment,
 )
+from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import DiscoveredServer, Gpu
 from swarmtui.telemetry.fingerprint import fingerprint
 
@@ -51,7 +51,8 @@ def discover(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
     """Return what is found in this time; an inference server that does not answer is listed as unreachable."""
     deadline = time.monotonic() + timeout_s
     listeners = _candidates()
-    with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as client:
+    # Local certificates are mostly self-signed; these requests carry no secret.
+    with HttpClient(insecure=True) as client:
         pool = ThreadPoolExecutor(_THREADS)
         futures = {pool.submit(_inspect, client, listener, deadline): listener for listener in listeners}
         done, late = wait(futures, timeout=max(0.0, deadline - time.monotonic()))
@@ -72,14 +73,18 @@ def listeners_at(urls: Iterable[str]) -> dict[str, Listener]:
     return {url: by_port[port] for url, port in ports.items() if port in by_port}
 
 
-def identify(url: str, listener: Listener | None = None, timeout_s: float = 2.0) -> DiscoveredServer | None:
+def identify(
+    url: str, listener: Listener | None = None, timeout_s: float = 2.0, *, client: HttpClient | None = None
+) -> DiscoveredServer | None:
     """Describe the server at this address and, if it is on this host, its process; None if it does not answer."""
+    if client is None:
+        with HttpClient() as own:
+            return identify(url, listener, timeout_s, client=own)
     listener = listener or listeners_at([url]).get(url)
     deadline = time.monotonic() + timeout_s
-    with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as client:
-        if listener is None:
-            return fingerprint(url, client=client, deadline=deadline)
-        return _inspect(client, listener, deadline, secure=url.startswith("https:"))
+    if listener is None:
+        return fingerprint(url, client=client, deadline=deadline)
+    return _inspect(client, listener, deadline, url)
 
 
 def with_gpus(servers: Iterable[DiscoveredServer], gpus: Sequence[Gpu]) -> tuple[DiscoveredServer, ...]:
@@ -199,11 +204,11 @@ def _ephemeral_range() -> tuple[int, int]:
 
 
 def _inspect(
-    client: httpx2.Client, listener: Listener, deadline: float, *, secure: bool | None = None
+    client: HttpClient, listener: Listener, deadline: float, url: str | None = None
 ) -> DiscoveredServer | None:
-    """Fingerprint a listener and add its process; without a given scheme a known server is tried with both."""
-    schemes = ("http", "https") if secure is None and listener.engine else ("https",) if secure else ("http",)
-    roots = (f"{scheme}://{listener.host}:{listener.port}" for scheme in schemes)
+    """Fingerprint a listener and add its process; without a URL a known server is tried with both schemes."""
+    schemes = ("http", "https") if listener.engine else ("http",)
+    roots = [f"{scheme}://{listener.host}:{listener.port}" for scheme in schemes] if url is None else [url]
     replies = (fingerprint(root, client=client, deadline=deadline) for root in roots)
     found = next((server for server in replies if server is not None), None)
     if found is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-import httpx2
+from swarmtui.http_client import HttpClient, RequestFailed
 
 TIMEOUT_S = 2.0
 MAX_BYTES = 4 << 20
@@ -29,19 +28,14 @@ class Fetcher:
     def __init__(
         self,
         urls: Sequence[str],
-        headers: dict[str, str] | None = None,
+        client: HttpClient | None = None,
         *,
-        ca_file: str | None = None,
-        insecure: bool = False,
         timeout_s: float = TIMEOUT_S,
         retry_s: float = 1.0,
     ) -> None:
         self._urls = tuple(urls)
         self._timeout_s, self._retry_s = timeout_s, retry_s
-        # Only for https: loading certificates takes longer than everything else here.
-        verified = any(url.startswith("https:") for url in urls) and not insecure
-        context = ssl.create_default_context(cafile=ca_file) if verified else False
-        self._client = httpx2.Client(headers=headers or {}, trust_env=False, verify=context, timeout=timeout_s)
+        self._client = client or HttpClient()
         self._pool = ThreadPoolExecutor(min(len(self._urls), 16)) if len(self._urls) > 1 else None
         self._failed: dict[str, tuple[float, float, str]] = {}
 
@@ -66,22 +60,10 @@ class Fetcher:
         return FetchResult(url, body, problem)
 
     def _get(self, url: str) -> tuple[str, str]:
-        deadline = time.monotonic() + self._timeout_s
-        body = bytearray()
         try:
-            with self._client.stream("GET", url) as response:
-                if response.status_code in (401, 403):
-                    return "", f"HTTP {response.status_code}, it needs an API key: --api-key-env or --header"
-                if response.status_code != 200:
-                    return "", f"HTTP {response.status_code}"
-                for chunk in response.iter_bytes():
-                    body += chunk
-                    if len(body) > MAX_BYTES:
-                        return "", f"more than {MAX_BYTES >> 20} MB, not read"
-                    if time.monotonic() > deadline:
-                        return "", f"not finished within {self._timeout_s:g} s"
-        except httpx2.TimeoutException:
-            return "", f"no answer within {self._timeout_s:g} s"
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            return "", str(error) or type(error).__name__
-        return body.decode(errors="replace"), ""
+            reply = self._client.get(url, self._timeout_s, max_bytes=MAX_BYTES)
+        except RequestFailed as error:
+            return "", str(error)
+        if reply.status in (401, 403):
+            return "", f"HTTP {reply.status}, it needs an API key: --api-key-env or --header"
+        return ("", f"HTTP {reply.status}") if reply.status != 200 else (reply.text, "")

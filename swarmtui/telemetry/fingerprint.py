@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import httpx2
 import msgspec
 
 from swarmtui.engines.base import PROMETHEUS_PATH, Engine, ProbeReply, objects, positive
 from swarmtui.engines.registry import ENGINES, GENERIC, engine_from_metrics, engine_from_models
+from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.telemetry.prometheus import parse_samples
 
@@ -21,7 +21,7 @@ _MAX_BYTES = 1 << 20
 class _Prober:
     """Send GET requests to one server until the deadline; `alive` turns false when it gives no HTTP reply."""
 
-    def __init__(self, root: str, client: httpx2.Client, deadline: float) -> None:
+    def __init__(self, root: str, client: HttpClient, deadline: float) -> None:
         self._root, self._client, self._deadline = root, client, deadline
         self._replies: dict[str, ProbeReply] = {}
         self.alive = True
@@ -35,26 +35,20 @@ class _Prober:
         left = self._deadline - time.monotonic()
         if left <= 0 or not self.alive:
             return ProbeReply()
-        body = bytearray()
         try:
-            with self._client.stream("GET", self._root + path, timeout=left) as response:
-                for chunk in response.iter_bytes():
-                    body += chunk
-                    if len(body) > _MAX_BYTES or time.monotonic() > self._deadline:
-                        return ProbeReply()
-                server = response.headers.get("server", "")
-                return ProbeReply(response.status_code, server, body.decode(errors="replace"))
-        except (httpx2.HTTPError, httpx2.InvalidURL):
-            self.alive = False
+            reply = self._client.get(self._root + path, left, max_bytes=_MAX_BYTES)
+        except RequestFailed as error:
+            self.alive = error.kind == "too_large"
             return ProbeReply()
+        return ProbeReply(reply.status, reply.server, reply.text)
 
 
 def fingerprint(
-    url: str, *, timeout_s: float = 1.0, client: httpx2.Client | None = None, deadline: float | None = None
+    url: str, *, timeout_s: float = 1.0, client: HttpClient | None = None, deadline: float | None = None
 ) -> DiscoveredServer | None:
     """Describe the server at this address (without /v1); None if it is not an inference server."""
     if client is None:
-        with httpx2.Client(trust_env=False, verify=False, timeout=timeout_s) as own:
+        with HttpClient() as own:
             return fingerprint(url, timeout_s=timeout_s, client=own, deadline=deadline)
     prober = _Prober(url.rstrip("/"), client, time.monotonic() + timeout_s if deadline is None else deadline)
     listed = prober.get(MODELS_PATH)
@@ -66,13 +60,14 @@ def fingerprint(
     if engine is None and rows is None and not needs_key:
         return None
     found = _describe(prober, engine or GENERIC)
-    return msgspec.structs.replace(
+    described = msgspec.structs.replace(
         found,
         url=url,
         models=tuple(str(row["id"]) for row in rows or () if row.get("id")) or found.models,
         context=_context(rows or []) or found.context,
         problem=f"HTTP {listed.status}: it needs an API key (--api-key-env)" if needs_key else found.problem,
     )
+    return client.redactor.redact_all(described)
 
 
 def _recognise(prober: _Prober, rows: list[Mapping[str, Any]], server_header: str) -> Engine | None:

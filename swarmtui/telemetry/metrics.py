@@ -11,6 +11,7 @@ import msgspec
 
 from swarmtui.engines.base import PROMETHEUS_PATH, Engine
 from swarmtui.engines.registry import ENGINES, engine_named
+from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 from swarmtui.telemetry.fetch import Fetcher
 from swarmtui.telemetry.prometheus import MetricSample, parse_samples
@@ -128,15 +129,13 @@ class MetricsReader:
     def __init__(
         self,
         urls: Sequence[str],
-        headers: dict[str, str] | None = None,
+        client: HttpClient | None = None,
         *,
         engine: str = "",
-        ca_file: str | None = None,
-        insecure: bool = False,
     ) -> None:
         self._engine = engine
         self._no_urls = "" if urls else f"{engine or 'the server'} reports no metrics"
-        self._fetcher = Fetcher(urls, headers, ca_file=ca_file, insecure=insecure)
+        self._fetcher = Fetcher(urls, client)
 
     def read(self) -> tuple[tuple[ServerState, ...], str]:
         """Return one state per server that answered, and the problems of the others."""

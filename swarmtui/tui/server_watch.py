@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from swarmtui.analysis.compare.differences import describe_server_changes
 from swarmtui.client import catalogue
+from swarmtui.model.endpoint import Endpoint, Secrets
 from swarmtui.model.telemetry import DiscoveredServer
 
 _INTERVAL_S = 1.0
@@ -18,8 +19,10 @@ _IDENTIFY_EVERY = 4
 class ServerWatch:
     """Checks one endpoint every second in a thread; `server` is what was found there during the run."""
 
-    def __init__(self, url: str, server: DiscoveredServer | None, on_change: Callable[[], None]) -> None:
-        self._url, self._server, self._on_change = url, server, on_change
+    def __init__(
+        self, endpoint: Endpoint, secrets: Secrets, server: DiscoveredServer | None, on_change: Callable[[], None]
+    ) -> None:
+        self._endpoint, self._secrets, self._server, self._on_change = endpoint, secrets, server, on_change
         self._pid = server.pid if server else None
         self._down_since: float | None = None
         self._changes = ""
@@ -40,10 +43,11 @@ class ServerWatch:
     async def run(self) -> None:
         checks = 0
         while True:
-            if not await asyncio.to_thread(catalogue.is_listening, self._url):
+            if not await asyncio.to_thread(catalogue.is_listening, self._endpoint.url):
                 self._down_since = time.monotonic() if self._down_since is None else self._down_since
             elif self.is_down or checks % _IDENTIFY_EVERY == 0:
-                self._identified(await asyncio.to_thread(catalogue.identify_server, self._url))
+                found = await asyncio.to_thread(catalogue.identify_server, self._endpoint, self._secrets)
+                self._identified(found)
             checks += 1
             self._on_change()
             await asyncio.sleep(_INTERVAL_S)

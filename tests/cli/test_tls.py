@@ -12,18 +12,19 @@ from pathlib import Path
 import pytest
 import trustme
 
+from swarmtui.http_client import HttpClient
 from swarmtui.telemetry.discovery import identify
 from tests.cli.programs import Sandbox
-from tests.cli.scripted_server import ScriptedServer, respond_with_words, scripted_server
+from tests.cli.scripted_server import ModelLister, ScriptedServer, model_list, respond_with_words, scripted_server
 
 ONE = ("--levels", "1", "--requests", "2", "--warmup", "none", "--no-gpu")
 
 
 @contextmanager
-def tls_server(certificate: trustme.LeafCert) -> Iterator[ScriptedServer]:
+def tls_server(certificate: trustme.LeafCert, listing: ModelLister = model_list) -> Iterator[ScriptedServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
-    with scripted_server(respond_with_words()) as server:
+    with scripted_server(respond_with_words(), listing) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         yield server
 
@@ -56,7 +57,8 @@ def test_unknown_authority_and_both_remedies(sandbox: Sandbox, authority: trustm
 
 def test_local_tls_server_is_identified_with_its_process(authority: trustme.CA) -> None:
     with tls_server(authority.issue_cert("127.0.0.1")) as server:
-        found = identify(https_url(server))
+        with HttpClient(insecure=True) as client:
+            found = identify(https_url(server), client=client)
     assert found is not None and found.reachable
     assert (found.url, found.models, found.pid) == (https_url(server), ("scripted",), os.getpid())
 

@@ -11,6 +11,7 @@ import pytest
 
 from swarmtui.client import doctor
 from swarmtui.client.selftest import measure_client_speed
+from swarmtui.model.config import EndpointConfig
 
 UTF8 = {"TERM": "xterm-256color", "LANG": "en_GB.UTF-8"}
 
@@ -57,7 +58,7 @@ def test_disk_check_accepts_a_directory_that_does_not_exist_yet(tmp_path: Path) 
 def test_endpoint_without_a_server_is_wrong() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    line = doctor.check_endpoint(f"http://127.0.0.1:{port}/v1")
+    line = doctor.check_endpoint(EndpointConfig(url=f"http://127.0.0.1:{port}/v1"))
     assert line.state == "wrong" and line.value == f"http://127.0.0.1:{port}"
 
 

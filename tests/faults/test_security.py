@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+from base64 import b64encode
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+import trustme
 
 from swarmtui.model.client_protocol import Stop, Subscribe
 from swarmtui.model.endpoint import Endpoint
@@ -23,7 +25,8 @@ from swarmtui.model.worker_protocol import pack
 from swarmtui.sessions.export import export
 from swarmtui.sessions.store import load
 from tests.cli.programs import ROOT, Sandbox, wait_until
-from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
+from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, model_list, respond_with_words, scripted_server
+from tests.cli.test_tls import https_url, tls_server
 from tests.faults.kill_checks import HoldingResponder
 from tests.sessions.session_builders import full_session, record, write_session
 
@@ -95,27 +98,102 @@ def test_redirects_are_not_followed(sandbox: Sandbox) -> None:
         assert (elsewhere.received, listed) == ([], [])
 
 
-def test_key_is_not_sent_to_metrics_of_another_host(sandbox: Sandbox) -> None:
-    """It is sent to those of the endpoint itself."""
+def test_key_is_sent_to_metrics_of_the_same_scheme_host_and_port_only(sandbox: Sandbox) -> None:
+    """An https endpoint with its metrics over http at another port is the example in the README."""
+    received: dict[str, set[str]] = {"other": set(), "own": set()}
 
-    def headers_sent_to(host: str) -> set[str]:
-        headers: list[str] = []
+    def page(to: ScriptedHandler, which: str) -> None:
+        received[which].add(f"{to.headers['authorization']} {to.headers['x-team']}")
+        to.whole(200, b"vllm:num_requests_running 1\n", "text/plain")
 
-        def page(to: ScriptedHandler) -> None:
-            headers.append(f"{to.headers['authorization']} {to.headers['x-team']}")
-            to.whole(200, b"vllm:num_requests_running 1\n", "text/plain")
+    def own_page(to: ScriptedHandler) -> None:
+        page(to, "own") if to.path == "/metrics" else model_list(to)
 
-        with scripted_server(respond_with_words(3, gap_s=0.05)) as server, scripted_server(listing=page) as metrics:
-            url = f"http://{host}:{metrics.server_address[1]}/metrics"
-            ran = sandbox.run_benchmark(
-                server.url, *GIVEN, "--metrics-url", url, "--levels", "2", "--requests", "8", "--warmup", "none",
-                env=SECRET,
-            )  # fmt: skip
-        assert ran.code == 0 and headers, ran
-        return set(headers)
+    with (
+        tls_server(trustme.CA().issue_cert("127.0.0.1"), listing=own_page) as server,
+        scripted_server(listing=lambda to: page(to, "other")) as metrics,
+    ):
+        other = f"http://127.0.0.1:{metrics.server_address[1]}/metrics"
+        ran = sandbox.run_benchmark(
+            https_url(server), *GIVEN, "--insecure", "--metrics-url", other,
+            "--metrics-url", f"{https_url(server)}/metrics", "--levels", "2", "--requests", "8", "--warmup", "none",
+            env=SECRET,
+        )  # fmt: skip
+    assert ran.code == 0, ran
+    assert {request.headers["authorization"] for request in server.received} == {f"Bearer {KEY}"}
+    assert received == {"other": {"None None"}, "own": {f"Bearer {KEY} {VALUE}"}}
 
-    assert headers_sent_to("localhost") == {"None None"}
-    assert headers_sent_to("127.0.0.1") == {f"Bearer {KEY} {VALUE}"}
+
+# A server has many ways to say a key: in any case, encoded, in parts, across the end of what is kept.
+LONG_KEY = "canary-8Qm4zT2xW9aB3cD5eF7gH1jK6mN8pR0sV"
+
+
+def spoken_parts(data: bytes) -> set[str]:
+    """Return the parts of the key, of 8 characters and more, that are in the data, also encoded."""
+    text = data.decode(errors="replace").lower()
+    forms = [LONG_KEY, *(b64encode(b"x" * shift + LONG_KEY.encode()).decode()[4:-4] for shift in range(3))]
+    parts = {form[at : at + 8].lower() for form in forms for at in range(len(form) - 7)}
+    return {part for part in parts if part in text}
+
+
+def test_key_is_redacted_wherever_a_server_says_it(sandbox: Sandbox) -> None:
+    encoded = b64encode(f"Bearer {LONG_KEY}".encode()).decode()
+    said = [LONG_KEY, LONG_KEY.lower(), LONG_KEY.upper(), encoded, LONG_KEY[:30], LONG_KEY[9:]]
+
+    def listing(to: ScriptedHandler) -> None:
+        match to.path:
+            case "/v1/models":
+                rows = [{"id": f"model-{LONG_KEY}", "owned_by": "vllm"}]
+                to.whole(200, msgspec.json.encode({"data": rows}))
+            case "/version":
+                to.whole(200, msgspec.json.encode({"version": f"1.0+{LONG_KEY}"}))
+            case "/metrics":
+                labels = f'cache_dtype="{LONG_KEY}",block_size="{encoded}"'
+                page = f"vllm:num_requests_running 1\nvllm:cache_config_info{{{labels}}} 1\n"
+                to.whole(200, page.encode(), "text/plain")
+            case _:
+                to.whole(404, LONG_KEY.encode())
+
+    def answer(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        number = len(to.server.received)
+        assert request.body["model"] == f"model-{LONG_KEY}", "requests repeat the exact name"
+        match number % 6:
+            case 0:
+                to.whole(500, b"x" * (490 - number) + LONG_KEY.encode())
+            case 1:
+                to.whole(400, msgspec.json.encode({"error": {"message": "y" * (295 - number) + " ".join(said)}}))
+            case 2:
+                to.whole(200, b"{}", f"text/{LONG_KEY}")
+            case 3:
+                to.wfile.write(f"HTTP/1.1 {LONG_KEY}\r\n\r\n".encode())
+                to.close_connection = True
+            case 4:
+                to.begin_stream()
+                to.event(f'{{"id": "{LONG_KEY.lower()}", "x": {LONG_KEY}')
+                to.end_stream()
+            case _:
+                to.begin_stream()
+                for word in (*said, *LONG_KEY):
+                    to.event(msgspec.json.encode({"choices": [{"delta": {"content": word}}]}).decode())
+                done = {"id": encoded, "choices": [{"delta": {}, "finish_reason": LONG_KEY}]}
+                to.event(msgspec.json.encode(done).decode())
+                to.end_stream()
+
+    words = ("--levels", "1", "--requests", "18", "--warmup", "none", "--keep-text", "--seed", "1", "--no-gpu")
+    with scripted_server(answer, listing=listing) as server:
+        ran = sandbox.run_benchmark(server.url, "--api-key-env", "MY_KEY", *words, env={"MY_KEY": LONG_KEY})
+    assert len(server.received) >= 18, ran
+    printed = [ran]
+    for form in ("md", "csv", "json", "toml", "html"):
+        out = str(sandbox.home / f"exported.{form}")
+        printed.append(
+            sandbox.run("export", "last", "--format", form, "-o", out, "--session-dir", str(sandbox.sessions))
+        )
+    assert [spoken_parts((each.out + each.err).encode()) for each in printed] == [set()] * 6
+    files = [path for top in (sandbox.home, sandbox.runtime) for path in top.rglob("*") if path.is_file()]
+    journal = next(path for path in files if path.name == "journal.jsonl").read_text()
+    assert '"model":"model-…"' in journal and "1.0+…" in journal and "text/…" in journal
+    assert {path.name: found for path in files if (found := spoken_parts(path.read_bytes()))} == {}
 
 
 # processes and files

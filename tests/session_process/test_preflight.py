@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.model.endpoint import Secrets, parse_address
+from swarmtui.http_client import HttpClient
+from swarmtui.model.endpoint import parse_address
 from swarmtui.session_process.preflight import EndpointProbe, EndpointUnusable
 from tests.telemetry.text_server import serving
 
@@ -14,7 +15,6 @@ from tests.telemetry.text_server import serving
 )
 def test_server_without_token_counts_cannot_be_calibrated(answer: str) -> None:
     with serving({"/v1/chat/completions": answer}) as server:
-        probe = EndpointProbe(parse_address(server.url), Secrets(), verify=True)
+        probe = EndpointProbe(parse_address(server.url), HttpClient())
         with pytest.raises(EndpointUnusable, match="prompt lengths cannot be calibrated"):
             probe.calibrate("chat", "model", "", seed=0)
-        probe.close()

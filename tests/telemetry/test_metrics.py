@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.http_client import HttpClient
+from swarmtui.model.endpoint import Secrets
 from swarmtui.model.telemetry import ServerState
 from swarmtui.telemetry.metrics import MetricsReader, metrics_url, parse_page, parse_prometheus
 from tests.telemetry.text_server import Reply, TextReply, serving
@@ -134,7 +136,7 @@ def test_failing_servers_are_reported_and_others_read() -> None:
     }
     with serving(answers) as server:
         urls = [f"{server.url}{path}" for path in ("/metrics", "/guarded", "/garbage", "/absent")]
-        reader = MetricsReader(urls, {"Authorization": "Bearer k"})
+        reader = MetricsReader(urls, HttpClient((server.url,), Secrets(api_key="k")))
         states, problem = reader.read()
         reader.close()
     assert [state.url for state in states] == [urls[0]]

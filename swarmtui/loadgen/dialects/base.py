@@ -55,6 +55,7 @@ class ApiDialect(NamedTuple):
             *(name for name in task.extra if name in sent),
         )
 
+
 def whole(count: float | None) -> int | None:
     return None if count is None else int(count)
 
@@ -65,7 +66,7 @@ def error_text(data: bytes) -> str:
     try:
         document = msgspec.json.decode(data)
     except DECODE_ERRORS:
-        return data[:_MAX_MESSAGE].decode("utf-8", "replace").strip()
+        return data.decode("utf-8", "replace").strip()
     return error_message(document)
 
 
@@ -74,4 +75,4 @@ def error_message(document: Any) -> str:
         while isinstance(document, dict) and key in document:
             document = document[key]
     text = document if isinstance(document, str) else msgspec.json.encode(document).decode()
-    return text[:_MAX_MESSAGE]
+    return text

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.fetch import Fetcher
 from swarmtui.telemetry.gpu.cadence import Depth
@@ -27,10 +28,10 @@ class GpuReader(Protocol):
     def close(self) -> None: ...
 
 
-def open_gpus(metrics_urls: Sequence[str] = (), *, root: Path = ROOT) -> GpuReader:
+def open_gpus(metrics_urls: Sequence[str] = (), client: HttpClient | None = None, *, root: Path = ROOT) -> GpuReader:
     """Prefer NVML to sysfs; without any GPU return the NVML reader, which finds a driver that is loaded later."""
     if metrics_urls:
-        return DcgmReader(Fetcher(metrics_urls))
+        return DcgmReader(Fetcher(metrics_urls, client))
     nvidia = NvmlReader()
     if not nvidia.read():
         others = SysfsReader(root)

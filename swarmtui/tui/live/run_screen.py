@@ -11,6 +11,7 @@ import msgspec
 from textual.binding import BindingType
 
 from swarmtui.model import client_protocol as protocol
+from swarmtui.model.endpoint import Secrets
 from swarmtui.model.plan import MAX_STREAMS, parse_levels
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.model.run_request import RunRequest
@@ -51,7 +52,8 @@ class RunScreen(LiveScreen):
 
             servers = live.frame.servers if live.frame else ()
             server = servers[-1] if servers else None
-            self._server_watch = ServerWatch(session.endpoints[0].url, server, self.data_changed)
+            secrets = self._request.secrets if self._request else Secrets()
+            self._server_watch = ServerWatch(session.endpoints[0], secrets, server, self.data_changed)
             self.run_worker(self._server_watch.run(), exit_on_error=False)
 
     def _server_notice(self) -> str:

@@ -202,7 +202,8 @@ class EndpointPart(VerticalScroll):
 
     async def _inspect(self, url: str) -> None:
         try:
-            self._inspected[url] = await asyncio.to_thread(catalogue.inspect_server, url)
+            configured = self.known or EndpointConfig(url=url)
+            self._inspected[url] = await asyncio.to_thread(catalogue.inspect_server, configured)
         except BadInput:
             return
         self._list_models()

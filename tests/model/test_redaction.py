@@ -1,0 +1,87 @@
+"""Secrets are recognised by name, and redacted in every form in which a server may repeat them."""
+
+from __future__ import annotations
+
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmtui.model.endpoint import Secrets
+from swarmtui.model.redaction import Redactor, is_secret_name
+from swarmtui.model.telemetry import DiscoveredServer
+
+KEY = "sk-Live/7Qm+4zT2=xW9aB3cD5eF7gH1jK6mN8pR0s"
+redactor = Redactor(Secrets(api_key=KEY, headers={"X-Team": "Production", "X-Auth-Token": "Bearer hidden-token-1"}))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        KEY,
+        KEY.lower(),
+        KEY.upper(),
+        quote(KEY),
+        quote(KEY, safe=""),
+        KEY[:36],
+        KEY[5:],
+        KEY[11:19],
+        *(b64encode(b"x" * shift + KEY.encode() + b"yz").decode() for shift in range(4)),
+        urlsafe_b64encode(f"user:{KEY}".encode()).decode(),
+        "production",
+        "hidden-token-1",
+        "token-1 hidden-t",
+    ],
+)
+def test_every_form_is_redacted(said: str) -> None:
+    redacted = redactor.redact(f"before {said} after")
+    assert redacted.startswith("before ") and redacted.endswith(" after") and "…" in redacted
+    assert not any(redacted.lower().count(KEY.lower()[at : at + 8]) for at in range(len(KEY) - 7))
+
+
+@pytest.mark.parametrize("text", ["", "an answer", "Prod", KEY[:7], "İstanbul ﬁ", "product of Team"])
+def test_other_text_is_unchanged(text: str) -> None:
+    assert redactor.redact(text) == text
+
+
+def test_short_values_are_not_secrets() -> None:
+    assert Redactor(Secrets(api_key="none", headers={"X": "a"})).redact("none of a") == "none of a"
+
+
+@given(st.lists(st.one_of(st.text(max_size=4), st.integers(0, 40).map(lambda at: KEY[at : at + 5])), max_size=30))
+def test_streamed_text_is_redacted_like_the_whole(pieces: list[str]) -> None:
+    """Whatever the pieces in which it arrives, no part of the key that counts reaches the screen."""
+    text = shown = ""
+    done = 0
+    for piece in (*pieces, KEY[:20], KEY[20:], " the end \n"):
+        text += piece
+        part, more = redactor.redact_streamed(text[done:])
+        shown, done = shown + part, done + more
+    assert done == len(text)
+    assert redactor.redact(shown) == shown
+    assert shown == redactor.redact(text)
+
+
+def test_all_text_of_a_struct_is_redacted() -> None:
+    server = DiscoveredServer(url="http://a", version=KEY, models=(KEY, "m"), slots=4, flags={"a": f"x{KEY}"})
+    assert redactor.redact_all(server) == DiscoveredServer(
+        url="http://a", version="…", models=("…", "m"), slots=4, flags={"a": "x…"}
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["--ngrok-authtoken", "jwt", "--pw", "apiKey", "hfToken", "clientSecret", "HF_TOKEN", "OPENAI_API_KEY", "Cookie",
+     "ssl-keyfile-password", "authHeader", "X-Api-Key", "APIKey", "accessKeyId", "dbPassword"],
+)  # fmt: skip
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["max-num-batched-tokens", "tokenizer", "maxTokens", "PATH", "keyboard", "author", "passes", "X-Team"]
+)
+def test_names_that_only_resemble_secrets(name: str) -> None:
+    assert not is_secret_name(name)
