@@ -128,11 +128,6 @@ class Agent:
         pause = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** (self._failures - 1)) if self._failures else 0.0
         self._on_free(self, pause)
 
-    def _omit_rejected_fields(self, error: str) -> bool:
-        """Omit the optional fields that the error names, or else all of them; return whether to retry."""
-        assert self._task is not None and self._pool is not None
-        fields = self._pool.dialect.optional_fields(self._task)
-        sent = [f for f in fields if f not in self._omitted and f not in self._pool.rejected_fields]
     def _report(self, exchange: HttpExchange) -> None:
         try:
             self._on_record(self._record(exchange))
@@ -141,6 +136,11 @@ class Agent:
             exchange.response.fail(CLIENT_FAULT, fault_text(error))
             self._on_record(self._record(exchange))
 
+    def _omit_rejected_fields(self, error: str) -> bool:
+        """Omit the optional fields that the error names, or else all of them; return whether to retry."""
+        assert self._task is not None and self._pool is not None
+        fields = self._pool.dialect.optional_fields(self._task)
+        sent = [f for f in fields if f not in self._omitted and f not in self._pool.rejected_fields]
         if not sent or self._field_retries >= 3:
             return False
         named = [field for field in sent if field in error]

@@ -82,9 +82,6 @@ class _Preconnection:
 
     __slots__ = ("_connection", "_pool", "_ready", "kernel_stamped", "t")
 
-    def abort(self, error: Exception) -> None:
-        self._ready()
-
     def __init__(self, pool: EndpointPool, ready: Callable[[], None]) -> None:
         self._pool, self._ready = pool, ready
         self.t, self.kernel_stamped = 0, True
@@ -103,4 +100,7 @@ class _Preconnection:
 
     def connection_lost(self, error: str, detail: str) -> None:
         # The next request meets the same error, and records it.
+        self._ready()
+
+    def abort(self, error: Exception) -> None:
         self._ready()

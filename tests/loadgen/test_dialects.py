@@ -313,6 +313,7 @@ def test_fewer_tokens_than_half_the_chunks_are_degenerate(tokens: int, degenerat
         b'{"x":' + b"[" * 100_000,
         b'{"usage":{"completion_tokens":99999999999999999999999999}}',
         b'{"usage":{"completion_tokens":-1}}',
+        b'{"usage":{"completion_tokens":5.5}}',
     ],
     ids=["not UTF-8", "cut short", "wrong type", "HTML", "nested", "huge count", "negative count", "fraction"],
 )
@@ -324,7 +325,6 @@ def test_empty_events_and_padded_done_are_accepted() -> None:
     response = read(b"data:\n\ndata: \n\n" + delta(content="a") + b"data:  [DONE] \n\n")
     assert (response.error, response.finished, len(response.times)) == (None, True, 1)
 
-        b'{"usage":{"completion_tokens":5.5}}',
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=80), st.sampled_from(["chat", "completions", "ollama"]))

@@ -60,7 +60,6 @@ def whole(count: float | None) -> int | None:
     return None if count is None else int(count)
 
 
-
 def error_text(data: bytes) -> str:
     """Extract the message of an error body: `{"error":{"message":…}}`, `{"error":…}`, `{"detail":…}` or plain text."""
     try:
