@@ -52,7 +52,7 @@ def _read_chunk(response: Response, payload: bytes, t: int) -> None:
     try:
         chunk = _decode(payload)
     except DECODE_ERRORS as error:
-        response.fail("bad_json", f"{error}: {payload[:200]!r}")
+        response.fail("bad_json", f"{error}: {payload!r}")
         return
     if response.t_first_event is None:
         response.t_first_event = t

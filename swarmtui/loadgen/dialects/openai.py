@@ -103,7 +103,7 @@ def read_chunk(response: Response, payload: bytes, t: int) -> None:
         if text == b"[DONE]":
             response.finished = True
         elif text:  # empty events are keep-alives
-            response.fail("bad_json", f"{error}: {payload[:200]!r}")
+            response.fail("bad_json", f"{error}: {payload!r}")
         return
     if response.t_first_event is None:
         response.t_first_event = t
