@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.dialects.base import error_text
 from swarmtui.loadgen.response import Response
-from swarmtui.model.endpoint import Dialect
+from swarmtui.model.endpoint import PATHS, Dialect
 from swarmtui.model.workload import Message, Task
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -132,6 +132,17 @@ def test_usage_per_choice_counts_as_its_maximum(counts: tuple[int, int]) -> None
         + b"".join(payload(choices=[], usage={"completion_tokens": count}) for count in counts)
     )
     assert response.token_count() == (12, "usage")
+
+
+def test_counts_may_be_written_with_a_decimal_point() -> None:
+    details = {"cached_tokens": 4.0, "reasoning_tokens": 2.0}
+    counts = {"prompt_tokens": 7.0, "completion_tokens": 5.0}
+    usage = counts | {"prompt_tokens_details": details, "completion_tokens_details": details}
+    response = read(delta(content="a") + payload(choices=[], usage=usage, timings={"predicted_n": 5.0}))
+    found = (response.usage_tokens, response.tokens_in, response.cached_tokens, response.reasoning_tokens)
+    assert response.error is None
+    assert (found, response.engine_tokens) == ((5, 7, 4, 2), 5)
+    assert all(type(count) is int for count in found)
 
 
 def test_timings_do_not_replace_cached_tokens_of_usage() -> None:
@@ -327,7 +338,7 @@ def test_empty_events_and_padded_done_are_accepted() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=80), st.sampled_from(["chat", "completions", "ollama"]))
+@given(st.binary(max_size=80), st.sampled_from(list(PATHS)))
 def test_arbitrary_bytes_do_not_crash_the_reader(data: bytes, dialect: Dialect) -> None:
     read(data, dialect)
     read(b'data: {"choices":[{"delta":{"content":"' + data + b'"}}]}\n\n', dialect)
