@@ -49,9 +49,11 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   e2e             last token − sent
                   each as _mean _min _p50 _p90 _p95 _p99 _max: ttft_p50>1s
   per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean
-  out_tps_steady  output tokens while C requests were in flight / that time
+  out_tps_steady  output tokens from the first to the last measured send
+                  / that time: C are in flight, before and after as well
   out_tps_wall    output tokens / makespan; also prompt_tps, total_tps
   c_achieved      Σ e2e / makespan; "in flight" in the table
+  c_held          the same while the client had work for C streams
   contention      1 − per_stream_tps(C) / per_stream_tps(1); "slowdown"
   rate_speedup    out_tps_steady(C) / out_tps_steady(1); "scaling"
   wall_speedup    serial time / concurrent time; also token_ratio

@@ -32,7 +32,7 @@ class Agent:
 
     __slots__ = (
         "_cancelled", "_chunks_reported", "_exchange", "_failures", "_field_retries", "_keep_text", "_messages",
-        "_omitted", "_on_free", "_on_record", "_pool", "_retried", "_sent_stage", "_state_reported", "_t_sched",
+        "_omitted", "_on_free", "_on_record", "_phase", "_pool", "_retried", "_sent_stage", "_state_reported", "_t_sched",
         "_t_try", "_task", "_turn", "_watched_up_to", "number", "stage",
     )  # fmt: skip
 
@@ -61,12 +61,17 @@ class Agent:
         return self._task is not None
 
     @property
+    def measured(self) -> bool:
+        return self._task is not None and self._phase == self.stage.phase
+
+    @property
     def waiting(self) -> bool:
         return self._exchange is not None and not self._exchange.response.times
 
     def start(self, task: Task, pool: EndpointPool, due_ns: int | None = None) -> None:
         """Start a task; `due_ns` is when its first request was scheduled, if not now."""
         self._task, self._cancelled = task, False
+        self._phase = task.phase if self.stage.phase == "level" else self.stage.phase
         self._turn, self._messages = 0, task.messages
         self._start_turn(pool, due_ns)
 
@@ -231,7 +236,7 @@ class Agent:
             stage=stage.number,
             c=stage.c,
             run=stage.run,
-            phase=stage.phase,
+            phase=self._phase,
             agent=self.number,
             endpoint=self._pool.index,
             t_sched_ns=self._t_sched,

@@ -272,7 +272,7 @@ class Worker:
         self._clock.resync()
         if self._setup is None:
             return
-        in_flight = waiting = chunks = 0
+        in_flight = waiting = measured = chunks = 0
         rows = []
         # Drop frames while the session process does not read; records must still reach it.
         congested = len(self._outbox) > _MAX_OUTBOX
@@ -284,6 +284,7 @@ class Worker:
             if agent.busy:
                 in_flight += 1
                 waiting += agent.waiting
+                measured += agent.measured
             if not congested and (row := agent.row_if_changed()) is not None:
                 rows.append(row)
                 chunks += row.chunks
@@ -310,6 +311,7 @@ class Worker:
                     clock_steps=self._clock.steps,
                     drops=self._drops,
                     watched=watched.watched_update() if watched else None,
+                    measured=measured,
                 )
             )
         )

@@ -14,6 +14,9 @@ TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
 # serial: the tasks of a level in sequence, as the baseline of its speed-up.
 Phase = Literal["warmup", "preroll", "level", "filler", "serial"]
 
+# The phases of requests that a stage of a level sends.
+LEVEL_PHASES: tuple[Phase, ...] = ("preroll", "level", "filler")
+
 CANCELLED = "cancelled"
 
 _COUNTED_BY_SERVER = ("usage_chunks", "usage", "engine")

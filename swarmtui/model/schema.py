@@ -11,7 +11,7 @@ import msgspec
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _ANY = "..."
 
 

@@ -204,6 +204,7 @@ class RunFigures(Stored, frozen=True, kw_only=True):
     wall_s: float | None
     steady_s: float | None
     c_achieved: float | None
+    c_held: float | None = None
     tokens_out: int
     out_tps_wall: float | None
     out_tps_steady: float | None
@@ -260,9 +261,11 @@ class TaskFigures(Stored, frozen=True, kw_only=True):
 class Level(PerLevel, frozen=True, kw_only=True):
     """The figures of one level over all its runs, as in `run --json`. Null is not measured.
 
-    `n` counts finished requests, and is the sum of `ok` and `errors`; cancelled ones are in none of them.
+    `n` counts finished requests, and is the sum of `ok` and `errors`; cancelled and unmeasured ones (pre-roll, fillers)
+    are in none of them. Failed requests of an attempt that was repeated after an outage or a pause count in `errors`.
     Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave out cap hits. `c_achieved`
-    is the mean number in flight, `shared_reads` the share of chunks that were read together with the chunk before.
+    is the mean number in flight, `c_held` that while the client had work for C streams (null for other loads),
+    `shared_reads` the share of chunks that were read together with the chunk before.
     With a `rate` (open loop), latencies count from when a request was due, and `lateness_s` is how much later it was
     sent; `arrived_per_s` and `served_per_s` are measured from the first to the last request due, or completed. There
     `c` is only the maximum in flight, and levels differ by their rate.
@@ -280,6 +283,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     wall_s: float | None
     steady_s: float | None
     c_achieved: float | None
+    c_held: float | None = None
     token_source: TokenSource | Literal["mixed"] | None
     tokens_in: int | None
     tokens_out: int | None

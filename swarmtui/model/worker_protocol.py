@@ -130,7 +130,8 @@ class WatchedUpdate(msgspec.Struct, frozen=True):
 class WorkerFrame(_WorkerMessage, frozen=True):
     """The streams that changed and the state of the worker, about ten times per second.
 
-    `coalesced_chunks` counts those of finished requests, `drops` the `Drop` commands executed so far.
+    `measured` counts the tasks in flight whose phase is that of the stage. `coalesced_chunks` counts those of finished
+    requests, `drops` the `Drop` commands executed so far.
     """
 
     t_ns: int
@@ -145,6 +146,7 @@ class WorkerFrame(_WorkerMessage, frozen=True):
     clock_steps: int
     drops: int
     watched: WatchedUpdate | None = None
+    measured: int = 0
 
 
 class Finished(_WorkerMessage, frozen=True):

@@ -10,6 +10,7 @@ from msgspec import Meta
 from swarmtui.model import load as loads
 from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 from swarmtui.model.load import Load
+from swarmtui.model.record import Phase
 from swarmtui.model.schema import BadInput, InputStruct, Stored, parse_toml
 
 # More tokens, turns or agents than this are a typo, and would fill the memory.
@@ -169,6 +170,7 @@ class Task(Stored, frozen=True, kw_only=True):
 
     `exact`: `max_tokens` is the intended length, so reaching it is not a cap hit. `at_ns` is when to send it, counted
     from the start of the stage; null is as soon as an agent is free. `with_text`: include the answer in the record.
+    `phase` is that of its requests in a stage of a level; all requests of other stages have the phase of the stage.
     """
 
     id: int
@@ -183,6 +185,7 @@ class Task(Stored, frozen=True, kw_only=True):
     check: AnswerCheck | None = None
     at_ns: int | None = None
     with_text: bool = False
+    phase: Phase = "level"
 
 
 def effective_load(workload: Workload) -> Load:

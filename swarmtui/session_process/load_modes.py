@@ -11,13 +11,16 @@ import msgspec
 
 from swarmtui.model.level_key import LevelKey
 from swarmtui.model.plan import Mode, Plan
-from swarmtui.model.record import Record
+from swarmtui.model.record import Phase, Record
 from swarmtui.model.workload import Graph, Task
 from swarmtui.prompts.generator import TaskGenerator, fill_answers
 from swarmtui.prompts.sampling import arrival_times
 
 # Short answers are enough to warm up caches, CUDA graphs and clocks.
 _WARMUP_TOKENS = 64
+
+# The contents of unmeasured requests are numbered from here: how many there are must not change what is measured.
+_UNMEASURED_START = 1 << 40
 
 # Workers get scheduled tasks this long before their send time.
 _AHEAD_S = 1.0
@@ -32,11 +35,16 @@ class TaskFactory:
         self.generator = generator
         self._requests = 0
         self._contents = 0
+        self._unmeasured = _UNMEASURED_START
 
     def create(self, c: int, position: int) -> tuple[Task, int]:
         """Return a task with new content, and the number of that content."""
         content, self._contents = self._contents, self._contents + 1
         return self.repeat(c, position, content), content
+
+    def create_unmeasured(self, c: int, position: int, phase: Phase) -> Task:
+        content, self._unmeasured = self._unmeasured, self._unmeasured + 1
+        return msgspec.structs.replace(self.repeat(c, position, content), phase=phase, check=None)
 
     def repeat(self, c: int, position: int, content: int) -> Task:
         number = self._next_number()
@@ -56,9 +64,12 @@ class TaskFactory:
 class TaskSource:
     """The tasks of one stage. This base class issues `total` tasks, or tasks without end if it is None.
 
+    `fills`: unmeasured tasks follow until the source is closed.
     `skipped` counts tasks that can never be issued because a task they depend on failed.
     `contents` are the numbers of what was issued, for batches that are repeated serially.
     """
+
+    fills = False
 
     def __init__(self, factory: TaskFactory, c: int, total: int | None) -> None:
         self.total = total
@@ -70,7 +81,7 @@ class TaskSource:
 
     @property
     def has_more(self) -> bool:
-        """Whether another task may follow, now or later."""
+        """Whether another task that counts may follow, now or later."""
         return not self._closed and (self.total is None or self._issued < self.total)
 
     def next_task(self) -> Task | None:
@@ -105,6 +116,32 @@ class NewTasks(TaskSource):
         if self.total is not None:
             self.contents.append(content)
         return task
+
+
+class ClosedLoopTasks(NewTasks):
+    """One pre-roll task for each stream, `total` measured tasks, then fillers.
+
+    The measured requests then run while C are in flight from the first send to the last answer. Without a `total`,
+    tasks are measured until `start_fillers`.
+    """
+
+    fills = True
+
+    def __init__(self, factory: TaskFactory, c: int, total: int | None) -> None:
+        super().__init__(factory, c, total)
+        self._unmeasured = 0
+
+    def next_task(self) -> Task | None:
+        if self._closed:
+            return None
+        phase: Phase = "preroll" if self._unmeasured < self._c else "filler"
+        if phase == "filler" and self.has_more:
+            return super().next_task()
+        self._unmeasured += 1
+        return self._factory.create_unmeasured(self._c, self._unmeasured - 1, phase)
+
+    def start_fillers(self) -> None:
+        self.total = self._issued
 
 
 class RepeatedTasks(TaskSource):
@@ -231,8 +268,12 @@ class GraphTasks(TaskSource):
         self._pending.clear()
 
 
-def _requested_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
-    return NewTasks(factory, key[0], None if plan.duration_s else plan.requests.at(key[0]))
+def _closed_loop(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+    return ClosedLoopTasks(factory, key[0], None if plan.duration_s else plan.requests.at(key[0]))
+
+
+def _endless(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+    return NewTasks(factory, key[0], None)
 
 
 def _batch(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
@@ -272,11 +313,11 @@ class LoadMode(NamedTuple):
 
 
 LOAD_MODES: dict[Mode, LoadMode] = {
-    "closed": LoadMode(_requested_tasks, looping=True),
+    "closed": LoadMode(_closed_loop, looping=True),
     "barrier": LoadMode(_batch, batch=True),
     "swarm": LoadMode(_batch, batch=True),
     "open": LoadMode(_arrivals, scheduled=True),
-    "ramp": LoadMode(_requested_tasks, looping=True, continuous=True),
+    "ramp": LoadMode(_endless, looping=True, continuous=True),
     "mixed": LoadMode(_mixed_tasks),
     "dag": LoadMode(_graph_tasks),
 }

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.model import client_protocol
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
@@ -64,7 +64,7 @@ class Outage:
             return
         self._errors_in_a_row = self._errors_in_a_row + 1 if record.error in (*_CUT_OFF, *_NO_SERVER) else 0
         enough = self._errors_in_a_row >= max(_MIN_ERRORS, record.c)
-        if enough and record.error in _NO_SERVER and record.phase == "level":
+        if enough and record.error in _NO_SERVER and record.phase in LEVEL_PHASES:
             self._waiting = asyncio.create_task(self._handle_outage(record))
 
     async def _handle_outage(self, record: Record) -> None:

@@ -22,6 +22,7 @@ from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import (
+    ClosedLoopTasks,
     LoadLayout,
     NewTasks,
     RepeatedTasks,
@@ -106,8 +107,10 @@ class Scheduler:
         self._workers.task_finished(link, record)
         stage = self._stage
         if stage is not None and record.stage == stage.number:
-            stage.done += 1
-            stage.succeeded += record.error is None
+            stage.start_clock()
+            if record.phase == stage.phase:
+                stage.done += 1
+                stage.succeeded += record.error is None
             stage.source.task_finished(task, record)
             self._state.done, self._state.total = stage.done, stage.source.total
         self._supply(link)
@@ -281,29 +284,41 @@ class Scheduler:
         self._journal.write(start)
         self._workers.start_stage(stage)
         self._supply(self._workers.links[0])
-        while self._steering.state == "run" and not stage.complete:
+        while not (ended := self._has_ended(stage)) and self._steering.state == "run":
             await self._wait_for_change()
-        complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else stage.complete
+        complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else ended
         # Under manual control the running streams continue; everything else starts without requests in flight.
         taken_over = self._steering.current_state() == "new_goal" and isinstance(
             self._steering.goal, client_protocol.SetConcurrency
         )
         if self._steering.current_state() == "stop" or not (steered or taken_over):
-            await self._drain()
+            await self._drain(cancel=ended and source.fills)
+        elif source.fills:
+            self._workers.drop(cancel=False)
         end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
         self._records.end_stage(end)
         self._journal.write(end)
         self._stage = None
         return stage
 
-    async def _drain(self) -> None:
-        """Wait for the requests in flight; after a stop, cancel them when its grace period is over."""
+    def _has_ended(self, stage: ActiveStage) -> bool:
+        """Whether all measured requests have ended; when the time of a closed loop is up, fillers replace the rest."""
+        if not stage.complete or not isinstance(stage.source, ClosedLoopTasks) or stage.until is None:
+            return stage.complete
+        if stage.source.has_more:
+            stage.source.start_fillers()
+            self._workers.drop(cancel=False)
+            self._supply(self._workers.links[0])
+        return self._workers.measured_ended
+
+    async def _drain(self, *, cancel: bool = False) -> None:
+        """Wait for the requests in flight, or cancel them; after a stop, cancel when its grace period is over."""
         if self._stage is not None:
             self._stage.source.close()
         if not self._workers.has_tasks:
             return
-        self._workers.drop(cancel=False)
-        started, cancelled = time.monotonic(), False
+        self._workers.drop(cancel=cancel)
+        started, cancelled = time.monotonic(), cancel
         while not self._workers.idle:
             if self._steering.state == "stop":
                 self._state.status = "stopping"

@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -98,21 +99,29 @@ class ActiveStage:
         self.scheduled = LOAD_MODES[load].scheduled
         # A batch is divided evenly among streams, so that none holds a second task.
         self.depth = _LOOPING_DEPTH if LOAD_MODES[load].looping else 1
-        self.until = None if duration_s is None else time.monotonic() + duration_s
+        self._duration_s = duration_s
+        self.until: float | None = None
+        if not source.fills:
+            self.start_clock()
         self.issued = self.done = self.succeeded = 0
+
+    def start_clock(self) -> None:
+        """Start the duration: with the first request, or after pre-roll with the first answer."""
+        if self._duration_s is not None and self.until is None:
+            self.until = time.monotonic() + self._duration_s
 
     @property
     def timed_out(self) -> bool:
         return self.until is not None and time.monotonic() >= self.until
 
     def next_task(self) -> Task | None:
-        task = None if self.timed_out else self.source.next_task()
-        self.issued += task is not None
+        task = None if self.timed_out and not self.source.fills else self.source.next_task()
+        self.issued += task is not None and task.phase == "level"
         return task
 
     @property
     def complete(self) -> bool:
-        if self.until is not None:
+        if self._duration_s is not None:
             return self.timed_out
         return not self.source.has_more and self.done >= self.issued
 
@@ -228,9 +237,10 @@ class WorkerPool:
             while (task := stage.next_task()) is not None:
                 self.enqueue(self.links[stage.issued % len(self.links)], (task,))
             return
-        others = (link for link in self.links if link is not first)
-        for link in (first, *others):
-            room = stage.depth * link.agents - link.outstanding
+        links = (first, *(link for link in self.links if link is not first))
+        # Level by level, so that each worker gets its share of the first tasks.
+        for depth, link in product(range(1, stage.depth + 1), links):
+            room = depth * link.agents - link.outstanding
             tasks: list[Task] = []
             while room > len(tasks) and (task := stage.next_task()) is not None:
                 tasks.append(task)
@@ -260,18 +270,26 @@ class WorkerPool:
             link.outstanding = 0
 
     def drop(self, cancel: bool) -> None:
-        """Drop all queued tasks; `cancel` also aborts requests in flight."""
+        """Drop all queued tasks; `cancel` also aborts requests in flight. At most one task per stream is left."""
         for link in self.links:
             link.drops += 1
+            link.outstanding = min(link.outstanding, link.agents)
             link.send(worker_protocol.Drop(cancel))
 
     @property
     def idle(self) -> bool:
         """Whether all workers have reported, since the last `drop`, that nothing is in flight."""
-        return all(
-            link.frame is not None and link.frame.drops == link.drops and not link.frame.in_flight
-            for link in self.links
-        )
+        return all(frame is not None and not frame.in_flight for frame in self._frames())
+
+    @property
+    def measured_ended(self) -> bool:
+        """Whether all workers have reported, since the last `drop`, that no measured request is in flight."""
+        return all(frame is not None and not frame.measured for frame in self._frames())
+
+    def _frames(self) -> Iterator[worker_protocol.WorkerFrame | None]:
+        """Yield the newest frame of each worker; None if it is from before the last `drop`."""
+        for link in self.links:
+            yield link.frame if link.frame is not None and link.frame.drops == link.drops else None
 
     def acknowledge(self) -> None:
         for link in self.links:

@@ -103,7 +103,7 @@ class Replay:
             note="",
             elapsed_s=at_s,
             left_s=None,
-            done=len(here),
+            done=sum(r.phase == stage.phase for r in here) if stage else 0,
             of=stage.of if stage else None,
             steered=stage is not None and stage.steered,
             c=point.c,

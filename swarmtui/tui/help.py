@@ -12,7 +12,7 @@ _LABEL = 16
 FIGURES = (
     ("C", "concurrency: the number of streams, each with one request in flight"),
     ("output tok/s", "output tokens of all streams in the last second"),
-    ("steady", "output tok/s of a level while exactly C requests were in flight"),
+    ("steady", "output tok/s of a level, of all requests, while C were in flight"),
     ("wall", "output tokens of a level / time from the first request sent to the last token, with the drain phase"),
     ("per stream", "live: output tok/s / streams that receive tokens; level: tokens after the first / their time"),
     ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk"),
@@ -20,7 +20,7 @@ FIGURES = (
     ("slowdown", "1 - per stream(C) / per stream(1)"),
     ("scaling", "steady(C) / steady(1)"),
     ("speed-up", "wall time of the same tasks one after the other / wall time at C"),
-    ("in flight", "mean number of requests in flight: sum of request times / window; flagged if more than 5 % off C"),
+    ("in flight", "mean number of requests in flight: sum of request times / window"),
     ("▸", "highest throughput before a cliff; the lowest C within 1 % of it"),
     ("▼", "cliff: the first level with less than 5 % more throughput at three times the TTFT"),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication"),

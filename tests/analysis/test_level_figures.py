@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,13 +171,13 @@ def test_requests_count_when_their_stage_line_is_damaged() -> None:
     assert (level.c, level.n, level.complete) == (4, 20, False)
 
 
-def test_cancelled_request_occupies_a_stream_but_is_not_steady() -> None:
+def test_tokens_of_a_cancelled_request_are_steady() -> None:
     """The second stream is cancelled at 200 ms, in its second request; the first continues to 420 ms."""
     records = [r for r in streams(2, 3, number=1) if r.task < 1001]
     cancelled = request(140, [190], task=1001, c=2, error=CANCELLED, t_done_ns=BOOT_NS + 200 * MS)
     level = one([*records, cancelled], c=2)
-    assert level.steady_s == pytest.approx(0.140)
-    assert level.out_tps_steady == pytest.approx(20 / 0.140)
+    assert level.steady_s == pytest.approx(0.200)
+    assert level.out_tps_steady == pytest.approx(23 / 0.200)
     assert level.c_achieved == pytest.approx((3 * 140 + 140 + 60) / 420)
 
 
@@ -188,12 +190,109 @@ def test_clean_rates_exclude_cap_hits() -> None:
     assert "1 of 3 answers were cut at the token limit" in map(str, level.flags)
 
 
-def test_mean_in_flight_off_by_more_than_five_percent_is_flagged() -> None:
+def test_c_held_ignores_ramp_up_and_drain() -> None:
+    """C is held from the fourth send to the last one; the mean in flight also has the end, with one stream left."""
     records = streams(4, 4, number=1)
-    shorter = [r for r in records if r.task not in (3002, 3003)]
-    assert one(records, c=4).flags == ()
-    assert one(shorter, c=4).c_achieved == pytest.approx(14 / 4)
-    assert one(shorter, c=4).flags == (Finding(code="in_flight", text="mean in flight 3.5, planned 4"),)
+    drained = [r for r in records if r.task not in (1003, 2003, 3003)]
+    level = one(drained, c=4)
+    assert level.c_achieved == pytest.approx(13 / 4)
+    assert level.c_held == pytest.approx(4.0)
+    assert level.flags == ()
+
+
+def test_c_held_below_95_percent_is_flagged() -> None:
+    shorter = [r for r in streams(4, 4, number=1) if r.task not in (3001, 3002)]
+    level = one(shorter, c=4)
+    assert level.c_held == pytest.approx((4 + 3 + 3) / 3)
+    assert Finding(code="c_held", text="C held 3.33, planned 4") in level.flags
+
+
+def test_c_held_is_null_without_more_requests_than_streams() -> None:
+    assert one(streams(4, 1, number=1), c=4).c_held is None
+    (batch,) = level_figures(streams(4, 2, number=1), [stage(c=4, load="barrier")], [end()])
+    assert batch.c_held is None
+
+
+def closed_loop(c: int, measured: int, *, number: int = 1, start: float = 0.0) -> list[Record]:
+    """Build requests of 140 ms: pre-roll, measured ones, and fillers that are cancelled with the last answer."""
+    found = []
+    for turn in range(measured // c + 2):
+        phase = "preroll" if not turn else "level" if turn <= measured // c else "filler"
+        for agent in range(c):
+            begin = start + 140 * turn + 10 * agent
+            times = [begin + 50 + 10 * k for k in range(10)]
+            over = start + 140 * turn + 10 * c
+            cut: dict[str, Any] = {"error": CANCELLED, "t_done_ns": BOOT_NS + round(over * MS)}
+            ended = {} if phase != "filler" else cut
+            kept = [t for t in times if not ended or t <= over]
+            found.append(request(begin, kept, task=100 * turn + agent, stage=number, c=c, phase=phase, **ended))
+    return found
+
+
+def test_figures_of_a_closed_loop_come_from_measured_requests() -> None:
+    records = closed_loop(4, 16)
+    early = [(r.t_sent_ns or 0) - 40 * MS if r.phase == "preroll" else r.t_sent_ns for r in records]
+    slow = [msgspec.structs.replace(r, t_sent_ns=sent) for r, sent in zip(records, early, strict=True)]
+    for found in (records, slow):
+        level = one(found, c=4)
+        assert (level.n, level.ok, level.cancelled, level.errors) == (16, 16, 0, 0)
+        assert level.ttft_s.n == 16
+        assert level.ttft_s.max == pytest.approx(0.05)
+        assert level.tokens_out == 160
+        assert level.steady_s == pytest.approx((4 * 140 + 30 - 140) / 1e3)
+        assert level.out_tps_steady == pytest.approx(4 * 10 / 0.140, rel=0.03)
+        assert level.c_held == pytest.approx(4.0)
+        assert level.c_achieved == pytest.approx(4.0)
+        assert level.flags == ()
+
+
+def test_prompt_rate_of_a_closed_loop_follows_the_steady_rate() -> None:
+    level = one(closed_loop(4, 16), c=4)
+    assert level.prompt_tps == level.out_tps_steady
+    assert level.total_tps == pytest.approx(2 * (level.out_tps_steady or 0.0))
+
+
+def test_errors_of_unmeasured_requests_are_flagged_and_not_counted() -> None:
+    records = closed_loop(4, 16)
+    records[0] = msgspec.structs.replace(records[0], error="reset")
+    level = one(records, c=4)
+    assert (level.errors, level.error_counts) == (0, {})
+    assert [flag.text for flag in level.flags] == ["1 unmeasured request failed (pre-roll, fillers): reset 1"]
+
+
+def test_errors_of_a_repeated_attempt_stay_in_the_level() -> None:
+    first = [*streams(2, 1, number=1), request(150, [], stage=1, c=2, error="refused", tokens_out=None)]
+    records = first + streams(2, 3, number=2, start=900)
+    (level,) = level_figures(records, [stage(1, 2), stage(2, 2)], [end(1, complete=False), end(2)])
+    assert (level.runs, level.n, level.ok, level.errors) == (1, 7, 6, 1)
+    assert level.error_counts == {"refused": 1}
+    assert level.complete and "1 of 7 requests failed: refused 1" in map(str, level.flags)
+
+
+def test_request_across_a_change_of_c_is_in_no_latency_but_its_tokens_count() -> None:
+    """C rises from 1 to 2 at 210 ms: a request of the first stage ends at 280 ms, during the second."""
+    records = [
+        *streams(1, 2, number=1),
+        *[msgspec.structs.replace(r, agent=1) for r in streams(1, 3, number=2, start=210)],
+        *streams(1, 2, number=2, start=280),
+    ]
+    records = [msgspec.structs.replace(r, task=task) for task, r in enumerate(records)]
+    starts = [stage(1, 1, steered=True), stage(2, 2, steered=True, t_ns=BOOT_NS + 210 * MS)]
+    single, double = level_figures(records, starts, [end(1, at=210), end(2, at=620)])
+    assert (single.n, single.ttft_s.n) == (1, 1)
+    assert single.steady_s == pytest.approx(0.210)
+    assert single.out_tps_steady == pytest.approx(13 / 0.210), "also the tokens of the request that continues"
+    assert (double.n, double.ttft_s.n) == (4, 4), "one ends after 620 ms"
+    assert double.steady_s == pytest.approx(0.350)
+    assert double.out_tps_steady == pytest.approx((7 + 20 + 20) / 0.350, rel=0.1)
+
+
+def test_steady_below_wall_is_flagged() -> None:
+    """Two requests overlap for 50 ms in which little arrives."""
+    records = [request(0, [10 * k for k in range(1, 20)]), request(150, [151, 195, *range(200, 390, 5)])]
+    level = one(records, c=2)
+    assert (level.out_tps_steady or 0.0) < 0.95 * (level.out_tps_wall or 0.0)
+    assert "steady_below_wall" in [flag.code for flag in level.flags]
 
 
 def test_flags_have_codes_and_texts() -> None:
@@ -282,4 +381,5 @@ def test_decode_rate_after_a_recount_excludes_the_first_chunk(tmp_path: Path) ->
     assert (level.token_source, level.tokens_out) == ("tokenize", 200)
     assert level.per_stream_tps.mean == pytest.approx(400.0)
     assert level.tpot_s.mean == pytest.approx(0.0025)
-    assert level.out_tps_steady == pytest.approx(40 / 0.140), "all tokens of an answer count in the throughput"
+    # Five answers of 140 ms, 60 ms apart.
+    assert level.out_tps_steady == pytest.approx(200 / 0.940), "all tokens of an answer count in the throughput"

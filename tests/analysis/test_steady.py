@@ -7,29 +7,44 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels.steady import in_flight_span, intervals_at, steady
-from swarmtui.model.record import Record
+from swarmtui.analysis.levels.steady import (
+    Span,
+    Steady,
+    in_flight_span,
+    in_flight_spans,
+    mean_in_flight,
+    steady,
+    window_at,
+)
+from swarmtui.model.record import CANCELLED, Record
 from tests.analysis.record_builders import BOOT_NS, MS, request
 
 
-def brute_force(records: list[Record], c: int, until_ns: int | None) -> tuple[int, float, int]:
-    """Return nanoseconds, tokens and chunks with c in flight, from each interval between two events."""
-    spans = [span for span in map(in_flight_span, records) if span]
+def brute_force(records: list[Record], c: int, until_ns: int | None) -> tuple[Span | None, float, int]:
+    """Return the window in which c were in flight, from each interval between two events, and what arrived in it."""
+    spans = in_flight_spans(records)
     instants = sorted({time for span in spans for time in span} | ({until_ns} if until_ns is not None else set()))
-    length, tokens, chunks = 0, 0.0, 0
-    for start, stop in pairwise(instants):
-        if until_ns is not None and stop > until_ns:
-            continue
-        if sum(a <= start and stop <= b for a, b in spans) != c:
-            continue
-        length += stop - start
-        for record in records:
-            if not record.ok:
-                continue
-            for time, share in zip(record.chunk_times_ns(), record.tokens_per_chunk(), strict=True):
-                if start < time <= stop:
-                    tokens, chunks = tokens + share, chunks + 1
-    return length, tokens, chunks
+    at_c = [
+        (start, stop)
+        for start, stop in pairwise(instants)
+        if (until_ns is None or stop <= until_ns) and sum(a <= start and stop <= b for a, b in spans) == c
+    ]
+    if not at_c:
+        return None, 0.0, 0
+    first, last = at_c[0][0], at_c[-1][1]
+    ok = [record for record in records if record.ok and record.chunks]
+    per_chunk = sum(r.tokens_out or 0 for r in ok) / sum(r.chunks for r in ok) if ok else 1.0
+    inside = [
+        share if record.ok else per_chunk
+        for record in records
+        for time, share in zip(record.chunk_times_ns(), record.tokens_per_chunk(), strict=True)
+        if first < time <= last
+    ]
+    return (first, last), sum(inside), len(inside)
+
+
+def steady_at(records: list[Record], c: int) -> Steady | None:
+    return steady(records, c, window_at(c, in_flight_spans(records)))
 
 
 @st.composite
@@ -46,13 +61,14 @@ def requests(draw: st.DrawFn) -> Record:
 @given(st.lists(requests(), max_size=12), st.integers(1, 4), st.none() | st.integers(0, 120))
 def test_steady_matches_brute_force(records: list[Record], c: int, until: int | None) -> None:
     until_ns = None if until is None else BOOT_NS + until * MS
-    length, tokens, chunks = brute_force(records, c, until_ns)
-    found = steady(records, c, until_ns)
-    if length == 0 or chunks < 2 * c:
+    window, tokens, chunks = brute_force(records, c, until_ns)
+    assert window_at(c, in_flight_spans(records), until_ns=until_ns) == window
+    found = steady(records, c, window)
+    if window is None or chunks < 2 * c:
         assert found is None
     else:
         assert found is not None
-        assert found.seconds == pytest.approx(length / 1e9, rel=1e-12)
+        assert found.seconds == pytest.approx((window[1] - window[0]) / 1e9, rel=1e-12)
         assert found.tokens == pytest.approx(tokens, abs=1e-6)
 
 
@@ -68,34 +84,58 @@ def test_silent_request_is_in_flight_until_its_timeout() -> None:
 def test_back_to_back_streams_sum_to_their_rates(c: int) -> None:
     """Each request takes 100 ms and has 10 tokens, none waits: 100 tok/s per stream."""
     records = [request(100 * turn, [100 * turn + 10 * k for k in range(1, 11)]) for turn in range(4) for _ in range(c)]
-    found = steady(records, c)
+    found = steady_at(records, c)
     assert found is not None
     assert (found.seconds, found.tokens) == (0.4, 40.0 * c)
 
 
-def test_gap_between_two_requests_is_not_steady() -> None:
-    """One of two agents pauses from 100 to 101 ms; the chunk of the other at 100.5 ms is outside."""
+def test_tokens_between_an_end_and_the_next_send_count() -> None:
+    """One of two agents pauses from 100 to 101 ms: the token of the other at 100.5 ms is part of the same step."""
     records = [
         request(0, [10, 50, 100]),
         request(101, [110, 150, 200]),
         request(0, [10, 100.5, 200]),
     ]
-    assert intervals_at(2, [span for span in map(in_flight_span, records) if span]) == [
-        BOOT_NS,
-        BOOT_NS + 100 * MS,
-        BOOT_NS + 101 * MS,
-        BOOT_NS + 200 * MS,
-    ]
-    found = steady(records, 2)
+    found = steady_at(records, 2)
     assert found is not None
-    assert (found.seconds, found.tokens) == (0.199, 8.0)
+    assert (found.seconds, found.tokens) == (0.2, 9.0)
+
+
+def test_batch_synchronous_server_loses_no_tokens() -> None:
+    """All streams get a token every 10 ms; one ends at each step, and is replaced a millisecond later."""
+    c, steps = 8, 64
+    records = []
+    for agent in range(c):
+        sent = 0.0
+        for end in range(10 * (agent + 1), 10 * steps, 10 * c):
+            records.append(request(sent, [at for at in range(10, 10 * steps, 10) if sent < at <= end]))
+            sent = end + 1.0
+        records.append(request(sent, [at for at in range(10, 10 * steps + 1, 10) if sent < at]))
+    found = steady_at(records, c)
+    assert found is not None
+    assert found.tokens / found.seconds == pytest.approx(100 * c, rel=0.01)
+
+
+def test_cancelled_request_counts_by_its_chunks() -> None:
+    """Answers have four tokens per chunk; the count of a cancelled one is not known."""
+    full = request(0, [10, 20, 30, 40], tokens=16, first_tokens=4)
+    cut = request(0, [10, 20, 30], tokens=3, error=CANCELLED, t_done_ns=BOOT_NS + 40 * MS)
+    assert steady([full, cut], 2, (BOOT_NS, BOOT_NS + 40 * MS)) == Steady(seconds=0.04, tokens=28.0)
+    known = msgspec.structs.replace(cut, chunk_tokens=(1, 2, 3))
+    assert steady([full, known], 2, (BOOT_NS, BOOT_NS + 40 * MS)) == Steady(seconds=0.04, tokens=22.0)
+
+
+def test_mean_in_flight_counts_the_overlap() -> None:
+    spans = [(0, 100), (50, 200), (90, 110), (300, 400)]
+    assert mean_in_flight(spans, (50, 150)) == pytest.approx((50 + 100 + 20) / 100)
+    assert mean_in_flight(spans, (50, 50)) is None
 
 
 def test_last_chunk_is_at_t_last_despite_rounded_offsets() -> None:
     """Offsets are rounded to the microsecond, here beyond t_last; the last tokens still count."""
     record = request(0, [10, 20])
     late = msgspec.structs.replace(record, t_last_ns=BOOT_NS + 20 * MS - 400)
-    found = steady([late], 1)
+    found = steady_at([late], 1)
     assert found is not None
     assert found.tokens == 2.0
 
@@ -105,24 +145,24 @@ def test_tokens_of_a_chunk_count_at_its_arrival() -> None:
         request(0, [10, 60], tokens=40, chunk_tokens=(8, 32)),
         request(50, [70, 90, 95, 100], tokens=4),
     ]
-    found = steady(records, 2)
+    found = steady_at(records, 2)
     assert found is None, "one chunk is too few"
-    single = steady(records, 1)
-    assert single is not None
-    assert (single.seconds, single.tokens) == (0.09, 8 + 4)
+    single = steady(records, 1, (BOOT_NS, BOOT_NS + 50 * MS))
+    assert single is None
+    assert steady(records, 1, (BOOT_NS, BOOT_NS + 60 * MS)) == Steady(seconds=0.06, tokens=40.0)
 
 
 def test_null_when_c_were_never_in_flight() -> None:
-    assert steady([request(0, [1, 2, 3]), request(10, [11, 12, 13])], 2) is None
-    assert steady([], 1) is None
+    assert steady_at([request(0, [1, 2, 3]), request(10, [11, 12, 13])], 2) is None
+    assert steady_at([], 1) is None
 
 
-def test_failed_request_occupies_a_stream_but_adds_no_tokens() -> None:
+def test_tokens_of_a_failed_request_count() -> None:
     good = request(0, [10, 20, 30, 40])
-    bad = request(0, [10, 20, 30, 40], error="reset")
-    found = steady([good, bad], 2)
+    bad = request(0, [10, 20, 30], error="reset", t_done_ns=BOOT_NS + 40 * MS)
+    found = steady_at([good, bad], 2)
     assert found is not None
-    assert (found.seconds, found.tokens) == (0.04, 4.0)
+    assert (found.seconds, found.tokens) == (0.04, 7.0)
 
 
 def test_unsent_request_was_never_in_flight() -> None:

@@ -87,29 +87,31 @@ def test_run_waits_for_the_server_and_repeats_the_level(
 ) -> None:
     with running_server(responder=HoldingResponder(12)) as server:
         port = server.server_address[1]
-        command = sandbox.start_benchmark(server.url, "--levels", f"{level},8", "--requests", "24", *LOAD)
+        limit = ("--fail-if", "errors>0")
+        command = sandbox.start_benchmark(server.url, "--levels", f"{level},8", "--requests", "24", *limit, *LOAD)
         wait_until(lambda: len(server.completed) >= 12, "some responses")
     wait_until(lambda: "waiting for it" in command.stderr_so_far(), "the run waits")
     first, second = countdown(sandbox, monkeypatch)
     assert first > second
     with running_server(port):
         ran = command.wait()
-    assert ran.code == 0, ran
+    assert ran.code == 1, ran
     assert events(sandbox) == ["server_gone", "server_back"]
     first, second = sandbox.show_session()["levels"]
     for found in (first, second):
-        assert (found["n"], found["ok"], found["errors"], found["complete"]) == (24, 24, 0, True)
+        assert (found["n"], found["ok"], found["complete"]) == (24 + found["errors"], 24, True)
+    assert first["errors"] >= level and second["errors"] == 0, "the errors of the first attempt count"
     assert [any(flag["code"] == "server_gone" for flag in found["flags"]) for found in (first, second)] == [True, False]
-    # Records of the first attempt are kept, but are in no figure.
+    # Answers of the first attempt are kept, but are in no figure.
     assert len(read_journal(sandbox.session).records) > 49
 
 
 def test_run_ends_and_saves_if_the_server_does_not_come_back(sandbox: Sandbox) -> None:
-    with running_server(responder=HoldingResponder(30)) as server:
+    with running_server(responder=HoldingResponder(34)) as server:
         command = sandbox.start_benchmark(
             server.url, "--levels", "2,4", "--requests", "24", "--on-restart", "1s", *LOAD
         )
-        wait_until(lambda: len(server.completed) >= 30, "the second level")
+        wait_until(lambda: len(server.completed) >= 34, "the second level")
     ran = command.wait()
     assert ran.code == 3, ran
     assert "the server went away at C=4 (refused), and was not back within 1 s" in ran.err

@@ -75,7 +75,6 @@ def test_end_of_sequence_token_takes_until_the_finish_reason(
     changes: dict[str, Any], tokens: int, seconds: float
 ) -> None:
     record = msgspec.structs.replace(RECORD, **({"t_finish_ns": 2_300_000_000} | changes))
-    assert record.decoded == (tokens, pytest.approx(seconds))
     assert record.decode_tps == pytest.approx(tokens / seconds)
     assert record.e2e_s == pytest.approx(1.2)
 

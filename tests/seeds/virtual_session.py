@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgspec
 from swarmtui.analysis.answers import check_answer
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.load import make_plan
-from swarmtui.model.record import Phase, Record
+from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import ClientInfo, End, Head, Session, StageEnd, StageStart, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, effective_load, task_count
@@ -43,6 +44,11 @@ _THINK_S = 0.001
 
 def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Summary:
     """Simulate `swarmtui run --endpoint sim:… --workload …`; `given` are fields of the plan."""
+    journal = simulate_journal(simulator, workload, seed=seed, **given)
+    return summarise(LoadedSession(directory=Path("virtual"), journal=journal))
+
+
+def simulate_journal(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Journal:
     preset, _ = parse_spec(simulator)
     found = find_workload(workload)
     plan = make_plan(effective_load(found.workload), size=task_count(found.workload), seed=seed, **given)
@@ -67,7 +73,7 @@ def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: A
         client=ClientInfo(version="0", python="3.11", host="box", cores=2),
         simulated=True,
     )
-    journal = Journal(
+    return Journal(
         head=Head(session=session, pid=1),
         stages=tuple(client.starts),
         ends=tuple(client.ends),
@@ -75,7 +81,6 @@ def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: A
         servers=(_discovered(preset),),
         end=End(t_ns=_ns(client.now), state="done"),
     )
-    return summarise(LoadedSession(directory=Path("virtual"), journal=journal))
 
 
 class _RequestInFlight(msgspec.Struct, kw_only=True):
@@ -121,7 +126,11 @@ class _VirtualClient:
         free = deque((self.now, agent) for agent in range(streams or c))
         turns: deque[tuple[float, _RequestInFlight]] = deque()
         idle: list[int] = []
+        measured = 0
         while free or turns or flights:
+            if feed.fills and not feed.has_more and not measured:
+                self._cancel(flights.values(), number, c, run)
+                break
             end = self._engine.next_end() or math.inf
             if turns and turns[0][0] < end:
                 at, before = turns.popleft()
@@ -135,6 +144,7 @@ class _VirtualClient:
                     continue
                 flight = self._send(task, 0, agent, task.messages, at)
                 flights[flight.job.number] = flight
+                measured += task.phase == "level"
                 continue
             for step in self._engine.advance(end):
                 for job, count in step.tokens:
@@ -142,16 +152,26 @@ class _VirtualClient:
                 for job in [job for job, _ in step.tokens if job.done]:
                     self.now = step.end
                     flight = flights.pop(job.number)
-                    record = self._record(flight, number, c, run, phase)
+                    record = self._record(flight, number, c, run, flight.task.phase if phase == "level" else phase)
                     self.records.append(record)
                     if flight.turn < len(flight.task.followups):
                         turns.append((step.end + _THINK_S, flight))
                         continue
+                    measured -= flight.task.phase == "level"
                     feed.task_finished(flight.task, record)
                     free.extend((step.end + _THINK_S, agent) for agent in (flight.agent, *idle))
                     idle.clear()
         self.now += _THINK_S
         self.ends.append(StageEnd(number=number, t_ns=_ns(self.now), complete=True))
+
+    def _cancel(self, flights: Iterable[_RequestInFlight], stage: int, c: int, run: int) -> None:
+        for flight in flights:
+            self._engine.cancel(flight.job)
+            times = flight.times
+            cut = msgspec.structs.replace(
+                self._record(flight, stage, c, run, flight.task.phase), error=CANCELLED, tokens_out=len(times) or None
+            )
+            self.records.append(msgspec.structs.replace(cut, t_done_ns=_ns(self.now), finish_reason=None))
 
     def _send(self, task: Task, turn: int, agent: int, messages: tuple[Message, ...], at: float) -> _RequestInFlight:
         body: dict[str, Any] = {"messages": messages, **task.extra}
@@ -182,13 +202,13 @@ class _VirtualClient:
             t_sched_ns=_ns(flight.sent),
             t_sent_ns=_ns(flight.sent),
             t_headers_ns=_ns(flight.sent),
-            t_first_ns=_ns(times[0]),
-            t_last_ns=_ns(times[-1]),
-            t_done_ns=_ns(times[-1]),
+            t_first_ns=_ns(times[0]) if times else None,
+            t_last_ns=_ns(times[-1]) if times else None,
+            t_done_ns=_ns(times[-1]) if times else None,
             stamp="kernel",
             chunks=len(times),
-            chunk_us=tuple(round(1e6 * (b - a)) for a, b in zip([times[0], *times], times, strict=False)),
-            first_tokens=1,
+            chunk_us=tuple(round(1e6 * (b - a)) for a, b in zip([*times[:1], *times], times, strict=False)),
+            first_tokens=1 if times else None,
             tokens_in=len(ask.prompt),
             tokens_out=ask.output_tokens,
             token_source="usage",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 from swarmtui.model.plan import Plan, Requests
@@ -11,6 +11,7 @@ from swarmtui.model.workload import Graph, Task, parse_workload
 from swarmtui.prompts.generator import TaskGenerator, open_generator
 from swarmtui.prompts.library import WorkloadFile, find_workload
 from swarmtui.session_process.load_modes import (
+    ClosedLoopTasks,
     GraphTasks,
     LoadLayout,
     MixedTasks,
@@ -79,6 +80,37 @@ def test_repeated_content_has_another_nonce() -> None:
     assert list(map(prompt, batch)) == list(map(prompt, again))
     assert len({task.messages for task in batch + again}) == 6
     assert [task.id for task in batch + again] == list(range(6))
+
+
+def test_closed_loop_issues_preroll_then_measured_tasks_then_fillers() -> None:
+    source = ClosedLoopTasks(TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None)), 2, 3)
+    tasks = list(islice(iter(source.next_task, None), 9))
+    assert [task.phase for task in tasks] == ["preroll"] * 2 + ["level"] * 3 + ["filler"] * 4
+    assert source.total == 3 and not source.has_more
+    source.close()
+    assert source.next_task() is None
+
+
+def test_time_that_is_up_turns_the_next_tasks_into_fillers() -> None:
+    source = ClosedLoopTasks(TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None)), 1, None)
+    issued = [task.phase for task in islice(iter(source.next_task, None), 4)]
+    assert issued == ["preroll", "level", "level", "level"] and source.has_more
+    source.start_fillers()
+    task = source.next_task()
+    assert task is not None and task.phase == "filler"
+    assert (source.has_more, source.total) == (False, 3)
+
+
+def test_number_of_fillers_does_not_change_the_measured_prompts() -> None:
+    def measured(fillers: int) -> list[str]:
+        factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+        found = []
+        for _ in range(2):
+            source = ClosedLoopTasks(factory, 2, 4)
+            found += [prompt(t) for t in islice(iter(source.next_task, None), 6 + fillers) if t.phase == "level"]
+        return found
+
+    assert measured(0) == measured(9)
 
 
 def test_warmup_and_serial_tasks_use_up_no_prompts() -> None:

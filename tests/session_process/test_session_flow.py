@@ -7,11 +7,13 @@ import stat
 import struct
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from swarmtui.client import client
 from swarmtui.model import client_protocol
+from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import BadInput
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.store import load, summarise
@@ -34,7 +36,8 @@ def test_client_receives_hello_then_frames_then_end(harness: SessionHarness) -> 
         frame.elapsed_s for frame in session_client.frames
     )
     last = session_client.frames[-1]
-    assert last.status == "ended" and last.finished == 24 and last.errors == 0
+    assert last.status == "ended" and last.finished == len(harness.journal(session_client).records)
+    assert last.errors == 0
     assert [(level.c, level.n, level.complete) for level in last.levels] == [(1, 12, True), (2, 12, True)]
     on_disk = summarise(load(harness.sandbox.sessions, "last")).levels
     for shown, saved in zip(last.levels, on_disk, strict=True):
@@ -99,7 +102,7 @@ def test_session_completes_if_its_client_never_reads(harness: SessionHarness) ->
             lambda: [row for row in list_sessions(harness.sandbox.sessions) if row.requests], "the session is saved"
         )
     assert (row.state, row.requests) == ("done", 200)
-    assert len(server.completed) == 200
+    assert len(server.completed) >= 208, "with the pre-roll"
 
 
 NONSENSE = (
@@ -133,7 +136,8 @@ def test_two_sessions_run_independently(harness: SessionHarness) -> None:
     assert [end.ending for end in ended] == ["done", "done"]
     assert len({end.directory for end in ended}) == 2
     assert [session_client.frames[-1].levels[0].n for session_client in clients] == [40, 40]
-    assert len(server.completed) == 80
+    answered = {r.id for session_client in clients for r in harness.journal(session_client).records if r.ok}
+    assert answered == {answer.id for answer in server.completed}
 
 
 def test_two_workers_share_the_streams(harness: SessionHarness) -> None:
@@ -144,11 +148,37 @@ def test_two_workers_share_the_streams(harness: SessionHarness) -> None:
         full = session_client.wait_for_frame(lambda frame: frame.in_flight == 5 and len(frame.rows) == 5)
         assert [row.agent for row in full.rows] == [0, 1, 2, 3, 4]
         assert session_client.wait_for_end().ending == "done"
-    journal = harness.journal(session_client)
-    assert {record.id for record in journal.records} == {answer.id for answer in server.completed}
-    assert {record.agent for record in journal.records} == {0, 1, 2, 3, 4}
-    assert len({record.task for record in journal.records}) == 100
+    records = harness.journal(session_client).records
+    assert {record.id for record in records if record.ok} == {answer.id for answer in server.completed}
+    assert sorted(record.agent for record in records if record.phase == "preroll") == [0, 1, 2, 3, 4]
+    assert {record.agent for record in records if record.phase == "level"} == {0, 1, 2, 3, 4}
+    assert len({record.task for record in records}) == len(records)
+    assert sum(record.phase == "level" for record in records) == 100
     assert max(frame.in_flight for frame in session_client.frames) <= 5
+
+
+@pytest.mark.parametrize("given", [{"requests": 24}, {"duration_s": 1.0}], ids=["requests", "duration"])
+def test_closed_level_keeps_c_in_flight_around_the_measured_requests(
+    harness: SessionHarness, given: dict[str, Any]
+) -> None:
+    with scripted_server(respond_with_words(6, gap_s=0.02)) as server:
+        session_client = harness.start(server.url, plan(3, workers=2, **given))
+        assert session_client.wait_for_end().ending == "done"
+    journal = harness.journal(session_client)
+    by_phase = {name: [r for r in journal.records if r.phase == name] for name in ("preroll", "level", "filler")}
+    assert len(by_phase["preroll"]) == 3 and all(r.ok for r in (*by_phase["preroll"], *by_phase["level"]))
+    sent = sorted(r.t_sent_ns or 0 for r in by_phase["level"])
+    ended = max(r.t_done_ns or 0 for r in by_phase["level"])
+    assert max(r.t_sent_ns or 0 for r in by_phase["preroll"]) < sent[0]
+    cut = [r for r in by_phase["filler"] if r.error is not None]
+    assert cut and {r.error for r in cut} == {CANCELLED}
+    assert all((r.t_done_ns or 0) >= ended for r in cut), "fillers run until the last measured answer"
+    (level,) = session_client.frames[-1].levels
+    assert (level.n, level.errors, level.cancelled, level.complete) == (len(by_phase["level"]), 0, 0, True)
+    assert level.c_held is not None and level.c_held > 0.9 * 3
+    if "duration_s" in given:
+        assert 0.5e9 < sent[-1] - sent[0] < 5e9, "tasks that were queued when the time was up are not measured"
+        assert journal.ends[0].complete
 
 
 def test_end_says_why_the_endpoint_is_unusable(harness: SessionHarness) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
-from swarmtui.model.schema import BadInput
+from swarmtui.model.schema import SCHEMA_VERSION, BadInput
 from swarmtui.model.session import Level, RequestEntry, Session, Summary
 from swarmtui.sessions.documents import summary_json
 from swarmtui.sessions.files import is_session_id, new_session_id, sessions_root, write_file
@@ -79,7 +79,7 @@ def test_saved_files_have_the_documented_fields(tmp_path: Path) -> None:
     summary = write_summary(directory)
     detail = json.loads((directory / "detail.json").read_bytes())
 
-    assert (detail["schema"], detail["state"], detail["session"]["id"]) == (2, "done", ID)
+    assert (detail["schema"], detail["state"], detail["session"]["id"]) == (SCHEMA_VERSION, "done", ID)
     assert len(detail["requests"]) == 16
     first = detail["requests"][0]
     documented = (

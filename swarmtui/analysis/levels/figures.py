@@ -14,10 +14,10 @@ from swarmtui.analysis.levels.flags import level_flags, serial_flags
 from swarmtui.analysis.levels.runs import LevelRun, runs_by_level
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import Tally, median, rate_summary, ratio, spread, stream_rate, tally_spread
-from swarmtui.analysis.levels.steady import Steady, steady
+from swarmtui.analysis.levels.steady import Steady, in_flight_spans, mean_in_flight, steady
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates
-from swarmtui.model.record import Record, TokenSource
+from swarmtui.model.record import CANCELLED, Record, TokenSource
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart
 
 
@@ -29,9 +29,9 @@ def level_figures(
 ) -> tuple[Level, ...]:
     """Return one level for each C, or for each rate of an open loop.
 
-    Warm-up is in no figure, and the tokens of a failed request are in no rate. Each stage is a run, except stages that
-    the user steered through on the way to another C, and those repeated after a pause. The rates of a `single_stream`
-    replace a measured serial baseline.
+    Warm-up is in no figure; pre-roll and fillers only in the steady rate. Each stage is a run, except stages that the
+    user steered through on the way to another C, and those repeated after a pause, of which only errors count. The
+    rates of a `single_stream` replace a measured serial baseline.
     """
     runs_by_key = runs_by_level(records, stages, ends)
     serial_by_key = runs_by_level(records, stages, ends, "serial")
@@ -61,9 +61,11 @@ def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | No
 
 
 def _level(c: int, runs: list[LevelRun]) -> Level:
-    steady_parts = [_steady_part(c, run) for run in runs if run.finished]
-    by_run = tuple(map(_run_figures, (run for run in runs if run.finished), steady_parts))
+    counted = [run for run in runs if run.finished]
+    steady_parts = [_steady_part(c, run) for run in counted]
+    by_run = tuple(map(_run_figures, counted, steady_parts))
     finished = [record for run in runs for record in run.finished]
+    failed = [record for run in runs for record in (*run.finished, *run.earlier_errors) if not record.ok]
     ok = [record for record in finished if record.ok]
     verdicts = [record.verdict for record in finished if record.verdict is not None]
     wall_s = _sum(run.wall_s for run in by_run)
@@ -73,30 +75,34 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
     steady_s = _sum(part.seconds if part else None for part in steady_parts)
     per_stream = rate_summary(ok)
     out_tps_wall = ratio(tokens_out, wall_s)
+    out_tps_steady = ratio(_sum(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = _gaps_us(ok)
     load, rate = runs[-1].load, runs[-1].rate
+    # Unmeasured requests share the makespan of a closed loop: its prompts were processed at the pace of the output.
+    pace_s = ratio(tokens_out, out_tps_steady) if any(run.has_preroll for run in runs) else None
     level = Level(
         c=c,
         runs=len(by_run),
-        n=len(finished),
+        n=len(ok) + len(failed),
         ok=len(ok),
-        errors=len(finished) - len(ok),
+        errors=len(failed),
         cancelled=sum(len(run.cancelled) for run in runs),
-        error_counts=dict(sorted(Counter(r.error for r in finished if r.error is not None).items())),
+        error_counts=_error_counts(failed),
         cap_hits=sum(r.cap_hit for r in ok),
         degenerate=sum(r.degenerate for r in ok),
         complete=all(run.complete for run in runs),
         wall_s=wall_s,
         steady_s=steady_s,
-        c_achieved=ratio(_sum(run.busy_s for run in runs if run.finished), wall_s),
+        c_achieved=ratio(_sum(run.busy_s for run in counted), wall_s),
+        c_held=_c_held(counted),
         token_source=_token_source(ok),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         cached_tokens=_count(r.cached_tokens for r in ok),
         out_tps_wall=out_tps_wall,
-        out_tps_steady=ratio(_sum(part.tokens if part else None for part in steady_parts), steady_s),
-        prompt_tps=ratio(tokens_in_of_all, wall_s),
-        total_tps=ratio(all_tokens, wall_s),
+        out_tps_steady=out_tps_steady,
+        prompt_tps=ratio(tokens_in_of_all, pace_s or wall_s),
+        total_tps=ratio(all_tokens, pace_s or wall_s),
         per_stream_tps=per_stream,
         per_stream_tps_clean=rate_summary([r for r in ok if not r.cap_hit]),
         ttft_s=spread(_known(r.ttft_s for r in ok)),
@@ -126,7 +132,8 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         replicas=_replicas(finished, wall_s),
     )
     uncounted = sum(r.tokens_out is None for r in ok)
-    return msgspec.structs.replace(level, flags=level_flags(level, uncounted))
+    unmeasured = _error_counts(r for run in runs if run.has_preroll for r in run.unmeasured if not r.ok)
+    return msgspec.structs.replace(level, flags=level_flags(level, uncounted, unmeasured))
 
 
 def _with_serial(
@@ -196,7 +203,20 @@ def _with_contention(level: Level, single: Level | None) -> Level:
 
 def _steady_part(c: int, run: LevelRun) -> Steady | None:
     counted = any(record.ok and record.tokens_out is not None for record in run.finished)
-    return steady(run.finished, c, run.end_ns) if counted else None
+    return steady(run.records, c, run.steady_window) if counted else None
+
+
+def _c_held(runs: Sequence[LevelRun]) -> float | None:
+    """Return the mean in flight over the time in which the client had work for C streams."""
+    windows = [(window, run) for run in runs if (window := run.held_window) is not None]
+    held = [(mean_in_flight(in_flight_spans(run.records), window), window) for window, run in windows]
+    known = [(mean, last - first) for mean, (first, last) in held if mean is not None]
+    return ratio(fsum(mean * length for mean, length in known), sum(length for _, length in known))
+
+
+def _error_counts(records: Iterable[Record]) -> dict[str, int]:
+    """Count failed requests by error; cancelled ones did not fail."""
+    return dict(sorted(Counter(r.error for r in records if r.error not in (None, CANCELLED)).items()))
 
 
 def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
@@ -212,6 +232,7 @@ def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
         wall_s=wall_s,
         steady_s=part.seconds if part else None,
         c_achieved=ratio(run.busy_s, wall_s),
+        c_held=_c_held([run]),
         tokens_out=tokens or 0,
         out_tps_wall=ratio(tokens, wall_s),
         out_tps_steady=part.tokens / part.seconds if part else None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -10,27 +11,31 @@ from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, IN_FLIGHT
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.session import Event, Level, SerialBaseline, StageStart
 from swarmtui.numbers import short, short_percent
+from swarmtui.text import count_noun
 
-SEND_DELAY_S = 0.002
+# Steady excludes ramp-up and drain, so that it is not below wall, except by the luck of few answers.
+_STEADY_SHARE = 0.95
 
 _SERVER_GONE = Finding(code="server_gone", text="the server went away or restarted during this level")
 
 
-def level_flags(level: Level, uncounted: int) -> Findings:
+def level_flags(level: Level, uncounted: int, unmeasured_errors: Mapping[str, int]) -> Findings:
     """`uncounted` is the number of answers without a token count."""
-    return tuple(Finding(code=code, text=text) for code, text in _flags(level, uncounted))
+    return tuple(Finding(code=code, text=text) for code, text in _flags(level, uncounted, unmeasured_errors))
 
 
-def _flags(level: Level, uncounted: int) -> Iterator[tuple[str, str]]:
+def _flags(level: Level, uncounted: int, unmeasured_errors: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     if not level.complete:
         yield "incomplete", "incomplete: it ended before all planned requests were done"
     if level.errors:
-        names = ", ".join(f"{name} {count}" for name, count in level.error_counts.items())
-        yield "errors", f"{level.errors} of {level.n} requests failed: {names}"
-    # Other loads drain, wait or are not meant to hold C.
-    achieved = level.c_achieved if level.load == "closed" else None
-    if achieved is not None and level.c > 0 and IN_FLIGHT.grade(abs(achieved / level.c - 1.0)) != "ok":
-        yield "in_flight", f"mean in flight {short(achieved)}, planned {level.c}"
+        yield "errors", f"{level.errors} of {level.n} requests failed: {_names(level.error_counts)}"
+    if unmeasured_errors:
+        count = count_noun(sum(unmeasured_errors.values()), "unmeasured request", "unmeasured requests")
+        yield "unmeasured_errors", f"{count} failed (pre-roll, fillers): {_names(unmeasured_errors)}"
+    if level.c_held is not None and IN_FLIGHT.grade(1.0 - level.c_held / level.c) != "ok":
+        yield "c_held", f"C held {short(level.c_held)}, planned {level.c}"
+    if level.headline_is_steady and (level.out_tps_steady or 0.0) < _STEADY_SHARE * (level.out_tps_wall or 0.0):
+        yield "steady_below_wall", "steady is below wall: too few requests for the time at C to represent the level"
     if level.cap_hits:
         yield "cap_hits", f"{level.cap_hits} of {level.ok} answers were cut at the token limit"
     if level.degenerate:
@@ -55,6 +60,10 @@ def _flags(level: Level, uncounted: int) -> Iterator[tuple[str, str]]:
         yield "read_stamps", "time stamps are from the reader, not from the kernel"
     if level.stamp == "mixed":
         yield "read_stamps", "some time stamps are from the reader, not from the kernel"
+
+
+def _names(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def serial_flags(serial: SerialBaseline) -> Findings:

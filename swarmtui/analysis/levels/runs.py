@@ -8,30 +8,47 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.analysis.levels.steady import in_flight_span
+from swarmtui.analysis.levels.steady import Span, in_flight_span, in_flight_spans, mean_in_flight, window_at
 from swarmtui.model.level_key import LevelKey
 from swarmtui.model.plan import Mode
-from swarmtui.model.record import CANCELLED, Phase, Record
+from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
 from swarmtui.model.session import StageEnd, StageStart
 
 
 class LevelRun(NamedTuple):
-    """The requests of one run: `finished` ended by themselves, with or without an error; `stage` is a number."""
+    """The requests of one run: `finished` ended by themselves, with or without an error; `stage` is a number.
+
+    `unmeasured` are other requests in flight at that time: pre-roll and fillers, or requests that began or ended in
+    another stage of a ramp. `earlier_errors` are the failed requests of attempts that were repeated.
+    """
 
     number: int
     stage: int
+    c: int
     finished: list[Record]
     cancelled: list[Record]
+    unmeasured: list[Record]
+    earlier_errors: list[Record]
     complete: bool
+    start_ns: int
     end_ns: int | None
     load: Mode
     rate: float | None
+    steered: bool
     send_delays_s: tuple[float, ...]
 
     @property
-    def window(self) -> tuple[int, int] | None:
+    def records(self) -> list[Record]:
+        return [*self.finished, *self.cancelled, *self.unmeasured]
+
+    @property
+    def has_preroll(self) -> bool:
+        return any(record.phase == "preroll" for record in self.unmeasured)
+
+    @property
+    def window(self) -> Span | None:
         """The makespan of the finished requests: from the first send to the last token."""
-        spans = [span for span in map(in_flight_span, self.finished) if span is not None]
+        spans = in_flight_spans(self.finished)
         return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
 
     @property
@@ -41,13 +58,34 @@ class LevelRun(NamedTuple):
 
     @property
     def busy_s(self) -> float | None:
-        """Σ time in flight within the window; failed and cancelled requests also occupied a stream."""
-        window = self.window
-        if window is None:
+        """Σ time in flight within the makespan; failed, cancelled and unmeasured requests also occupied a stream."""
+        window, wall_s = self.window, self.wall_s
+        mean = mean_in_flight(in_flight_spans(self.records), window) if window else None
+        return None if mean is None or wall_s is None else mean * wall_s
+
+    @property
+    def steady_window(self) -> Span | None:
+        """From the first to the last measured send, when pre-roll and fillers keep C in flight.
+
+        Without pre-roll, from the first to the last moment at which C were in flight.
+        """
+        if self.has_preroll:
+            sent = self._sent_ns
+            return (sent[0], sent[-1]) if sent else None
+        return window_at(self.c, in_flight_spans(self.records), self.start_ns if self.steered else None, self.end_ns)
+
+    @property
+    def held_window(self) -> Span | None:
+        """The time in which the client had work for C streams; None if there were no more requests than streams."""
+        sent = self._sent_ns
+        if self.load not in ("closed", "ramp") or len(sent) <= self.c:
             return None
-        first, last = window
-        spans = (span for span in map(in_flight_span, [*self.finished, *self.cancelled]) if span is not None)
-        return sum(max(0, min(end, last) - max(start, first)) for start, end in spans) / 1e9
+        return self.steady_window if self.has_preroll or self.steered else (sent[self.c - 1], sent[-1])
+
+    @property
+    def _sent_ns(self) -> list[int]:
+        """The send times of the measured requests, in order."""
+        return sorted(r.t_sent_ns for r in (*self.finished, *self.cancelled) if r.t_sent_ns is not None)
 
 
 def finished_by_level(
@@ -71,13 +109,23 @@ def runs_by_level(
     runs: defaultdict[LevelKey, list[LevelRun]] = defaultdict(list)
     all_stages = _with_missing_stages(stages, by_stage)
     latest = {(s.c, s.rate, s.run): s.number for s in all_stages if s.phase == phase and not s.steered}
+    errors: defaultdict[tuple[int, float | None, int], list[Record]] = defaultdict(list)
     for stage in sorted(all_stages, key=lambda s: s.number):
-        end = ended.get(stage.number)
-        complete = end is not None and end.complete
-        superseded = stage.steered or latest.get((stage.c, stage.rate, stage.run)) != stage.number
-        if stage.phase != phase or (superseded and not complete):
+        if stage.phase != phase:
             continue
+        end, attempt = ended.get(stage.number), (stage.c, stage.rate, stage.run)
+        complete = end is not None and end.complete
+        superseded = stage.steered or latest.get(attempt) != stage.number
         found = [r for r in by_stage[stage.number] if r.phase == phase]
+        if superseded and not complete:
+            if not stage.steered:
+                errors[attempt] += [r for r in found if r.error not in (None, CANCELLED)]
+            continue
+        unmeasured = [r for r in by_stage[stage.number] if r.phase != phase]
+        if stage.steered:
+            inside = [r for r in found if _ends_inside(r, end)]
+            unmeasured = _overlapping(records, stage, end, inside)
+            found = inside
         delays: list[float | None] = []
         if stage.load == "open":
             delays = [r.send_delay_s for r in found if r.ok]
@@ -85,16 +133,42 @@ def runs_by_level(
         run = LevelRun(
             number=len(runs[stage.c, stage.rate]) + 1,
             stage=stage.number,
+            c=stage.c,
             finished=[r for r in found if r.error != CANCELLED],
             cancelled=[r for r in found if r.error == CANCELLED],
+            unmeasured=unmeasured,
+            earlier_errors=[] if stage.steered else errors.pop(attempt, []),
             complete=complete,
+            start_ns=stage.t_ns,
             end_ns=end.t_ns if end else None,
             load=stage.load,
             rate=stage.rate,
+            steered=stage.steered,
             send_delays_s=tuple(delay for delay in delays if delay is not None),
         )
         runs[stage.c, stage.rate].append(run)
     return runs
+
+
+def _ends_inside(record: Record, end: StageEnd | None) -> bool:
+    """Whether C was the same for the whole request; a failed one counts in the stage in which it was sent."""
+    span = in_flight_span(record)
+    return not record.ok or end is None or span is None or span[1] <= end.t_ns
+
+
+def _overlapping(
+    records: Sequence[Record], stage: StageStart, end: StageEnd | None, own: Sequence[Record]
+) -> list[Record]:
+    """Return the other requests that were in flight during a stage."""
+    known = {id(record) for record in own}
+    return [
+        record
+        for record in records
+        if id(record) not in known
+        and (span := in_flight_span(record)) is not None
+        and span[1] > stage.t_ns
+        and (end is None or span[0] < end.t_ns)
+    ]
 
 
 def _from_due_time(record: Record) -> Record:
@@ -108,5 +182,14 @@ def _with_missing_stages(stages: Sequence[StageStart], by_stage: dict[int, list[
     missing = [found[0] for number, found in by_stage.items() if number not in known]
     return [
         *stages,
-        *(StageStart(number=r.stage, t_ns=r.t_sent_ns or 0, c=max(1, r.c), run=r.run, phase=r.phase) for r in missing),
+        *(
+            StageStart(
+                number=r.stage,
+                t_ns=r.t_sent_ns or 0,
+                c=max(1, r.c),
+                run=r.run,
+                phase="level" if r.phase in LEVEL_PHASES else r.phase,
+            )
+            for r in missing
+        ),
     ]

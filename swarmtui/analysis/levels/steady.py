@@ -1,10 +1,11 @@
-"""Compute the steady rate: output tokens per second while exactly C requests were in flight."""
+"""Compute the steady rate: all output tokens per second while C requests were in flight; and whether C was held."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import fsum
 
 from swarmtui.model.record import Record
@@ -23,70 +24,70 @@ def in_flight_span(record: Record) -> Span | None:
 
     None for a request that was never sent.
     """
-    ends = (record.t_last_ns, record.t_done_ns) if record.ok else (record.t_done_ns, record.t_last_ns)
+    ends = (record.t_end_ns, record.t_done_ns) if record.ok else (record.t_done_ns, record.t_last_ns)
     end = ends[0] if ends[0] is not None else ends[1]
     if record.t_sent_ns is None or end is None or end < record.t_sent_ns:
         return None
     return record.t_sent_ns, end
 
 
-def steady(finished: Sequence[Record], c: int, until_ns: int | None = None) -> Steady | None:
-    """Return the time and tokens; None where C were never in flight together, or for fewer than 2·C chunks.
+def in_flight_spans(records: Iterable[Record]) -> list[Span]:
+    return [span for span in map(in_flight_span, records) if span is not None]
 
-    `finished` are the requests of one run that ended by themselves, with or without an error; the tokens of failed
-    ones are in no rate. Cancelled requests are left out because their tokens are not known: while one was in flight,
-    fewer than C count. Other requests may share the server after `until_ns`. The first chunk of a request counts like
-    any other.
+
+def window_at(c: int, spans: Iterable[Span], since_ns: int | None = None, until_ns: int | None = None) -> Span | None:
+    """Return the first and the last moment at which exactly `c` spans overlap; None if they never do.
+
+    Moments in between at which one has ended and the next has not begun stay inside: on a server that decodes all
+    streams in one step, the tokens of the others arrive just then.
     """
-    spans = (in_flight_span(record) for record in finished)
-    bounds = intervals_at(c, [span for span in spans if span is not None], until_ns)
-    nanoseconds = sum(bounds[1::2]) - sum(bounds[::2])
-    tokens, chunks = _output_within(bounds, (record for record in finished if record.ok))
-    if not nanoseconds or chunks < 2 * c:
-        return None
-    return Steady(seconds=nanoseconds / 1e9, tokens=tokens)
-
-
-def intervals_at(c: int, spans: Iterable[Span], until_ns: int | None = None) -> list[int]:
-    """Return start, end, start, end … of the times at which exactly `c` spans overlap."""
     changes: defaultdict[int, int] = defaultdict(int)
     for start, end in spans:
         changes[start] += 1
         changes[end] -= 1
-    bounds: list[int] = []
+    window: Span | None = None
     level = 0
-    for time in sorted(changes):
-        before, level = level, level + changes[time]
-        if (before == c) != (level == c):
-            bounds.append(time)
-    if until_ns is not None:
-        bounds = [time for time in bounds if time < until_ns]
-        if len(bounds) % 2:
-            bounds.append(until_ns)
-    return bounds
+    for time, following in pairwise(sorted(changes)):
+        level += changes[time]
+        start = time if since_ns is None else max(time, since_ns)
+        end = following if until_ns is None else min(following, until_ns)
+        if level == c and start < end:
+            window = (window[0] if window else start, end)
+    return window
 
 
-def _output_within(bounds: Sequence[int], records: Iterable[Record]) -> tuple[float, int]:
-    """Count tokens and chunks inside; a chunk exactly at a bound belongs to the interval which that bound ends.
+def mean_in_flight(spans: Iterable[Span], window: Span) -> float | None:
+    """Return Σ overlap of the spans with the window / its length."""
+    first, last = window
+    if last <= first:
+        return None
+    return sum(max(0, min(end, last) - max(start, first)) for start, end in spans) / (last - first)
 
-    A time is inside where the number of bounds below it is odd.
+
+def steady(records: Sequence[Record], c: int, window: Span | None) -> Steady | None:
+    """Return the time of the window and the tokens that arrived in it; None for fewer than 2·C chunks.
+
+    The tokens of all requests count, of whatever phase, also of cancelled and failed ones: these are estimated by
+    their chunks and the tokens per chunk of the others. A chunk exactly at the start of the window is outside.
     """
+    if window is None or window[1] <= window[0]:
+        return None
+    counted = [record for record in records if record.ok and record.tokens_out is not None and record.chunks]
+    chunks_counted = sum(record.chunks for record in counted)
+    tokens_per_chunk = sum(record.tokens_out or 0 for record in counted) / chunks_counted if chunks_counted else 1.0
     tokens: list[float] = []
     chunks = 0
     for record in records:
         times = record.chunk_times_ns()
-        if not times:
+        if not times or times[0] > window[1]:
             continue
         if record.t_last_ns is not None:
             times[-1] = record.t_last_ns
-        shares = record.tokens_per_chunk()
-        low, high = bisect_left(bounds, times[0]), bisect_left(bounds, times[-1])
-        if low == high:
-            inside = shares if low % 2 else []
-        else:
-            inside = [
-                share for time, share in zip(times, shares, strict=False) if bisect_left(bounds, time, low, high) % 2
-            ]
-        tokens.append(fsum(inside))
-        chunks += len(inside)
-    return fsum(tokens), chunks
+        first, last = (bisect_right(times, bound) for bound in window)
+        estimated = not record.ok and record.chunk_tokens is None
+        shares = [tokens_per_chunk] * len(times) if estimated else record.tokens_per_chunk()
+        tokens += shares[first:last]
+        chunks += last - first
+    if chunks < 2 * c:
+        return None
+    return Steady(seconds=(window[1] - window[0]) / 1e9, tokens=fsum(tokens))

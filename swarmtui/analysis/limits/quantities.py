@@ -61,7 +61,7 @@ QUANTITIES: dict[str, Quantity] = {
     **{
         name: _plain("number", name)
         for name in (
-            "n", "ok", "errors", "cancelled", "cap_hits", "degenerate", "runs", "c_achieved", "rate_speedup",
+            "n", "ok", "errors", "cancelled", "cap_hits", "degenerate", "runs", "c_achieved", "c_held", "rate_speedup",
             "wall_speedup", "token_ratio", "straggler", "tokens_in", "tokens_out", "cached_tokens",
         )
     },

@@ -33,11 +33,15 @@ def add_machine_figures(
     all_ends = request_ends(records) if samples else []
     found = []
     for level in levels:
-        measured = [run.stage for run in runs.get(level.key, ()) if run.finished]
+        counted = [run for run in runs.get(level.key, ()) if run.finished]
+        measured = [run.stage for run in counted]
         timed = [number for number in measured if number in started and number in ended]
         spans = [(started[number], ended[number]) for number in timed]
         # A run that was cut has no end time, so that its joules are not known.
-        tokens = level.tokens_out if timed == measured else None
+        tokens: float | None = level.tokens_out if timed == measured else None
+        if level.steady_s and level.out_tps_steady and all(run.has_preroll for run in counted):
+            spans = [window for run in counted if (window := run.steady_window) is not None]
+            tokens = level.out_tps_steady * level.steady_s
         parts = level_split([by_stage[number] for number in timed], all_ends, samples)
         found.append(
             msgspec.structs.replace(

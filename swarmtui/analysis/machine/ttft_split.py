@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.server_counters import counter_change, histogram_mean, sum_changes
-from swarmtui.model.record import Record
+from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import ServerState, Telemetry, TtftSplit
 
@@ -108,7 +108,7 @@ def recent_split(
     now_ns: int, c: int, finished: Sequence[Record], samples: Sequence[Telemetry], levels: Sequence[Level]
 ) -> TtftSplit | None:
     """Split the TTFT of recent requests at this C; `finished` and `samples` are in order of time."""
-    newest = list(takewhile(lambda record: record.phase == "level" and record.c == c, reversed(finished)))
+    newest = list(takewhile(lambda record: record.phase in LEVEL_PHASES and record.c == c, reversed(finished)))
     recent = [record for record in newest if _end_ns(record) > now_ns - RECENT_NS]
     if len(recent) < _MIN_RECENT:
         recent = [record for record in newest[:_MIN_RECENT] if _end_ns(record) > now_ns - MAX_AGE_NS]
