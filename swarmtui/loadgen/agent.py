@@ -213,9 +213,10 @@ class Agent:
         if exchange is None or task is None or self._pool is None:
             return WatchedUpdate(self.number, -1)
         response, (chunks, reasoned, written) = exchange.response, self._watched_up_to
-        reasoning, reasoned = self._pool.redact_streamed(response.reasoning, reasoned)
-        content, written = self._pool.redact_streamed(response.content, written)
-        self._watched_up_to = (len(response.times), reasoned, written)
+        redact_streamed = self._pool.redactor.redact_streamed
+        reasoning, more_reasoned = redact_streamed("".join(response.reasoning)[reasoned:])
+        content, more_written = redact_streamed("".join(response.content)[written:])
+        self._watched_up_to = (len(response.times), reasoned + more_reasoned, written + more_written)
         return WatchedUpdate(
             self.number, task.id, self._turn, task.type, self._t_sched, exchange.t_sent, exchange.t_headers,
             response.t_first_content, tuple(response.times[chunks:]), reasoning, content,
@@ -226,7 +227,7 @@ class Agent:
         task, stage, response, times = self._task, self._sent_stage, exchange.response, exchange.response.times
         tokens, source = response.token_count()
         ok = response.error is None
-        omitted, redact = self._pool.rejected_fields.union(self._omitted), self._pool.redact
+        omitted, redact = self._pool.rejected_fields.union(self._omitted), self._pool.redactor.redact
         keep = self._keep_text or task.check is not None or task.with_text or (ok and source == "chunks")
         return Record(
             task=task.id,
