@@ -191,7 +191,7 @@ def probe(
 ) -> None:
     """Time one stream after a warm-up, and compare it with earlier probes of the same endpoint.
 
-    Prints one line: the rate, TTFT, the median of the last 7 days, and whether this probe is within the usual range.
+    Prints one line: the rate, TTFT, the median of the last 7 days, and whether the rate has drifted.
     """
     from swarmtui.model.plan import parse_seconds
 

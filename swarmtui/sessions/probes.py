@@ -6,10 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.analysis.compare.differences import server_changes
 from swarmtui.analysis.compare.probe_history import ProbeResult
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level
+from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.sessions.index import SessionRow, list_sessions
 
 
@@ -21,27 +23,39 @@ class _ProbeRequest(Stored, frozen=True, kw_only=True):
 class _ProbeDetail(Stored, frozen=True, kw_only=True):
     levels: tuple[Level, ...] = ()
     requests: tuple[_ProbeRequest, ...] = ()
+    servers: tuple[DiscoveredServer, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(_ProbeDetail)
 
 
 def probes_by_target(root: Path) -> dict[str, list[ProbeResult]]:
-    """Group the probes. Sessions that cannot be read or have not ended are skipped."""
+    """Group the probes, oldest first; the target probed last comes first. Unreadable sessions are skipped."""
     found: dict[str, list[ProbeResult]] = {}
-    for row in list_sessions(root):
-        if row.series is not None and row.series.kind == "probe" and row.problem is None:
-            probe = _read_probe(row)
-            if probe is not None:
-                found.setdefault(f"{row.series.name} {row.model} {row.workload}", []).append(probe)
-    return found
+    servers: dict[str, DiscoveredServer] = {}
+    for row in reversed(list_sessions(root)):
+        if row.series is None or row.series.kind != "probe" or row.problem is not None:
+            continue
+        detail = _read_detail(row)
+        probe = _probe(row, detail) if detail is not None else None
+        if detail is None or probe is None:
+            continue
+        target = f"{row.series.name} {row.model} {row.workload}"
+        before, now = servers.get(target), detail.servers[-1] if detail.servers else None
+        changed = before is not None and now is not None and bool(server_changes(before, now))
+        servers |= {target: now} if now is not None else {}
+        found.setdefault(target, []).append(msgspec.structs.replace(probe, server_changed=changed))
+    return dict(sorted(found.items(), key=lambda item: item[1][-1].id, reverse=True))
 
 
-def _read_probe(row: SessionRow) -> ProbeResult | None:
+def _read_detail(row: SessionRow) -> _ProbeDetail | None:
     try:
-        detail = _decoder.decode((Path(row.directory) / "detail.json").read_bytes())
+        return _decoder.decode((Path(row.directory) / "detail.json").read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def _probe(row: SessionRow, detail: _ProbeDetail) -> ProbeResult | None:
     level = next((level for level in detail.levels if level.c == 1), None)
     if level is None:
         return None

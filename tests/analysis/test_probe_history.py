@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from math import exp, log, sqrt
 from random import Random
 
+import msgspec
 import pytest
 
-from swarmtui.analysis.compare.probe_history import ProbeResult, probe_bands, probe_history
+from swarmtui.analysis.compare.probe_history import LATEST, MIN_REFERENCE, ProbeResult, probe_history
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
+WEEK = 7 * 24
 
 
 def probe(hours: float, *runs: float) -> ProbeResult:
@@ -15,23 +18,80 @@ def probe(hours: float, *runs: float) -> ProbeResult:
     return ProbeResult(id=f"{hours:g}", created=at.isoformat(), runs=runs)
 
 
-def hourly(n: int, cv: float = 0.01, seed: int = 3) -> list[ProbeResult]:
-    random = Random(seed)
-    return [probe(k, 76.9 * (1 + random.gauss(0, cv))) for k in range(n)]
+def hourly(random: Random, n: int, first: int = 0, level: float = 76.9, slope: float = 0.0) -> list[ProbeResult]:
+    """Draw probes with a CV of 1 %; `slope` is the change per probe, as a share of the level."""
+    return [probe(first + k, level * (1 + slope * k) * exp(random.gauss(0, 0.01))) for k in range(n)]
 
 
-def test_four_percent_drop_in_a_calm_week_is_drift() -> None:
-    calm = [probe(k, rate) for k, rate in enumerate([76.13, 77.67, 76.13, 77.67, 76.9] * 20)]
-    found = probe_history([*calm, probe(100, 76.9 * 0.959)])
-    assert found.drifted is True
-    assert found.sentence == "7-day median 76.9, CV 0.9 %, the latest −4.1 % is outside"
-    assert found.low == pytest.approx(73.75, abs=0.01)
-    assert found.high == 77.67
+def flags(probes: list[ProbeResult]) -> list[bool]:
+    return [state is not None and state.drifted for state in probe_history(probes).drift]
 
 
-def test_noise_is_rarely_drift() -> None:
-    flagged = sum(probe_history(hourly(30, seed=seed)).drifted is True for seed in range(400))
-    assert flagged / 400 <= 0.08
+def test_stationary_week_is_rarely_flagged() -> None:
+    """At most 0.6 flagged probes per week, in the first week and later."""
+    weeks = [flags(hourly(Random(seed), WEEK)) for seed in range(60)]
+    assert sum(map(sum, weeks)) / len(weeks) <= 0.6
+    second = [flags(hourly(Random(seed), 2 * WEEK))[WEEK:] for seed in range(60)]
+    assert sum(map(sum, second)) / len(second) <= 0.6
+
+
+def test_step_of_three_percent_is_flagged_within_three_probes_in_the_median() -> None:
+    delays = []
+    for seed in range(61):
+        random = Random(seed)
+        calm = hourly(random, WEEK)
+        found = flags([*calm, *hourly(random, 12, WEEK, 0.97 * 76.9)])[WEEK:]
+        delays.append(found.index(True) + 1 if True in found else 99)
+    delays.sort()
+    assert delays[30] <= 3 and delays[-1] <= 7
+
+
+def test_slow_decline_of_ten_percent_is_flagged_by_its_end() -> None:
+    for seed in range(20):
+        assert flags(hourly(Random(seed), WEEK, slope=-0.1 / WEEK))[-1]
+
+
+def test_single_outlier_is_no_drift() -> None:
+    calm = hourly(Random(1), WEEK)
+    found = probe_history([*calm, probe(WEEK, 76.9 / 2)])
+    assert found.drifted is False
+    assert "the latest −50.0 %" in found.sentence and found.sentence.endswith("no drift")
+
+
+def test_state_follows_from_reference_and_latest_probes() -> None:
+    """The reference are 20 rates around 100 with a known median and MAD; then 24 probes 0.1 log units higher."""
+    rates = [100 * exp(0.01 * (k - 9.5)) for k in range(20)]
+    found = probe_history([probe(k, rate) for k, rate in enumerate([*rates, *[100 * exp(0.1)] * LATEST])])
+    assert found.drift[: LATEST + MIN_REFERENCE - 1] == (None,) * (LATEST + MIN_REFERENCE - 1)
+    state = found.drift[-1]
+    assert state is not None
+    spread = 1.4826 * 0.05
+    z = min(3.0, 0.1 / spread)
+    assert log(state.reference / 100) == pytest.approx(0.0, abs=1e-9)
+    assert log(state.smoothed / 100) == pytest.approx(z * (1 - 0.8**LATEST) * spread)
+    assert log(state.high / 100) == pytest.approx(3.5 * sqrt(0.2 / 1.8 + 1.57 / 20) * spread)
+    assert state.low == pytest.approx(100 * 100 / state.high)
+
+
+def test_reference_starts_again_when_the_server_changes() -> None:
+    """A new version that is 10 % faster is not drift."""
+    random = Random(2)
+    first, *rest = hourly(random, WEEK, WEEK, 1.1 * 76.9)
+    changed = msgspec.structs.replace(first, server_changed=True)
+    found = probe_history([*hourly(random, WEEK), changed, *rest])
+    needed = LATEST + MIN_REFERENCE
+    assert found.drift[WEEK : WEEK + needed - 1] == (None,) * (needed - 1)
+    assert found.drifted is False
+    early = probe_history([*hourly(random, WEEK), changed, *rest[:5]])
+    assert early.drifted is None
+    assert early.sentence.endswith("drift is judged from 44 probes of the same server on, so far 6")
+
+
+def test_equal_rates_do_not_divide_by_zero() -> None:
+    calm = [probe(k, 80.0) for k in range(60)]
+    assert probe_history(calm).drifted is False
+    slower = [probe(60 + k, 79.0) for k in range(10)]
+    assert probe_history([*calm, *slower]).drifted is True
 
 
 def test_only_probes_in_the_window_count() -> None:
@@ -55,20 +115,10 @@ def test_too_few_probes_are_not_judged() -> None:
     assert probe_history([probe(0, 80.0)]).sentence == "one probe: nothing to compare it with yet"
     found = probe_history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
     assert found.drifted is None
-    assert found.sentence == "7-day median 80, the latest −50.0 %; 5 earlier probes are needed to judge it, so far 2"
+    assert found.sentence == (
+        "7-day median 80, CV 0.0 %, the latest −50.0 %; drift is judged from 44 probes of the same server on, so far 3"
+    )
 
 
 def test_probe_without_a_rate_is_left_out() -> None:
     assert probe_history([probe(0), probe(1, 80.0)]).probes == (probe(1, 80.0),)
-
-
-def test_band_depends_on_the_window_before_only() -> None:
-    rates = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0]
-    found = probe_history([probe(k, rate) for k, rate in enumerate([*rates, 90.0, 100.0])])
-    edges = probe_bands(found)
-    assert edges[:5] == (None,) * 5
-    six, seven = edges[6], edges[7]
-    assert six is not None and seven is not None
-    assert found.limit is not None and found.median is not None
-    assert seven == pytest.approx((found.median * (1 - found.limit), found.median * (1 + found.limit)))
-    assert six[0] > 90.0 and six[1] - six[0] < seven[1] - seven[0]  # the outlier widens the band behind it only

@@ -1,25 +1,37 @@
-"""Track a repeated probe: how much it varies, and whether the latest result has drifted."""
+"""Track a repeated probe: how much it varies, and whether it has drifted.
+
+Drift is judged by an exponentially weighted mean of the latest probes, in standard deviations of a reference: the
+probes before the latest 24, since the server last changed. A single outlier is no drift; a small lasting change is.
+"""
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from math import sqrt
+from math import exp, log, sqrt
 
-from swarmtui.analysis.compare.t_distribution import t_quantile
 from swarmtui.analysis.compare.verdicts import coefficient_of_variation
 from swarmtui.analysis.levels.stats import mean, median
 from swarmtui.model.schema import Stored
 from swarmtui.numbers import percent, signed_percent
 
 WINDOW_DAYS = 7.0
-MIN_PROBES = 5
+LATEST = 24
+MIN_REFERENCE = 20
+
+_WEIGHT = 0.2
+_CLIPPED_AT = 3.0
+_LIMIT = 3.5
+_MAD_TO_SD = 1.4826  # of a normal distribution
+_MEDIAN_VARIANCE = 1.57  # that of the median of n values is 1.57 / n times theirs
 
 
 class ProbeResult(Stored, frozen=True, kw_only=True):
     """One probe. `runs` are the decode rates of its timed runs by the client's clock, in tok/s.
 
-    `wall`: the responses arrived in one piece, so these are rates over the whole request instead.
+    `wall`: the responses arrived in one piece, so these are rates over the whole request instead. `server_changed`: the
+    server has another version, model or flags than at the probe before.
     """
 
     id: str
@@ -28,6 +40,7 @@ class ProbeResult(Stored, frozen=True, kw_only=True):
     wall: bool = False
     engine_tps: float | None = None
     ttft_s: float | None = None
+    server_changed: bool = False
 
     @property
     def tps(self) -> float | None:
@@ -38,14 +51,29 @@ class ProbeResult(Stored, frozen=True, kw_only=True):
         return datetime.fromisoformat(self.created)
 
 
+class Drift(Stored, frozen=True, kw_only=True):
+    """The state at one probe: the median of the reference, the smoothed rate, and the limits that it must not leave."""
+
+    reference: float
+    smoothed: float
+    low: float
+    high: float
+
+    @property
+    def drifted(self) -> bool:
+        return not self.low <= self.smoothed <= self.high
+
+
 class ProbeHistory(Stored, frozen=True, kw_only=True):
     """`rolling` is the median of the window up to each probe; `change` compares the latest with the window before it.
 
+    `drift` has the state at each probe, null while the reference is too short, and `drifted` judges the latest.
     `cv_within` is the variation between runs of one probe, `cv_between` that between probes.
     """
 
     probes: tuple[ProbeResult, ...]
     rolling: tuple[float, ...]
+    drift: tuple[Drift | None, ...] = ()
     window_days: float
     n: int
     median: float | None = None
@@ -54,28 +82,26 @@ class ProbeHistory(Stored, frozen=True, kw_only=True):
     cv_between: float | None = None
     cv_within: float | None = None
     change: float | None = None
-    limit: float | None = None
     drifted: bool | None = None
     sentence: str
 
 
 def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAYS) -> ProbeHistory:
     """Return the history of the probes that have a rate."""
-    known = tuple(sorted((probe for probe in probes if probe.tps is not None), key=lambda probe: probe.at))
+    known = tuple(sorted((probe for probe in probes if probe.tps), key=lambda probe: probe.at))
     if not known:
         return ProbeHistory(probes=(), rolling=(), window_days=window_days, n=0, sentence="no probe yet")
-    rolling = tuple(median(_window(known, probe.at, window_days)) or 0.0 for probe in known)
     latest = known[-1]
     before = _window(known[:-1], latest.at, window_days)
     inside = [*before, latest.tps or 0.0]
     middle, cv = median(before), coefficient_of_variation(before)
     change = (latest.tps or 0.0) / middle - 1.0 if middle else None
-    limit = _limit(before)
-    drifted = None if limit is None or change is None else abs(change) > limit
     within = [found for probe in known if (found := coefficient_of_variation(probe.runs)) is not None]
+    drift = _drift_by_probe(known)
     return ProbeHistory(
         probes=known,
-        rolling=rolling,
+        rolling=tuple(median(_window(known, probe.at, window_days)) or 0.0 for probe in known),
+        drift=drift,
         window_days=window_days,
         n=len(before),
         median=middle,
@@ -84,29 +110,52 @@ def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAY
         cv_between=cv,
         cv_within=median(within),
         change=change,
-        limit=limit,
-        drifted=drifted,
-        sentence=_sentence(window_days, len(before), middle, cv, change, drifted),
+        drifted=drift[-1].drifted if drift[-1] else None,
+        sentence=_sentence(window_days, middle, cv, change, drift[-1], _since_change(known)),
     )
 
 
-def probe_bands(found: ProbeHistory) -> tuple[tuple[float, float] | None, ...]:
-    """Return the range of expected values at each probe; None where the window before it has too few."""
-    return tuple(_band(found.probes[:index], probe.at, found.window_days) for index, probe in enumerate(found.probes))
+def _drift_by_probe(probes: Sequence[ProbeResult]) -> tuple[Drift | None, ...]:
+    found: list[Drift | None] = []
+    latest: list[float] = []
+    reference: list[float] = []  # sorted
+    for probe in probes:
+        if probe.server_changed:
+            latest, reference = [], []
+        latest.append(log(probe.tps or 1.0))
+        if len(latest) > LATEST:
+            insort(reference, latest.pop(0))
+        found.append(_drift(reference, latest) if len(reference) >= MIN_REFERENCE else None)
+    return tuple(found)
 
 
-def _band(before: Sequence[ProbeResult], at: datetime, days: float) -> tuple[float, float] | None:
-    values = _window(before, at, days)
-    middle, limit = median(values), _limit(values)
-    return None if middle is None or limit is None else (middle * (1 - limit), middle * (1 + limit))
+def _drift(reference: Sequence[float], latest: Sequence[float]) -> Drift:
+    """Compare the smoothed `latest` with a sorted reference; all are logs of rates."""
+    middle = _median_of_sorted(reference)
+    spread = _MAD_TO_SD * _median_of_sorted(sorted(abs(value - middle) for value in reference))
+    smoothed = 0.0
+    for value in latest:
+        apart = (value - middle) / spread if spread else _CLIPPED_AT * ((value > middle) - (value < middle))
+        smoothed += _WEIGHT * (max(-_CLIPPED_AT, min(_CLIPPED_AT, apart)) - smoothed)
+    limit = _LIMIT * sqrt(_WEIGHT / (2 - _WEIGHT) + _MEDIAN_VARIANCE / len(reference))
+    unit = spread or 1e-9
+    return Drift(
+        reference=exp(middle),
+        smoothed=exp(middle + smoothed * unit),
+        low=exp(middle - limit * unit),
+        high=exp(middle + limit * unit),
+    )
 
 
-def _limit(values: Sequence[float]) -> float | None:
-    """Return the largest expected change, as a share of the median: 5 % of unchanged probes exceed it."""
-    cv = coefficient_of_variation(values)
-    if len(values) < MIN_PROBES or cv is None:
-        return None
-    return t_quantile(0.975, len(values) - 1) * cv * sqrt(1 + 1 / len(values))
+def _median_of_sorted(values: Sequence[float]) -> float:
+    half = len(values) // 2
+    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
+
+
+def _since_change(probes: Sequence[ProbeResult]) -> int:
+    """Count the probes since the server changed."""
+    changes = [index for index, probe in enumerate(probes) if probe.server_changed]
+    return len(probes) - (changes[-1] if changes else 0)
 
 
 def _window(probes: Sequence[ProbeResult], end: datetime, days: float) -> list[float]:
@@ -115,13 +164,18 @@ def _window(probes: Sequence[ProbeResult], end: datetime, days: float) -> list[f
 
 
 def _sentence(
-    days: float, n: int, middle: float | None, cv: float | None, change: float | None, drifted: bool | None
+    days: float, middle: float | None, cv: float | None, change: float | None, drift: Drift | None, since_change: int
 ) -> str:
-    """`7-day median 76.9, CV 1.0 %, the latest −4.1 % is outside`"""
+    """`7-day median 76.9, CV 1.0 %, the latest −4.1 %; smoothed, outliers clipped: −1.6 % (limit ±1.2 %): drifted`"""
     if middle is None or change is None:
         return "one probe: nothing to compare it with yet"
-    latest = f"the latest {signed_percent(change)}"
-    head = f"{days:g}-day median {middle:.4g}"
-    if cv is None or drifted is None:
-        return f"{head}, {latest}; {MIN_PROBES} earlier probes are needed to judge it, so far {n}"
-    return f"{head}, CV {percent(cv, 1)}, {latest} is {'outside' if drifted else 'inside'}"
+    variation = "" if cv is None else f", CV {percent(cv, 1)}"
+    head = f"{days:g}-day median {middle:.4g}{variation}, the latest {signed_percent(change)}"
+    if drift is None:
+        needed = LATEST + MIN_REFERENCE
+        return f"{head}; drift is judged from {needed} probes of the same server on, so far {since_change}"
+    smoothed = signed_percent(drift.smoothed / drift.reference - 1.0)
+    limit = percent(drift.high / drift.reference - 1.0, 1)
+    return (
+        f"{head}; smoothed, outliers clipped: {smoothed} (limit ±{limit}): {'drifted' if drift.drifted else 'no drift'}"
+    )

@@ -1,4 +1,4 @@
-"""The probe history: each probe of one target, the rolling median with its band, and whether it has drifted."""
+"""The probe history: each probe of one target, the smoothed rate with its limits, and whether it has drifted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from swarmtui.analysis.compare.probe_history import ProbeHistory, probe_bands
+from swarmtui.analysis.compare.probe_history import ProbeHistory
 from swarmtui.model.schema import BadInput
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.text import sanitize
@@ -34,13 +34,13 @@ class ProbePoints(NamedTuple):
 
 
 class ProbesView(NamedTuple):
-    """One target: `outside` are the probes outside the band of their time, `low` and `high` its edges."""
+    """One target: at the `drifted` probes the `smoothed` rate was outside its limits `low` and `high`."""
 
     target: str = ""
     position: str = ""
-    inside: ProbePoints = ProbePoints()
-    outside: ProbePoints = ProbePoints()
-    median: ProbePoints = ProbePoints()
+    steady: ProbePoints = ProbePoints()
+    drifted: ProbePoints = ProbePoints()
+    smoothed: ProbePoints = ProbePoints()
     low: ProbePoints = ProbePoints()
     high: ProbePoints = ProbePoints()
     bottom: float = 0.0
@@ -71,24 +71,23 @@ def probes_view(histories: Mapping[str, ProbeHistory], filter_text: str, selecte
 def _target_view(target: str, position: str, history: ProbeHistory) -> ProbesView:
     xs = [probe.at.timestamp() for probe in history.probes]
     ys = [probe.tps or 0.0 for probe in history.probes]
-    bands = probe_bands(history)
-    edges = [(x, band) for x, band in zip(xs, bands, strict=True) if band is not None]
-    outside = [band is not None and not band[0] <= y <= band[1] for y, band in zip(ys, bands, strict=True)]
-    values = [*ys, *history.rolling, *(value for _, band in edges for value in band)]
+    states = [(x, state) for x, state in zip(xs, history.drift, strict=True) if state is not None]
+    drifted = [state is not None and state.drifted for state in history.drift]
+    values = [*ys, *(value for _, state in states for value in (state.smoothed, state.low, state.high))]
     margin = _MARGIN * (max(values) - min(values)) or 1.0
     return ProbesView(
         target=sanitize(target),
         position=position,
-        inside=_points([(x, y) for x, y, is_outside in zip(xs, ys, outside, strict=True) if not is_outside]),
-        outside=_points([(x, y) for x, y, is_outside in zip(xs, ys, outside, strict=True) if is_outside]),
-        median=ProbePoints(tuple(xs), history.rolling),
-        low=_points([(x, band[0]) for x, band in edges]),
-        high=_points([(x, band[1]) for x, band in edges]),
+        steady=_points([(x, y) for x, y, is_drifted in zip(xs, ys, drifted, strict=True) if not is_drifted]),
+        drifted=_points([(x, y) for x, y, is_drifted in zip(xs, ys, drifted, strict=True) if is_drifted]),
+        smoothed=_points([(x, state.smoothed) for x, state in states]),
+        low=_points([(x, state.low) for x, state in states]),
+        high=_points([(x, state.high) for x, state in states]),
         bottom=max(0.0, min(values) - margin),
         top=max(values) + margin,
         ticks=_ticks(xs),
         facts=_facts(history),
-        rows=tuple(_rows(history, outside)),
+        rows=tuple(_rows(history, drifted)),
     )
 
 
@@ -116,18 +115,18 @@ def _facts(history: ProbeHistory) -> tuple[tuple[str, str], ...]:
     return ((f"{sign} {history.sentence}", style), ("; ".join([spread, *cv]), ""))
 
 
-def _rows(history: ProbeHistory, outside: Sequence[bool]) -> list[Line]:
+def _rows(history: ProbeHistory, drifted: Sequence[bool]) -> list[Line]:
     """Newest first."""
     head: Line = [(f"   {'created (UTC)':<18}{'tok/s':>9}{'engine':>9}{'TTFT':>9}{'median':>9}{'runs':>6}", "dim")]
     rows = [
         [
-            (" ✖ " if is_outside else "   ", "bad"),
+            (" ✖ " if is_drifted else "   ", "bad"),
             (ljust(probe.created[:16].replace("T", " "), 18), "dim"),
             (rjust(rate(probe.tps), 9), "bold"),
             (rjust(rate(probe.engine_tps), 9) + rjust(seconds(probe.ttft_s), 9) + rjust(rate(median), 9), ""),
             (rjust(str(len(probe.runs)), 6), "dim"),
         ]
-        for probe, median, is_outside in zip(history.probes, history.rolling, outside, strict=True)
+        for probe, median, is_drifted in zip(history.probes, history.rolling, drifted, strict=True)
     ]
     return [head, *reversed(rows)]
 
@@ -156,8 +155,8 @@ class ProbePanel(PlotPanel):
             [(f" {part}", style)] for text, style in view.facts for part in wrap(text, max(20, width - 2))
         ]
         legend: Line = [
-            (" ● probe, tok/s", "first"), ("  ✖ outside the band", "bad"), ("  ── rolling median", "second"),
-            ("  ·· 95 % band", "dim"),
+            (" ● probe, tok/s", "first"), ("  ✖ drifted", "bad"), ("  ── smoothed", "second"),
+            ("  ·· drift limits", "dim"),
         ]  # fmt: skip
         room = height - 3 - len(facts)
         chart = self._chart(view, width, room) if room >= 6 and width >= 24 else []
@@ -167,9 +166,9 @@ class ProbePanel(PlotPanel):
         traces = [
             PlotTrace(*view.low, "dim", "·"),
             PlotTrace(*view.high, "dim", "·"),
-            PlotTrace(*view.median, "second"),
-            PlotTrace(*view.inside, "first", "●", joined=False),
-            PlotTrace(*view.outside, "bad", "✖", joined=False),
+            PlotTrace(*view.smoothed, "second"),
+            PlotTrace(*view.steady, "first", "●", joined=False),
+            PlotTrace(*view.drifted, "bad", "✖", joined=False),
         ]
         values = [view.bottom + (view.top - view.bottom) * part / 3 for part in range(4)]
         labels = [f"{value:.4g}" for value in values]
