@@ -18,7 +18,7 @@ def demo(slow: bool, session_dir: str | None) -> None:
     from swarmtui.model.plan import Plan, Requests
     from swarmtui.model.run_request import RunRequest
 
-    plan = Plan(levels=(1, 2, 4, 8), runs=2, requests=Requests(count=4), warmup=2)
+    plan = Plan(levels=(1, 2, 4, 8), runs=2, rotate=True, requests=Requests(count=4), warmup=2)
     request = RunRequest(
         endpoints=(_DEMO,),
         workload="coding",

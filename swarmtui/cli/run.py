@@ -87,7 +87,10 @@ missed: to show 95 % takes at least 59 requests.
     "--serial-rates", metavar="P,D", help="Prompt and output tok/s of a single stream, to extrapolate the serial time."
 )
 @click.option(
-    "--runs", type=WholeNumber(1, 1000), metavar="N", help="Runs per level.  [default: that of the workload, else 1]"
+    "--runs",
+    type=WholeNumber(1, 1000),
+    metavar="N",
+    help="Runs per level; the levels rotate over them.  [default: that of the workload, else 1]",
 )
 @click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
 @click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")

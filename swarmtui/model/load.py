@@ -19,11 +19,14 @@ _MAX_WARMUP = 8
 
 
 class _LoadBase(InputStruct, frozen=True, kw_only=True):
-    """`rotate`: each run starts with a different level, so that no level always comes first."""
+    """`rotate`: each run starts with a different level, so that no level always comes first.
+
+    By default levels rotate if there are several runs: the runs of a level are then spread over the session.
+    """
 
     runs: Annotated[int, Meta(ge=1, le=1000)] = 1
     warmup: Annotated[int, Meta(ge=0)] | None = None
-    rotate: bool = False
+    rotate: bool | None = None
 
 
 class Closed(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="closed"):
@@ -112,7 +115,7 @@ def validate_load(load: Load, source: str) -> None:
 
 def make_plan(load: Load, *, size: int, **overrides: Any) -> Plan:
     """Make the plan of a load; `size` is the number of tasks of a graph, `overrides` are fields chosen by the user."""
-    fields: dict[str, Any] = {"load": mode_of(load), "runs": load.runs, "rotate": load.rotate}
+    fields: dict[str, Any] = {"load": mode_of(load), "runs": load.runs}
     match load:
         case Closed():
             fields |= {"levels": load.levels, "requests": parse_requests(str(load.requests))}
@@ -145,6 +148,8 @@ def make_plan(load: Load, *, size: int, **overrides: Any) -> Plan:
         case Dag():
             fields["levels"] = (size,)
     fields |= {name: value for name, value in overrides.items() if value is not None}
+    by_default = fields["runs"] > 1 and not isinstance(load, Ramp)
+    fields["rotate"] = by_default if load.rotate is None else load.rotate
     if isinstance(load, Open) and fields["requests"].per_stream:
         raise BadInput("an open loop has no C; give a number", key="requests")
     most = 1 if load.warmup is None and mode_of(load) == "open" else max(fields["levels"])

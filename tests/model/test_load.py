@@ -50,6 +50,15 @@ def test_plan_of_each_load_mode(text: str, expected: dict[str, object]) -> None:
     assert {name: getattr(plan, name) for name in expected} == expected
 
 
+def test_levels_rotate_if_there_are_several_runs() -> None:
+    assert not plan_of(RANDOM).rotate
+    assert plan_of(RANDOM, runs=2).rotate
+    assert plan_of(RANDOM + '[load]\nmode = "closed"\nruns = 3\n').rotate
+    assert not plan_of(RANDOM + '[load]\nmode = "closed"\nruns = 3\nrotate = false\n').rotate
+    assert plan_of(RANDOM + '[load]\nmode = "closed"\nrotate = true\n').rotate
+    assert not plan_of(RANDOM + '[load]\nmode = "ramp"\nto = 4\n', runs=2).rotate
+
+
 def test_options_override_the_load_table() -> None:
     text = RANDOM + '[load]\nmode = "closed"\nlevels = [2]\nruns = 3\nrequests = 9\n'
     plan = plan_of(text, levels=(1, 5), requests=Requests(count=2), runs=None)
