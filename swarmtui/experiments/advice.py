@@ -57,7 +57,8 @@ def advise(summary: Summary, counters: Mapping[int, ServerCounters] | None = Non
 
 
 def _client_limit(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
-    lines = [line for line in summary.quality if line.code in ("client_cpu", "client_lag") and line.state != "ok"]
+    codes = ("client_cpu", "client_lag", "turnaround")
+    lines = [line for line in summary.quality if line.code in codes and line.state not in ("ok", "note")]
     if lines:
         yield Advice(
             topic="client-bound",

@@ -172,29 +172,37 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
 class QualityFacts(Stored, frozen=True, kw_only=True):
     """What is known about the conditions of a measurement; null is not known.
 
-    `lag_p99_s` is how late the client's event loop was, `tpot_s` the time per token of a stream, `worker_cpu` the share
-    of a core that a worker used. `c` and `c_achieved` are those of the level furthest from its C. `other_clients`
-    counts requests in flight on the server beyond our `in_flight`, `other_requests` those that finished beyond ours.
-    `client_tokens` and `server_tokens` count the output tokens of the same requests. `engine_ratio` is the engine's
-    decode rate over the client's. `cold_expected`: the workload promises prompts that are not in the prefix cache.
-    `throttled` is a share of the time, `clock_spread` (highest − lowest) / highest clock of a busy GPU, and
-    `clock_steps` how often the client's clock was set.
+    `lag_p99_s` is how late the client's event loop was, `tpot_s` the time per token of a stream, `turnaround` the time
+    between the end of a stream and its next request over the time of the requests, `send_delay` the delay of scheduled
+    requests over their TTFT, `worker_cpu` the share of a core that the busiest worker used. `c` and `c_held` are those
+    of the level furthest from its C. `other_clients` counts requests in flight on the server beyond our `in_flight`,
+    `other_requests` those that finished beyond our `own_requests`. `client_tokens` and `server_tokens` count the output
+    tokens of the same requests, `uncertain_tokens` those that may have been on their way to cancelled ones.
+    `engine_ratio` is the engine's decode rate over the client's. `cold_expected`: the workload promises prompts that
+    are not in the prefix cache. `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest
+    clock of a busy GPU during a level, and `clock_steps` how often the client's clock was set. `stalls` counts the
+    times that no stream received anything for seconds, `stall_s` is the longest. `several_servers`: the metrics come
+    from different servers in turn, and their counters mean nothing.
     """
 
     lag_p99_s: float | None = None
     tpot_s: float | None = None
     kernel_stamps: bool | None = None
+    turnaround: float | None = None
+    send_delay: float | None = None
     worker_cpu: float | None = None
     load: str | None = None
     c: int | None = None
-    c_achieved: float | None = None
+    c_held: float | None = None
     in_flight: float | None = None
     other_clients: float | None = None
     other_requests: float | None = None
+    own_requests: int | None = None
     idle_before: bool | None = None
     token_sources: tuple[str, ...] = ()
     client_tokens: float | None = None
     server_tokens: float | None = None
+    uncertain_tokens: float | None = None
     engine_ratio: float | None = None
     cold_expected: bool | None = None
     cached_share: float | None = None
@@ -204,14 +212,21 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     clock_spread: float | None = None
     clock_steps: int | None = None
     coalesced_chunks: float | None = None
+    stalls: int | None = None
+    stall_s: float | None = None
     restarted: bool = False
+    several_servers: bool = False
 
 
 class QualityLine(Stored, frozen=True, kw_only=True):
-    """One line of measurement quality: the value, and in one sentence what it means for the figures."""
+    """One line of measurement quality: the value, and in one sentence what it means for the figures.
+
+    A note is worth knowing, and does not affect a figure. `wrong` is a failed check of `swarmtui doctor`, or of an older
+    session.
+    """
 
     name: str
-    state: Literal["ok", "doubtful", "wrong"]
+    state: Literal["ok", "note", "doubtful", "wrong"]
     value: str
     sentence: str
     code: str = ""

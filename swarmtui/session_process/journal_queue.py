@@ -110,8 +110,8 @@ class JournalQueue:
     def fileno(self) -> int:
         return self._writer.fileno()
 
-    def log_event(self, name: str, detail: str = "") -> None:
-        self.write(Event(t_ns=time.perf_counter_ns(), name=name, detail=detail))
+    def log_event(self, name: str, detail: str = "", *, t_ns: int | None = None) -> None:
+        self.write(Event(t_ns=time.perf_counter_ns() if t_ns is None else t_ns, name=name, detail=detail))
 
     def flush(self) -> None:
         while self._unsaved:

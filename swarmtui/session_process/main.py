@@ -36,7 +36,7 @@ from swarmtui.session_process.clients import ClientConnections
 from swarmtui.session_process.finish import run_interruptible
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
-from swarmtui.session_process.outage import Outage
+from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
 from swarmtui.session_process.sampler import PreflightFindings, Sampler
 from swarmtui.session_process.scheduler import Scheduler
@@ -66,6 +66,7 @@ class SessionProcess:
         self._scheduler: Scheduler | None = None
         self._journal: JournalQueue | None = None
         self._outage: Outage | None = None
+        self._events: ServerEvents | None = None
         self._save_refused: SessionWarning | None = None
         self._simulators: list[SimulatorProcess] = []
         self._quality = QualityMonitor(cold_expected=True)
@@ -115,7 +116,10 @@ class SessionProcess:
             return "unusable", str(error)
         self._endpoints = endpoints
         generator = preflight.task_generator(request, workload, calibration, endpoints)
-        self._quality = QualityMonitor(cold_expected=generator.task(0, 1, 0).cold)
+        self._events = events = ServerEvents(journal)
+        self._quality = QualityMonitor(
+            cold_expected=generator.task(0, 1, 0).cold, closed=request.plan.load in ("closed", "ramp"), events=events
+        )
         session = _describe_session(request, session_id, self._t0, workload, endpoints, calibration)
         self._session = session
         journal.write(Head(session=session, pid=os.getpid()))
@@ -129,7 +133,7 @@ class SessionProcess:
             journal,
             keep_text=request.keep_text,
             previews=request.previews,
-            slots=lambda: server_slots(session, self._state.servers),
+            slots=lambda: None if events.several_servers else server_slots(session, self._state.servers),
         )
         self._outage = outage = Outage(
             self._state,
@@ -144,7 +148,7 @@ class SessionProcess:
             self._handle_command(command)
         sampler = Sampler(endpoints, request, simulated=session.simulated, findings=self._findings)
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
-        sampling = asyncio.create_task(self._sample(sampler, journal, outage))
+        sampling = asyncio.create_task(self._sample(sampler, journal, events))
         running = asyncio.create_task(scheduler.run())
         interrupted = asyncio.create_task(self._interrupted.wait())
         await asyncio.wait((running, interrupted, sampling, receiving), return_when=asyncio.FIRST_COMPLETED)
@@ -156,6 +160,8 @@ class SessionProcess:
         await run_interruptible(self._leave_now, sampler.finish)
         self._state.telemetry = sampler.latest()
         self._quality.add_sample(sampler.latest(), 0)
+        events.add_sample(sampler.latest())
+        events.finish()
         journal.write(TelemetryEntry(telemetry=sampler.sample()))
         if not running.done():
             running.cancel()
@@ -173,14 +179,13 @@ class SessionProcess:
         except OSError as error:
             raise BadInput(f"cannot create the socket: {error.strerror or error}", key=str(path)) from None
 
-    async def _sample(self, sampler: Sampler, journal: JournalQueue, outage: Outage) -> None:
+    async def _sample(self, sampler: Sampler, journal: JournalQueue, events: ServerEvents) -> None:
         """Add a point to the history four times per second, and a sample to the journal once per second."""
         state, written_ns = self._state, 0
         while True:
             latest = state.telemetry = sampler.latest()
             self._quality.add_sample(latest, state.in_flight)
-            outage.check_counters(latest)
-            self._quality.restarted = outage.restarted
+            events.add_sample(latest)
             state.quality = self._quality.lines(state.levels)
             self._ttft_split.add_sample(latest)
             state.ttft_split = self._ttft_split.split(latest.t_ns, state.c, state.levels)
@@ -239,11 +244,14 @@ class SessionProcess:
                 scheduler.finish_request(link, record)
                 self._quality.add_record(record)
                 self._ttft_split.add_record(record)
-                if self._outage is not None:
+                if self._outage is not None and self._events is not None:
                     self._outage.add_record(record)
+                    self._events.add_record(record)
             case worker_protocol.WorkerFrame() if scheduler is not None:
                 scheduler.update_worker(link, report)
-                self._quality.add_frame(report)
+                self._quality.add_frame(link.number, report)
+                if self._events is not None:
+                    self._events.add_frame(link.number, report)
                 self._update_warnings()
             case worker_protocol.Failed(problem):
                 self._interrupt(problem)

@@ -1,4 +1,4 @@
-"""Detect a server that goes away during a run, and wait for it to come back."""
+"""Detect a server that goes away, restarts or stalls during a run, and wait for it to come back."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.model import client_protocol
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
+from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
 
@@ -22,6 +24,114 @@ _MIN_ERRORS = 2
 
 _CHECK_S = 1.0
 _COUNTDOWN_S = 0.25
+
+STALL_NS = 5_000_000_000
+# Frames come about ten times per second: a longer gap means that the worker was suspended, not the server.
+_MAX_FRAME_NS = 500_000_000
+# Without streams that broke, decreased counters mean a restart if they stay low for this many samples.
+_CONFIRMING_SAMPLES = 8
+# A stream breaks somewhat before the server's counters are seen to start again.
+_BROKEN_BEFORE_NS = 2_000_000_000
+
+
+class _Silence(NamedTuple):
+    """How long the streams of a worker have received nothing, as of its last frame."""
+
+    t_ns: int
+    silent_ns: int
+    in_flight: int
+    writing: int
+
+
+class _Decrease(NamedTuple):
+    """Counters that are lower than `before`, which was read at `since_ns`."""
+
+    before: tuple[ServerState, ...]
+    since_ns: int
+    seen_ns: int
+
+
+class ServerEvents:
+    """Notices restarts and stalls of the server, and several servers behind one URL.
+
+    A stall is that no stream received anything for 5 s, although some had begun; `stall_s` is the longest.
+    """
+
+    def __init__(self, journal: JournalQueue) -> None:
+        self._journal = journal
+        self._silences: dict[int, _Silence] = {}
+        self._is_stalled = False
+        self._broken_ns: int | None = None
+        self._servers: tuple[ServerState, ...] = ()
+        self._read_ns = 0
+        self._decrease: _Decrease | None = None
+        self._samples_since = 0
+        self.restarted = False
+        self.several_servers = False
+        self.stalls = 0
+        self.stall_s = 0.0
+
+    def add_frame(self, worker: int, frame: WorkerFrame) -> None:
+        before = self._silences.get(worker)
+        silent_ns = 0
+        if before is not None and frame.in_flight and not any(row.chunks for row in frame.rows):
+            silent_ns = before.silent_ns + min(frame.t_ns - before.t_ns, _MAX_FRAME_NS)
+        self._silences[worker] = _Silence(frame.t_ns, silent_ns, frame.in_flight, frame.in_flight - frame.waiting)
+        busy = [silence for silence in self._silences.values() if silence.in_flight]
+        silent_ns = min((silence.silent_ns for silence in busy), default=0)
+        # While all wait for their first token, a long prefill or a queue explains the silence.
+        was_stalled = self._is_stalled
+        self._is_stalled = silent_ns >= STALL_NS and any(silence.writing for silence in busy)
+        if self._is_stalled:
+            self.stall_s = max(self.stall_s, silent_ns / 1e9)
+            if not was_stalled:
+                self.stalls += 1
+                self._journal.log_event("stalled", f"no stream received anything for {silent_ns / 1e9:.0f} s")
+
+    def add_record(self, record: Record) -> None:
+        if record.error in (*_CUT_OFF, *_NO_SERVER):
+            self._broken_ns = record.t_done_ns or time.perf_counter_ns()
+
+    def add_sample(self, telemetry: Telemetry) -> None:
+        """Detect decreased counters: of a server that restarted, or of another server behind the same URL.
+
+        Behind a balancer they soon jump back. After a restart streams have broken, or counters stay low.
+        """
+        servers, read_ns = telemetry.servers, telemetry.servers_read_ns
+        if not servers or read_ns == self._read_ns or self.several_servers:
+            return
+        if _is_lower(self._servers, servers):
+            if self._decrease is not None and not self._streams_broke(self._decrease):
+                self._find_several()
+                return
+            self._decrease, self._samples_since = _Decrease(self._servers, self._read_ns, read_ns), 0
+        self._servers, self._read_ns = servers, read_ns
+        if (decrease := self._decrease) is None:
+            return
+        self._samples_since += 1
+        if self._streams_broke(decrease) or self._samples_since > _CONFIRMING_SAMPLES:
+            self.finish()
+        elif not _is_lower(decrease.before, servers):
+            self._find_several()
+
+    def finish(self) -> None:
+        """Take counters that decreased and did not jump back for a restart, at the time when the streams broke."""
+        if (decrease := self._decrease) is not None:
+            when_ns = self._broken_ns if self._streams_broke(decrease) else decrease.seen_ns
+            self._journal.log_event("server_restarted", "a counter of its metrics decreased", t_ns=when_ns)
+            self.restarted, self._decrease = True, None
+
+    def _streams_broke(self, decrease: _Decrease) -> bool:
+        return self._broken_ns is not None and self._broken_ns > decrease.since_ns - _BROKEN_BEFORE_NS
+
+    def _find_several(self) -> None:
+        self.several_servers, self._decrease = True, None
+        self._journal.log_event("several_servers", "counters jump: several servers answer at the metrics URL")
+
+
+def _is_lower(before: tuple[ServerState, ...], after: tuple[ServerState, ...]) -> bool:
+    change = counter_change(before, after)
+    return change is not None and change.restarted
 
 
 class Outage:
@@ -46,18 +156,8 @@ class Outage:
         self._responds, self._describe_changes, self._timeout_s = responds, describe_changes, timeout_s
         self._errors_in_a_row = 0
         self._waiting: asyncio.Task[None] | None = None
-        self._servers: tuple[ServerState, ...] = ()
-        self.restarted = False
         self.failure = ""
         self.changes = ""
-
-    def check_counters(self, telemetry: Telemetry) -> None:
-        """Detect a restart between two requests: the counters of the server start again at zero."""
-        change = counter_change(self._servers, telemetry.servers)
-        if change is not None and change.restarted:
-            self._journal.log_event("server_restarted", "a counter of its metrics decreased")
-            self.restarted = True
-        self._servers = telemetry.servers or self._servers
 
     def add_record(self, record: Record) -> None:
         if record.error == CANCELLED or self._waiting is not None or self.failure:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from swarmtui.analysis.levels.stats import percentile
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
-from swarmtui.analysis.quality.facts import counter_facts, level_facts, merge_facts, other_clients, record_facts
+from swarmtui.analysis.quality.facts import (
+    UNCERTAIN_TOKENS,
+    Turnaround,
+    counter_facts,
+    level_facts,
+    merge_facts,
+    other_clients,
+    record_facts,
+)
 from swarmtui.analysis.quality.judge import judge
-from swarmtui.model.record import Record
+from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, QualityEntry
 from swarmtui.model.telemetry import QualityFacts, QualityLine, ServerState, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
+from swarmtui.session_process.outage import ServerEvents
 
 # Frames of a minute, recent requests, and samples of the server that are kept.
 _FRAMES = 600
@@ -24,17 +33,21 @@ _SAMPLES = 3
 _SPLIT_RECORDS = 512
 # Our own count of requests and the server's are compared if they are no further apart than this.
 _SAME_TIME_NS = 400_000_000
-# Frames over which the CPU share of a worker is measured, about a second.
-_CPU_FRAMES = 11
+# Frames over which the CPU share of a worker is measured, about three seconds: opening connections takes one.
+_CPU_FRAMES = 31
 
 
 class QualityMonitor:
-    """`cpu` is the largest share of a core that a worker used during a second."""
+    """`cpu` is the largest share of a core that a worker used during three seconds.
 
-    def __init__(self, cold_expected: bool) -> None:
-        self._cold_expected = cold_expected
+    `closed`: each agent sends its next request at once. `events` are what happened to the server.
+    """
+
+    def __init__(self, *, cold_expected: bool, closed: bool = True, events: ServerEvents | None = None) -> None:
+        self._cold_expected, self._closed, self._events = cold_expected, closed, events
         self._lags: deque[float] = deque(maxlen=_FRAMES)
-        self._cpu: deque[tuple[int, int]] = deque(maxlen=_CPU_FRAMES)
+        self._cpu: defaultdict[int, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=_CPU_FRAMES))
+        self._turnaround = Turnaround()
         self._records: deque[Record] = deque(maxlen=_RECORDS)
         self._own_counts: deque[tuple[int, int]] = deque(maxlen=12)
         self._server_counts: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
@@ -46,17 +59,18 @@ class QualityMonitor:
         self._first: tuple[ServerState, ...] = ()
         self._latest_ns: int | None = None
         self._latest: tuple[ServerState, ...] = ()
-        self._tokens: int | None = 0
+        self._tokens = self._chunks = self._cancelled = self._cancelled_chunks = 0
+        self._failed = False
         self.cpu: float | None = None
-        self.restarted = False
 
-    def add_frame(self, frame: WorkerFrame) -> None:
+    def add_frame(self, worker: int, frame: WorkerFrame) -> None:
         if frame.in_flight:
             self._lags.append(frame.lag_ms)
-        self._cpu.append((frame.t_ns, frame.cpu_ns))
+        frames = self._cpu[worker]
+        frames.append((frame.t_ns, frame.cpu_ns))
         self._clock_steps = max(self._clock_steps, frame.clock_steps)
-        share = self._cpu_share()
-        if share is not None and len(self._cpu) == self._cpu.maxlen:
+        share = _cpu_share(frames)
+        if share is not None and len(frames) == frames.maxlen:
             self.cpu = max(self.cpu or 0.0, share)
 
     def add_baseline(self, sample: Telemetry) -> None:
@@ -64,8 +78,17 @@ class QualityMonitor:
         self._baseline += sample.servers
 
     def add_record(self, record: Record) -> None:
-        # Only the server knows how many tokens it generated for a request that was cut off.
-        self._tokens = None if self._tokens is None or not record.ok else self._tokens + (record.tokens_out or 0)
+        if self._closed:
+            self._turnaround.add(record)
+        if record.ok:
+            self._tokens += record.tokens_out or 0
+            self._chunks += record.chunks
+        elif record.error == CANCELLED:
+            self._cancelled += record.t_sent_ns is not None
+            self._cancelled_chunks += record.chunks
+        else:
+            # Only the server knows how many tokens it generated for a request that failed.
+            self._failed = True
         if record.ok and record.phase == "level":
             self._records.append(record.without_chunks())
 
@@ -105,31 +128,50 @@ class QualityMonitor:
     def facts(self, levels: tuple[Level, ...], *, ended: bool = False) -> QualityFacts:
         growth = self._counter_growth(self._baseline or self._first)
         # Only when all requests have ended do both sides count the same tokens.
-        counted = growth.output_tokens if growth is not None and self._baseline and ended and self._tokens else None
+        counted = growth.output_tokens if growth is not None and self._baseline and ended and not self._failed else None
         others, in_flight = (self._max_other_clients if ended else self._current_other_clients()) or (None, None)
-        lag_ms = self.lag_p99_ms
+        lag_ms, events = self.lag_p99_ms, self._events
+        cpu = max((share for frames in self._cpu.values() if (share := _cpu_share(frames)) is not None), default=None)
+        throttled = QualityFacts(
+            throttled=sum(self._throttled) / len(self._throttled) if self._throttled else None,
+            throttle=tuple(sorted(self._throttle_reasons)),
+        )
         return merge_facts(
+            throttled,
             counter_facts(growth),
             record_facts(self._records),
             level_facts(levels),
             QualityFacts(
                 lag_p99_s=None if lag_ms is None else lag_ms / 1e3,
-                worker_cpu=self.cpu if ended and self.cpu is not None else self._cpu_share(),
-                in_flight=in_flight,
-                other_clients=others,
-                client_tokens=self._tokens if counted is not None else None,
+                turnaround=self._turnaround.share,
+                worker_cpu=self.cpu if ended and self.cpu is not None else cpu,
+                in_flight=None if self._counters_lost else in_flight,
+                other_clients=None if self._counters_lost else others,
+                client_tokens=self._own_tokens if counted is not None else None,
                 server_tokens=counted,
+                uncertain_tokens=float(UNCERTAIN_TOKENS * self._cancelled),
                 cold_expected=self._cold_expected,
-                throttled=sum(self._throttled) / len(self._throttled) if self._throttled else None,
-                throttle=tuple(sorted(self._throttle_reasons)),
                 clock_steps=self._clock_steps if self._lags else None,
-                restarted=self.restarted,
+                stalls=events.stalls if events is not None else None,
+                stall_s=events.stall_s if events is not None and events.stalls else None,
+                restarted=events is not None and events.restarted,
+                several_servers=events is not None and events.several_servers,
             ),
         )
 
+    @property
+    def _counters_lost(self) -> bool:
+        """Whether the counters of the servers do not cover the session: one restarted, or several are behind one URL."""
+        return self._events is not None and (self._events.restarted or self._events.several_servers)
+
+    @property
+    def _own_tokens(self) -> float:
+        """The tokens of all our requests; those of cancelled ones follow from their chunks."""
+        return self._tokens + self._cancelled_chunks * (self._tokens / self._chunks if self._chunks else 1.0)
+
     def _counter_growth(self, since: tuple[ServerState, ...]) -> ServerState | None:
         """Return what the servers have counted since then; None unless all of them are known."""
-        if self.restarted or {state.url for state in since} != {state.url for state in self._latest}:
+        if self._counters_lost or {state.url for state in since} != {state.url for state in self._latest}:
             return None
         change = counter_change(since, self._latest)
         return change.state if change is not None and not change.restarted else None
@@ -143,10 +185,12 @@ class QualityMonitor:
     def lag_p99_ms(self) -> float | None:
         return percentile(sorted(self._lags), 0.99) if self._lags else None
 
-    def _cpu_share(self) -> float | None:
-        if len(self._cpu) < 2 or self._cpu[-1][0] == self._cpu[0][0]:
-            return None
-        return (self._cpu[-1][1] - self._cpu[0][1]) / (self._cpu[-1][0] - self._cpu[0][0])
+
+def _cpu_share(frames: Sequence[tuple[int, int]]) -> float | None:
+    """Return the share of a core that a worker used, from the time and the CPU time of its frames."""
+    if len(frames) < 2 or frames[-1][0] == frames[0][0]:
+        return None
+    return (frames[-1][1] - frames[0][1]) / (frames[-1][0] - frames[0][0])
 
 
 class TtftSplitWindow:

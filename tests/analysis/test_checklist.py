@@ -8,13 +8,22 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.quality.checklist import checklist_sentence, publication_checklist
-from swarmtui.analysis.quality.facts import level_facts, merge_facts, other_clients, session_facts
+from swarmtui.analysis.levels.flags import flag_outages
+from swarmtui.analysis.quality.facts import Turnaround, level_facts, merge_facts, other_clients, session_facts
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.findings import Check
-from swarmtui.model.session import Level, QualityEntry
-from swarmtui.model.telemetry import DiscoveredServer, Gpu, QualityFacts, ServerState, Telemetry
-from tests.analysis.level_builders import level, session
-from tests.analysis.record_builders import BOOT_NS, MS, request
+from swarmtui.model.session import Event, Level, QualityEntry
+from swarmtui.model.telemetry import (
+    DiscoveredServer,
+    Energy,
+    Gpu,
+    QualityFacts,
+    ServerHistogram,
+    ServerState,
+    Telemetry,
+)
+from tests.analysis.level_builders import level, session, spread
+from tests.analysis.record_builders import BOOT_NS, MS, request, stage
 
 GOOD = QualityFacts(
     lag_p99_s=0.0001, tpot_s=0.01, worker_cpu=0.2, other_requests=0.0, idle_before=True, engine_ratio=1.01,
@@ -70,13 +79,16 @@ def test_all_checks_pass_for_a_good_session() -> None:
         ("server_flags", {"server_flags": ""}),
         ("journal", {"damaged": 2}),
         ("token_source", {"levels": [good_level(token_source="chunks")]}),
-        ("in_flight", {"levels": [good_level(c_achieved=1.8)]}),
-        ("in_flight", {"levels": [good_level(), level(4, tps=100, runs=[100] * 4, c_achieved=3.0), good_level()]}),
+        ("in_flight", {"levels": [good_level(c_held=1.8)]}),
+        ("in_flight", {"levels": [good_level(), level(4, tps=100, runs=[100] * 4, c_held=3.0), good_level()]}),
         ("cold_cache", {"facts": {"cached_share": 0.05}}),
         ("throttling", {"facts": {"throttled": 0.2, "throttle": ("thermal",)}}),
+        ("turnaround", {"facts": {"turnaround": 0.02}}),
+        ("send_delay", {"facts": {"send_delay": 0.1}}),
+        ("server_stall", {"facts": {"stalls": 1, "stall_s": 6.0}}),
         ("gpu_clocks", {"facts": {"clock_spread": 0.2}}),
         ("client_lag", {"facts": {"lag_p99_s": 0.002}}),
-        ("client_cpu", {"facts": {"worker_cpu": 0.9}}),
+        ("client_cpu", {"facts": {"worker_cpu": 0.99}}),
         ("other_clients", {"facts": {"idle_before": False}}),
         ("other_clients", {"facts": {"other_requests": 3.0}}),
         ("preemptions", {"facts": {"preemptions": 2.0}}),
@@ -158,7 +170,8 @@ def test_session_facts_from_records_and_telemetry() -> None:
         sample(350, running=1.0, finished=10.0, preemptions=2.0, cache_hits=5.0),
         sample(500, finished=13.0, preemptions=2.0, cache_hits=5.0),
     ]
-    facts = session_facts(session(), [good_level()], records, telemetry)
+    levels = [good_level(energy=Energy(seconds=1.0, throttled=0.0))]
+    facts = session_facts(session(), levels, records, telemetry)
     assert facts.idle_before is True
     assert facts.other_requests == 2.0
     assert facts.preemptions == 1.0
@@ -166,7 +179,7 @@ def test_session_facts_from_records_and_telemetry() -> None:
     assert (facts.throttled, facts.throttle) == (0.0, ())
     assert facts.clock_spread == pytest.approx(100 / 1900)
     assert facts.engine_ratio == pytest.approx(12.24 / 12.0)
-    assert (facts.c, facts.c_achieved, facts.token_sources, facts.cold_expected) == (2, 2.0, ("usage",), True)
+    assert (facts.c, facts.c_held, facts.token_sources, facts.cold_expected) == (2, 2.0, ("usage",), True)
     assert (facts.lag_p99_s, facts.worker_cpu) == (None, None)
 
 
@@ -196,3 +209,81 @@ def test_facts_of_the_session_process_complete_those_of_the_journal() -> None:
     assert facts.tpot_s == pytest.approx(0.01), "the journal has all requests"
     older = session_facts(session(), [], records, [], QualityEntry(lines=(), lag_p99_s=0.002, cpu=0.5))
     assert (older.lag_p99_s, older.worker_cpu, older.restarted) == (0.002, 0.5, False)
+
+
+def test_own_unmeasured_and_cancelled_requests_are_not_other_clients() -> None:
+    """The server counts six requests: pre-roll, two measured ones, a cancelled filler, and two of another client."""
+    sent = {
+        "preroll": request(100, [150], phase="preroll", finish_reason="stop"),
+        "one": request(200, [250], finish_reason="stop"),
+        "two": request(300, [350], finish_reason="stop"),
+        "filler": request(360, [370], phase="filler", error="cancelled"),
+    }
+    telemetry = [sample(0, finished=10.0), sample(500, finished=16.0)]
+    facts = session_facts(session(), [good_level()], list(sent.values()), telemetry)
+    assert (facts.other_requests, facts.own_requests) == (2.0, 4)
+    assert session_facts(session(), [], list(sent.values()), telemetry[:1]).other_requests is None
+
+
+def test_turnaround_is_the_time_between_two_requests_of_a_stream() -> None:
+    found = Turnaround()
+    assert found.share is None
+    found.add(request(0, [50, 100], phase="preroll"))
+    found.add(request(102, [150, 200]))
+    found.add(request(0, [100, 200], agent=1))
+    assert found.share == pytest.approx(2 / 398)
+    found.add(request(900, [910], stage=2))
+    assert found.share == pytest.approx(2 / 408), "another stage"
+    found.add(request(920, [], stage=2, error="http_500", t_done_ns=BOOT_NS + 925 * MS, tokens=0))
+    found.add(request(1500, [1510], stage=2))
+    assert found.share == pytest.approx((2 + 10) / (408 + 5 + 10)), "an agent waits after an error"
+
+
+def histogram(count: float, seconds: float) -> ServerHistogram:
+    return ServerHistogram(count=count, sum=seconds)
+
+
+@pytest.mark.parametrize(("engine_s", "expected"), [(0.010, 1.0), (0.0125, 0.8)])
+def test_engine_decode_rate_from_its_histogram(engine_s: float, expected: float) -> None:
+    """The client sees a token every 10 ms."""
+    records = [request(at, range(at + 10, at + 120, 10), stage=1) for at in range(0, 1200, 120)]
+    telemetry = [sample(at, itl=histogram(0.1 * at, 0.1 * at * engine_s)) for at in (-500, 1, 600, 1190, 1900)]
+    facts = session_facts(session(), [], records, telemetry)
+    assert facts.engine_ratio == pytest.approx(expected)
+    drafted = [
+        sample(at, itl=histogram(0.1 * at, 0.1 * at * engine_s), drafts=float(at)) for at in (-500, 1, 600, 1190, 1900)
+    ]
+    assert session_facts(session(), [], records, drafted).engine_ratio is None, "a step gives several tokens"
+    assert session_facts(session(), [], records, telemetry[:2]).engine_ratio is None
+
+
+def test_clocks_may_differ_between_levels() -> None:
+    """Clocks depend on the load, and are compared during a level."""
+    records = [request(0, [290], stage=1), request(310, [590], stage=2)]
+    telemetry = [sample(at) for at in (100, 200, 400, 500)]
+    assert session_facts(session(), [], records, telemetry).clock_spread == 0.0
+
+
+def test_throttling_is_that_of_the_worst_level() -> None:
+    calm = good_level(energy=Energy(seconds=90.0, throttled=0.0))
+    hot = good_level(energy=Energy(seconds=10.0, throttled=0.2, throttle=("thermal",)))
+    facts = level_facts([calm, hot])
+    assert (facts.throttled, facts.throttle) == (0.2, ("thermal",))
+
+
+def test_send_delay_is_compared_with_ttft() -> None:
+    late = good_level(ttft=0.1, rate=2.0, load="open", lateness_s=spread(0.005))
+    assert level_facts([late]).send_delay == pytest.approx(0.05)
+    assert level_facts([good_level(ttft=0.1)]).send_delay is None
+
+
+def test_level_is_flagged_in_which_the_server_stalled_or_restarted() -> None:
+    stages = [stage(1, c=1), stage(2, c=2, t_ns=BOOT_NS + 1000 * MS), stage(3, c=4, t_ns=BOOT_NS + 2000 * MS)]
+    events = [
+        Event(t_ns=BOOT_NS + 1500 * MS, name="stalled"),
+        Event(t_ns=BOOT_NS + 1600 * MS, name="stalled"),
+        Event(t_ns=BOOT_NS + 2500 * MS, name="server_restarted"),
+        Event(t_ns=BOOT_NS + 500 * MS, name="paused"),
+    ]
+    flagged = flag_outages([level(1), level(2), level(4)], stages, events)
+    assert [[flag.code for flag in found.flags] for found in flagged] == [[], ["stalled"], ["server_gone"]]

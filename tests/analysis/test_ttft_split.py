@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.machine.ttft_split import estimate_split, split_by_counters
+from swarmtui.analysis.machine.ttft_split import estimate_split, split_by_counters, split_by_timings
 from swarmtui.model.telemetry import ServerHistogram, ServerState
+from tests.analysis.record_builders import BOOT_NS, MS, request
 
 
 def seconds(mean: float, n: int = 10) -> ServerHistogram:
@@ -72,3 +73,12 @@ def test_prefill_seconds_are_divided_by_the_server_request_count() -> None:
     """A sample that is early or late counts more or fewer requests than the client."""
     found = split_by_counters(1.0, 100.0, 4, ServerState(engine="llama.cpp", prefill_seconds=2.5, prompt_tokens=500.0))
     assert found is not None and found.prefill_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("headers_ms", "queue_s"), [(30, 0.03), (100, None), (95, None)])
+def test_split_by_timings_only_where_its_parts_add_up(headers_ms: int, queue_s: float | None) -> None:
+    """Headers that come with the first token do not end the queueing."""
+    record = request(0, [100, 200], t_headers_ns=BOOT_NS + headers_ms * MS, engine_prefill_s=0.07)
+    found = split_by_timings([record])
+    assert (found.queue_s if found else None) == queue_s
+    assert (found is None) == (queue_s is None)

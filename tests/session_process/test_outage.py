@@ -10,9 +10,11 @@ import pytest
 
 from swarmtui.model import client_protocol
 from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.telemetry import ServerState, Telemetry
+from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
-from swarmtui.session_process.outage import Outage
+from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.sessions.journal import read_journal
 from tests.sessions.session_builders import head
 
@@ -117,3 +119,97 @@ def test_run_fails_if_the_server_does_not_come_back_in_time(tmp_path: Path, time
         return harness.outage.failure
 
     assert asyncio.run(scenario()).startswith("the server went away at C=4 (refused)")
+
+
+class EventsHarness:
+    """Server events of frames and samples at the given seconds."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.journal = JournalQueue(directory)
+        self.journal.write(head())
+        self.found = ServerEvents(self.journal)
+
+    def frame(self, at_s: float, *, worker: int = 0, chunks: int = 0, in_flight: int = 2, waiting: int = 0) -> None:
+        rows = (StreamRow(0, "writing", 0, "", 0, chunks, chunks, None),) if chunks else ()
+        self.found.add_frame(worker, WorkerFrame(round(at_s * 1e9), 2, in_flight, waiting, 0, rows, 0.0, 0, 0, 0, 0))
+
+    def sample(self, at_s: float, tokens: float) -> None:
+        state = ServerState(engine="vLLM", url="http://here/metrics", output_tokens=tokens)
+        self.found.add_sample(Telemetry(t_ns=round(at_s * 1e9), servers=(state,)))
+
+    def events(self) -> list[tuple[str, float]]:
+        self.journal.close()
+        return [(event.name, event.t_ns / 1e9) for event in read_journal(self.directory).events]
+
+
+def test_silence_of_all_streams_is_one_stall(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    server.frame(0.0, chunks=3)
+    for tenth in range(1, 80):
+        server.frame(tenth / 10)
+    server.frame(8.0, chunks=1)
+    server.frame(8.1)
+    assert (server.found.stalls, server.found.stall_s) == (1, pytest.approx(7.9))
+    assert [name for name, _ in server.events()] == ["stalled"]
+
+
+def test_one_stream_that_receives_is_no_stall(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    for tenth in range(100):
+        server.frame(tenth / 10, worker=0)
+        server.frame(tenth / 10, worker=1, chunks=1 if tenth % 30 == 0 else 0)
+    assert server.found.stalls == 0
+
+
+@pytest.mark.parametrize(("in_flight", "waiting"), [(0, 0), (2, 2)])
+def test_streams_that_have_not_begun_do_not_stall(tmp_path: Path, in_flight: int, waiting: int) -> None:
+    server = EventsHarness(tmp_path)
+    for tenth in range(100):
+        server.frame(tenth / 10, in_flight=in_flight, waiting=waiting)
+    assert server.found.stalls == 0
+
+
+def test_suspended_worker_is_no_stall_of_the_server(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    server.frame(0.0, chunks=1)
+    server.frame(60.0)
+    server.frame(60.1, chunks=9)
+    assert server.found.stalls == 0
+
+
+def test_restart_is_dated_when_the_streams_broke(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    server.sample(1.0, tokens=500)
+    server.found.add_record(Record(task=0, error="closed_early", t_done_ns=1_400_000_000))
+    server.sample(4.0, tokens=10)
+    assert server.found.restarted
+    assert server.events() == [("server_restarted", 1.4)]
+
+
+def test_restart_between_requests_is_confirmed_by_counters_that_stay_low(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    server.sample(1.0, tokens=500)
+    for second in range(2, 10):
+        server.sample(second, tokens=second)
+    assert not server.found.restarted
+    server.sample(10.0, tokens=10)
+    assert server.found.restarted and server.events() == [("server_restarted", 2.0)]
+
+
+def test_decreased_counters_at_the_end_are_a_restart(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    server.sample(1.0, tokens=500)
+    server.sample(2.0, tokens=0)
+    server.found.finish()
+    assert server.found.restarted and not server.found.several_servers
+
+
+@pytest.mark.parametrize("tokens", [(500, 40, 510), (500, 40, 90, 45), (500, 40, 44, 520, 50)])
+def test_counters_that_jump_are_several_servers(tmp_path: Path, tokens: tuple[int, ...]) -> None:
+    server = EventsHarness(tmp_path)
+    for second, count in enumerate((*tokens, 600, 700), 1):
+        server.sample(second, count)
+    server.found.finish()
+    assert server.found.several_servers and not server.found.restarted
+    assert [name for name, _ in server.events()] == ["several_servers"]

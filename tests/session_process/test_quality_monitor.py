@@ -11,6 +11,7 @@ import pytest
 
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import Gpu, QualityLine, ServerState, Telemetry
+from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.session_process.live_state import StreamWatcher
 from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
 from tests.analysis.level_builders import level
@@ -36,7 +37,7 @@ def test_other_client_that_left_before_the_end_counts_at_the_end() -> None:
     assert (now.other_clients, now.in_flight) == (0.0, 4.0)
     assert (final.other_clients, final.in_flight) == (5.0, 4.0)
     assert line(monitor.lines(()), "other_clients").state == "ok"
-    assert line(monitor.final(()).lines, "other_clients").state == "wrong"
+    assert line(monitor.final(()).lines, "other_clients").state == "doubtful"
 
 
 def test_requests_that_ended_after_the_metrics_were_read_are_not_other_clients() -> None:
@@ -56,7 +57,7 @@ def test_cached_share_comes_from_the_server_if_answers_do_not_report_it() -> Non
     assert line(monitor.lines(()), "cold_cache").state == "ok"
     monitor.add_sample(sample(2, cache_queries=3000.0, cache_hits=1700.0), 1)
     assert monitor.facts(()).cached_share == pytest.approx(0.4)
-    assert line(monitor.lines(()), "cold_cache").state == "wrong"
+    assert line(monitor.lines(()), "cold_cache").state == "doubtful"
 
 
 def test_preemptions_before_the_run_do_not_count() -> None:
@@ -77,7 +78,7 @@ def test_clocks_set_by_the_user_are_not_throttling() -> None:
     monitor.add_sample(Telemetry(t_ns=99, gpus=(Gpu(**card, throttle=()),)), 0)
     facts = monitor.facts(())
     assert (facts.throttled, facts.throttle) == (0.2, ("thermal",))
-    assert line(monitor.lines(()), "throttling").state == "wrong"
+    assert line(monitor.lines(()), "throttling").state == "doubtful"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,35 @@ def test_memory_does_not_grow_with_the_length_of_answers(add_record: Callable[[R
 
 
 def test_open_loop_has_no_planned_concurrency() -> None:
-    closed = level(8, c_achieved=4.0)
+    closed = level(8, c_held=4.0)
     scheduled = msgspec.structs.replace(closed, rate=2.0, load="open")
     monitor = QualityMonitor(cold_expected=False)
     assert monitor.facts((closed,)).c == 8 and monitor.facts((scheduled,)).c is None
+
+
+def frame(t_s: float, cpu_s: float) -> WorkerFrame:
+    return WorkerFrame(round(t_s * SECOND), 1, 1, 0, 0, (), 0.0, round(cpu_s * SECOND), 0, 0, 0)
+
+
+def test_cpu_is_that_of_each_worker_by_itself() -> None:
+    """Frames of 24 workers arrive in turn; each has used another CPU time so far."""
+    monitor = QualityMonitor(cold_expected=False)
+    for tenth in range(40):
+        for worker in range(24):
+            monitor.add_frame(worker, frame(tenth / 10 + worker / 1000, worker + 0.2 * tenth / 10))
+    assert monitor.cpu == pytest.approx(0.2)
+    assert monitor.facts((), ended=True).worker_cpu == pytest.approx(0.2)
+    assert monitor.facts(()).worker_cpu == pytest.approx(0.2)
+
+
+def test_tokens_of_cancelled_requests_are_ours() -> None:
+    monitor = QualityMonitor(cold_expected=False)
+    monitor.add_baseline(sample(0, output_tokens=1000.0))
+    monitor.add_record(Record(task=0, chunks=50, tokens_out=100, t_sent_ns=1))
+    monitor.add_record(Record(task=1, chunks=10, error="cancelled", phase="filler", t_sent_ns=1))
+    monitor.add_sample(sample(1, output_tokens=1125.0), 0)
+    facts = monitor.facts((), ended=True)
+    assert (facts.client_tokens, facts.server_tokens, facts.uncertain_tokens) == (120.0, 125.0, 16.0)
+    assert line(monitor.final(()).lines, "token_counts").state == "ok"
+    monitor.add_record(Record(task=2, error="timeout", t_sent_ns=1))
+    assert monitor.facts((), ended=True).client_tokens is None, "nobody knows how many the server generated"

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, IN_FLIGHT
+from swarmtui.analysis.capacity.open_loop import keeps_up
+from swarmtui.analysis.quality.facts import send_delay_share
+from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, IN_FLIGHT, SEND_DELAY
 from swarmtui.model.findings import Finding, Findings
+from swarmtui.model.level_key import LevelKey
 from swarmtui.model.session import Event, Level, SerialBaseline, StageStart
 from swarmtui.numbers import short, short_percent
 from swarmtui.text import count_noun
@@ -17,6 +20,10 @@ from swarmtui.text import count_noun
 _STEADY_SHARE = 0.95
 
 _SERVER_GONE = Finding(code="server_gone", text="the server went away or restarted during this level")
+_STALLED = Finding(
+    code="stalled", text="no stream received anything for 5 s or longer: the server or the network froze"
+)
+_EVENT_FLAGS = {"server_gone": _SERVER_GONE, "server_restarted": _SERVER_GONE, "stalled": _STALLED}
 
 
 def level_flags(level: Level, uncounted: int, unmeasured_errors: Mapping[str, int]) -> Findings:
@@ -49,13 +56,15 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: Mapping[str, int]) -
         yield "token_source", "tokens are counted by chunks (~): the server did not report them"
     if level.token_source == "mixed":
         yield "token_source", "token counts come from several sources (~)"
-    if level.coalesced_chunks is not None and COALESCED_CHUNKS.grade(level.coalesced_chunks) != "ok":
+    if level.coalesced_chunks is not None and COALESCED_CHUNKS.grade(level.coalesced_chunks) == "doubtful":
         yield (
             "coalesced_chunks",
             f"{short_percent(level.coalesced_chunks)} of chunks were coalesced: they carry another chunk's time stamp",
         )
-    if level.lateness_s is not None and (delay := level.lateness_s.p99 or level.lateness_s.max or 0.0) > SEND_DELAY_S:
-        yield "send_delay", f"requests were sent up to {short(1e3 * delay)} ms late; latencies count from the due time"
+    if (share := send_delay_share(level)) is not None and SEND_DELAY.grade(share) != "ok":
+        yield "send_delay", f"requests were sent late, which is {short_percent(share)} of their TTFT"
+    if keeps_up(level) is False:
+        yield "overloaded", "overloaded: requests pile up, so that TTFT and e2e grow with the length of the run"
     if level.stamp == "read":
         yield "read_stamps", "time stamps are from the reader, not from the kernel"
     if level.stamp == "mixed":
@@ -71,11 +80,14 @@ def serial_flags(serial: SerialBaseline) -> Findings:
 
 
 def flag_outages(levels: Sequence[Level], stages: Sequence[StageStart], events: Sequence[Event]) -> tuple[Level, ...]:
-    """Flag the levels in which the server went away, also those that were repeated afterwards."""
-    gone = [event.t_ns for event in events if event.name in ("server_gone", "server_restarted")]
+    """Flag the levels in which the server went away or stalled, also those that were repeated afterwards."""
     starts = sorted((stage.t_ns, (stage.c, stage.rate)) for stage in stages)
-    hit = {[key for t_ns, key in starts if t_ns <= when][-1] for when in gone if starts and starts[0][0] <= when}
+    hit: defaultdict[LevelKey, dict[str, Finding]] = defaultdict(dict)
+    for event in events:
+        begun = [key for t_ns, key in starts if t_ns <= event.t_ns]
+        if begun and (flag := _EVENT_FLAGS.get(event.name)) is not None:
+            hit[begun[-1]][flag.code] = flag
     return tuple(
-        msgspec.structs.replace(level, flags=(*level.flags, _SERVER_GONE)) if level.key in hit else level
+        msgspec.structs.replace(level, flags=(*level.flags, *hit[level.key].values())) if level.key in hit else level
         for level in levels
     )

@@ -59,7 +59,7 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
     """Split by the engine's prefill time in the timings at the end of each stream.
 
     Such an engine sends headers when a slot takes the request, so that they end the queueing; where the rest is longer
-    than the headers took, it does not.
+    than the headers took, it does not. None where both together exceed the TTFT: the headers came with the first token.
     """
     reported = [
         (ttft_s, (record.t_headers_ns - record.t_sent_ns) / 1e9, record.engine_prefill_s)
@@ -70,6 +70,8 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
     if not reported or 2 * len(reported) < len(records):
         return None
     ttft_s, headers_s, prefill_s = (sum(column) / len(reported) for column in zip(*reported, strict=True))
+    if headers_s + prefill_s > (1.0 + _CLOCK_TOLERANCE) * ttft_s:
+        return None
     rest_s = max(0.0, ttft_s - prefill_s)
     queue_s = headers_s if rest_s - headers_s <= headers_s else None
     return TtftSplit(

@@ -55,7 +55,8 @@ def _quality_checks(quality: Sequence[QualityLine]) -> Iterator[Check]:
     for rule in RULES:
         line = lines.get(rule.code)
         if line is not None:
-            yield _check(rule.code, rule.name, line.state == "ok", line.value, rule.limit, line.sentence)
+            ok = line.state in ("ok", "note")
+            yield _check(rule.code, rule.name, ok, line.value, rule.limit, line.sentence)
         elif rule.unknown:
             yield _check(rule.code, rule.name, None, "not measured", rule.limit, rule.unknown)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 import msgspec
 
 from swarmtui.analysis.levels.stats import median, ratio
-from swarmtui.analysis.machine.energy import throttled_share
+from swarmtui.analysis.levels.steady import Span, in_flight_span, in_flight_spans
 from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
-from swarmtui.model.record import Record
+from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level, QualityEntry, Session
 from swarmtui.model.telemetry import QualityFacts, ServerState, Telemetry
 
 # Clocks drop between levels: only samples of a busy GPU show whether they were lowered.
 _BUSY = 0.5
 _CLOSED_LOOP = ("closed", "ramp")
+# The share of an engine's tokens that complete answers must cover for a comparison of decode rates.
+_MIN_COVERED = 0.5
+# A server may have generated this many tokens of a cancelled request that never arrived.
+UNCERTAIN_TOKENS = 16
 
 
 def merge_facts(*parts: QualityFacts) -> QualityFacts:
@@ -25,8 +30,9 @@ def merge_facts(*parts: QualityFacts) -> QualityFacts:
     known: dict[str, Any] = {}
     for part in parts:
         known |= {name: value for name, value in msgspec.structs.asdict(part).items() if value not in (None, ())}
-    restarted = any(part.restarted for part in parts)
-    return QualityFacts(**(known | {"restarted": restarted}))
+    known["restarted"] = any(part.restarted for part in parts)
+    known["several_servers"] = any(part.several_servers for part in parts)
+    return QualityFacts(**known)
 
 
 def session_facts(
@@ -40,13 +46,41 @@ def session_facts(
     live = QualityFacts()
     if measured is not None:
         live = measured.facts or QualityFacts(lag_p99_s=measured.lag_p99_s, worker_cpu=measured.cpu)
+    turnaround = Turnaround()
+    if session.plan.load in _CLOSED_LOOP:
+        for record in sorted(records, key=lambda record: record.t_sent_ns or 0):
+            turnaround.add(record)
     return merge_facts(
         live,
         _telemetry_facts(records, telemetry, sum(level.tokens_in or 0 for level in levels)),
         record_facts([record for record in records if record.ok and record.phase == "level"]),
         level_facts(levels),
-        QualityFacts(cold_expected=session.workload_spec.get("cache") != "warm"),
+        QualityFacts(cold_expected=session.workload_spec.get("cache") != "warm", turnaround=turnaround.share),
     )
+
+
+class Turnaround:
+    """Adds up the time between the end of a stream and its next request, while C streams should be in flight."""
+
+    def __init__(self) -> None:
+        self._ended: dict[int, tuple[int, int]] = {}
+        self._idle_ns = self._busy_ns = 0
+
+    def add(self, record: Record) -> None:
+        """Add a request; those of an agent in order of time. An agent that waits after an error is not slow."""
+        span = in_flight_span(record)
+        if span is None or record.phase not in LEVEL_PHASES:
+            return
+        stage, end_ns = self._ended.pop(record.agent, (record.stage, None))
+        if end_ns is not None and stage == record.stage:
+            self._idle_ns += max(0, span[0] - end_ns)
+        self._busy_ns += span[1] - span[0]
+        if record.ok:
+            self._ended[record.agent] = record.stage, record.t_done_ns or span[1]
+
+    @property
+    def share(self) -> float | None:
+        return ratio(self._idle_ns, self._busy_ns)
 
 
 def record_facts(answered: Collection[Record]) -> QualityFacts:
@@ -65,17 +99,27 @@ def record_facts(answered: Collection[Record]) -> QualityFacts:
 
 
 def level_facts(levels: Sequence[Level]) -> QualityFacts:
-    """Return the load, its furthest distance from the planned concurrency, and the token sources."""
+    """Return the load, its furthest distance from the planned concurrency, and the worst of the other conditions."""
     closed = [level for level in levels if level.load in _CLOSED_LOOP]
-    off = [(abs(level.c_achieved / level.c - 1.0), level) for level in closed if level.c_achieved is not None]
-    known = bool(off) and len(off) == len(closed)
-    furthest = max(off, key=lambda pair: pair[0])[1] if known else None
+    off = [(1.0 - level.c_held / level.c, level) for level in closed if level.c_held is not None]
+    furthest = max(off, key=lambda pair: pair[0])[1] if off else None
+    delays = [share for level in levels if (share := send_delay_share(level)) is not None]
+    energy = [level.energy for level in levels if level.energy is not None]
+    throttled = [(used.throttled, used.throttle) for used in energy if used.throttled is not None]
     return QualityFacts(
         load=levels[-1].load if levels else None,
         c=furthest.c if furthest else None,
-        c_achieved=furthest.c_achieved if furthest else None,
+        c_held=furthest.c_held if furthest else None,
+        send_delay=max(delays, default=None),
+        throttled=max((share for share, _ in throttled), default=None),
+        throttle=tuple(sorted({reason for share, reasons in throttled if share for reason in reasons})),
         token_sources=tuple(sorted({level.token_source or "not known" for level in levels})),
     )
+
+
+def send_delay_share(level: Level) -> float | None:
+    """Return how much of the mean TTFT of scheduled requests is that they were sent late."""
+    return ratio(level.lateness_s.mean, level.ttft_s.mean) if level.lateness_s is not None else None
 
 
 def other_clients(samples: Sequence[tuple[float, float]]) -> float | None:
@@ -99,62 +143,98 @@ def counter_facts(growth: ServerState | None, prompt_tokens: float = 0.0) -> Qua
 
 
 def _telemetry_facts(records: Sequence[Record], telemetry: Sequence[Telemetry], prompt_tokens: float) -> QualityFacts:
-    sent = [record.t_sent_ns for record in records if record.t_sent_ns is not None]
-    if not sent:
+    spans = in_flight_spans(records)
+    if not spans:
         return QualityFacts()
-    first_ns, last_ns = min(sent), max(record.t_done_ns or record.t_last_ns or 0 for record in records)
-    before = [sample for sample in telemetry if sample.t_ns < first_ns]
-    during = [sample for sample in telemetry if first_ns <= sample.t_ns <= last_ns]
-    after = [sample for sample in telemetry if sample.t_ns > last_ns]
-    throttled, reasons = throttled_share([sample.gpus for sample in during])
+    first_ns, last_ns = min(start for start, _ in spans), max(end for _, end in spans)
+    samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
+    before = [sample.servers for sample in samples if sample.servers_read_ns < first_ns]
+    after = [sample.servers for sample in samples if sample.servers_read_ns > last_ns]
+    reset = _was_reset(samples)
+    growth = None if reset or len(samples) < 2 else counter_change(samples[0].servers, samples[-1].servers)
     return merge_facts(
         QualityFacts(
-            throttled=throttled,
-            throttle=reasons,
-            clock_spread=_clock_spread(during),
-            idle_before=_idle(before),
-            other_requests=_other_requests(records, before, after),
+            clock_spread=_clock_spread(records, telemetry),
+            idle_before=_idle(before[-1]) if before else None,
+            other_requests=_other_requests(len(spans), before[-1], after[0])
+            if before and after and not reset
+            else None,
+            own_requests=len(spans),
+            engine_ratio=None if reset else _engine_ratio(records, samples),
         ),
-        counter_facts(_growth(telemetry), prompt_tokens),
+        counter_facts(None if growth is None else growth.state, prompt_tokens),
     )
 
 
-def _clock_spread(during: Sequence[Telemetry]) -> float | None:
-    by_gpu: dict[str, list[int]] = {}
-    for sample in during:
-        for gpu in sample.gpus:
+def _was_reset(samples: Sequence[Telemetry]) -> bool:
+    """Whether a counter ever decreased: a server restarted, or several are behind one URL."""
+    for earlier, later in pairwise(samples):
+        before = {state.url: state for state in earlier.servers}
+        if any(counters_reset(before.get(state.url, state), state) for state in later.servers):
+            return True
+    return False
+
+
+def _stages(records: Sequence[Record]) -> dict[int, list[Record]]:
+    """Return the requests of each stage of a level."""
+    stages: defaultdict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        if record.phase in LEVEL_PHASES:
+            stages[record.stage].append(record)
+    return stages
+
+
+def _window(records: Sequence[Record]) -> Span:
+    spans = in_flight_spans(records)
+    return min((start for start, _ in spans), default=0), max((end for _, end in spans), default=0)
+
+
+def _clock_spread(records: Sequence[Record], telemetry: Sequence[Telemetry]) -> float | None:
+    """Return the largest spread of the clocks of a GPU during a stage, without the lowest and highest tenth."""
+    spreads = []
+    for start, end in map(_window, _stages(records).values()):
+        by_gpu: defaultdict[str, list[int]] = defaultdict(list)
+        for gpu in (gpu for sample in telemetry if start <= sample.t_ns <= end for gpu in sample.gpus):
             if gpu.sm_mhz and (gpu.utilisation is None or gpu.utilisation >= _BUSY):
-                by_gpu.setdefault(gpu.uuid, []).append(gpu.sm_mhz)
-    spreads = [(max(clocks) - min(clocks)) / max(clocks) for clocks in by_gpu.values() if len(clocks) > 1]
+                by_gpu[gpu.uuid].append(gpu.sm_mhz)
+        for clocks in map(sorted, by_gpu.values()):
+            low, high = clocks[len(clocks) // 10], clocks[-1 - len(clocks) // 10]
+            spreads += [(high - low) / high] if len(clocks) > 1 else []
     return max(spreads, default=None)
 
 
-def _idle(before: Sequence[Telemetry]) -> bool | None:
-    """Whether the last sample before the first request shows no request on the server."""
-    servers = before[-1].servers if before else ()
+def _idle(servers: Sequence[ServerState]) -> bool | None:
+    """Whether no request was on the servers."""
     busy = [server.running + (server.waiting or 0.0) for server in servers if server.running is not None]
     return not any(busy) if busy else None
 
 
-def _other_requests(records: Sequence[Record], before: Sequence[Telemetry], after: Sequence[Telemetry]) -> float | None:
-    """Requests that finished on the server beyond ours, from the last sample before to the first one after."""
-    ends = (*before[-1:], *after[:1])
-    if len(ends) < 2 or not ends[0].servers or any(s.finished is None for sample in ends for s in sample.servers):
-        return None
-    counts = [sum(server.finished or 0.0 for server in sample.servers) for sample in ends]
-    ours = sum(record.finish_reason is not None for record in records)
-    growth = counts[1] - counts[0]
-    return max(0.0, growth - ours) if growth >= 0 else None
+def _other_requests(ours: int, before: Sequence[ServerState], after: Sequence[ServerState]) -> float | None:
+    """Return the requests that finished on the servers beyond ours, from before our first one to after our last.
+
+    All requests that we sent are ours, whatever their phase; servers do not always count those that were cancelled.
+    """
+    change = counter_change(before, after)
+    finished = change.state.finished if change is not None else None
+    return None if finished is None else max(0.0, finished - ours)
 
 
-def _growth(telemetry: Sequence[Telemetry]) -> ServerState | None:
-    """Growth of the servers' counters from the first sample to the last; None where one was restarted."""
-    samples = [sample.servers for sample in telemetry if sample.servers]
-    if len(samples) < 2:
-        return None
-    for earlier, later in pairwise(samples):
-        before = {state.url: state for state in earlier}
-        if any(counters_reset(before.get(state.url, state), state) for state in later):
-            return None
-    whole = counter_change(samples[0], samples[-1])
-    return None if whole is None else whole.state
+def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> float | None:
+    """Return the engine's decode rate over the client's, from the engine's histogram of inter-token times.
+
+    Each stage is compared between its first and its last sample; with drafts an inter-token time is not that of a token.
+    """
+    ratios = []
+    for found in _stages(records).values():
+        start, end = _window(found)
+        inside = [sample for sample in samples if start <= sample.servers_read_ns <= end]
+        change = counter_change(inside[0].servers, inside[-1].servers) if len(inside) > 1 else None
+        if change is None or change.state.itl is None or change.state.drafts is not None:
+            continue
+        start, end, itl = inside[0].servers_read_ns, inside[-1].servers_read_ns, change.state.itl
+        complete = [r for r in found if r.ok and (r.t_first_ns or 0) >= start and (r.t_end_ns or end + 1) <= end]
+        decoded = [pair for record in complete if (pair := record.decoded) is not None]
+        tokens, seconds = sum(n for n, _ in decoded), sum(span for _, span in decoded)
+        if tokens and itl.sum and tokens >= _MIN_COVERED * itl.count:
+            ratios.append((seconds / tokens) / (itl.sum / itl.count))
+    return median(ratios)

@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
 from swarmtui.model.telemetry import QualityFacts, QualityLine
 from swarmtui.numbers import short, short_percent, signed_percent
+from swarmtui.text import count_noun
 
-State = Literal["ok", "doubtful", "wrong"]
+# A note is worth knowing and does not affect a figure: only doubtful lines affect the verdict on a session.
+State = Literal["ok", "note", "doubtful"]
 
 
 class Limit(NamedTuple):
-    """A value up to `ok` is ok, up to `doubtful` doubtful, and above that wrong."""
+    """A value up to `ok` is ok, up to `note` a note, and above both doubtful."""
 
     ok: float
-    doubtful: float
+    note: float = 0.0
 
     def grade(self, value: float) -> State:
-        return "ok" if value <= self.ok else "doubtful" if value <= self.doubtful else "wrong"
+        return "ok" if value <= self.ok else "note" if value <= self.note else "doubtful"
 
 
-CLIENT_LAG = Limit(0.10, 1.0)  # p99, as a share of the time per token
+CLIENT_LAG = Limit(0.10)  # p99, as a share of the time per token
+TURNAROUND = Limit(0.01)  # between the end of a stream and its next request, as a share of the time of requests
+SEND_DELAY = Limit(0.02)  # of scheduled requests, as a share of their TTFT
 CLIENT_CPU = Limit(0.70, 0.95)  # of a core
-IN_FLIGHT = Limit(0.05, 0.25)  # distance of the mean in flight from C, as a share of C
-OTHER_CLIENTS = Limit(0.05, 0.25)  # their requests in flight, as a share of ours
-OTHER_REQUESTS = Limit(0.0, inf)
-TOKEN_COUNTS = Limit(0.0, 0.01)  # difference between client and server
-DECODE_RATE = Limit(0.03, 0.10)  # difference between client and engine
-CACHED = Limit(0.02, 0.10)  # of the prompt tokens
-PREEMPTIONS = Limit(0.0, inf)
-THROTTLED = Limit(0.0, 0.05)  # of the time
-GPU_CLOCKS = Limit(0.05, inf)  # (highest − lowest) / highest
-CLOCK_STEPS = Limit(0.0, inf)
-COALESCED_CHUNKS = Limit(0.01, 0.25)  # of all chunks
+IN_FLIGHT = Limit(0.05)  # how far the held concurrency is below C, as a share of C
+OTHER_CLIENTS = Limit(0.05)  # their requests in flight, as a share of ours
+OTHER_REQUESTS = Limit(0.0, 0.02)  # as a share of our requests
+TOKEN_COUNTS = Limit(0.01)  # difference between client and server
+DECODE_RATE = Limit(0.03)  # difference between client and engine
+CACHED = Limit(0.02)  # of the prompt tokens
+PREEMPTIONS = Limit(0.0)
+THROTTLED = Limit(0.05)  # of a level's time
+GPU_CLOCKS = Limit(0.05)  # (highest − lowest) / highest during a level
+CLOCK_STEPS = Limit(0.0)
+COALESCED_CHUNKS = Limit(0.01, 0.05)  # of all chunks
 TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
 
 # At its power limit a GPU is as fast as this machine allows; every other reason can differ from day to day.
-_WRONG_REASONS = THROTTLE_REASONS - {"power cap"}
+_CHANGING_REASONS = THROTTLE_REASONS - {"power cap"}
 
 
 class Grade(NamedTuple):
@@ -91,32 +94,42 @@ def add_stored_lines(lines: Sequence[QualityLine], stored: Sequence[QualityLine]
 
 def _server_restart(facts: QualityFacts) -> Grade | None:
     bad_sentence = "the server restarted during the session: its counters, and perhaps its flags, changed"
-    return Grade("wrong", "restarted", "", bad_sentence) if facts.restarted else None
+    return Grade("doubtful", "restarted", "", bad_sentence) if facts.restarted else None
+
+
+def _server_stall(facts: QualityFacts) -> Grade | None:
+    if not facts.stalls:
+        return None
+    value = f"{count_noun(facts.stalls, 'stall', 'stalls')}, the longest {short(facts.stall_s or 0.0)} s"
+    return Grade("doubtful", value, "", "no stream received anything for that time: the server or the network froze")
+
+
+def _several_servers(facts: QualityFacts) -> Grade | None:
+    sentence = "the metrics come from different servers in turn, behind a balancer: their counters are not used"
+    return Grade("note", "behind a balancer", "", sentence) if facts.several_servers else None
 
 
 def _client_lag(facts: QualityFacts) -> Grade | None:
     if facts.lag_p99_s is None or not facts.tpot_s:
         return None
     share = facts.lag_p99_s / facts.tpot_s
-    state = CLIENT_LAG.grade(share)
-    bad_sentence = "the client reads late; run it on a quieter machine, or with fewer streams"
-    if state != "ok" and facts.kernel_stamps:
-        state = "doubtful"
-        bad_sentence = "the client reads late, but arrival times come from the kernel and are not affected"
     value = f"p99 {short(1e3 * facts.lag_p99_s)} ms, {short_percent(share, 2)} of the time per token"
-    return Grade(state, value, "the client keeps up with the tokens", bad_sentence)
+    if facts.kernel_stamps:
+        return Grade("ok", value, "arrival times come from the kernel, however late the client reads", "")
+    bad_sentence = "the client reads late; run it on a quieter machine, or with fewer streams"
+    return Grade(CLIENT_LAG.grade(share), value, "the client keeps up with the tokens", bad_sentence)
 
 
-def _in_flight(facts: QualityFacts) -> Grade | None:
+def _held_c(facts: QualityFacts) -> Grade | None:
     if facts.load is not None and facts.load not in ("closed", "ramp"):
         return Grade("ok", f"{facts.load} load", "this load does not hold a constant C", "")
-    if facts.c_achieved is None or not facts.c:
+    if facts.c_held is None or not facts.c:
         return None
     return Grade(
-        IN_FLIGHT.grade(abs(facts.c_achieved / facts.c - 1.0)),
-        f"{short(facts.c_achieved)} of {facts.c}",
+        IN_FLIGHT.grade(1.0 - facts.c_held / facts.c),
+        f"{short(facts.c_held)} of {facts.c}",
         "the planned number of streams was active",
-        "not all streams were active: ramp-up and drain weigh in, less so with --requests 10C",
+        "not all streams were active while requests were left: requests failed, or the client was slow",
     )
 
 
@@ -128,8 +141,11 @@ def _other_clients(facts: QualityFacts) -> Grade | None:
         states.append("ok" if facts.other_clients < 1.0 else OTHER_CLIENTS.grade(share))
         parts.append(f"{facts.other_clients:g} in flight besides our {facts.in_flight:g}")
     if facts.other_requests is not None:
-        states.append(OTHER_REQUESTS.grade(facts.other_requests))
+        states.append(OTHER_REQUESTS.grade(facts.other_requests / max(1, facts.own_requests or 0)))
         parts.append(f"{facts.other_requests:g} finished besides ours")
+    if (excess := _token_difference(facts)) is not None and TOKEN_COUNTS.grade(excess) != "ok":
+        states.append("doubtful")
+        parts.append(f"{short_percent(excess, 2)} of the output tokens were not ours")
     if facts.idle_before is not None:
         states += [] if facts.idle_before else ["doubtful"]
         parts.append("idle before" if facts.idle_before else "busy before")
@@ -159,11 +175,24 @@ def _token_counts(facts: QualityFacts) -> Grade | None:
     if facts.client_tokens is None or facts.server_tokens is None:
         return None
     return Grade(
-        TOKEN_COUNTS.grade(abs(facts.client_tokens - facts.server_tokens) / max(1.0, facts.server_tokens)),
+        TOKEN_COUNTS.grade(abs(_token_difference(facts) or 0.0)),
         f"client {facts.client_tokens:,.0f}, server {facts.server_tokens:,.0f}",
         "client and server count the same tokens",
         "client and server count differently: other clients, or requests that ended early",
     )
+
+
+def _token_difference(facts: QualityFacts) -> float | None:
+    """Return the server's output tokens beyond ours as a share; null if unknown, 0 where cancelled requests explain it.
+
+    A server may have generated a few tokens of a cancelled request that never arrived.
+    """
+    if facts.client_tokens is None or facts.server_tokens is None:
+        return None
+    difference = facts.server_tokens - facts.client_tokens
+    if 0 < difference <= (facts.uncertain_tokens or 0.0):
+        return 0.0
+    return difference / max(1.0, facts.server_tokens)
 
 
 def _decode_rate(facts: QualityFacts) -> Grade | None:
@@ -190,8 +219,8 @@ def _throttling(facts: QualityFacts) -> Grade | None:
         return None
     reasons = [reason for reason in facts.throttle if reason in THROTTLE_REASONS] if facts.throttled else []
     state = THROTTLED.grade(facts.throttled)
-    if state == "wrong" and not _WRONG_REASONS.intersection(reasons):
-        state = "doubtful"
+    if state == "doubtful" and not _CHANGING_REASONS.intersection(reasons):
+        state = "note"
     value = f"{short_percent(facts.throttled, 2)} of the time {', '.join(reasons)}".rstrip()
     bad_sentence = "the GPUs were throttled: figures will differ on another day, or on a cooler machine"
     return Grade(state, value, "the GPUs were not throttled", bad_sentence)
@@ -219,12 +248,28 @@ def _within(limit: Limit) -> str:
 
 RULES = (
     Rule("server_restart", "server restart", "none", "", _server_restart),
+    Rule("server_stall", "stall of all streams", "none", "", _server_stall),
+    Rule("several_servers", "several servers", "one, or each by its own URL", "", _several_servers),
     Rule(
         "client_lag", "client lag", f"p99 ≤ {short_percent(CLIENT_LAG.ok)} of the time per token",
         "the client's lag was not recorded", _client_lag,
     ),
     Rule(
-        "client_cpu", "client CPU", f"≤ {short_percent(CLIENT_CPU.ok)} of a core",
+        "turnaround", "turnaround", f"≤ {short_percent(TURNAROUND.ok)} of the time of requests", "",
+        _single(
+            lambda facts: facts.turnaround, TURNAROUND, lambda share: f"{short_percent(share, 2)} of the time",
+            "the next request follows at once", "the client is slow to send the next request: C is not held",
+        ),
+    ),
+    Rule(
+        "send_delay", "send delay", f"≤ {short_percent(SEND_DELAY.ok)} of TTFT", "",
+        _single(
+            lambda facts: facts.send_delay, SEND_DELAY, lambda share: f"{short_percent(share, 2)} of TTFT",
+            "requests were sent when they were due", "requests were sent late: the delay is part of TTFT",
+        ),
+    ),
+    Rule(
+        "client_cpu", "client CPU", f"≤ {short_percent(CLIENT_CPU.note)} of a core",
         "the client's CPU time was not recorded",
         _single(
             lambda facts: facts.worker_cpu, CLIENT_CPU, lambda share: f"{short_percent(share, 2)} of a core",
@@ -232,15 +277,14 @@ RULES = (
         ),
     ),
     Rule(
-        "in_flight", "in flight (mean)", f"{_within(IN_FLIGHT)} of C",
-        "not every level has a mean in flight", _in_flight,
+        "in_flight", "held C", f"{_within(IN_FLIGHT)} of C", "too few requests per level to hold C", _held_c,
     ),
     Rule(
         "other_clients", "other clients", "none, idle before",
         "the server does not report requests of other clients", _other_clients,
     ),
     Rule("token_source", "token source", "usage or engine", "nothing was measured", _token_source),
-    Rule("token_counts", "token counts", "equal", "", _token_counts),
+    Rule("token_counts", "token counts", _within(TOKEN_COUNTS), "", _token_counts),
     Rule("decode_rate", "decode rate", _within(DECODE_RATE), "the engine reports no decode rate", _decode_rate),
     Rule(
         "cold_cache", "cold cache", f"≤ {short_percent(CACHED.ok)} cached, or declared warm",
@@ -254,7 +298,7 @@ RULES = (
             "the KV cache was full: requests were preempted and computed again",
         ),
     ),
-    Rule("throttling", "throttling", "none", "no GPU reported throttling", _throttling),
+    Rule("throttling", "throttling", f"≤ {short_percent(THROTTLED.ok)} of the time", "no GPU reported throttling", _throttling),
     Rule(
         "gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU reported its clocks under load",
         _single(
@@ -271,15 +315,15 @@ RULES = (
         ),
     ),
     Rule(
-        "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.ok)}", "",
+        "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.note)}", "",
         _single(
             lambda facts: facts.coalesced_chunks, COALESCED_CHUNKS, lambda share: short_percent(share, 2),
             "each chunk has its own time stamp",
-            "several chunks arrived in one read: gaps between tokens are blurred, totals are not",
+            "several chunks were read at once: gaps between tokens and stalls are blurred, no other figure is",
         ),
     ),
 )  # fmt: skip
 
 
 def worst(states: Sequence[State]) -> State:
-    return max(states, key=("ok", "doubtful", "wrong").index)
+    return max(states, key=("ok", "note", "doubtful").index)

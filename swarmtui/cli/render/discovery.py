@@ -10,7 +10,7 @@ from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import MISSING
 from swarmtui.text import display_width, pad, sanitize
 
-_SIGNS = {"ok": "✓", "doubtful": "?", "wrong": "✗"}
+_SIGNS = {"ok": "✓", "note": "·", "doubtful": "?", "wrong": "✗"}
 _SHOWN_FLAGS = 12
 
 

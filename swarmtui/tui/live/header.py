@@ -12,10 +12,11 @@ from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, LineWidget, Panel, bar, ljust, longest_fit, rjust, wrap
 
-StatusStyle = Literal["", "good", "warn", "bad"]
+StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
 QUALITY_SIGNS: dict[str, tuple[str, StatusStyle]] = {
     "ok": ("●", "good"),
+    "note": ("·", "dim"),
     "doubtful": ("▲", "warn"),
     "wrong": ("✖", "bad"),
 }
@@ -168,16 +169,16 @@ def _title(session: Session | None) -> tuple[str, ...]:
 
 
 def _quality(lines: tuple[QualityLine, ...]) -> tuple[str, StatusStyle]:
-    """Summarise the measurement quality by its worst line."""
+    """Summarise the measurement quality by its worst line; notes leave it ok."""
     if not lines:
         return "", ""
-    order = ("wrong", "doubtful", "ok")
-    worst = min(lines, key=lambda line: order.index(line.state))
-    others = sum(line.state != "ok" for line in lines) - 1
-    more = f" +{others}" if others > 0 else ""
-    sign, style = QUALITY_SIGNS[worst.state]
-    text = "quality ok" if worst.state == "ok" else f"{worst.state}: {sanitize(worst.name)}{more}"
-    return f"{sign} {text}", style
+    bad = sorted((line for line in lines if line.state in ("doubtful", "wrong")), key=lambda line: line.state)
+    if not bad:
+        sign, style = QUALITY_SIGNS["ok"]
+        return f"{sign} quality ok", style
+    sign, style = QUALITY_SIGNS[bad[-1].state]
+    more = f" +{len(bad) - 1}" if len(bad) > 1 else ""
+    return f"{sign} {bad[-1].state}: {sanitize(bad[-1].name)}{more}", style
 
 
 def _progress(frame: Frame) -> str:
