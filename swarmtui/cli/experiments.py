@@ -60,6 +60,9 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @click.option("--seed", type=int, metavar="N", help="Seed of the requests and of the order of runs.")
 @api_key_option
 @click.option(
+    "--pass-env", multiple=True, metavar="VAR", help="Pass a variable that holds a key on to started servers."
+)
+@click.option(
     "--ready-within", default="10m", show_default=True, metavar="TIME", help="Time limit for a server to become ready."
 )
 @_yes_option
@@ -94,7 +97,7 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     test = AbTest(
         name=new_test_name(), a=_resolve_endpoint(a, names), b=_resolve_endpoint(b or a, names), aa=aa,
         url=options["url"], figure=options["figure"], max_runs=options["max_runs"],
-        detect=parse_share(options["detect"]), seed=request.plan.seed,
+        detect=parse_share(options["detect"]), seed=request.plan.seed, pass_env=options["pass_env"],
         ready_within_s=parse_seconds(options["ready_within"], "--ready-within"),
     )  # fmt: skip
     if launches:
@@ -132,6 +135,7 @@ def tune(
 
     \b
     command = "vllm serve MODEL --port {port}"    # run without a shell; flags are appended
+    pass_env = ["HF_TOKEN"]                       # keys in the environment are passed on by name only
     [grid]
     "--max-num-seqs" = [2, 4, 8]
     "--enforce-eager" = [true, false]             # a flag without value, present or absent

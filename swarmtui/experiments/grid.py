@@ -88,7 +88,10 @@ def launch_for_command(command: str, url: str | None, port: int | str, option: s
 
 def tune_digest(tune: TuneFile) -> str:
     """A digest of everything but the flags: flags can be added to a tune without repeating what is finished."""
-    rest = msgspec.structs.replace(tune, grid={}, cells=(), name="", seed=0, objective="out_tps")
+    rest = msgspec.to_builtins(
+        msgspec.structs.replace(tune, grid={}, cells=(), name="", seed=0, objective="out_tps"), str_keys=True
+    )
+    del rest["pass_env"]  # the names of keys do not change what is measured
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()[:8]
 
 

@@ -9,15 +9,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
+from swarmtui.client.config_file import read_config
 from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.server_guardian import ServerSpec
 from swarmtui.http_client import HttpClient, RequestFailed
+from swarmtui.model.endpoint import Secrets
+from swarmtui.model.redaction import Redactor, is_secret_name
 from swarmtui.text import sanitize
 
 _POLL_S = 0.1
@@ -47,13 +50,14 @@ class ManagedServer:
         self,
         launch: LaunchCommand,
         log: Path,
+        environment: dict[str, str],
         *,
         directory: str | None = None,
         stop_within_s: float = 20.0,
         at_once: Callable[[], bool] = lambda: False,
     ) -> None:
         self._launch, self._log, self._directory, self._stop_within_s = launch, log, directory, stop_within_s
-        self._at_once = at_once
+        self._environment, self._at_once = environment, at_once
         self._guardian: subprocess.Popen[bytes] | None = None
         self._guardian_output = ""
 
@@ -74,6 +78,7 @@ class ManagedServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            env=self._environment,
         )
         spec = ServerSpec(
             command=self._launch.command,
@@ -152,6 +157,21 @@ class ManagedServer:
         pipe = self._guardian.stdout.fileno()
         while select.select([pipe], [], [], 0)[0] and (part := os.read(pipe, 4096)):
             self._guardian_output += part.decode(errors="replace")
+
+
+def server_environment(secrets: Secrets, passed: Collection[str]) -> dict[str, str]:
+    """Return our environment without API keys, except the variables that are passed on by name.
+
+    Left out is a variable whose name suggests a secret, that config.toml names as an API key, or that holds one of
+    this run.
+    """
+    keys = {known.api_key_env for known in read_config().endpoints.values()}
+    redact = Redactor(secrets).redact
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in passed or not (is_secret_name(name) or name in keys or redact(value) != value)
+    }
 
 
 def _exits_within(process: subprocess.Popen[bytes], within_s: float) -> bool:

@@ -21,7 +21,7 @@ from swarmtui.experiments.grid import (
     shuffled,
     survivors,
 )
-from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
+from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port, server_environment
 from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure, stop_orphaned_runs
 from swarmtui.experiments.tune_status import process_start_time, remaining_configurations, rows_in_file_order
 from swarmtui.experiments.tune_store import add_row, exclusive_lock, read_state, write_status, write_tune
@@ -123,7 +123,12 @@ class TuneRunner:
         self._publish(flags=flags, round=round_.number, phase="starting", session="", log=str(log))
         deadline = time.monotonic() + self._time_limit_s
         with ManagedServer(
-            launch, log, directory=self._tune.directory, stop_within_s=self._stop_within_s, at_once=stop.at_once
+            launch,
+            log,
+            server_environment(self._request.secrets, self._tune.pass_env),
+            directory=self._tune.directory,
+            stop_within_s=self._stop_within_s,
+            at_once=stop.at_once,
         ) as server:
             try:
                 server.start()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.experiments.managed_server import server_environment
 from swarmtui.experiments.measure import NoDisplay, StopRequest
 from swarmtui.experiments.tune import TuneRunner
 from swarmtui.experiments.tune_store import read_status
@@ -43,6 +44,7 @@ def start_tune_process(job: TuneJob) -> None:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
+                env=server_environment(job.request.secrets, job.tune.pass_env),
             )
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", source=str(directory)) from None

@@ -32,7 +32,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a flag, variable, header or JSON key is named like a secret: --ngrok-authtoken, HF_TOKEN, apiKey."""
+    """Return whether a flag, variable, header or JSON key is named like a secret: --hf-authtoken, HF_TOKEN, apiKey."""
     words = [word.lower() for word in _WORDS.findall(name)]
     return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
 

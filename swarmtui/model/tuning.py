@@ -47,7 +47,7 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
 
     In `command`, `{port}` is a free port, and `{--flag}` or `{NAME}` the value of that flag. Other flags are appended
     to the command, and names in capitals are put into the environment. `true` is a flag without a value, `false` omits
-    it.
+    it. The server inherits our environment without API keys, except the variables named in `pass_env`.
     """
 
     command: Annotated[str, Meta(min_length=1)]
@@ -60,6 +60,7 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     cell_within: str = "1h"
     directory: str | None = None
     env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = ()
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] = {}
     cells: tuple[Flags, ...] = ()
     plan: TunePlan = TunePlan()

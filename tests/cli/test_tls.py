@@ -56,9 +56,8 @@ def test_unknown_authority_and_both_remedies(sandbox: Sandbox, authority: trustm
 
 
 def test_local_tls_server_is_identified_with_its_process(authority: trustme.CA) -> None:
-    with tls_server(authority.issue_cert("127.0.0.1")) as server:
-        with HttpClient(insecure=True) as client:
-            found = identify(https_url(server), client=client)
+    with tls_server(authority.issue_cert("127.0.0.1")) as server, HttpClient(insecure=True) as client:
+        found = identify(https_url(server), client=client)
     assert found is not None and found.reachable
     assert (found.url, found.models, found.pid) == (https_url(server), ("scripted",), os.getpid())
 

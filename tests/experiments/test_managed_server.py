@@ -40,7 +40,7 @@ def sim_on(port: int) -> list[psutil.Process]:
 
 def test_server_runs_when_ready_and_is_gone_when_stopped(tmp_path: Path) -> None:
     port = free_port()
-    with ManagedServer(launch(port, *SIM, f"--port={port}"), tmp_path / "log") as server:
+    with ManagedServer(launch(port, *SIM, f"--port={port}"), tmp_path / "log", dict(os.environ)) as server:
         server.start()
         assert server.wait_until_ready(30.0, lambda: False) > 0
         assert server.failure() is None
@@ -51,7 +51,7 @@ def test_server_runs_when_ready_and_is_gone_when_stopped(tmp_path: Path) -> None
 
 def test_server_dies_with_its_guardian(tmp_path: Path) -> None:
     port = free_port()
-    with ManagedServer(launch(port, *SIM, f"--port={port}"), tmp_path / "log") as server:
+    with ManagedServer(launch(port, *SIM, f"--port={port}"), tmp_path / "log", dict(os.environ)) as server:
         server.start()
         server.wait_until_ready(30.0, lambda: False)
         (sim,) = sim_on(port)
@@ -66,7 +66,7 @@ def test_detached_server_is_stopped_by_the_stop_command(tmp_path: Path) -> None:
     port, pid = free_port(), str(tmp_path / "pid")
     words = (sys.executable, "-c", DETACHED, str(port), pid)
     stop = (sys.executable, "-c", STOP, pid)
-    with ManagedServer(launch(port, *words, stop=stop), tmp_path / "log") as server:
+    with ManagedServer(launch(port, *words, stop=stop), tmp_path / "log", dict(os.environ)) as server:
         server.start()
         server.wait_until_ready(30.0, lambda: False)
         assert server.failure() is None
@@ -74,14 +74,14 @@ def test_detached_server_is_stopped_by_the_stop_command(tmp_path: Path) -> None:
 
 
 def test_missing_program_is_reported(tmp_path: Path) -> None:
-    with ManagedServer(launch(free_port(), "/nowhere/llama-server"), tmp_path / "log") as server:
+    with ManagedServer(launch(free_port(), "/nowhere/llama-server"), tmp_path / "log", dict(os.environ)) as server:
         server.start()
         with pytest.raises(ServerFailed, match="could not be started: No such file or directory"):
             server.wait_until_ready(30.0, lambda: False)
 
 
 def test_waiting_can_be_interrupted(tmp_path: Path) -> None:
-    with ManagedServer(launch(free_port(), "sleep", "600"), tmp_path / "log") as server:
+    with ManagedServer(launch(free_port(), "sleep", "600"), tmp_path / "log", dict(os.environ)) as server:
         server.start()
         with pytest.raises(Interrupted):
             server.wait_until_ready(600.0, lambda: True)
@@ -89,7 +89,7 @@ def test_waiting_can_be_interrupted(tmp_path: Path) -> None:
 
 def test_fatal_signal_is_reported(tmp_path: Path) -> None:
     words = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
-    with ManagedServer(launch(free_port(), *words), tmp_path / "log") as server:
+    with ManagedServer(launch(free_port(), *words), tmp_path / "log", dict(os.environ)) as server:
         server.start()
         with pytest.raises(ServerFailed, match="was killed by signal 9"):
             server.wait_until_ready(30.0, lambda: False)

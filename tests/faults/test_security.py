@@ -219,6 +219,51 @@ def test_child_processes_get_a_minimal_environment(sandbox: Sandbox) -> None:
     command.wait()
 
 
+# Writes the environments of itself and of its guardian, and fails.
+DUMP = """
+import os, sys
+from pathlib import Path
+found, pid = {}, os.getpid()
+while not found or "server_guardian" in Path(f"/proc/{pid}/cmdline").read_text():
+    found[pid] = Path(f"/proc/{pid}/environ").read_text()
+    pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+Path(sys.argv[1]).write_text(chr(1).join(found.values()))
+sys.exit(1)
+"""
+KEYS = {"MY_KEY": KEY, "HF_TOKEN": "canary-hub", "PLAIN": "kept", "ODD": KEY, "CONFIGURED": "canary-other"}
+
+
+def environments(path: Path) -> list[dict[str, str]]:
+    texts = path.read_text().split(chr(1))
+    return [dict(line.split("=", 1) for line in text.split("\0") if line) for text in texts]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("passed", [False, True])
+@pytest.mark.parametrize("command", ["ab", "tune"])
+def test_started_servers_get_keys_by_name_only(sandbox: Sandbox, command: str, passed: bool) -> None:
+    script, out = sandbox.home / "dump.py", sandbox.home / "environment"
+    script.write_text(DUMP)
+    config = sandbox.home / ".config" / "swarmtui" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[endpoints.other]\nurl = "http://127.0.0.1:9"\napi_key_env = "CONFIGURED"\n')
+    line = f"{sys.executable} {script} {out} {{port}}"
+    if command == "ab":
+        words = ["ab", "--a", line, "--aa", "--api-key-env", "MY_KEY", *(["--pass-env", "HF_TOKEN"] * passed)]
+    else:
+        passing = 'pass_env = ["HF_TOKEN"]\n' if passed else ""
+        text = f'command = "{line}"\n{passing}[grid]\n"--x" = [1]\n[plan]\napi_key_env = "MY_KEY"\n'
+        (sandbox.home / "grid.toml").write_text(text)
+        words = ["tune", str(sandbox.home / "grid.toml")]
+    ran = sandbox.run(*words, "--yes", "--session-dir", str(sandbox.sessions), env=KEYS)
+    assert out.exists(), ran
+    server, guardian = environments(out)
+    for found in (server, guardian):
+        assert {name: found[name] for name in KEYS if name in found} == (
+            {"PLAIN": "kept", "HF_TOKEN": "canary-hub"} if passed else {"PLAIN": "kept"}
+        )
+        assert found["HOME"] == str(sandbox.home)
+
+
 def _listening(sandbox: Sandbox) -> list[Any]:
     return [
         connection

@@ -128,13 +128,17 @@ async def test_configurations_can_be_watched_and_the_tune_continues_after_detach
     assert found.status is not None and found.status.ended == "done"
 
 
-async def test_stopping_a_tune_stops_its_server(tmp_path: Path, until: Until) -> None:
+async def test_stopping_a_tune_stops_its_server(tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "sessions"
     command = f"{sys.executable} -c 'import time; time.sleep(600)' {{port}}"
     tune = TuneFile(command=command, name="hangs", grid={"--n": (1, 2)}, stop_within="2s")
     request = RunRequest(endpoints=(), workload="coding", plan=Plan(), session_root=str(root))
     directory = tune_directory(root, tune)
+    monkeypatch.setenv("HF_TOKEN", "canary-hub")
     start_tune_process(TuneJob(tune=tune, request=request, directory=str(directory)))
+    status = read_snapshot(directory).status
+    assert status is not None
+    assert b"canary" not in Path(f"/proc/{status.pid}/environ").read_bytes()
     app = SwarmApp(tune=directory, session_root=root)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(lambda: "◌ starting" in screen_text(app))

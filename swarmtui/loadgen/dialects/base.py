@@ -72,5 +72,4 @@ def error_message(document: Any) -> str:
     for key in ("error", "detail", "message"):
         while isinstance(document, dict) and key in document:
             document = document[key]
-    text = document if isinstance(document, str) else msgspec.json.encode(document).decode()
-    return text
+    return document if isinstance(document, str) else msgspec.json.encode(document).decode()
