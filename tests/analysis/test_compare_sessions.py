@@ -19,7 +19,7 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Summary
+from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry, TtftSplit
 from tests.analysis.level_builders import level, summary
 
@@ -49,6 +49,13 @@ def test_each_level_has_one_verdict_on_the_leading_figure() -> None:
     assert [(row.c, row.figure) for row in pair.rows if row.verdict] == [(1, "out_tps_steady"), (4, "out_tps_steady")]
     others = [row for row in pair.rows if row.figure in ("per_stream_tps", "ttft_s")]
     assert [row.change for row in others] == [0.0] * 4
+
+
+def test_medians_of_ttft_are_not_compared_with_means() -> None:
+    few, many = Spread(n=4, mean=0.6), Spread(n=16, mean=0.5, p50=0.3)
+    pair = compare_pair(summary([level(1, tps=1, ttft_s=many)]), summary([level(1, tps=1, ttft_s=few)], "b"))
+    row = next(row for row in pair.rows if row.figure == "ttft_s")
+    assert (row.before, row.after, row.change) == (0.5, 0.6, pytest.approx(0.2))
 
 
 def test_levels_are_one_family() -> None:

@@ -25,10 +25,25 @@ def test_sentence_names_highest_sustained_and_first_overloaded_rate() -> None:
     assert found.refused["sweet spot"].code == "open_loop"
 
 
+@pytest.mark.parametrize(
+    ("share", "kept"), [(1.02, True), (0.97, True), (0.969, None), (0.9, None), (0.899, False), (0.5, False)]
+)
+def test_share_of_completions_decides(share: float, kept: bool | None) -> None:
+    assert keeps_up(at_rate(1000.0, 1000.0 * share, e2e=0.001)) is kept
+
+
 def test_short_run_is_undecided() -> None:
     assert keeps_up(at_rate(8, 8.0, n=10, e2e=2.0)) is None
     assert keeps_up(at_rate(8, 4.0, n=10, e2e=2.0)) is False
-    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "8/s: too short to tell"
+    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "unsure at 8/s: a longer run would tell"
+
+
+def test_latency_of_an_overloaded_rate_is_marked() -> None:
+    """10 requests/s arrive, 5 requests/s complete: the tenth answer waits for all before it."""
+    for served_ms, flagged in ((200, True), (100, False)):
+        records = [request(100 * n, [served_ms * n + 50], task=n, t_sched_ns=BOOT_NS + 100 * n * MS) for n in range(10)]
+        (found,) = level_figures(records, [stage(1, 512, load="open", rate=10.0)], [end(1)])
+        assert ("overloaded" in [flag.code for flag in found.flags]) is flagged
 
 
 def test_arrival_and_completion_rates() -> None:

@@ -114,6 +114,15 @@ def test_vllm_result_becomes_one_level(tmp_path: Path) -> None:
     assert "no steady rates" in summary.events[0].detail
 
 
+def test_stream_rate_is_weighted_by_tokens_as_in_levels(tmp_path: Path) -> None:
+    """Σ (n − 1) / Σ (e2e − TTFT); without e2e, 1 / mean TPOT."""
+    (level,) = import_result(write_result(tmp_path, AIPERF_0_13)).levels
+    assert level.per_stream_tps.mean == pytest.approx((51840 - 96) / (96 * (2.0 - 0.23)))
+    assert level.by_run[0].per_stream_tps == level.per_stream_tps.mean
+    (without_e2e,) = import_result(write_result(tmp_path, VLLM)).levels
+    assert without_e2e.per_stream_tps.mean == pytest.approx(1 / 0.0151)
+
+
 def test_percentile_with_too_few_samples_is_dropped(tmp_path: Path) -> None:
     """p99 needs 299 requests."""
     assert import_result(write_result(tmp_path, VLLM)).levels[0].ttft_s.p99 is None

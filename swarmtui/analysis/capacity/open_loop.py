@@ -6,20 +6,23 @@ from collections.abc import Sequence
 
 from swarmtui.model.session import Level
 
-# Completions below this share of arrivals fall behind; the answers still in flight at the end explain no more.
-MIN_COMPLETED_SHARE = 0.9
+# Completions / arrivals: from here on the server keeps up, below the other share requests pile up. Between them the
+# answers that are still in flight at the end may explain the difference.
+KEEPS_UP_SHARE, PILES_UP_SHARE = 0.97, 0.90
 # A run shorter than this many mean e2e times ends before a queue shows.
 MIN_DURATION_E2E = 10.0
 
 
 def keeps_up(level: Level) -> bool | None:
-    """Return whether completions follow arrivals; None for a run too short to tell."""
+    """Return whether completions follow arrivals; None if that cannot be told."""
     if not level.arrived_per_s or not level.served_per_s:
         return None
-    if level.served_per_s < MIN_COMPLETED_SHARE * level.arrived_per_s:
+    share = level.served_per_s / level.arrived_per_s
+    if share < PILES_UP_SHARE:
         return False
     mean = level.e2e_s.mean
-    return None if not mean or level.n / level.arrived_per_s < MIN_DURATION_E2E * mean else True
+    long_enough = bool(mean) and level.n / level.arrived_per_s >= MIN_DURATION_E2E * (mean or 0.0)
+    return True if share >= KEEPS_UP_SHARE and long_enough else None
 
 
 def open_loop_sentence(levels: Sequence[Level]) -> str:
@@ -34,5 +37,5 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
         parts.append(f"at {behind.name} it completes {behind.served_per_s:.3g} requests/s, and the queue grows")
     unsure = [level.name for level, kept in found if kept is None]
     if unsure:
-        parts.append(f"{', '.join(unsure)}: too short to tell")
+        parts.append(f"unsure at {', '.join(unsure)}: a longer run would tell")
     return "; ".join(parts)

@@ -185,7 +185,7 @@ def _evidence(
     for key in both:
         for figure in FIGURES:
             x, y = before[key], after[key]
-            change = _change(_value(figure, x), _value(figure, y))
+            change = _change(*_values(figure, x, y))
             replicates = _replicates(figure, x), _replicates(figure, y)
             known = [_value(figure, levels[key]) for levels in earlier if key in levels]
             found[key, figure] = weigh_sessions(
@@ -299,12 +299,13 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
 
 def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> ComparisonRow:
     leads: Figure = "out_tps_steady" if a.headline_is_steady and b.headline_is_steady else "out_tps_wall"
+    before, after = _values(figure, a, b)
     return ComparisonRow(
         c=a.c,
         rate=a.rate,
         figure=figure,
-        before=_value(figure, a),
-        after=_value(figure, b),
+        before=before,
+        after=after,
         change=evidence.change if evidence else None,
         interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
         leads=figure == leads,
@@ -316,9 +317,14 @@ def _replicates(figure: Figure, level: Level) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _value(figure: Figure, level: Level | None) -> float | None:
-    if level is None:
-        return None
+def _values(figure: Figure, a: Level, b: Level) -> tuple[float | None, float | None]:
+    """Return the figure of both levels: the median of TTFT if both have one, otherwise both means."""
+    if figure == "ttft_s" and (a.ttft_s.p50 is None or b.ttft_s.p50 is None):
+        return a.ttft_s.mean, b.ttft_s.mean
+    return _value(figure, a), _value(figure, b)
+
+
+def _value(figure: Figure, level: Level) -> float | None:
     if figure == "per_stream_tps":
         return level.per_stream_tps.mean
     if figure == "ttft_s":

@@ -68,7 +68,7 @@ def build_summary(imported: ImportedFile, path: Path) -> Summary:
         client=ClientInfo(version=imported.tool, python="", host="", cores=0),
         tags={"imported": imported.tool},
     )
-    remarks = [f"imported from {imported.tool}: wall rates only, no steady rates; stream rates are 1 / tpot"]
+    remarks = [f"imported from {imported.tool}: wall rates only, no steady rates"]
     events = tuple(Event(t_ns=0, name="imported", detail=note) for note in (*remarks, *imported.notes, *notes))
     return Summary(
         schema=SCHEMA_VERSION, state="done", message="", session=session, levels=levels, warmup_requests=0,
@@ -111,7 +111,6 @@ def _level(runs: Sequence[ImportedBenchmark]) -> Level:
         _merge_spreads([getattr(one, name) for one in runs]) for name in ("ttft", "ttfo", "tpot", "icl", "e2e")
     )
     rate = runs[0].rate
-    stream = ratio(1.0, tpot.p50 if tpot.p50 is not None else tpot.mean)
     return Level(
         c=runs[0].c, runs=len(runs), n=ok + failed, ok=ok, errors=failed,
         cancelled=sum(one.cancelled for one in runs), error_counts={"not reported": failed} if failed else {},
@@ -120,7 +119,7 @@ def _level(runs: Sequence[ImportedBenchmark]) -> Level:
         tokens_in=tokens_in, tokens_out=tokens_out, cached_tokens=None,
         out_tps_wall=ratio(tokens_out, wall_s) or runs[0].out_tps, out_tps_steady=None,
         prompt_tps=ratio(tokens_in, wall_s), total_tps=ratio(all_tokens, wall_s),
-        per_stream_tps=RateSummary(mean=stream), per_stream_tps_clean=RateSummary(),
+        per_stream_tps=RateSummary(mean=_stream_tps(runs)), per_stream_tps_clean=RateSummary(),
         ttft_s=ttft, ttfo_s=ttfo, tpot_s=tpot, icl_s=icl, e2e_s=e2e,
         longest_stall_s=icl.max, straggler=None, contention=None, rate_speedup=None, wall_speedup=None,
         token_ratio=None, pass_rate=None, coalesced_chunks=None, stamp=None, flags=(), by_run=by_run,
@@ -133,9 +132,20 @@ def _run(number: int, one: ImportedBenchmark) -> RunFigures:
         run=number, n=one.ok + one.failed, ok=one.ok, errors=one.failed, wall_s=one.wall_s, steady_s=None,
         c_achieved=None if one.e2e.mean is None else ratio(one.e2e.mean * one.ok, one.wall_s),
         tokens_out=one.tokens_out or 0, out_tps_wall=ratio(one.tokens_out, one.wall_s) or one.out_tps,
-        out_tps_steady=None, per_stream_tps=ratio(1.0, one.tpot.p50 if one.tpot.p50 is not None else one.tpot.mean),
+        out_tps_steady=None, per_stream_tps=_stream_tps([one]),
         ttft_s=one.ttft.p50 if one.ttft.p50 is not None else one.ttft.mean,
     )  # fmt: skip
+
+
+def _stream_tps(runs: Sequence[ImportedBenchmark]) -> float | None:
+    """Return Σ (n − first token) / Σ (e2e − TTFT), as for levels; without these 1 / TPOT, a mean over requests."""
+    tokens, seconds = 0.0, 0.0
+    for one in runs:
+        if one.tokens_out is None or one.e2e.mean is None or one.ttft.mean is None:
+            return ratio(1.0, _merge_spreads([run.tpot for run in runs]).mean)
+        tokens += one.tokens_out - one.ok
+        seconds += one.ok * (one.e2e.mean - one.ttft.mean)
+    return tokens / seconds if tokens > 0 and seconds > 0 else None
 
 
 def _merge_spreads(spreads: Sequence[Spread]) -> Spread:
