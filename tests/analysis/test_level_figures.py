@@ -241,6 +241,7 @@ def test_figures_of_a_closed_loop_come_from_measured_requests() -> None:
         assert level.tokens_out == 160
         assert level.steady_s == pytest.approx((4 * 140 + 30 - 140) / 1e3)
         assert level.out_tps_steady == pytest.approx(4 * 10 / 0.140, rel=0.03)
+        assert level.out_tps_wall == pytest.approx(4 * 10 / 0.140, rel=0.03), "fillers run to the end of the makespan"
         assert level.c_held == pytest.approx(4.0)
         assert level.c_achieved == pytest.approx(4.0)
         assert level.flags == ()

@@ -74,7 +74,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
     all_tokens = None if tokens_in_of_all is None or tokens_out is None else tokens_in_of_all + tokens_out
     steady_s = _sum(part.seconds if part else None for part in steady_parts)
     per_stream = rate_summary(ok)
-    out_tps_wall = ratio(tokens_out, wall_s)
+    out_tps_wall = ratio(_sum(map(_wall_tokens, counted)), wall_s)
     out_tps_steady = ratio(_sum(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = _gaps_us(ok)
     load, rate = runs[-1].load, runs[-1].rate
@@ -206,6 +206,14 @@ def _steady_part(c: int, run: LevelRun) -> Steady | None:
     return steady(run.records, c, run.steady_window) if counted else None
 
 
+def _wall_tokens(run: LevelRun) -> float | None:
+    """Return the output tokens of a run within its makespan, which unmeasured requests share with the measured ones."""
+    if not run.has_preroll:
+        return _count(record.tokens_out for record in run.finished if record.ok)
+    part = steady(run.records, 0, run.window)
+    return part.tokens if part else None
+
+
 def _c_held(runs: Sequence[LevelRun]) -> float | None:
     """Return the mean in flight over the time in which the client had work for C streams."""
     windows = [(window, run) for run in runs if (window := run.held_window) is not None]
@@ -234,7 +242,7 @@ def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
         c_achieved=ratio(run.busy_s, wall_s),
         c_held=_c_held([run]),
         tokens_out=tokens or 0,
-        out_tps_wall=ratio(tokens, wall_s),
+        out_tps_wall=ratio(_wall_tokens(run), wall_s),
         out_tps_steady=part.tokens / part.seconds if part else None,
         per_stream_tps=stream_rate(ok),
         ttft_s=median(_known(r.ttft_s for r in ok)),
