@@ -38,7 +38,7 @@ ScreenName = Literal[
 ]  # fmt: skip
 
 # Module and class of each screen. A module is imported when its screen is first opened, so that the first paint waits
-# for one screen only; screens open each other through this table and never import each other or the app.
+# for one screen only. Screens open each other through this table; they import the app for its type alone.
 SCREENS: dict[ScreenName, str] = {
     "run": "live.run_screen:RunScreen",
     "replay": "live.replay_screen:ReplayScreen",

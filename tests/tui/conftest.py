@@ -21,6 +21,7 @@ from swarmtui.model.schema import BadInput
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
 _STOP_S = 20.0
+_UNTIL_S = 30.0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -80,11 +81,13 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 @pytest.fixture
 def until() -> Until:
-    """Wait until a condition holds; fail after 30 s."""
+    """Wait until a condition holds; fail with its source after 30 s."""
 
     async def wait(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
-            while not condition():
-                await asyncio.sleep(0.05)
+        deadline = time.monotonic() + _UNTIL_S
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"not within {_UNTIL_S:g} s: {inspect.getsource(condition).strip()}")
+            await asyncio.sleep(0.05)
 
     return wait

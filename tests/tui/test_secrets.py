@@ -53,7 +53,7 @@ async def test_key_is_on_no_screen_and_in_no_screenshot(
             await until(lambda: "error_event" in screen_text(app))
             screenshots.append(app.export_screenshot())
             await pilot.press("enter")
-            await until(lambda: "parrot … …" in screen_text(app))
+            await until(lambda: "parrot …" in screen_text(app))
             screenshots.append(app.export_screenshot())
             await pilot.press("question_mark")
             await until(lambda: isinstance(app.screen, HelpScreen))
