@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.endpoint import Secrets
 from tests.cli.programs import ROOT
+from tests.loadgen.raw_server import RawCall, RawServer
 from tests.telemetry.text_server import TextReply, serving
 
 KEY = "canary-key-5d1f"
@@ -66,6 +73,129 @@ def test_impossible_address_is_a_failure(url: str) -> None:
         client.get(url, 5.0)
 
 
+# time limits
+
+
+def _drip(call: RawCall, first: bytes, drop: bytes) -> None:
+    """Send a little, again and again, until the client closes the connection."""
+    call.send(first)
+    while True:
+        call.send(drop)
+        time.sleep(0.02)
+
+
+DRIPPING: dict[str, Callable[[RawCall], None]] = {
+    "status line": lambda call: _drip(call, b"HTTP/1.1 200 O", b"K"),
+    "header": lambda call: _drip(call, b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
+    "100 Continue": lambda call: _drip(call, b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "body": lambda call: _drip(call, b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", b"x"),
+    "body without length": lambda call: _drip(call, b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
+    "chunks": lambda call: _drip(call, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    "trailer": lambda call: _drip(call, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Long: ", b"x"),
+}
+
+
+@pytest.mark.parametrize("case", DRIPPING)
+def test_dripping_response_ends_at_the_time_limit(case: str) -> None:
+    with RawServer(DRIPPING[case]) as server, HttpClient() as client, pytest.raises(RequestFailed) as failed:
+        client.get(f"{server.url}/v1/models", 0.5)
+    assert failed.value.kind == "timeout"
+    assert "within 0.5 s" in str(failed.value)
+
+
+@pytest.mark.parametrize("case", DRIPPING)
+def test_dripping_response_ends_when_stopped(case: str) -> None:
+    with RawServer(DRIPPING[case]) as server, HttpClient(stopped=lambda: bool(server.calls)) as client:
+        with pytest.raises(RequestFailed) as failed:
+            client.get(f"{server.url}/v1/models", 3600.0)
+        assert failed.value.kind == "timeout"
+
+
+def test_dripping_handshake_ends_at_the_time_limit() -> None:
+    def drip(sock: socket.socket) -> None:
+        with suppress(OSError):
+            sock.sendall(b"\x16\x03\x03\x40\x00")
+            while True:
+                sock.sendall(b"\x00")
+                time.sleep(0.02)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, HttpClient(insecure=True) as client:
+        threading.Thread(target=lambda: drip(listener.accept()[0]), daemon=True).start()
+        with pytest.raises(RequestFailed) as failed:
+            client.get(f"https://127.0.0.1:{listener.getsockname()[1]}/", 0.5)
+    assert failed.value.kind == "connect_timeout"
+
+
+def test_request_that_is_not_read_ends_at_the_time_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, HttpClient() as client:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/tokenize"
+        with pytest.raises(RequestFailed) as failed:
+            client.request("POST", url, 0.5, json={"prompt": "x" * (16 << 20)})
+    assert failed.value.kind == "timeout"
+
+
+def test_name_server_that_does_not_answer_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def block(host: str, *args: Any, **options: Any) -> Any:
+        if host == "slow.test" and not options.get("flags"):
+            released.wait()
+        return look_up(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", block)
+    with HttpClient() as client, pytest.raises(RequestFailed) as failed:
+        client.get("http://slow.test/", 0.5)
+    released.set()
+    assert failed.value.kind == "connect_timeout"
+
+
+def test_endless_header_is_not_collected() -> None:
+    def endless(call: RawCall) -> None:
+        call.send(b"HTTP/1.1 200 OK\r\nX-Long: ")
+        while True:
+            call.send(b"x" * (64 << 10))
+
+    with RawServer(endless) as server, HttpClient() as client, pytest.raises(RequestFailed) as failed:
+        client.get(f"{server.url}/", 3600.0)
+    assert failed.value.kind == "too_large"
+
+
+# connections
+
+
+def test_connection_is_reused_and_replaced_if_the_server_closed_it() -> None:
+    def handler(call: RawCall) -> None:
+        if call.request_line.split()[1] != "/close":
+            call.reply("200 OK", "ok")
+        call.open = call.request_line.split()[1].startswith("/keep")
+
+    with RawServer(handler) as server, HttpClient() as client:
+        for path, connections in (("/keep", 1), ("/keep?a=b c", 1), ("/then-close", 1), ("/keep", 2)):
+            assert client.get(server.url + path, 60.0).text == "ok"
+            assert server.connections == connections
+        with pytest.raises(RequestFailed) as failed:
+            client.get(f"{server.url}/close", 60.0)
+    assert failed.value.kind == "protocol"
+    assert server.connections == 3
+    assert "/keep?a=b%20c" in server.calls[1].request_line
+
+
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 2\r\n", b"Content-Length: 3\r\n"])
+def test_truncated_response_is_a_failure(length: bytes) -> None:
+    def handler(call: RawCall) -> None:
+        call.send(b"HTTP/1.1 103 Hints\r\nServer: no\r\n\r\nHTTP/1.1 200 OK\r\n" + length + b"\r\nok")
+        call.close()
+
+    with RawServer(handler) as server, HttpClient() as client:
+        if length.endswith(b"3\r\n"):
+            with pytest.raises(RequestFailed, match="before the end of its response"):
+                client.get(f"{server.url}/", 60.0)
+        else:
+            reply = client.get(f"{server.url}/", 60.0)
+            assert (reply.status, reply.text, reply.server) == (200, "ok", "")
+
+
 def test_no_other_module_sends_requests() -> None:
     """One place decides who gets the key; only the load path has its own connections."""
     importing = {
@@ -77,7 +207,7 @@ def test_no_other_module_sends_requests() -> None:
         or name.startswith("http.client")
         or name.startswith("urllib.request")
     }
-    assert importing == {"swarmtui/http_client.py"}
+    assert not importing
 
 
 def _imported(node: ast.AST) -> list[str]:

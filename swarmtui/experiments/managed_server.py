@@ -95,13 +95,14 @@ class ManagedServer:
     def wait_until_ready(self, within_s: float, stopped: Callable[[], bool]) -> float:
         """Return the seconds it took. A command that exits has failed, unless there is a stop command."""
         started = time.monotonic()
-        with HttpClient() as client:
+        deadline = started + within_s
+        with HttpClient(stopped=stopped) as client:
             while not stopped():
                 if (reason := self.failure()) is not None:
                     raise ServerFailed(reason)
-                if _is_ready(client, self._launch.ready):
+                if _is_ready(client, self._launch.ready, min(_READY_TIMEOUT_S, deadline - time.monotonic())):
                     return time.monotonic() - started
-                if time.monotonic() - started > within_s:
+                if time.monotonic() > deadline:
                     raise ServerFailed(f"not ready within {within_s:g} s: no response from {self._launch.ready}")
                 time.sleep(_POLL_S)
         raise Interrupted
@@ -199,8 +200,8 @@ def _is_listening(url: str) -> bool:
         return False
 
 
-def _is_ready(client: HttpClient, url: str) -> bool:
+def _is_ready(client: HttpClient, url: str, timeout_s: float) -> bool:
     try:
-        return client.get(url, _READY_TIMEOUT_S).status < 300
+        return client.get(url, timeout_s).status < 300
     except RequestFailed:
         return False
