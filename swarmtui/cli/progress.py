@@ -135,7 +135,7 @@ def describe_frame(frame: Frame) -> str:
     else:
         parts.append("0 errors")
     if frame.left_s is not None and frame.status != "stopping":  # the rest of the plan is skipped
-        parts.append(f"{clock(frame.left_s)} left")
+        parts.append(f"{'at least ' if frame.left_at_least else ''}{clock(frame.left_s)} left")
     return " · ".join(parts)
 
 

@@ -153,7 +153,7 @@ class Frame(_ClientMessage, frozen=True):
     them. `search_result` is a sentence. Rows count chunks; `tokens_per_chunk` is the mean so far. `load` is how load is
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads. `outage_s` is how long the server has been away. `steered`: under manual control,
-    so that only the user ends it.
+    so that only the user ends it. `left_at_least`: later levels may take longer than `left_s` says.
     """
 
     t_ns: int
@@ -195,6 +195,7 @@ class Frame(_ClientMessage, frozen=True):
     send_delay_s: float | None = None
     tasks: tuple[TaskFigures, ...] = ()
     outage_s: float | None = None
+    left_at_least: bool = False
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

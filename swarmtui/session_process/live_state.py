@@ -82,6 +82,7 @@ class LiveState:
         self.done = 0
         self.total: int | None = None
         self.left_s: float | None = None
+        self.left_at_least = False
         self.levels: tuple[Level, ...] = ()
         self._mixed_records: defaultdict[LevelKey, list[Record]] = defaultdict(list)
         self._tasks: tuple[TaskFigures, ...] = ()
@@ -203,6 +204,7 @@ class LiveState:
             note=self.note,
             elapsed_s=(now - self._t0) / 1e9,
             left_s=self.left_s,
+            left_at_least=self.left_at_least,
             done=self.done,
             of=self.total,
             c=self.c,

@@ -360,7 +360,7 @@ class LoadLayout:
         return contents if plan.serial == "measured" else contents[: plan.sample]
 
     def requests_in_sequence(self, c: int) -> float:
-        """How many requests a stream sends one after another in a run of this level."""
+        """How many requests a stream sends one after another in a run of this level, with pre-roll and a filler."""
         if self.mode.looping:
-            return self._plan.requests.at(c) / c
+            return self._plan.requests.at(c) / c + 2
         return 1.0 + len(self.serial_contents(c, [0] * c))

@@ -31,6 +31,7 @@ from swarmtui.session_process.load_modes import (
     WarmupTasks,
 )
 from swarmtui.session_process.steering import Steering, SteeringState
+from swarmtui.session_process.time_left import RequestTimes
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 
 _POLL_S = 0.1
@@ -62,7 +63,7 @@ class Scheduler:
         self._levels = LiveLevels(self._records, state)
         self._steering = Steering(plan)
         self._changed = asyncio.Event()
-        self._last_e2e_s: float | None = None
+        self._times = RequestTimes()
         self.first_error: Record | None = None
         self.uncounted = UncountedAnswers()
 
@@ -99,7 +100,8 @@ class Scheduler:
             self._records.add(record)
             self.uncounted.add(record)
         if record.error is None:
-            self._last_e2e_s = record.e2e_s
+            if record.phase == "level" and record.e2e_s is not None:
+                self._times.add(record.c, record.e2e_s)
         elif record.error != CANCELLED:
             self.first_error = self.first_error or record
         if task is None or (record.error is None and record.turn < len(task.followups)):
@@ -120,7 +122,7 @@ class Scheduler:
         link.frame = frame
         self._state.update_worker(link.number, frame)
         self._workers.acknowledge()
-        self._state.left_s = self._remaining_s()
+        self._state.left_s, self._state.left_at_least = self._time_left()
         if self._stage is not None and self._stage.scheduled:
             self._supply(link)
         self._changed.set()
@@ -131,8 +133,8 @@ class Scheduler:
         if stage is not None and self._steering.state == "run":
             self._workers.supply(stage, first)
 
-    def _remaining_s(self) -> float | None:
-        """Estimate the time to the end of a sweep, if each request takes as long as the last one."""
+    def _time_left(self) -> tuple[float | None, bool]:
+        """Estimate the time to the end of a sweep, and whether it is a lower bound."""
         stage, goal, layout = self._stage, self._steering.goal, self._layout
         if stage is None or stage.phase == "warmup" or not isinstance(goal, client_protocol.Sweep):
             return None
@@ -140,11 +142,21 @@ class Scheduler:
         current = ((stage.c, stage.rate), stage.run)
         next_runs = order[order.index(current) + 1 :] if current in order else []
         if layout.duration_s is not None:
-            return max(0.0, (stage.until or 0.0) - time.monotonic()) + layout.duration_s * len(next_runs)
-        if self._last_e2e_s is None or layout.mode.scheduled or layout.mode.continuous or stage.source.total is None:
-            return None
-        in_sequence = sum(layout.requests_in_sequence(c) for (c, _), _ in next_runs)
-        return self._last_e2e_s * (in_sequence + max(0, stage.source.total - stage.done) / stage.streams)
+            here = layout.duration_s if stage.until is None else max(0.0, stage.until - time.monotonic())
+            return here + layout.duration_s * len(next_runs), False
+        if layout.mode.scheduled or layout.mode.continuous or stage.source.total is None:
+            return None, False
+        slots = self._slots()
+        ahead = [(stage.c, max(0, stage.source.total - stage.done) / stage.streams)]
+        ahead += [(c, layout.requests_in_sequence(c)) for (c, _), _ in next_runs]
+        left, at_least = 0.0, False
+        for c, in_sequence in ahead:
+            found = self._times.estimate(c, slots.total if slots else None)
+            if found is None:
+                return None, False
+            left += found[0] * in_sequence
+            at_least = at_least or found[1]
+        return left, at_least
 
     # the plan
 

@@ -12,18 +12,24 @@ from swarmtui.model.telemetry import HistoryPoint, Telemetry
 
 RECENT_RATES = 8
 _WINDOW_NS = 1_000_000_000
+_ENOUGH_CHUNKS = 50
 _MAX_POINTS = 1_200
 _GPU_SAMPLES = 60
 
 
 class StreamRate:
-    """The tok/s of one stream: one value per second, the newest last."""
+    """The tok/s of one stream: one value per second in `recent`, the newest last.
 
-    __slots__ = ("_produced", "_request", "_since_ns", "_total", "rate", "recent")
+    `rate` is over as many of these seconds as it takes to count enough chunks: at 8 chunks per second, a single second
+    has 8 or 9.
+    """
+
+    __slots__ = ("_produced", "_request", "_since_ns", "_total", "_windows", "rate", "recent")
 
     def __init__(self, t_ns: int) -> None:
         self._since_ns, self._produced, self._total = t_ns, 0, 0
         self._request: tuple[int, int] | None = None
+        self._windows: tuple[tuple[int, int], ...] = ()
         self.rate: float | None = None
         self.recent: tuple[float | None, ...] = ()
 
@@ -32,10 +38,22 @@ class StreamRate:
         self._produced += max(0, total - self._total) if request == self._request else total
         self._request, self._total = request, total
         passed = t_ns - self._since_ns
-        if passed >= _WINDOW_NS:
-            self.rate = self._produced * tokens_per_chunk * 1e9 / passed if self._produced or busy else None
-            self.recent = (*self.recent[1 - RECENT_RATES :], self.rate)
-            self._since_ns, self._produced = t_ns, 0
+        if passed < _WINDOW_NS:
+            return
+        known = bool(self._produced) or busy
+        self._windows = (*self._windows, (self._produced, passed))[-RECENT_RATES:] if known else ()
+        newest = self._produced * tokens_per_chunk * 1e9 / passed if known else None
+        self.recent = (*self.recent[1 - RECENT_RATES :], newest)
+        self.rate = self._mean_rate(tokens_per_chunk)
+        self._since_ns, self._produced = t_ns, 0
+
+    def _mean_rate(self, tokens_per_chunk: float) -> float | None:
+        chunks = passed = 0
+        for produced, length in reversed(self._windows):
+            chunks, passed = chunks + produced, passed + length
+            if chunks >= _ENOUGH_CHUNKS:
+                break
+        return chunks * tokens_per_chunk * 1e9 / passed if passed else None
 
 
 class LiveModel:

@@ -64,6 +64,10 @@ def test_single_error_is_singular() -> None:
     assert "· 1 error (reset)" in describe_frame(frame(errors=1, error_counts={"reset": 1}))
 
 
+def test_lower_bound_of_the_time_left_is_marked() -> None:
+    assert describe_frame(frame(left_s=54.0, left_at_least=True)).endswith("· at least 0:54 left")
+
+
 def test_stopping_run_shows_no_time_left() -> None:
     assert describe_frame(frame(status="draining", left_s=54.0)).endswith("0:54 left")
     assert "left" not in describe_frame(frame(status="stopping", left_s=54.0))

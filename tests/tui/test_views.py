@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import Plan
@@ -77,6 +78,23 @@ def test_a_request_without_a_token_shows_how_long_it_has_waited() -> None:
     waiting = msgspec.structs.replace(seen.watched, t_first_ns=None, t_last_ns=None, gaps_s=Spread(n=0), chunks=0)
     text = text_of(fact_lines(0, waiting, seen, None, 100))
     assert "waiting for 5.00 s" in text and "TTFT    –" in text and "they need two chunks" in text
+
+
+@pytest.mark.parametrize(("per_s", "tolerance"), [(8.4, 0.02), (100.0, 0.01)])
+def test_rate_of_a_slow_stream_is_not_quantised(per_s: float, tolerance: float) -> None:
+    """At 8.4 tokens per second, a second has 8 or 9 of them; frames come four times per second."""
+    rate, shown = StreamRate(0), []
+    for quarter in range(1, 80):
+        rate.update(quarter * 250_000_000, (1, 1), int(per_s * quarter / 4), 1.0, busy=True)
+        shown.append(rate.rate)
+    assert shown[40:] == [pytest.approx(per_s, rel=tolerance)] * len(shown[40:])
+
+
+def test_rate_ends_with_the_stream() -> None:
+    rate = StreamRate(0)
+    for second, total in enumerate((0, 10, 20, 20, 20)):
+        rate.update(second * 1_000_000_000, (1, 1), total, 1.0, busy=second < 3)
+    assert rate.rate is None and rate.recent == (10.0, 10.0, None, None)
 
 
 def test_a_mixed_load_shows_its_primary_task_separately() -> None:

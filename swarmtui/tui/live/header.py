@@ -198,7 +198,9 @@ def _clock(frame: Frame, replay: ReplayClock | None) -> str:
         at_end = replay.at_s >= replay.length_s
         state = f"×{replay.speed}" if replay.playing else "at the end" if at_end else "paused"
         return f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}"
-    left = "" if frame.left_s is None or frame.status == "ended" else f", {clock(frame.left_s)} left"
+    left = ""
+    if frame.left_s is not None and frame.status != "ended":
+        left = f", {'at least ' if frame.left_at_least else ''}{clock(frame.left_s)} left"
     return f"{clock(frame.elapsed_s)} elapsed{left}"
 
 

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.session_process.time_left import RequestTimes
+
+
+def times(**seconds: float) -> RequestTimes:
+    found = RequestTimes()
+    for name, value in seconds.items():
+        found.add(int(name[1:]), 0.5 * value)
+        found.add(int(name[1:]), 1.5 * value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("known", "c", "slots", "seconds", "at_least"),
+    [
+        ({"c4": 2.0}, 4, None, 2.0, False),
+        ({"c4": 2.0}, 8, None, 2.0, True),
+        ({"c1": 1.0, "c4": 1.6}, 8, None, 2.4, False),
+        ({"c1": 1.0, "c4": 1.6}, 16, 8, 4.8, False),
+        ({"c4": 2.0}, 16, 4, 8.0, False),
+        ({"c2": 3.0, "c4": 2.0}, 8, None, 2.0, False),
+        ({"c8": 2.0}, 4, None, 2.0, False),
+    ],
+    ids=["measured", "slope unknown", "line", "line to the slots", "queue", "noise", "lower level"],
+)
+def test_time_of_a_later_level(
+    known: dict[str, float], c: int, slots: int | None, seconds: float, at_least: bool
+) -> None:
+    found = times(**known).estimate(c, slots)
+    assert found is not None
+    assert found[0] == pytest.approx(seconds)
+    assert found[1] is at_least
+
+
+def test_nothing_is_known_before_the_first_request() -> None:
+    assert RequestTimes().estimate(4, None) is None
