@@ -92,7 +92,9 @@ def summarise(loaded: LoadedSession) -> Summary:
         message = "interrupted; contains the requests that had finished by then"
     session = journal.head.session
     figures = level_figures(journal.records, journal.stages, journal.ends, serial_rates(session.plan))
-    figures = add_machine_figures(figures, journal.stages, journal.ends, journal.telemetry, journal.records)
+    figures = add_machine_figures(
+        figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers
+    )
     levels = flag_outages(figures, journal.stages, journal.events)
     quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.quality))
     if journal.quality is not None:

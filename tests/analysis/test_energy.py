@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.machine.by_level import add_machine_figures
-from swarmtui.analysis.machine.energy import energy_used
-from swarmtui.model.telemetry import Gpu, Telemetry
+from swarmtui.analysis.machine.energy import energy_used, server_gpus
+from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from tests.analysis.record_builders import BOOT_NS, end, request, stage
 
 S = 1_000_000_000
@@ -48,6 +48,47 @@ def test_energy_of_all_or_selected_gpus() -> None:
     both, one = energy_used(readings, [(0, 10 * S)], 10), energy_used(readings, [(0, 10 * S)], 10, uuids=("a",))
     assert both is not None and both.joules == pytest.approx(1070.0)
     assert one is not None and one.joules == pytest.approx(1000.0)
+    assert (both.all_gpus, one.all_gpus) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("named", "used"),
+    [([("a",)], {"a"}), ([("m",)], {"b"}), ([("a",), ("b",)], {"a", "b"}), ([("a",), ()], set()), ([], set())],
+    ids=["one", "part of a GPU", "two servers", "one not known", "none"],
+)
+def test_gpus_of_the_servers(named: list[tuple[str, ...]], used: set[str]) -> None:
+    readings = [Telemetry(t_ns=0, gpus=(gpu("a"), gpu("b"), gpu("m", part_of="b")))]
+    servers = [DiscoveredServer(url="x", gpus=uuids) for uuids in named]
+    assert server_gpus(readings, servers) == used
+
+
+def test_level_counts_the_energy_of_its_server() -> None:
+    readings = [
+        Telemetry(t_ns=BOOT_NS + t * S, gpus=(gpu("a", energy_j=100.0 * t), gpu("b", energy_j=900.0 * t)))
+        for t in range(11)
+    ]
+    requests = [request(0, [5_000, 10_000])]
+    starts, ends = [stage()], [end(at=10_000)]
+    levels = level_figures(requests, starts, ends)
+    for uuids, joules in ((("a",), 1_000.0), ((), 10_000.0)):
+        servers = [DiscoveredServer(url="x", gpus=uuids)]
+        (found,) = add_machine_figures(levels, starts, ends, readings, requests, servers)
+        assert found.energy is not None and found.energy.joules == pytest.approx(joules)
+        assert found.energy.all_gpus is not bool(uuids)
+
+
+def test_energy_of_a_closed_loop_is_that_of_its_steady_window() -> None:
+    """Pre-roll and fillers use energy for tokens that are not those of measured requests."""
+    readings = [msgspec.structs.replace(sample, t_ns=BOOT_NS + sample.t_ns) for sample in steady(300.0, 20)]
+    phases = ("preroll", "level", "level", "level", "filler")
+    requests = [
+        request(4000 * n, [4000 * n + 1000 * k for k in range(1, 5)], task=n, phase=phase)
+        for n, phase in enumerate(phases)
+    ]
+    starts, ends = [stage()], [end(at=20_000)]
+    (found,) = add_machine_figures(level_figures(requests, starts, ends), starts, ends, readings, requests)
+    assert found.energy is not None and found.energy.seconds == pytest.approx(8.0)
+    assert found.energy.j_per_token == pytest.approx(300.0)
 
 
 def test_gpu_without_counter_makes_joules_null() -> None:

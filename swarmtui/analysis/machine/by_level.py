@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import msgspec
 
 from swarmtui.analysis.levels.runs import runs_by_level
-from swarmtui.analysis.machine.energy import energy_used
+from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart
-from swarmtui.model.telemetry import Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, Telemetry, TtftSplit
 
 
 def add_machine_figures(
@@ -21,7 +21,10 @@ def add_machine_figures(
     ends: Sequence[StageEnd],
     telemetry: Sequence[Telemetry],
     records: Sequence[Record],
+    servers: Sequence[DiscoveredServer] = (),
 ) -> tuple[Level, ...]:
+    """`servers` tell which GPUs are theirs; energy is that of all GPUs if this is not known."""
+    uuids = server_gpus(telemetry, servers)
     started, ended = {start.number: start.t_ns for start in stages}, {end.number: end.t_ns for end in ends}
     # Stages whose tokens are in no level, such as a pause, add no joules either.
     runs = runs_by_level(records, stages, ends)
@@ -46,7 +49,7 @@ def add_machine_figures(
         found.append(
             msgspec.structs.replace(
                 level,
-                energy=energy_used(telemetry, spans, tokens) if telemetry else None,
+                energy=energy_used(telemetry, spans, tokens, uuids) if telemetry else None,
                 ttft_split=parts or _estimate(level, single),
             )
         )

@@ -41,6 +41,7 @@ def energy_used(
     inside = [gpus for t, gpus in chosen if any(start <= t <= end for start, end in spans)]
     seconds = sum(end - start for start, end in spans) / 1e9
     throttled, why = throttled_share(inside)
+    simulated = any(gpu.simulated for _, gpus in chosen for gpu in gpus)
     return Energy(
         seconds=seconds,
         joules=joules,
@@ -50,7 +51,8 @@ def energy_used(
         peak_memory=max((used for gpus in inside if (used := _memory(gpus)) is not None), default=None),
         throttled=throttled,
         throttle=why,
-        simulated=any(gpu.simulated for _, gpus in chosen for gpu in gpus),
+        simulated=simulated,
+        all_gpus=not uuids and len(names) > 1 and not simulated,
     )
 
 
@@ -93,10 +95,18 @@ def throttled_share(samples: Sequence[Sequence[Gpu]]) -> tuple[float | None, tup
     return sum(map(bool, known)) / len(known), tuple(sorted(set().union(*known)))
 
 
+def server_gpus(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> frozenset[str]:
+    """Return the GPUs that the processes of the servers use; empty if that is not known of all servers."""
+    if not all(server.gpus for server in servers):
+        return frozenset()
+    named = {uuid for server in servers for uuid in server.gpus}
+    return frozenset(gpu.part_of or gpu.uuid for sample in telemetry for gpu in sample.gpus if gpu.uuid in named)
+
+
 def gpu_names(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> tuple[str, ...]:
     """Return the names of the GPUs that the servers use, else of all; MIG devices are part of their GPU."""
     seen: dict[str, Gpu] = {gpu.uuid: gpu for sample in telemetry for gpu in sample.gpus if not gpu.part_of}
-    used = {uuid for server in servers for uuid in server.gpus} & set(seen)
+    used = server_gpus(telemetry, servers)
     kept = [gpu for uuid, gpu in seen.items() if not used or uuid in used]
     return tuple(_gpu_name(gpu) for gpu in sorted(kept, key=lambda gpu: gpu.index))
 

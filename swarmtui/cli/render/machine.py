@@ -29,6 +29,8 @@ def machine_table(levels: Sequence[Level]) -> str:
         notes.append("GPUs are SIMULATED.")
     if any(level.energy and level.energy.joules is not None for level in levels):
         notes.append("W and J: from the GPUs' energy counters, GPUs only. GiB: peak memory in use.")
+    if any(level.energy and level.energy.all_gpus for level in levels):
+        notes.append("W, J and GiB are of all GPUs of this host: which of them the server uses is not known.")
     if any(level.ttft_split for level in levels):
         estimated = any(level.ttft_split and level.ttft_split.estimated for level in levels)
         source = "; est.: estimated from C=1, as the server does not report it." if estimated else "."

@@ -210,6 +210,8 @@ def _machine_note(levels: Sequence[Level]) -> str:
         notes.append("GPU figures are SIMULATED")
     if any(level.energy and level.energy.joules is not None for level in levels):
         notes.append("W and J from the energy counters, GPUs only")
+    if any(level.energy and level.energy.all_gpus for level in levels):
+        notes.append("GPU figures are of all GPUs of the host: which of them the server uses is not known")
     if any(level.ttft_split for level in levels):
         notes.append("TTFT: the mean, split by the server's histograms")
     if any(level.ttft_split and level.ttft_split.estimated for level in levels):
