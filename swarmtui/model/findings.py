@@ -68,7 +68,11 @@ class Slots(Stored, frozen=True, kw_only=True):
 
 
 class Cliff(Stored, frozen=True, kw_only=True):
-    """The step from `c_before` to `c` streams: `gain` is the change of output tok/s, `ttft_factor` that of TTFT."""
+    """The lowest level that queues, and the highest calm one below it.
+
+    `gain` is the change of output tok/s between them, `ttft_factor` the mean TTFT over the median of the last three calm
+    levels.
+    """
 
     c_before: int
     c: int

@@ -137,7 +137,7 @@ class Scheduler:
         """Estimate the time to the end of a sweep, and whether it is a lower bound."""
         stage, goal, layout = self._stage, self._steering.goal, self._layout
         if stage is None or stage.phase == "warmup" or not isinstance(goal, client_protocol.Sweep):
-            return None
+            return None, False
         order = layout.run_order(goal.levels, goal.runs)
         current = ((stage.c, stage.rate), stage.run)
         next_runs = order[order.index(current) + 1 :] if current in order else []
@@ -213,7 +213,7 @@ class Scheduler:
 
     async def _find_cliff(self, max_c: int) -> None:
         await self._drain()
-        while (c := next_level(self._state.levels, max_c, self._slots())) is not None:
+        while (c := next_level(self._state.levels, max_c)) is not None:
             await self._run_level((c, None), 1, 1)
             await self._levels.wait(self.hurry)
             if self._steering.current_state() in ("stop", "new_goal"):

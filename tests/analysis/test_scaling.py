@@ -68,7 +68,7 @@ def test_slots_are_inferred_from_the_cliff_with_a_reason() -> None:
     found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8], slots=4))
     assert found.slots is not None and found.slots.inferred
     assert found.slots.total == 4
-    assert "TTFT grew" in found.slots.reason and "4 to 7 slots" in found.slots.reason
+    assert "TTFT is ×19 at C=8" in found.slots.reason and "4 to 7 slots" in found.slots.reason
     assert "4 slots, inferred" in found.sentence
 
 

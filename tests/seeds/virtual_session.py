@@ -15,15 +15,18 @@ from typing import Any
 import msgspec
 
 from swarmtui.analysis.answers import check_answer
+from swarmtui.analysis.capacity.cliff import next_level
+from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.load import make_plan
+from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import ClientInfo, End, Head, Session, StageEnd, StageStart, Summary
+from swarmtui.model.session import ClientInfo, End, Head, Level, Session, StageEnd, StageStart, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, effective_load, task_count
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration
 from swarmtui.prompts.generator import open_generator
-from swarmtui.prompts.library import find_workload, workload_digest
+from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
 from swarmtui.session_process.load_modes import (
     LoadLayout,
     NewTasks,
@@ -51,9 +54,7 @@ def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: A
 def simulate_journal(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Journal:
     preset, _ = parse_spec(simulator)
     found = find_workload(workload)
-    plan = make_plan(effective_load(found.workload), size=task_count(found.workload), seed=seed, **given)
-    source = open_generator(found, seed=seed, calibration=_calibrate(seed), max_tokens=plan.max_tokens)
-    asker = TaskFactory(source)
+    plan, asker = _plan(found, seed, **given)
     layout, client = LoadLayout(plan, asker), _VirtualClient(preset)
     client.run_stage(max(plan.levels), 0, "warmup", WarmupTasks(asker, max(plan.levels), plan.warmup))
     for (c, rate), run in layout.run_order(plan.levels, plan.runs):
@@ -81,6 +82,23 @@ def simulate_journal(simulator: str, workload: str, *, seed: int = 1, **given: A
         servers=(_discovered(preset),),
         end=End(t_ns=_ns(client.now), state="done"),
     )
+
+
+def simulate_cliff_search(simulator: str, workload: str, *, seed: int = 1, max_c: int = 512) -> tuple[Level, ...]:
+    """Simulate `swarmtui run --find-cliff` without known slots, and return the levels that it tried."""
+    plan, asker = _plan(find_workload(workload), seed, levels=(1,))
+    layout, client = LoadLayout(plan, asker), _VirtualClient(parse_spec(simulator)[0])
+    levels: tuple[Level, ...] = ()
+    while (c := next_level(levels, max_c)) is not None:
+        client.run_stage(c, 1, "level", layout.task_source((c, None), 1))
+        levels = level_figures(client.records, client.starts, client.ends)
+    return levels
+
+
+def _plan(found: WorkloadFile, seed: int, **given: Any) -> tuple[Plan, TaskFactory]:
+    plan = make_plan(effective_load(found.workload), size=task_count(found.workload), seed=seed, **given)
+    source = open_generator(found, seed=seed, calibration=_calibrate(seed), max_tokens=plan.max_tokens)
+    return plan, TaskFactory(source)
 
 
 class _RequestInFlight(msgspec.Struct, kw_only=True):

@@ -1,38 +1,56 @@
-"""Find the cliff, where more streams add no throughput and only wait, and choose the next C to search it."""
+"""Find the cliff, where more streams only wait, and choose the next C to search it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.model.findings import Cliff, Slots
+from swarmtui.analysis.levels.stats import median, ratio
+from swarmtui.model.findings import Cliff
 from swarmtui.model.session import Level
 
-# A level with a smaller throughput gain and at least this TTFT factor is past the cliff.
-MIN_GAIN = 0.05
+# A level queues if its TTFT is this multiple of that of the last calm levels, and its throughput gain less than this
+# share of the ideal one, which is that of C.
 QUEUED_TTFT_FACTOR = 3.0
+QUEUED_GAIN = 0.5
+_REFERENCE_LEVELS = 3
+
+# Without a level that queues, doubling ends when two steps together bring less than this.
+MIN_GAIN = 0.05
+# The search ends when the levels on both sides of the cliff are this close.
+_PRECISION = 0.06
 
 
 def find_cliff(levels: Sequence[Level]) -> Cliff | None:
-    """Return the first level with less than 5 % more throughput for at least 3 × the TTFT of the last good one."""
-    good, bad = _edges(levels)
-    factor = ttft_factor(good, bad) if good and bad else None
-    if good is None or bad is None or factor is None:
+    """Return the lowest level that queues, compared with the calm ones below it."""
+    calm, queued = _split(levels)
+    factor = _ttft_factor(queued, calm) if queued else None
+    if queued is None or factor is None:
         return None
-    return Cliff(c_before=good.c, c=bad.c, gain=throughput_gain(good, bad), ttft_factor=factor)
+    return Cliff(c_before=calm[-1].c, c=queued.c, gain=throughput_gain(calm[-1], queued), ttft_factor=factor)
 
 
-def next_level(levels: Sequence[Level], highest: int, slots: Slots | None = None) -> int | None:
-    """Double C until a level is past the cliff, or past all slots without a gain; then bisect the gap."""
+def next_level(levels: Sequence[Level], highest: int) -> int | None:
+    """Double C until a level queues or two steps bring nothing; then bisect between calm and queued levels.
+
+    Before that, the step to the first level with a long TTFT is bisected: one that spans the end of the slots still
+    brings a gain.
+    """
     if not levels:
         return 1
-    tried = sorted(level.c for level in levels)
-    _, bad = _edges(levels, slots)
-    if bad is None:
-        doubled = tried[-1] * 2
-        return doubled if doubled <= highest else None
-    below = max((c for c in tried if c < bad.c), default=0)
-    middle = (below + bad.c) // 2
-    return middle if below < middle else None
+    calm, queued = _split(levels)
+    waiting = next((n for n in range(1, len(calm)) if _waits(calm[n], calm[:n])), None)
+    if waiting is not None and (middle := _middle(calm[waiting - 1].c, calm[waiting].c)) is not None:
+        return middle
+    if queued is not None:
+        return _middle(calm[-1].c if calm else 0, queued.c)
+    doubled = 2 * calm[-1].c
+    grows = len(calm) < 3 or throughput_gain(calm[-3], calm[-1]) >= MIN_GAIN
+    return doubled if grows and doubled <= highest else None
+
+
+def _middle(low: int, high: int) -> int | None:
+    middle = (low + high) // 2
+    return middle if low < middle and high - low > _PRECISION * high else None
 
 
 def throughput_gain(before: Level, after: Level) -> float:
@@ -40,26 +58,29 @@ def throughput_gain(before: Level, after: Level) -> float:
     return b / a - 1.0 if a and b else 0.0
 
 
-def ttft_factor(before: Level, after: Level) -> float | None:
-    """Return the ratio of the median TTFTs, or of the means where a median is missing."""
-    for a, b in ((before.ttft_s.p50, after.ttft_s.p50), (before.ttft_s.mean, after.ttft_s.mean)):
-        if a and b:
-            return b / a
-    return None
-
-
-def _edges(levels: Sequence[Level], slots: Slots | None = None) -> tuple[Level | None, Level | None]:
-    """Return the last level with a gain, and the first one past the cliff.
-
-    A level without a gain is no reference for the next one: its TTFT may have grown already, and a level that only
-    doubles it again would not reach the factor.
-    """
-    good: Level | None = None
+def _split(levels: Sequence[Level]) -> tuple[list[Level], Level | None]:
+    """Return the calm levels below the lowest one that queues or has no answer, and that one."""
+    calm: list[Level] = []
     for level in sorted(levels, key=lambda level: level.c):
-        if not level.ok:
-            return good, level
-        if good is None or throughput_gain(good, level) >= MIN_GAIN:
-            good = level
-        elif (ttft_factor(good, level) or 0.0) >= QUEUED_TTFT_FACTOR or (slots is not None and level.c > slots.total):
-            return good, level
-    return good, None
+        if not level.ok or _queues(level, calm):
+            return calm, level
+        calm.append(level)
+    return calm, None
+
+
+def _queues(level: Level, calm: Sequence[Level]) -> bool:
+    return _waits(level, calm) and throughput_gain(calm[-1], level) < QUEUED_GAIN * (level.c / calm[-1].c - 1.0)
+
+
+def _waits(level: Level, calm: Sequence[Level]) -> bool:
+    factor = _ttft_factor(level, calm)
+    return factor is not None and factor >= QUEUED_TTFT_FACTOR
+
+
+def _ttft_factor(level: Level, calm: Sequence[Level]) -> float | None:
+    """Return the mean TTFT over the median of the last calm levels: a single one may be off by luck.
+
+    Behind several replicas less than half of the requests may wait, so that their median would not show it.
+    """
+    means = (before.ttft_s.mean for before in calm[-_REFERENCE_LEVELS:])
+    return ratio(level.ttft_s.mean, median(mean for mean in means if mean is not None))

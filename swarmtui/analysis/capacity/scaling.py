@@ -68,8 +68,8 @@ def _inferred_slots(cliff: Cliff | None) -> Slots | None:
         return None
     last = cliff.c - 1
     where = f"{cliff.c_before}" if last == cliff.c_before else f"{cliff.c_before} to {last}"
-    grew = f"TTFT grew ×{cliff.ttft_factor:.3g} from C={cliff.c_before} to C={cliff.c}"
-    return Slots(per_replica=cliff.c_before, inferred=True, reason=f"{grew}: there are {where} slots")
+    waits = f"TTFT is ×{cliff.ttft_factor:.3g} at C={cliff.c}"
+    return Slots(per_replica=cliff.c_before, inferred=True, reason=f"{waits}: there are {where} slots")
 
 
 def _queueing_delay(levels: Sequence[Level], slots: Slots | None) -> tuple[QueueingDelay, ...]:
