@@ -8,7 +8,9 @@ import importlib
 import os
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -29,6 +31,7 @@ from swarmtui.tui.config import Config
 from swarmtui.tui.frame_source import LiveSource, ReplaySource
 from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
 from swarmtui.tui.live_model import LiveModel
+from swarmtui.tui.terminal_guard import exit_if_stuck
 from swarmtui.tui.textual_patches import PatchedApp
 from swarmtui.tui.themes import SWARM, THEMES, line_styles
 
@@ -124,8 +127,7 @@ class SwarmApp(PatchedApp[AppResult]):
         self.theme_changed_signal.subscribe(self, self._theme_changed)
         self.set_keymap(keymap(self.config.keymap))
         if not self.is_headless:
-            # A terminated app detaches: the run continues.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.detach)
+            self._detach_on_signals()
             self.set_interval(_TERMINAL_CHECK_S, self._exit_without_terminal)
         gc.freeze()
         gc.enable()
@@ -320,6 +322,19 @@ class SwarmApp(PatchedApp[AppResult]):
 
     def detach(self) -> None:
         self.exit(msgspec.structs.replace(self._result(), running_id=self.running_id, detached=True))
+
+    def _detach_on_signals(self) -> None:
+        """Exit on SIGTERM and SIGINT; the run continues."""
+        loop = asyncio.get_running_loop()
+
+        def leave(number: int, frame: FrameType | None) -> None:
+            # A terminal that accepts no output may block the event loop, but not this handler.
+            exit_if_stuck()
+            with suppress(RuntimeError):  # the loop is closed: the app has ended
+                loop.call_soon_threadsafe(self.detach)
+
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signal_number, leave)
 
     def _result(self) -> AppResult:
         return AppResult(ended=tuple(self._ended.values()))

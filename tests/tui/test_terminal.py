@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import sys
 import termios
@@ -130,7 +131,6 @@ def test_a_run_outlives_its_terminal(terminal: OpenTerminal, run: tuple[Client, 
         screen.hang_up()
     else:
         os.kill(screen.process.pid, getattr(signal, how))
-        # Reads to the end: the app cannot exit while its output is not read.
         while screen.process.poll() is None and time.monotonic() < screen.started + WAIT_S:
             screen.read(time.monotonic() + 0.2)
         screen.read(time.monotonic() + 0.2)
@@ -138,6 +138,30 @@ def test_a_run_outlives_its_terminal(terminal: OpenTerminal, run: tuple[Client, 
     assert continues(client, session_id)
     if how == "SIGTERM":
         assert f"swarmtui attach {session_id}".encode() in screen.output
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_the_app_although_its_output_is_not_read(
+    terminal: OpenTerminal, run: tuple[Client, str], how: signal.Signals
+) -> None:
+    client, session_id = run
+    screen = terminal(["attach", session_id])
+    wait_for(screen, b"streams")
+    accepting = select.poll()
+    output = os.open(f"/proc/{screen.process.pid}/fd/1", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        accepting.register(output, select.POLLOUT)
+        deadline = time.monotonic() + WAIT_S
+        while accepting.poll(0) and time.monotonic() < deadline:
+            screen.press(b"t")  # each theme repaints the whole screen
+            time.sleep(0.02)
+        assert not accepting.poll(0)
+        os.kill(screen.process.pid, how)
+        assert screen.process.wait(WAIT_S) is not None
+    finally:
+        os.close(output)
+    wait_for(screen, b"\x1b[?1049l")
+    assert continues(client, session_id)
 
 
 @pytest.mark.parametrize("how", [signal.SIGSEGV, signal.SIGKILL])
