@@ -1,9 +1,11 @@
-"""Prepare text from servers and files for a terminal: remove escape sequences, measure and truncate."""
+"""Prepare text from servers, files and users for a terminal: remove or escape control characters, and write it."""
 
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
+from typing import TextIO
 
 _SEQUENCES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -22,7 +24,42 @@ def sanitize(text: str) -> str:
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     text = _BLANKS.sub(" ", _MODIFIERS.sub("", _SEQUENCES.sub("", text)))
-    return "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE).strip()
+    return "".join(char for char in text if not _is_invisible(char)).strip()
+
+
+def escape(text: str, *, keep: str = "\n\t") -> str:
+    """Make control characters and changes of text direction visible, as \\u001b; in JSON the meaning stays the same."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char in keep or not _is_invisible(char) else _escaped(char) for char in text)
+
+
+def write_text(stream: TextIO, text: str, end: str = "\n") -> None:
+    """Write text to a terminal or a pipe. All text that others may have written passes through here."""
+    stream.write(escape(text) + end)
+
+
+def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
+    stream = sys.stderr if err else sys.stdout
+    write_text(stream, text, "\n" if nl else "")
+    stream.flush()
+
+
+def write_document(stream: TextIO, content: bytes) -> None:
+    """Write a file unchanged to a pipe, and as text to a terminal."""
+    if stream.isatty():
+        write_text(stream, content.decode(errors="replace").replace("\r\n", "\n"), end="")
+    else:
+        stream.buffer.write(content)
+
+
+def _is_invisible(char: str) -> bool:
+    return unicodedata.category(char) in _INVISIBLE
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def count_noun(number: int, one: str, many: str) -> str:
@@ -61,4 +98,4 @@ def _char_width(char: str) -> int:
 def sanitize_lines(text: str) -> list[str]:
     """Sanitize text of several lines; line breaks and blanks are kept."""
     lines = _MODIFIERS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n"))).expandtabs(4).split("\n")
-    return ["".join(char for char in line if unicodedata.category(char) not in _INVISIBLE) for line in lines]
+    return ["".join(char for char in line if not _is_invisible(char)) for line in lines]

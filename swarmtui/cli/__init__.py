@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 def main() -> None:
@@ -14,18 +18,65 @@ def main() -> None:
     from swarmtui.model.schema import BadInput
 
     signal.signal(signal.SIGINT, _exit_on_interrupt)
+    sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
     try:
         if sys.argv[1:]:
-            from swarmtui.cli.options import commands
-
-            commands()
+            _run_command()
         else:
             from swarmtui.cli.app import open_app
 
             open_app(None, slow=False)
     except BadInput as error:
-        sys.stderr.write(f"swarmtui: {error}\n")
-        sys.exit(2)
+        _exit_with(2, str(error))
+    except Exception as error:  # noqa: BLE001 - our own fault must not look like one of the user or of a limit
+        from swarmtui.client.crash_report import FAULT, write_crash_report
+
+        _exit_with(FAULT, f"internal error, {type(error).__name__}: {error}{write_crash_report(error)}")
+
+
+def _run_command() -> NoReturn:
+    import click
+
+    from swarmtui.cli.options import commands
+    from swarmtui.text import write_text
+
+    try:
+        code = commands.main(standalone_mode=False)
+    except click.ClickException as error:
+        shown = io.StringIO()
+        error.show(shown)
+        write_text(sys.stderr, shown.getvalue(), end="")
+        sys.exit(error.exit_code)
+    except click.Abort:
+        _exit_with(4, "stopped")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _exit_with(code: int, message: str) -> NoReturn:
+    from swarmtui.text import escape, write_text
+
+    write_text(sys.stderr, f"swarmtui: {escape(message, keep='')}")
+    sys.exit(code)
+
+
+class _Output(io.FileIO):
+    """Drops what is written after the reader has closed the pipe: `| head` is no fault."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            return len(memoryview(data))
+
+
+def _output(stream: TextIO) -> TextIO:
+    """Open a standard stream again, so that a closed pipe and characters it cannot encode are no errors."""
+    if stream is None:  # closed by the caller
+        return io.TextIOWrapper(io.BufferedWriter(_Output(os.devnull, "w")))
+    raw = _Output(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=raw.isatty() or stream is sys.stderr
+    )
 
 
 def _exit_on_interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from swarmtui.text import echo
+
 if TYPE_CHECKING:
     from swarmtui.tui.app import AppResult
 
@@ -43,5 +45,5 @@ def report_and_exit(result: AppResult) -> NoReturn:
     for ended in result.ended:
         code = report(ended, as_json=False, progress=open_progress(sys.stderr, False))
     if result.running_id:
-        sys.stderr.write(f"the run continues in the background: swarmtui attach {result.running_id}\n")
+        echo(f"the run continues in the background: swarmtui attach {result.running_id}", err=True)
     sys.exit(code)

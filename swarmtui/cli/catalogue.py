@@ -12,6 +12,7 @@ import click
 from swarmtui.cli.app import session_root
 from swarmtui.cli.options import Number, WholeNumber, commands, json_option, session_dir_option, to_json
 from swarmtui.cli.run_options import find_endpoints
+from swarmtui.text import echo, write_document
 
 
 @commands.group(invoke_without_command=True)
@@ -26,11 +27,9 @@ def workloads(context: click.Context, as_json: bool) -> None:
 
         rows = [(found.workload.name, describe_workload(found)) for found in shipped_workloads()]
         if as_json:
-            click.echo(to_json([{"name": name, "description": row} for name, row in rows]))
+            echo(to_json([{"name": name, "description": row} for name, row in rows]))
         else:
-            click.echo(
-                workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows]), nl=False
-            )
+            echo(workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows]), nl=False)
 
 
 @workloads.command("show")
@@ -39,7 +38,7 @@ def show_workload(name: str) -> None:
     """Print a workload file; it is commented, and a template for your own."""
     from swarmtui.prompts.library import find_workload
 
-    click.echo(find_workload(name).text, nl=False)
+    write_document(sys.stdout, find_workload(name).text.encode())
 
 
 @workloads.command("check")
@@ -52,11 +51,11 @@ def check_workload(file: str) -> None:
     path = file if Path(file).exists() else find_workload(file).source
     found = validate_workload(path)
     for problem in found:
-        click.echo(f"swarmtui: {problem}", err=True)
+        echo(f"swarmtui: {problem}", err=True)
     if found:
         sys.exit(2)
     description = describe_workload(find_workload(file))
-    click.echo(f"{file}: valid: {description.kind}; input {description.input}, output {description.output}")
+    echo(f"{file}: valid: {description.kind}; input {description.input}, output {description.output}")
 
 
 @commands.command()
@@ -80,7 +79,7 @@ def sim(preset: str, port: int, listing: bool, as_json: bool, **options: Any) ->
         from swarmtui.sim.presets import list_presets
 
         presets = list_presets()
-        click.echo(to_json(presets) if as_json else "\n".join(f"{p.name:20} {p.description}" for p in presets))
+        echo(to_json(presets) if as_json else "\n".join(f"{p.name:20} {p.description}" for p in presets))
         return
     from swarmtui.sim.__main__ import main as simulate
 
@@ -122,11 +121,11 @@ def discover(as_json: bool) -> None:
         found = with_gpus(found, source.read())
         source.close()
     if as_json:
-        click.echo(to_json(found))
+        echo(to_json(found))
     else:
         from swarmtui.cli.render.discovery import discovery_text
 
-        click.echo(discovery_text(found), nl=False)
+        echo(discovery_text(found), nl=False)
 
 
 @commands.command()
@@ -166,9 +165,9 @@ def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str |
     for code, _, step in steps:
         lines.append(msgspec.structs.replace(step(), code=code))
         if not as_json:
-            click.echo(check_line(lines[-1], names))
+            echo(check_line(lines[-1], names))
     if as_json:
-        click.echo(to_json(lines))
+        echo(to_json(lines))
     sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)
 
 
@@ -179,6 +178,6 @@ def schema(name: str | None) -> None:
     from swarmtui.model.json_schema import DOCUMENTS, json_schema
 
     if name is None:
-        click.echo("\n".join(f"{known:<10}{description}" for known, description in DOCUMENTS.items()))
+        echo("\n".join(f"{known:<10}{description}" for known, description in DOCUMENTS.items()))
     else:
-        click.echo(to_json(json_schema(name)))
+        echo(to_json(json_schema(name)))

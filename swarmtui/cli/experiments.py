@@ -26,6 +26,7 @@ from swarmtui.cli.options import (
 )
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
+from swarmtui.text import echo, escape, sanitize
 
 _yes_option = click.option("--yes", is_flag=True, help="Run the commands without asking for confirmation.")
 
@@ -101,15 +102,16 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
         ready_within_s=parse_seconds(options["ready_within"], "--ready-within"),
     )  # fmt: skip
     if launches:
-        _confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(launches), yes)
+        shown = [escape(launch, keep="") for launch in launches]
+        _confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(shown), yes)
     logs = logs_directory(Path(request.session_root), test.name)
     with StopRequest().on_signals() as stop:
         result = AbRunner(test, request, logs, open_progress(sys.stderr, quiet), _reporter(quiet)).run(stop)
     if change := log_entry(result):
         add_change(Path(request.session_root), change)
-    click.echo(to_json(result) if as_json else ab_text(result), nl=as_json)
+    echo(to_json(result) if as_json else ab_text(result), nl=as_json)
     if result.problem:
-        click.echo(f"swarmtui: {result.problem}", err=True)
+        echo(f"swarmtui: {result.problem}", err=True)
     sys.exit(3 if result.problem else 4 if result.stopped else 0)
 
 
@@ -188,9 +190,9 @@ def tune(
             stopped = stop()
     rows = rows_in_file_order(tune_file, read_state(directory, tune_file.name).rows)
     found = summarise_rows(rows, tune_file.objective)
-    click.echo(to_json(found) if as_json else tune_text(found), nl=as_json)
+    echo(to_json(found) if as_json else tune_text(found), nl=as_json)
     if stopped:
-        click.echo("swarmtui: stopped; run the same command again to continue", err=True)
+        echo("swarmtui: stopped; run the same command again to continue", err=True)
     sys.exit(4 if stopped else 0)
 
 
@@ -200,11 +202,11 @@ def _show_tune(directory: Path) -> bool:
     from swarmtui.tui.launch import open_tune
 
     if open_tune(directory).detached:
-        click.echo("the tune continues in the background; run the same command to show it again", err=True)
+        echo("the tune continues in the background; run the same command to show it again", err=True)
         sys.exit(0)
     status = read_status(directory)
     if status is not None and status.ended == "failed":
-        click.echo(f"swarmtui: the tune failed; log: {directory / 'tune.log'}", err=True)
+        echo(f"swarmtui: the tune failed; log: {directory / 'tune.log'}", err=True)
     return status is None or status.ended != "done"
 
 
@@ -226,7 +228,7 @@ def _confirm_commands(text: str, yes: bool) -> None:
     """Show the commands before any of them is run, and ask for confirmation."""
     from swarmtui.model.schema import BadInput
 
-    click.echo(text, err=True)
+    echo(text, err=True)
     if yes:
         return
     if not is_terminal():
@@ -236,6 +238,4 @@ def _confirm_commands(text: str, yes: bool) -> None:
 
 
 def _reporter(quiet: bool) -> Callable[[str], None]:
-    from swarmtui.text import sanitize
-
-    return lambda text: None if quiet else click.echo(sanitize(text), err=True)
+    return lambda text: None if quiet else echo(sanitize(text), err=True)

@@ -16,6 +16,7 @@ import msgspec
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.cli.progress import Progress, open_progress
 from swarmtui.client.client import SPOOL_S, Client, ConnectionLost, StopControl, start_session
+from swarmtui.client.crash_report import FAULT
 from swarmtui.client.spawn import StartedProcess
 from swarmtui.model import client_protocol
 from swarmtui.model.client_protocol import Ended
@@ -23,7 +24,7 @@ from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Level, Summary
-from swarmtui.text import count_noun
+from swarmtui.text import count_noun, echo
 
 if TYPE_CHECKING:
     from swarmtui.analysis.limits.fail_if import FailCondition
@@ -70,7 +71,11 @@ def follow_without_report(request: RunRequest, process: StartedProcess, quiet: b
     ended, _ = _follow(request, process, progress)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")
-    return ended, _EXIT_CODES[ended.ending]
+    return ended, _exit_code(ended)
+
+
+def _exit_code(ended: Ended) -> int:
+    return FAULT if ended.fault else _EXIT_CODES[ended.ending]
 
 
 def _follow(request: RunRequest, process: StartedProcess, progress: Progress) -> tuple[Ended, tuple[Level, ...]]:
@@ -177,15 +182,14 @@ def report(
     if summary is not None and shown and ended.ending == "failed":
         summary = msgspec.structs.replace(summary, levels=shown)
     if summary is None and shown and not as_json:
-        sys.stdout.write(level_table(shown))
+        echo(level_table(shown), nl=False)
     elif summary is not None and as_json:
-        sys.stdout.write(summary_json(summary).decode() + "\n")
+        echo(summary_json(summary).decode())
     elif summary is not None:
         table = level_table(summary.levels) if summary.levels else _explain_no_level(ended.directory, summary)
         findings = findings_text(summary) if summary.levels else ""
         parts = (table, load_text(summary), machine_table(summary.levels), findings)
-        sys.stdout.write("\n".join(part for part in parts if part))
-    sys.stdout.flush()
+        echo("\n".join(part for part in parts if part), nl=False)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")
     if ended.directory:
@@ -194,7 +198,7 @@ def report(
         directory = Path(ended.directory)
         baseline = summary.session.previous
         _compare_with_baseline(root or directory.parent, baseline, directory, progress, as_json, detect)
-    return _EXIT_CODES[ended.ending]
+    return _exit_code(ended)
 
 
 def _compare_with_baseline(
@@ -209,7 +213,7 @@ def _compare_with_baseline(
         progress.write(f"swarmtui: {error}")
         return
     progress.write(f"changed: {verdict.change_text}")
-    (sys.stderr if as_json else sys.stdout).write(f"{verdict.sentence}\n")
+    echo(verdict.sentence, err=as_json)
 
 
 class _RequestOutcome(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import click
 
 from swarmtui.cli.app import is_terminal, report_and_exit, require_terminal, session_root
 from swarmtui.cli.options import commands, session_dir_option, slow_option
+from swarmtui.text import echo
 
 _DEMO = "sim:qwen36-27b-2x?speed=4"
 
@@ -53,7 +54,7 @@ def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
     if len(found) > 1:
         from swarmtui.tui.launch import describe_sessions
 
-        click.echo(
+        echo(
             "several sessions are running; choose one with `swarmtui attach ID`:\n"
             + "\n".join(describe_sessions(found))
         )

@@ -9,9 +9,10 @@ from typing import Protocol, TextIO
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.session import Level
 from swarmtui.numbers import clock, rate, seconds, significant
-from swarmtui.text import sanitize, truncate
+from swarmtui.text import sanitize, truncate, write_text
 
 _BAR = 20
+_CLEAR_LINE = "\r\x1b[2K"
 _HEARTBEAT_S = 10.0
 
 
@@ -31,7 +32,7 @@ class QuietProgress:
         pass
 
     def write(self, text: str) -> None:
-        self._out.write(f"{sanitize(text)}\n")
+        write_text(self._out, sanitize(text))
 
     def clear(self) -> None:
         pass
@@ -52,18 +53,19 @@ class TerminalProgress:
         line, parts = describe_frame(frame), _ttft_parts(frame)
         if parts and len(line) + len(parts) < columns:
             line += parts
-        self._out.write("\r\x1b[2K" + truncate(line, columns - 1))
+        self._out.write(_CLEAR_LINE)
+        write_text(self._out, truncate(sanitize(line), columns - 1), end="")
         self._out.flush()
         self._shown = True
 
     def write(self, text: str) -> None:
         self.clear()
-        self._out.write(f"{sanitize(text)}\n")
+        write_text(self._out, sanitize(text))
         self._out.flush()
 
     def clear(self) -> None:
         if self._shown:
-            self._out.write("\r\x1b[2K")
+            self._out.write(_CLEAR_LINE)
             self._out.flush()
             self._shown = False
 
@@ -93,7 +95,7 @@ class PlainProgress:
 
     def write(self, text: str) -> None:
         self._written_at = time.monotonic()
-        self._out.write(f"{sanitize(text)}\n")
+        write_text(self._out, sanitize(text))
         self._out.flush()
 
     def clear(self) -> None:

@@ -28,6 +28,7 @@ from swarmtui.cli.options import (
     workload_option,
 )
 from swarmtui.cli.run_options import build_run_request, parse_limits
+from swarmtui.text import echo
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -206,12 +207,12 @@ def probe(
 
         probes = probes_by_target(session_root(options["session_dir"]))
         found = {target: probe_history(results) for target, results in probes.items()}
-        click.echo(to_json(found) if as_json else history_text(found), nl=as_json)
+        echo(to_json(found) if as_json else history_text(found), nl=as_json)
         return
     if install_hint:
         from swarmtui.cli.render.probe_history import install_hint_text
 
-        click.echo(install_hint_text(_probe_command(options), every_s or 3600.0), nl=False)
+        echo(install_hint_text(_probe_command(options), every_s or 3600.0), nl=False)
         return
     params = run.make_context("run", [], default_map=config_defaults("run")).params | options | {"mode": "probe"}
     build_run_request(options["endpoints"], params)
@@ -265,7 +266,7 @@ def _probe_once(request: RunRequest, quiet: bool) -> int:
     if code == DONE:
         from swarmtui.cli.render.probe_history import probe_line
 
-        click.echo(probe_line(Path(request.session_root), Path(ended.directory).name))
+        echo(probe_line(Path(request.session_root), Path(ended.directory).name))
     return code
 
 

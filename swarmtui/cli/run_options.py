@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from swarmtui.cli.app import session_root
+from swarmtui.text import echo
 
 
 def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any]) -> Any:
@@ -68,7 +67,7 @@ def _only_endpoint() -> str:
 
     found = [server for server in discover_servers() if server.reachable and not server.problem]
     if len(found) == 1:
-        click.echo(f"endpoint: {found[0].url} ({found[0].engine})", err=True)
+        echo(f"endpoint: {found[0].url} ({found[0].engine})", err=True)
         return found[0].url
     if found:
         named = ", ".join(f"{server.url} ({server.engine})" for server in found)

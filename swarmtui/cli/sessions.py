@@ -19,6 +19,7 @@ from swarmtui.cli.options import (
     to_json,
 )
 from swarmtui.sessions.export import FORMATS
+from swarmtui.text import echo, write_document
 
 # A copy of the choices in `sessions.index`, so that --help does not import it.
 BY = ("newest", "best", "model", "workload")
@@ -50,11 +51,11 @@ def sessions(
         every = list_sessions(root)
         rows = search_sessions(every, by, find)[:most]
         if as_json:
-            click.echo(to_json(rows))
+            echo(to_json(rows))
         elif rows:
-            click.echo(session_table(rows), nl=False)
+            echo(session_table(rows), nl=False)
         else:
-            click.echo(f"none of {len(every)} sessions matches {find!r}" if every else f"no sessions yet in {root}")
+            echo(f"none of {len(every)} sessions matches {find!r}" if every else f"no sessions yet in {root}")
 
 
 @sessions.command()
@@ -75,7 +76,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     summary = ensure_summary(load(session_root(session_dir or context.obj), session))
     tables = "\n\n".join(part.rstrip("\n") for part in (load_text(summary), machine_table(summary.levels)) if part)
     text = summary_json(summary).decode() if as_json else session_text(summary, tables)
-    click.echo(text, nl=as_json)
+    echo(text, nl=as_json)
 
 
 @sessions.command("save-to", short_help="Move a running session to another directory.")
@@ -91,7 +92,7 @@ def save_to(session: str, directory: str) -> None:
         raise BadInput(
             "no such session is running" if not found else f"matches several sessions: {', '.join(found)}", key=session
         )
-    click.echo(f"moved; from now on saved in {move_session(found[0], Path(directory).resolve())}")
+    echo(f"moved; from now on saved in {move_session(found[0], Path(directory).resolve())}")
 
 
 @sessions.command()
@@ -103,7 +104,7 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
     from swarmtui.sessions.store import remove_session
 
     for name in session:
-        click.echo(f"removed {remove_session(session_root(session_dir or context.obj), name)}")
+        echo(f"removed {remove_session(session_root(session_dir or context.obj), name)}")
 
 
 @sessions.command("advice", short_help="What to try next, with evidence.")
@@ -118,7 +119,7 @@ def advice(context: click.Context, session: str, as_json: bool, session_dir: str
     from swarmtui.sessions.store import load
 
     found = session_advice(load(session_root(session_dir or context.obj), session))
-    click.echo(to_json(found) if as_json else advice_text(found), nl=as_json)
+    echo(to_json(found) if as_json else advice_text(found), nl=as_json)
 
 
 @sessions.command("log", short_help="The tuning log: changes, verdicts, kept or reverted.")
@@ -145,7 +146,7 @@ def change_log(
             "give the number of the change; it is in the first column of `swarmtui sessions log`", key="sessions log"
         )
     changes = read_log(root)
-    click.echo(to_json(changes) if as_json else log_text(changes), nl=as_json)
+    echo(to_json(changes) if as_json else log_text(changes), nl=as_json)
 
 
 @commands.command()
@@ -179,7 +180,7 @@ def compare(
     summaries = [read_summary(root, name) for name in names]
     index = names.index(baseline) if baseline else 0
     found = compare_sessions(summaries, index, history=earlier_sessions(root, summaries), detect=detected)
-    click.echo(to_json(found) if as_json else comparison_text(found), nl=as_json)
+    echo(to_json(found) if as_json else comparison_text(found), nl=as_json)
 
 
 @commands.command()
@@ -211,7 +212,7 @@ def export(session: tuple[str, ...], form: Any, output: str | None, chart: str |
         output = "-"
     content = render([load(session_root(session_dir), name) for name in session], form, chart)
     if output in (None, "-"):
-        sys.stdout.buffer.write(content)
+        write_document(sys.stdout, content)
         return
     try:
         Path(str(output)).write_bytes(content)

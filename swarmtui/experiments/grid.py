@@ -27,7 +27,10 @@ class LaunchCommand(Stored, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return " ".join(
-            [*(f"{name}={shlex.quote(value)}" for name, value in self.env.items()), shlex.join(self.command)]
+            [
+                *(f"{shlex.quote(name)}={shlex.quote(value)}" for name, value in self.env.items()),
+                shlex.join(self.command),
+            ]
         )
 
 

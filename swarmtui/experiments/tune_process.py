@@ -16,6 +16,7 @@ from swarmtui.experiments.tune_store import read_status
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.tuning import TuneFile
+from swarmtui.text import echo
 
 _START_TIMEOUT_S = 20.0
 _POLL_S = 0.05
@@ -65,8 +66,7 @@ def main() -> int:
     job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=TuneJob)
 
     def report(text: str) -> None:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+        echo(text, err=True)
 
     try:
         runner = TuneRunner(job.tune, job.request, Path(job.directory), NoDisplay(), report)

@@ -39,6 +39,7 @@ from swarmtui.model.worker_protocol import (
     pack,
 )
 from swarmtui.model.workload import Task
+from swarmtui.text import echo
 
 FRAME_NS = 100_000_000
 _MANY_AGENTS = 256
@@ -360,7 +361,7 @@ class Worker:
             with os.fdopen(handle, "ab") as file:
                 file.write(b"\n".join([*lines, b""]))
         except OSError as error:
-            sys.stderr.write(f"swarmtui worker: {len(lines)} finished requests lost: {spool}: {error}\n")
+            echo(f"swarmtui worker: {len(lines)} finished requests lost: {spool}: {error}", err=True)
 
 
 def _poll_delay_s(streams: int, rate: float, cpu_share: float) -> float:

@@ -205,11 +205,13 @@ class Ended(_ClientMessage, frozen=True):
     """The last message: how the session ended, and its directory, which is empty if nothing was measured.
 
     unusable: the endpoint could not be used; failed: saving failed; interrupted: a process of swarmtui died.
+    `fault`: it failed by an unexpected error of swarmtui itself.
     """
 
     ending: Ending
     message: str
     directory: str
+    fault: bool = False
 
 
 SessionMessage = Hello | Frame | Ended

@@ -83,7 +83,7 @@ class SessionProcess:
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.accept(reader, writer)
-        directory = ""
+        directory, fault = "", False
         try:
             ending, message = await self._measure()
         except BadInput as error:
@@ -91,10 +91,11 @@ class SessionProcess:
         except Exception as error:  # noqa: BLE001 - whatever our own error is, what was measured is saved
             traceback.print_exc()
             ending, message = "failed", f"internal error, {type(error).__name__}: {error}; see {error_log()}"
+            fault = True
         if self._journal is not None:
             ending, message, directory = await self._save(ending, message)
         self._state.status = "ended"
-        await self._clients.close(client_protocol.Ended(ending, message, directory), self._state.frame(False))
+        await self._clients.close(client_protocol.Ended(ending, message, directory, fault), self._state.frame(False))
         for simulator in self._simulators:
             simulator.end()
 

@@ -8,6 +8,7 @@ import sys
 from swarmtui.model.schema import BadInput
 from swarmtui.sim.presets import list_presets, parse_spec
 from swarmtui.sim.server import serve
+from swarmtui.text import echo
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.list:
         for preset in list_presets():
-            sys.stdout.write(f"{preset.name:20} {preset.description}\n")
+            echo(f"{preset.name:20} {preset.description}")
         return 0
     try:
         preset, settings = parse_spec(_spec(given))
@@ -39,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
             watch_stdin=given.watch_stdin,
         )
     except BadInput as problem:
-        sys.stderr.write(f"swarmtui: {problem}\n")
+        echo(f"swarmtui: {problem}", err=True)
         return 2
     return 0
 
@@ -52,8 +53,7 @@ def _spec(given: argparse.Namespace) -> str:
 
 
 def _announce(url: str) -> None:
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()
+    echo(url)
 
 
 if __name__ == "__main__":

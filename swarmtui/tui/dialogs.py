@@ -14,6 +14,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
 from swarmtui.tui.cursor_list import PickItem, PickList
+from swarmtui.tui.input_line import TextField
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -86,11 +87,11 @@ class SaveDialog(ModalScreen[SessionDetails | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             yield Static("Label: a name for this session", markup=False)
-            yield Input(self._details.label, id="label", compact=True)
+            yield TextField(self._details.label, id="label", compact=True)
             yield Static("Note: a comment on this session", markup=False)
-            yield Input(self._details.note, id="note", compact=True)
+            yield TextField(self._details.note, id="note", compact=True)
             yield Static("Directory", markup=False)
-            yield Input(self._details.directory, id="directory", compact=True)
+            yield TextField(self._details.directory, id="directory", compact=True)
             yield Static("", markup=False, id="directory-problem")
             yield Static("tab: next · enter: save · esc: cancel", markup=False, classes="hint")
 

@@ -11,9 +11,16 @@ from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
 from swarmtui.model.schema import BadInput
-from swarmtui.text import sanitize
+from swarmtui.text import sanitize, sanitize_lines
 
 Validator = Callable[[str], object]
+
+
+class TextField(Input):
+    """A text field without control characters, whether typed, pasted or read from a file."""
+
+    def validate_value(self, value: str) -> str:
+        return " ".join(sanitize_lines(value))
 
 
 class InputLine(Horizontal):
@@ -29,7 +36,7 @@ class InputLine(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Static("", markup=False, classes="input-line--label")
-        entry = Input(compact=True)
+        entry = TextField(compact=True)
         entry.cursor_blink = False
         yield entry
         yield Static("", markup=False, classes="input-line--problem")
@@ -47,7 +54,7 @@ class InputLine(Horizontal):
         entry = self.query_one(Input)
         self.add_class("-open")
         entry.value = value
-        entry.cursor_position = len(value)
+        entry.cursor_position = len(entry.value)
         # A widget that is not displayed yet cannot take the focus.
         self.call_after_refresh(entry.focus)
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarmtui.client.client import Client, attach, start_session
+from swarmtui.client.crash_report import FAULT, write_crash_report
 from swarmtui.client.spawn import start_session_process
 from swarmtui.model.client_protocol import Hello, Subscribe
 from swarmtui.model.run_request import RunRequest
-from swarmtui.text import sanitize
+from swarmtui.text import sanitize, write_text
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import AppResult
@@ -122,7 +123,8 @@ def _run(source: Callable[[], LiveSource | ReplaySource] | None, **options: Any)
 def _show(source: Callable[[], LiveSource | ReplaySource] | None, options: dict[str, Any]) -> AppResult:
     """Import and run the app; the source is opened last, so that the first paint shows its newest frame."""
     # Textual uses this screen too; the line is visible while it is imported.
-    sys.stdout.write(f"{_ENTER} swarmtui  starting …")
+    sys.stdout.write(_ENTER)
+    write_text(sys.stdout, " swarmtui  starting …", end="")
     sys.stdout.flush()
     imported = False
     try:
@@ -138,25 +140,12 @@ def _show(source: Callable[[], LiveSource | ReplaySource] | None, options: dict[
     result = app.run(mouse=False)
     if app.crash is not None:
         _report_crash(app.crash, app.running_id)
-        return AppResult(running_id=app.running_id, detached=True)
+        sys.exit(FAULT)
     return result or AppResult()
 
 
 def _report_crash(error: BaseException, running_id: str) -> None:
     """Write the traceback to a file and one line to stderr."""
-    import traceback
-
-    from platformdirs import user_state_dir
-
-    from swarmtui.sessions.files import write_file
-
-    path = Path(user_state_dir("swarmtui")) / "crash.txt"
-    details = f"; details: {path}"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(path, "".join(traceback.format_exception(error)).encode())
-    except OSError:
-        details = ""
-    sys.stderr.write(f"swarmtui: the app failed ({type(error).__name__}){details}\n")
+    write_text(sys.stderr, f"swarmtui: the app failed ({type(error).__name__}){write_crash_report(error)}")
     if running_id:
-        sys.stderr.write("swarmtui: the run is not affected\n")
+        write_text(sys.stderr, f"swarmtui: the run is not affected: swarmtui attach {running_id}")

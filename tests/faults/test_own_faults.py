@@ -35,7 +35,7 @@ def test_internal_error_ends_and_saves_the_run(sandbox: Sandbox, name: str) -> N
     with scripted_server(respond_with_words(20, gap_s=0.01)) as server:
         options = ("--levels", "4", "--requests", "2000", "--warmup", "none", "--no-gpu")
         ran = sandbox.run_benchmark(server.url, *options, env=env)
-    assert ran.code == 2, ran
+    assert ran.code == 70, ran
     assert "internal error, ZeroDivisionError: injected; see " in ran.err and "Traceback" not in ran.err
     assert "injected" in sandbox.error_log()
     # A log that is left behind fails the test.

@@ -6,8 +6,10 @@ import unicodedata
 
 import pytest
 from rich.cells import cell_len
+from textual.widgets import Input
 
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.dialogs import SaveDialog, SessionDetails
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live_model import LiveModel
 from tests.tui.frame_builders import RecordingSource, frame, hello
@@ -61,6 +63,19 @@ async def test_markup_is_shown_literally() -> None:
         assert "[b]x[/b]" in screen_text(app)
         app.toast("[b]toast[/b]")
         await pilot.pause()
+
+
+async def test_prefilled_fields_contain_no_control_characters() -> None:
+    """A label may come from a journal that somebody else wrote; OSC 52 sets the clipboard."""
+    app = SwarmApp(source=RecordingSource(model_with("x")))
+    words = "a\x1b]52;c;cm0gLXJm\x07b \u202e c\nd\x9b2J "
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.push_screen(SaveDialog(SessionDetails(label=words, note=words, directory=f"/tmp/{words}")))
+        await pilot.pause()
+        shown = [entry.value for entry in app.screen.query(Input)]
+        assert shown == ["ab  c d ", "ab  c d ", "/tmp/ab  c d "]
+        strips = app.screen._compositor.render_strips()
+        assert not [s for strip in strips for s in strip if {"\x1b", "\x07", "\x9b", "\u202e"} & set(s.text)]
 
 
 async def test_small_terminal_shows_a_message_until_it_grows() -> None:

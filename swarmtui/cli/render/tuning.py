@@ -14,10 +14,9 @@ from swarmtui.experiments.sequential import CHECKPOINTS, detectable_at
 from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LoggedChange, Objective, TuneFile, TuneResult, format_flags
 from swarmtui.numbers import MISSING, gib, short_percent, signed_percent, significant
-from swarmtui.text import count_noun, sanitize
+from swarmtui.text import count_noun, escape, sanitize
 
 _OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}
-_SHOWN_COMMANDS = 24
 _LOG_WIDTH = 96
 _GPU_COLUMNS = (6, 7, 8)  # of the leaderboard
 
@@ -114,11 +113,13 @@ def tune_commands_text(tune: TuneFile) -> str:
     """List every command that a tune will run, for the user to confirm."""
     flag_sets = all_configurations(tune)
     lines = [f"{count_noun(len(flag_sets), 'configuration', 'configurations')}; commands to run (PORT: a free port):"]
-    lines += [f"  {launch_command(tune, flags, 'PORT')}" for flags in flag_sets[:_SHOWN_COMMANDS]]
-    if len(flag_sets) > _SHOWN_COMMANDS:
-        lines.append(f"  … and {len(flag_sets) - _SHOWN_COMMANDS} more like these")
+    launches = [launch_command(tune, flags, "PORT") for flags in flag_sets]
+    lines += [f"  {escape(str(launch), keep='')}" for launch in launches]
     if tune.stop:
-        lines.append(f"stop command: {shlex.join(launch_command(tune, flag_sets[0], 'PORT').stop)}")
+        stops = dict.fromkeys(shlex.join(launch.stop) for launch in launches)
+        lines += [f"stop command: {escape(stop, keep='')}" for stop in stops]
+    if tune.directory:
+        lines.append(f"directory: {escape(tune.directory, keep='')}")
     if len(rounds := halving_rounds(tune)) > 1:
         each = (f"{r.configurations} configurations with {short_percent(r.share)} of the requests" for r in rounds)
         lines.append(f"rounds: {', then '.join(each)}")

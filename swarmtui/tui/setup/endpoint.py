@@ -21,6 +21,7 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
 from swarmtui.tui.config import SetupChoices
 from swarmtui.tui.cursor_list import PickItem, PickList
+from swarmtui.tui.input_line import TextField
 from swarmtui.tui.lines import wrap
 from swarmtui.tui.setup.view import preset_rows, server_rows, server_text
 
@@ -39,7 +40,7 @@ def field(name: str, label: str, value: str = "", hint: str = "") -> ComposeResu
     """A label and a text field; `hint` is shown while the field is empty."""
     with Horizontal(classes="field", id=f"{name}-field"):
         yield Static(label, markup=False, classes="name")
-        entry = Input(value, id=name, compact=True, placeholder=hint)
+        entry = TextField(value, id=name, compact=True, placeholder=hint)
         entry.cursor_blink = False
         yield entry
 

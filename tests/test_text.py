@@ -1,0 +1,80 @@
+"""Text that others wrote reaches a terminal through one place, without control characters."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import unicodedata
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmtui.text import escape, sanitize, write_text
+from tests.cli.programs import ROOT
+
+
+@given(st.text(st.characters(categories=None)))
+def test_what_is_written_has_no_control_characters(text: str) -> None:
+    out = io.StringIO()
+    write_text(out, text)
+    assert out.getvalue().endswith("\n")
+    categories = {unicodedata.category(char) for char in out.getvalue() if char not in "\n\t"}
+    assert categories.isdisjoint(("Cc", "Cf", "Cs", "Zl", "Zp"))
+    out.getvalue().encode()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_escaped_json_means_the_same(text: str) -> None:
+    assert json.loads(escape(json.dumps({"key": text}, ensure_ascii=False))) == {"key": text}
+
+
+def test_escapes_are_visible() -> None:
+    assert escape("rm\x1b[2K\r\u202ea\nb") == "rm\\u001b[2K\\u000d\\u202ea\nb"
+    assert escape("a\nb\t", keep="") == "a\\u000ab\\u0009"
+    assert sanitize("a\x1b]52;c;eA==\x07b") == "ab"
+
+
+STREAMS = ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__", "stream", "out", "self._out")
+# Documents for machines, and the answer of a process to its parent.
+NOT_A_TERMINAL = {"swarmtui/sessions/compute_levels.py", "swarmtui/client/selftest.py"}
+
+
+def _terminal_writes() -> Iterator[tuple[str, ast.Call]]:
+    for path in sorted((ROOT / "swarmtui").rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            owner, _, method = called.rpartition(".")
+            writes = method in ("write", "writelines") and owner.removesuffix(".buffer") in STREAMS
+            if called in ("print", "click.echo", "click.secho", "os.write") or writes:
+                yield name, node
+
+
+def test_every_write_to_a_terminal_passes_through_one_function() -> None:
+    """Constants may be written directly; everything else is escaped."""
+    others = []
+    for name, call in _terminal_writes():
+        written = call.args[-1] if call.args else call
+        constant = isinstance(written, ast.Constant) or (isinstance(written, ast.Name) and written.id.isupper())
+        to_file = ast.unparse(call.func) == "os.write" and ast.unparse(call.args[0]) not in ("1", "2")
+        if not constant and not to_file and name not in (*NOT_A_TERMINAL, "swarmtui/text.py"):
+            others.append(f"{name}:{call.lineno}: {ast.unparse(call)}")
+    # The guardian reports to its parent, which sanitizes it.
+    assert [line for line in others if "server_guardian" not in line] == []
+    assert len(list(_terminal_writes())) > 5, "the search finds writes"
+
+
+@pytest.mark.parametrize("folder", ["swarmtui/tui"])
+def test_every_text_field_drops_control_characters(folder: str) -> None:
+    calls = {
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Input", "TextArea", "MaskedInput")
+    }
+    assert calls == set()
