@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import msgspec
@@ -22,6 +23,8 @@ from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry, TtftSplit
 from tests.analysis.level_builders import level, summary
+from tests.bench.verdicts import Count
+from tests.bench.verdicts import session as drawn_session
 
 BEFORE = [100.0, 101.0, 99.5, 100.5]
 AFTER = [125.0, 126.5, 125.5, 126.0]
@@ -72,6 +75,24 @@ def test_levels_are_one_family() -> None:
     found = [row.verdict for row in compare_pair(a, b).rows if row.leads]
     assert [one.word for one in found if one] == ["undecided"] * 4
     assert all(one and one.interval and one.interval.confidence == pytest.approx(1 - 0.05 / 4) for one in found)
+
+
+@pytest.mark.parametrize(("cv", "seed"), [(0.01, 1), (0.03, 1), (0.01, 0)])
+def test_equal_sessions_rarely_differ(cv: float, seed: int) -> None:
+    """Any claim at four levels with four runs in at most 5 %; `seed` 0 is that of both sessions."""
+    random, count = Random(11), Count()
+    for _ in range(300):
+        count.add(compare_pair(drawn_session(random, "a", cv), drawn_session(random, "b", cv, seed=seed)))
+    assert count.any / count.trials <= 0.05
+    assert count.contradictory == 0
+
+
+def test_five_percent_at_one_percent_noise_is_found_at_any_level() -> None:
+    random, count = Random(12), Count()
+    for _ in range(100):
+        b = drawn_session(random, "b", 0.01, change=0.05, seed=1)
+        count.add(compare_pair(drawn_session(random, "a", 0.01), b))
+    assert count.all >= 95 and count.contradictory == 0
 
 
 def test_history_of_the_baseline_gives_the_spread_between_sessions() -> None:

@@ -11,7 +11,7 @@ from tests.cli.programs import SHORT, SIM, Sandbox
 
 def test_met_limits_exit_with_0(sandbox: Sandbox) -> None:
     arguments = ("--levels", "1,2", "--fail-if", "errors>0 or e2e_mean@2>60s", "--fail-if", "out_tps_wall<1", "--quiet")
-    ran = sandbox.run_benchmark(SIM, *SHORT, *arguments, "--slo", "e2e=60s,share=50%")
+    ran = sandbox.run_benchmark(SIM, *SHORT, *arguments, "--slo", "e2e=60s,share=40%")
     assert ran.code == 0, ran
     assert "SLO met up to C=2" in ran.err and "missed" not in ran.err
 
@@ -31,11 +31,20 @@ def test_limit_that_cannot_be_evaluated_is_missed(sandbox: Sandbox) -> None:
 
 
 def test_missed_slo_exits_with_1_and_goodput_is_saved(sandbox: Sandbox) -> None:
-    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "ttft=1us,share=50%")
+    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "ttft=1us,share=60%")
     assert ran.code == 1, ran
-    assert "SLO missed at C=1: 0 of 4 requests met it, 50 % required" in ran.err
+    assert "SLO missed at C=1: 0 of 4 requests met it, 60 % required" in ran.err
     (found,) = sandbox.show_session()["goodput"]
     assert (found["n"], found["good"], found["share"], found["kept"]) == (4, 0, 0.0, False)
+
+
+def test_undecided_slo_exits_with_1(sandbox: Sandbox) -> None:
+    """Four requests that meet an objective do not show that 95 % do."""
+    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "e2e=60s")
+    assert ran.code == 1, ran
+    assert "SLO undecided at C=1: 4 of 4 requests met it, 95 % required; at least 59 requests are needed" in ran.err
+    (found,) = sandbox.show_session()["goodput"]
+    assert found["kept"] is None and found["share_low"] < 0.95
 
 
 @pytest.mark.parametrize(

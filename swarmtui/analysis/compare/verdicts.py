@@ -24,7 +24,7 @@ DETECT = 0.05
 _MAX_RUNS = 200
 # Runs with the same requests are compared pair by pair if that narrows the interval at least this much. Taking the
 # narrower of two intervals without such a margin would claim differences in 7 % of equal sides instead of 5 %.
-_PAIRED_AT_MOST = 0.4
+_PAIRED_AT_MOST = 0.25
 
 VerdictWord = Literal["faster", "slower", "differ", "equivalent", "undecided", "no verdict"]
 Claim = Literal["configurations", "sessions"]
