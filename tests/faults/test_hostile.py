@@ -26,6 +26,18 @@ HEAVY = {"endless stream", "10 MB line", "10 MB line in bytes"}
 # Ended by a timeout, after which they are not served again, so that a run with generous timeouts stays short.
 TIMED = {name for name, case in CASES.items() if case.error in ("first_token_timeout", "idle_timeout")}
 
+# 64 requests at once; unlike a closed loop, a batch sends no unmeasured requests.
+BATCH = """
+name = "batch"
+kind = "prompts"
+[[prompts]]
+text = "Say something."
+[load]
+mode = "barrier"
+levels = [64]
+serial = "none"
+"""
+
 # Allowed error of converting the kernel's wall-clock stamps on a busy machine.
 SLACK_NS = 1_000_000
 
@@ -66,19 +78,20 @@ def test_error_name_and_memory_of_each_case(case: str) -> None:
 
 def test_run_with_all_cases_counts_errors_by_name(sandbox: Sandbox) -> None:
     """Errors are named in the journal and counted in the table; healthy streams are complete."""
-    with HostileServer(set(CASES) - HEAVY, share=0.5, once=TIMED, seed=3) as server:
+    (sandbox.home / "batch.toml").write_text(BATCH)
+    with HostileServer(set(CASES) - HEAVY, share=0.7, once=TIMED, seed=3) as server:
         ran = sandbox.run_benchmark(
-            server.url, "--levels", "32", "--requests", "160", "--warmup", "none", "--seed", "1", "--json",
+            server.url, "--workload", str(sandbox.home / "batch.toml"), "--warmup", "none", "--seed", "1", "--json",
             "--timeout", "12s", "--idle-timeout", "5s", "--no-gpu",
         )  # fmt: skip
     assert ran.code == 0, ran
     records = read_journal(sandbox.session).records
-    assert len(records) == len(server.cases) == 160
+    assert len(records) == len(server.cases) == 64
     expected = Counter(CASES[case].error if case else None for case in server.cases.values())
     assert Counter(record.error for record in records) == expected
     assert len(expected) >= 9
     (level,) = sandbox.show_session()["levels"]
-    assert (level["n"], level["ok"]) == (160, expected[None])
+    assert (level["n"], level["ok"]) == (64, expected[None])
     assert level["error_counts"] == {name: count for name, count in expected.items() if name}
     table = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions)).out
     assert all(f"{name} {count}" in table for name, count in level["error_counts"].items()), table
