@@ -153,6 +153,8 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         series=probe_series(urls) if choices.mode == "probe" else None,
         server_flags=choices.server_flags.strip() or endpoint.server_flags,
         previous=baseline.id if baseline else "",
+        # The same requests as the baseline's, but not in the server's prefix cache.
+        salt=secrets.token_hex(4) if baseline else "",
     )
 
 

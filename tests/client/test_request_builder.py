@@ -9,13 +9,15 @@ import pytest
 
 from swarmtui.client.request_builder import FieldError, RunChoices, build_request
 from swarmtui.model.config import EndpointConfig
+from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
+from tests.sessions.session_builders import head, write_session
 
 SIM = EndpointConfig(url="sim:moe-tp1")
 
 
 def build(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest | list[FieldError]:
-    return build_request(RunChoices(endpoints=(endpoint,), session_root="/nowhere", **choices))
+    return build_request(RunChoices(endpoints=(endpoint,), **({"session_root": "/nowhere"} | choices)))
 
 
 def request(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest:
@@ -91,3 +93,13 @@ def test_probe_is_one_timed_request_in_a_series_of_its_endpoint() -> None:
     built = request(mode="probe", runs="3", levels="8", requests="100")
     assert (built.plan.levels, built.plan.runs, built.plan.requests.at(1), built.plan.warmup) == ((1,), 3, 1, 1)
     assert built.series is not None and built.series.kind == "probe" and SIM.url in built.series.name
+
+
+def test_baseline_gives_the_same_requests_with_other_nonces(tmp_path: Path) -> None:
+    """Prompts that the baseline sent may be in the server's prefix cache."""
+    write_session(tmp_path / "20261115-014455-3f9a", [head("20261115-014455-3f9a", plan=Plan(seed=77))])
+    made = request(session_root=str(tmp_path), baseline="last")
+    assert (made.previous, made.plan.seed) == ("20261115-014455-3f9a", 77)
+    assert made.salt
+    assert request(session_root=str(tmp_path), baseline="last", seed=5).plan.seed == 5
+    assert not request(session_root=str(tmp_path)).salt
