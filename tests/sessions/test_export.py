@@ -206,6 +206,17 @@ def test_untrusted_text_is_escaped(tmp_path: Path) -> None:
     assert tomllib.loads(text(tmp_path / "t", "toml", **fields))["label"] == NASTY
 
 
+def test_untrusted_text_stays_in_its_cell(tmp_path: Path) -> None:
+    entries = full_session()
+    request = record(900, sent=2280, c=2, stage=2, type=NASTY, verdict="pass")
+    entries.insert(-1, RequestEntry(record=request))
+    made = loaded(tmp_path, entries)
+    page = Tables(export([made], "html").decode())
+    assert page.tables["Answers"][1][0].startswith("<script>alert(1)</script> | *x*") and "script" not in page.tags
+    header, _, row = export([made], "md").decode().split("## Answers\n\n")[1].splitlines()[:3]
+    assert len(re.findall(r"(?<!\\)\|", row)) == len(re.findall(r"(?<!\\)\|", header)) == 3
+
+
 def test_open_loop_shows_its_rate_instead_of_the_stream_limit(tmp_path: Path) -> None:
     made = loaded(tmp_path, open_loop_session())
     rows = list(csv.DictReader(io.StringIO(export([made], "csv").decode())))
@@ -219,10 +230,16 @@ def test_open_loop_shows_its_rate_instead_of_the_stream_limit(tmp_path: Path) ->
         assert "512" not in export([made], form).decode()
 
 
-def test_csv_contains_no_formulas(tmp_path: Path) -> None:
-    entries: list[Entry] = [e for e in full_session() if not isinstance(e, RequestEntry)]
-    row = next(csv.DictReader(io.StringIO(export([loaded(tmp_path, entries)], "csv").decode())))
-    assert not row["flags"].startswith(("=", "+", "-", "@"))
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t=", "\r=", " ="])
+def test_csv_contains_no_formulas(tmp_path: Path, sign: str) -> None:
+    rows = csv.DictReader(io.StringIO(text(tmp_path, "csv", id=f"{sign}1+1"), newline=""))
+    assert {row["session"] for row in rows} == {f"'{sign.strip()}1+1"}
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n", "\x1b[31m "])
+def test_csv_has_one_line_per_row(tmp_path: Path, end: str) -> None:
+    lines = text(tmp_path, "csv", id=f"a{end}b").splitlines()
+    assert len(lines) == 1 + 4 and all("a b" in line for line in lines[1:])
 
 
 def test_html_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from swarmtui.model.session import Level, RunFigures, Summary
 from swarmtui.sessions.documents import detail_json, summary_toml
 from swarmtui.sessions.export.structs import SessionData
+from swarmtui.text import sanitize
 
 _NOT_IN_CSV = ("by_run", "flags", "error_counts", "replicas")
 
@@ -68,9 +69,12 @@ def _run_cells(run: RunFigures) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> Any:
-    """Join lists, and quote text that a spreadsheet would take for a formula."""
+    """Join lists, keep text on one line, and quote what a spreadsheet would take for a formula."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
         value = "; ".join(map(str, value))
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
+    if isinstance(value, str):
+        value = sanitize(value)
+        return f"'{value}" if value.startswith(("=", "+", "-", "@")) else value
+    return value
