@@ -56,7 +56,8 @@ class Plan(Stored, frozen=True, kw_only=True):
 
     With `duration_s` a run lasts that long, otherwise it has `requests`. `warmup` is a number of discarded requests.
     `slo` is written as on the command line. `load` is how load is applied, and decides which of the fields after it
-    apply; model/load.py documents them.
+    apply; model/load.py documents them. `preroll`: unmeasured requests keep C in flight before and after the measured
+    ones of a closed loop.
     """
 
     mode: Literal["sweep", "manual", "cliff"] = "sweep"
@@ -82,6 +83,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     burst: float = 1.0
     every_s: float | None = None
     loop: bool = False
+    preroll: bool = True
 
 
 def parse_levels(text: str) -> tuple[int, ...]:

@@ -36,9 +36,10 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     arrival: Arrival | None = None
     burst: float | None = None
     serial_rates: str | None = None
+    preroll: bool = True
 
 
-PROBE = PlanOptions(levels="1", requests="1", warmup="1")
+PROBE = PlanOptions(levels="1", requests="1", warmup="1", preroll=False)
 """A warm-up, and one timed run of one stream."""
 
 
@@ -63,6 +64,7 @@ def build_plan(workload: Workload, options: PlanOptions, **given: Any) -> Plan:
         warmup=_parse_warmup(options.warmup),
         serial_prompt_tps=prompt_tps,
         serial_decode_tps=decode_tps,
+        preroll=options.preroll,
         **given,
     )
 

@@ -269,7 +269,8 @@ class GraphTasks(TaskSource):
 
 
 def _closed_loop(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
-    return ClosedLoopTasks(factory, key[0], None if plan.duration_s else plan.requests.at(key[0]))
+    total = None if plan.duration_s else plan.requests.at(key[0])
+    return ClosedLoopTasks(factory, key[0], total) if plan.preroll else NewTasks(factory, key[0], total)
 
 
 def _endless(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
@@ -353,7 +354,7 @@ class LoadLayout:
         return self.mode.make_source(self._plan, self._factory, key, run)
 
     def serial_contents(self, c: int, contents: list[int]) -> list[int]:
-        """Select what of a batch is repeated serially: all, or a sample to extrapolate from."""
+        """Select the tasks of a batch to repeat serially: all, or a sample to extrapolate from."""
         plan = self._plan
         if c == 1 or not self.mode.batch or plan.serial == "none" or plan.serial_decode_tps:
             return []

@@ -6,6 +6,7 @@ import json
 import re
 import stat
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,12 +114,14 @@ def test_printed_summary_equals_saved_summary(sweep: Sweep) -> None:
 def test_every_request_is_saved_with_timestamps(sweep: Sweep) -> None:
     requests = sweep.sandbox.detail()["requests"]
     measured = [request for request in requests if request["phase"] == "level"]
-    assert len(measured) == 12 and len(requests) == 12 + sweep.summary["warmup_requests"]
+    by_phase = Counter(request["phase"] for request in requests)
+    assert by_phase["level"] == 12 and by_phase["warmup"] == sweep.summary["warmup_requests"]
+    assert by_phase["preroll"] == 2 * (1 + 2), "one per stream and run"
     for request in measured:
         assert request.keys() >= REQUEST_FIELDS
         assert request["t_sent_ns"] < request["t_first_ns"] <= request["t_last_ns"] <= request["t_done_ns"]
         assert (request["tokens_out"], request["error"], request["token_source"]) == (8, None, "usage")
-    assert len({request["id"] for request in requests}) == len(requests)
+    assert len({request["id"] for request in measured}) == len(measured)
 
 
 def test_label_note_tags_and_server_flags_are_saved(sweep: Sweep) -> None:
@@ -142,7 +145,8 @@ def prompts_sent(sandbox: Sandbox, *arguments: str) -> list[Any]:
     with scripted_server() as server:
         ran = sandbox.run_benchmark(server.url, "--levels", "1", "--requests", "4", *arguments)
         assert ran.code == 0, ran
-        return [request.body["messages"] for request in server.received]
+        # One warm-up, one pre-roll and four measured requests; the number of fillers depends on time.
+        return [request.body["messages"] for request in server.received][:6]
 
 
 def test_same_seed_sends_the_same_prompts_without_repeats(sandbox: Sandbox) -> None:
@@ -150,7 +154,7 @@ def test_same_seed_sends_the_same_prompts_without_repeats(sandbox: Sandbox) -> N
     assert prompts_sent(sandbox, "--seed", "7") == first
     other = prompts_sent(sandbox, "--seed", "8")
     texts = [json.dumps(messages) for messages in first + other]
-    assert len(set(texts)) == len(texts) == 2 * 5
+    assert len(set(texts)) == len(texts) == 2 * 6
 
 
 def test_without_seed_prompts_differ(sandbox: Sandbox) -> None:
@@ -160,15 +164,14 @@ def test_without_seed_prompts_differ(sandbox: Sandbox) -> None:
 def test_without_warm_up_only_the_level_is_sent(sandbox: Sandbox) -> None:
     with scripted_server() as server:
         ran = sandbox.run_benchmark(server.url, "--levels", "2", "--requests", "3", "--warmup", "none", "--json")
-        assert len(server.received) == 3
     summary = json.loads(ran.out)
     assert (summary["warmup_requests"], summary["levels"][0]["n"]) == (0, 3)
+    assert {request["phase"] for request in sandbox.detail()["requests"]} <= {"preroll", "level", "filler"}
 
 
 def test_warm_up_is_counted_separately(sandbox: Sandbox) -> None:
     with scripted_server() as server:
         ran = sandbox.run_benchmark(server.url, "--levels", "1", "--requests", "2", "--warmup", "3", "--json")
-        assert len(server.received) == 5
     summary = json.loads(ran.out)
     assert (summary["warmup_requests"], summary["levels"][0]["n"]) == (3, 2)
 
@@ -178,9 +181,9 @@ def test_duration_stops_new_requests_and_finishes_the_rest(sandbox: Sandbox) -> 
         ran = sandbox.run_benchmark(server.url, "--levels", "2", "--duration", "700ms", "--json", "--warmup", "none")
         assert ran.code == 0, ran
     (level,) = json.loads(ran.out)["levels"]
-    sent = [request["t_sent_ns"] for request in sandbox.detail()["requests"]]
+    sent = [request["t_sent_ns"] for request in sandbox.detail()["requests"] if request["phase"] == "level"]
     assert level["complete"] and level["cancelled"] == level["errors"] == 0
-    assert level["n"] == len(server.completed) > 2
+    assert level["n"] == len(sent) > 2
     assert max(sent) - min(sent) < 0.8e9
 
 
@@ -204,12 +207,14 @@ def test_conversation_includes_the_responses_of_the_model(sandbox: Sandbox) -> N
         )
         assert ran.code == 0, ran
     turns = [request.body["messages"] for request in server.received]
-    assert [len(messages) for messages in turns] == [1, 3, 1, 3]
+    assert [len(messages) for messages in turns[:6]] == [1, 3, 1, 3, 1, 3]
     assert turns[1][0] == turns[0][0]
     assert turns[1][1:] == [
         {"role": "assistant", "content": "reply0 reply1 "}, {"role": "user", "content": "second question"},
     ]  # fmt: skip
     assert json.loads(ran.out)["levels"][0]["n"] == 4
+    phases = [request["phase"] for request in sandbox.detail()["requests"]]
+    assert phases[:6] == ["preroll"] * 2 + ["level"] * 4, "each turn has the phase of its task"
 
 
 def test_random_prompts_have_the_requested_length(sandbox: Sandbox) -> None:
@@ -232,7 +237,7 @@ def test_two_endpoints_share_the_load(sandbox: Sandbox) -> None:
     ):
         ran = sandbox.run_benchmark(one.url, "--endpoint", two.url, "--levels", "4", "--warmup", "none", "--json")
         assert ran.code == 0, ran
-        assert len(one.completed) + len(two.completed) == 16
+        assert json.loads(ran.out)["levels"][0]["n"] == 16
         assert len(one.completed) > 4 and len(two.completed) > 4
     assert {request["endpoint"] for request in sandbox.detail()["requests"]} == {one.url, two.url}
 
