@@ -41,7 +41,7 @@ FailureKind = Literal["address", "connect", "connect_timeout", "tls", "timeout",
 
 
 class RequestFailed(Exception):
-    """There is no response, or not a whole one. The message contains no secret."""
+    """No complete response was received. The message contains no secret."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -292,7 +292,7 @@ class _Connection:
 
 
 def _connect(address: Address, deadline: _Deadline) -> socket.socket:
-    """Connect to the first address of the host that accepts; none may use up the time of the others."""
+    """Connect to the first address of the host that accepts; each gets only a share of the time that is left."""
     found = _resolve(address, deadline)
     for number, (family, kind, protocol, _, target) in enumerate(found, 1):
         sock = socket.socket(family, kind, protocol)
@@ -317,7 +317,7 @@ def _connect(address: Address, deadline: _Deadline) -> socket.socket:
 
 
 def _resolve(address: Address, deadline: _Deadline) -> list[Any]:
-    """Look up the addresses of a host; a name server that does not answer is left to a thread."""
+    """Look up the addresses of a host in a thread, which is abandoned if the name server does not answer in time."""
     with suppress(socket.gaierror):
         return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     found: list[Any] = []

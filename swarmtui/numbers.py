@@ -11,7 +11,7 @@ _GIB = 1 << 30
 
 
 def significant(value: float | None, digits: int = 4) -> str:
-    """Round to so many significant digits, with no exponent: 0.01234, 1.234, 1234, 123456."""
+    """Round to `digits` significant digits, without an exponent: 0.01234, 1.234, 1234, 123456."""
     if value is None:
         return MISSING
     if value == 0:

@@ -67,7 +67,7 @@ class Client:
         return client_protocol.decode_message(self._ready.pop(0))
 
     def exit_description(self, wait_s: float = 5.0) -> str:
-        """Say how a session process exited that did not send an end: killed, or an error of our own."""
+        """Say how a session process exited that did not send an end: it was killed, or had an internal error."""
         try:
             code = self._process.wait(wait_s) if self._process else None
         except subprocess.TimeoutExpired:

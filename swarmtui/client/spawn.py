@@ -16,7 +16,7 @@ from swarmtui.client.sockets import error_log
 _BUFFER = 4 << 20
 _EXIT_TIMEOUT_S = 2.0
 
-# What Python needs to start, and some clusters to find the NVIDIA library; no proxies and no keys.
+# What Python needs to start, and what some clusters need to find the NVIDIA library; no proxies and no keys.
 _INHERITED = (
     "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONDONTWRITEBYTECODE",

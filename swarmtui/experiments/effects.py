@@ -36,8 +36,8 @@ Standing = Literal["best", "tied", "behind", ""]
 class TuneSummary(Stored, frozen=True, kw_only=True):
     """`leaderboard`: best first, each configuration once. Pareto fronts: fastest first.
 
-    `standings` has one entry per row of the leaderboard: `tied` with the best, or `behind` it; empty if that cannot be
-    told. `tied_within` is the largest lead, as a share, that the best of equal configurations has by chance (Tukey's
+    `standings` has one entry per row of the leaderboard: `tied` with the best, or `behind` it; empty if nothing can be
+    ranked. `tied_within` is the largest lead, as a share, that the best of equal configurations has by chance (Tukey's
     range, 5 %); null if nothing can be ranked, for the reason in `unranked`.
     """
 
@@ -69,13 +69,13 @@ def summarise_rows(rows: Sequence[TuneResult], objective: Objective) -> TuneSumm
 
 
 def ranking_sentence(found: TuneSummary) -> str:
-    """Say what the ranking is worth: which lead is more than chance, or why nothing can be ranked."""
+    """Say how reliable the ranking is: which lead is more than chance, or why nothing can be ranked."""
     if found.unranked == "objective":
         return "One value per configuration: nothing can be ranked. Use `swarmtui ab` to compare two."
     if found.tied_within is None:
         return "One run per configuration: nothing can be ranked. Set runs = 4 in [plan]."
     tied = found.standings.count("tied")
-    head = f"{count_noun(tied, 'other is', 'others are')} tied with the best: its lead is not a gain" if tied else ""
+    head = f"{count_noun(tied, 'other is', 'others are')} tied with the best: its lead may be chance" if tied else ""
     rule = f"Behind: slower by more than {percent(found.tied_within, 1)} (Tukey's range, 5 %)"
     starts = "Each was started once; `swarmtui ab` repeats the start"
     return ". ".join(part for part in (head, rule, starts) if part) + "."

@@ -62,7 +62,7 @@ class Sweep(_ClientMessage, frozen=True):
 
 
 class FindCliff(_ClientMessage, frozen=True):
-    """Double C until more streams give no gain, then search for the edge."""
+    """Double C until requests queue or throughput stops growing, then bisect to the cliff."""
 
     max_c: int = 1024
 

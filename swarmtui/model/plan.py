@@ -35,7 +35,7 @@ def parse_timeouts(total: str, idle: str, prefix: str = "") -> Timeouts:
 
 
 class Requests(Stored, frozen=True, kw_only=True):
-    """The number of requests of a run: a fixed number, or one per stream (`4C`)."""
+    """The number of requests of a run: a fixed number, or a multiple of C (`4C`)."""
 
     count: int = 4
     per_stream: bool = True

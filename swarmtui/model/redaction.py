@@ -40,7 +40,7 @@ def is_secret_name(name: str) -> bool:
 class Redactor:
     """Replaces secrets in text, also in lower case, URL- and base64-encoded.
 
-    Of keys every part of 8 characters and more is replaced; of other header values only the whole value.
+    In keys, every part of 8 or more characters is replaced; other header values are replaced only as a whole.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -140,7 +140,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _lower(text: str) -> str:
-    """Convert to lower case without a change of length, which some letters have."""
+    """Convert to lower case, except letters whose lower-case form is longer: positions must not shift."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else "".join(c if len(c.lower()) != 1 else c.lower() for c in text)
 

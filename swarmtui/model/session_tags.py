@@ -32,7 +32,7 @@ class Series(Stored, frozen=True, kw_only=True):
 class ModelFacts(Stored, frozen=True, kw_only=True):
     """What the user said about the model and its GPU; null is not given.
 
-    `active_bytes` is what a decode step of one stream reads, `experts` are (used for a token, in all).
+    `active_bytes` is what a decode step of one stream reads, `experts` are (used per token, total).
     """
 
     active_bytes: float | None = None

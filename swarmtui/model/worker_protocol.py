@@ -75,7 +75,7 @@ class Drop(_WorkerMessage, frozen=True):
 
 
 class Ack(_WorkerMessage, frozen=True):
-    """Acknowledge that records up to this number are on disk."""
+    """Acknowledge records up to this number: they are in the journal, or in its queue while the disk is full."""
 
     number: int
 

@@ -1,4 +1,4 @@
-"""Compute the figures of the levels during a run: from memory while that is little, later from the journal."""
+"""Compute the figures of the levels during a run: from memory while there are few records, later from the journal."""
 
 from __future__ import annotations
 

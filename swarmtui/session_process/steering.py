@@ -1,4 +1,4 @@
-"""Hold what the user wants of a run: the plan's own goal, until a client sends another one."""
+"""Track what the user wants from a run: the plan's own goal, until a client sends another one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swarmtui.model.plan_options import FIXED_MODES
 
 Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.FindCliff
 
-# run: continue; next: end this run; new_goal: end it and pursue the new goal; pause: hold; stop: end the session.
+# run: continue; next: end this run; new_goal: end it, run the new goal; pause: send nothing; stop: end the session.
 SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
 
 
@@ -59,7 +59,7 @@ class Steering:
         return True
 
     def current_state(self) -> SteeringState:
-        """Return the state; after an await it may differ, which a type checker does not know of `state`."""
+        """Return the state. It may change during an await, but a type checker would assume that `state` has not."""
         return self.state
 
     def resume(self) -> None:

@@ -41,12 +41,12 @@ _EXIT_TIMEOUT_S = 2.0
 
 
 def worker_count(streams: int) -> int:
-    """One worker per 512 streams, but leave one core for everything else."""
+    """Return one worker per 512 streams, but leave one core for everything else."""
     return max(1, min(-(-streams // _STREAMS_PER_WORKER), (os.cpu_count() or 2) - 1))
 
 
 def check_open_file_limit(streams: int, workers: int) -> None:
-    """Each stream is an open file of its worker, which raises its own soft limit to the hard limit."""
+    """Raise BadInput if a worker may not open a file per stream; it raises its soft limit to the hard limit itself."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = -(-streams // workers) + _SPARE_FILES
     if hard != resource.RLIM_INFINITY and needed > hard:
@@ -200,7 +200,7 @@ class WorkerPool:
         self._shutting_down = False
 
     def start(self, setup: Callable[[int, int], worker_protocol.Setup]) -> asyncio.Future[list[None]]:
-        """The result is done when all workers have exited, or has the exception of an error of our own."""
+        """Return a future that is done when all workers have exited, or when handling their reports has raised."""
         following = [asyncio.create_task(self._follow(link)) for link in self.links]
         for link in self.links:
             link.send(setup(link.number, len(self.links)))
@@ -238,7 +238,7 @@ class WorkerPool:
                 self.enqueue(self.links[stage.issued % len(self.links)], (task,))
             return
         links = (first, *(link for link in self.links if link is not first))
-        # Level by level, so that each worker gets its share of the first tasks.
+        # One task per stream in each pass, so that each worker gets its share of the first tasks.
         for depth, link in product(range(1, stage.depth + 1), links):
             room = depth * link.agents - link.outstanding
             tasks: list[Task] = []

@@ -69,7 +69,7 @@ class Meters:
         self.histograms[name].observe(seconds / self._speed, times)
 
 
-def kv_room(preset: Preset) -> int:
+def kv_capacity(preset: Preset) -> int:
     """Return the capacity of a replica's KV cache in tokens; if unlimited, the most that its slots can need."""
     return preset.kv_tokens or preset.slots * preset.max_model_len
 
@@ -87,7 +87,7 @@ def render(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[M
 
     replicas = [replica for _, replica, _ in engines]
     meters = [meter for _, _, meter in engines]
-    room = kv_room(preset)
+    room = kv_capacity(preset)
     drafted = preset.speculative.tokens
     yield from numbers(
         "gauge", "num_requests_running", "Number of requests in model execution batches.",

@@ -237,7 +237,7 @@ class SimulatorServer:
     def _gpu_metrics(self) -> bytes:
         self._advance()
         self._schedule()
-        now, room = self._loop.time(), metrics.kv_room(self._preset)
+        now, room = self._loop.time(), metrics.kv_capacity(self._preset)
         readings = [
             cards.read(now, replica.step.batch if replica.step else 0, replica.kv_tokens_used / room)
             for cards, replica in zip(self._cards, self._engine.replicas, strict=True)
@@ -281,7 +281,7 @@ async def _serve(
 
 
 def _wait_for_stdin_end(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Block until stdin ends, in a thread: epoll supports neither files nor /dev/null. A stdin never open has ended."""
+    """Block until stdin ends, at once if it was never open. Runs in a thread, because epoll does not support files."""
     with suppress(OSError):
         while os.read(0, 1 << 16):
             pass

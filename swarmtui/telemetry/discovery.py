@@ -181,7 +181,7 @@ def _listeners() -> Iterable[Listener]:
 
 
 def _process_engine(pid: int) -> Engine | None:
-    """A server's helper processes (VLLM::Worker) listen for each other, not for clients: they are none."""
+    """Return None for a server's helper processes (VLLM::Worker): they listen for each other, not for clients."""
     try:
         argv = psutil.Process(pid).cmdline()
     except (psutil.Error, OSError):

@@ -17,7 +17,7 @@ from swarmtui.telemetry.fetch import Fetcher
 from swarmtui.telemetry.prometheus import MetricSample, parse_samples
 
 _HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
-# Over several engines behind one address these are no sums: the fullest cache is the one that makes requests wait.
+# Not summed over several engines behind one address: the fullest cache is the one that makes requests wait.
 _MAXIMUM = ("kv_use", "accept_length", "accept_rate")
 
 

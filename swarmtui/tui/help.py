@@ -22,7 +22,7 @@ FIGURES = (
     ("speed-up", "wall time of the same tasks one after the other / wall time at C"),
     ("in flight", "mean number of requests in flight: sum of request times / window"),
     ("▸", "highest throughput before a cliff; the lowest C within 1 % of it"),
-    ("▼", "cliff: the first level with less than 5 % more throughput at three times the TTFT"),
+    ("▼", "cliff: the first level with three times the TTFT and less than half of the ideal gain in throughput"),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication"),
     ("tokens/J", "output tok/s now / power of all GPUs now; sampled power lags by about 1 s"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Define the app's colours: blue and orange rather than green and red, never without a word or a sign."""
+"""Define the app's colours: blue and orange rather than green and red, always with a word or a sign."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_share_of_completions_decides(share: float, kept: bool | None) -> None:
 def test_short_run_is_undecided() -> None:
     assert keeps_up(at_rate(8, 8.0, n=10, e2e=2.0)) is None
     assert keeps_up(at_rate(8, 4.0, n=10, e2e=2.0)) is False
-    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "unsure at 8/s: a longer run would tell"
+    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "undecided at 8/s: use a longer run"
 
 
 def test_latency_of_an_overloaded_rate_is_marked() -> None:

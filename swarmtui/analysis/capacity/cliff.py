@@ -1,4 +1,4 @@
-"""Find the cliff, where more streams only wait, and choose the next C to search it."""
+"""Find the cliff, from which more streams only queue, and choose the next C in the search for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUEUED_TTFT_FACTOR = 3.0
 QUEUED_GAIN = 0.5
 _REFERENCE_LEVELS = 3
 
-# Without a level that queues, doubling ends when two steps together bring less than this.
+# Without a level that queues, doubling ends when two steps together gain less than this.
 MIN_GAIN = 0.05
 # The search ends when the levels on both sides of the cliff are this close.
 _PRECISION = 0.06
@@ -30,10 +30,10 @@ def find_cliff(levels: Sequence[Level]) -> Cliff | None:
 
 
 def next_level(levels: Sequence[Level], highest: int) -> int | None:
-    """Double C until a level queues or two steps bring nothing; then bisect between calm and queued levels.
+    """Double C until a level queues or two steps give no gain; then bisect between calm and queued levels.
 
-    Before that, the step to the first level with a long TTFT is bisected: one that spans the end of the slots still
-    brings a gain.
+    Before that, the step to the first level with a long TTFT is bisected: if it goes from fewer streams than slots to
+    more, its throughput still grows.
     """
     if not levels:
         return 1
@@ -78,7 +78,7 @@ def _waits(level: Level, calm: Sequence[Level]) -> bool:
 
 
 def _ttft_factor(level: Level, calm: Sequence[Level]) -> float | None:
-    """Return the mean TTFT over the median of the last calm levels: a single one may be off by luck.
+    """Return the mean TTFT over the median of the last calm levels: a single one may be off by chance.
 
     Behind several replicas less than half of the requests may wait, so that their median would not show it.
     """

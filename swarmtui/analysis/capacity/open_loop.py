@@ -14,7 +14,7 @@ MIN_DURATION_E2E = 10.0
 
 
 def keeps_up(level: Level) -> bool | None:
-    """Return whether completions follow arrivals; None if that cannot be told."""
+    """Return whether completions follow arrivals; None if that cannot be decided."""
     if not level.arrived_per_s or not level.served_per_s:
         return None
     share = level.served_per_s / level.arrived_per_s
@@ -35,7 +35,7 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
     parts = [f"keeps up with {sustained[-1].offered_load:g} requests/s"] if sustained else []
     if behind is not None:
         parts.append(f"at {behind.name} it completes {behind.served_per_s:.3g} requests/s, and the queue grows")
-    unsure = [level.name for level, kept in found if kept is None]
-    if unsure:
-        parts.append(f"unsure at {', '.join(unsure)}: a longer run would tell")
+    undecided = [level.name for level, kept in found if kept is None]
+    if undecided:
+        parts.append(f"undecided at {', '.join(undecided)}: use a longer run")
     return "; ".join(parts)

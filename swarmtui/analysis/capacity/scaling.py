@@ -45,8 +45,8 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
 def best_level(levels: Sequence[Level]) -> Level | None:
     """Return the lowest load with the highest throughput, within 1 %; None where there is no choice.
 
-    A level past the cliff is never the best: it buys its last percent with waiting. The rates of an open loop are
-    given, so that none of them is the best.
+    A level past the cliff is never the best, even if its throughput is slightly higher: its requests queue. The rates
+    of an open loop are given, so that none of them is the best.
     """
     rated = [level for level in levels if level.headline_tps is not None and level.rate is None]
     cliff = find_cliff(rated)
@@ -144,7 +144,10 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | None) -> Scaling:
-    """Add the slots where they bind; else the first level with 95 % of the most before a cliff, unless it is last."""
+    """Add the sweet spot: the slots if they limit throughput, else where 95 % of the highest throughput is reached.
+
+    Levels from a cliff on do not count. There is no sweet spot if 95 % are only reached at the last level.
+    """
     cliff = found.cliff
     before = [level for level in levels if cliff is None or level.c < cliff.c]
     most = max(level.headline_tps or 0.0 for level in before)

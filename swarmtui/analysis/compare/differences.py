@@ -120,7 +120,7 @@ def _reported(summary: Summary) -> dict[tuple[str, str], str]:
     return {
         ("server_version", "server version"): each(server.version for server in servers),
         ("context", "context"): each(server.context for server in servers),
-        ("slots", "slots in all"): each(server.slots for server in servers),
+        ("slots", "total slots"): each(server.slots for server in servers),
         ("gpus", "GPUs"): count_names(summary.gpus) or each(len(server.gpus) for server in servers),
     }
 

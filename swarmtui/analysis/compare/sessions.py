@@ -111,19 +111,19 @@ class LeaderboardRow(Stored, frozen=True, kw_only=True):
 class Comparison(Stored, frozen=True, kw_only=True):
     sessions: tuple[str, ...]
     pairs: tuple[Pair, ...]
-    stages: tuple[LeaderboardRow, ...]
+    leaderboard: tuple[LeaderboardRow, ...] = msgspec.field(name="stages")
 
 
 def compare(
     summaries: Sequence[Summary], baseline: int = 0, *, history: Sequence[Summary] = (), detect: float = DETECT
 ) -> Comparison:
-    """Compare all others with the baseline; the stages keep the given order."""
+    """Compare all others with the baseline; the leaderboard keeps the given order."""
     first = summaries[baseline]
     others = [summary for index, summary in enumerate(summaries) if index != baseline]
     return Comparison(
         sessions=tuple(summary.session.id for summary in summaries),
         pairs=tuple(compare_pair(first, other, history=history, detect=detect) for other in others),
-        stages=leaderboard(summaries),
+        leaderboard=leaderboard(summaries),
     )
 
 

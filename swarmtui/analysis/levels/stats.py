@@ -60,7 +60,7 @@ def tally_spread(tally: Tally) -> Spread:
 
 
 def stream_rate(answered: Iterable[Record]) -> float | None:
-    """Return the decode rate of a stream: Σ later tokens / Σ time, so that a short answer weighs as its tokens do."""
+    """Return the decode rate of a stream: Σ later tokens / Σ time, so that answers are weighted by their tokens."""
     decoded = [record.decoded for record in answered]
     known = [pair for pair in decoded if pair is not None]
     return ratio(sum(tokens for tokens, _ in known), fsum(seconds for _, seconds in known))

@@ -15,7 +15,7 @@ from swarmtui.model.session_tags import ModelFacts
 
 
 class ModelBytes(Stored, frozen=True, kw_only=True):
-    """`active_bytes` are read per step for one stream; `experts` are (used per token, in all)."""
+    """`active_bytes` are read per step for one stream; `experts` are (used per token, total)."""
 
     active_bytes: float
     gpu_bandwidth: float

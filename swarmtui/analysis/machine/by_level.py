@@ -23,7 +23,7 @@ def add_machine_figures(
     records: Sequence[Record],
     servers: Sequence[DiscoveredServer] = (),
 ) -> tuple[Level, ...]:
-    """`servers` tell which GPUs are theirs; energy is that of all GPUs if this is not known."""
+    """Add energy and TTFT parts; energy is that of all GPUs if it is not known which of them `servers` use."""
     uuids = server_gpus(telemetry, servers)
     started, ended = {start.number: start.t_ns for start in stages}, {end.number: end.t_ns for end in ends}
     # Stages whose tokens are in no level, such as a pause, add no joules either.

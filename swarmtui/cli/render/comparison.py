@@ -12,10 +12,10 @@ from swarmtui.text import sanitize
 
 
 def comparison_text(found: Comparison) -> str:
-    labels = {row.id: row.label for row in found.stages}
+    labels = {row.id: row.label for row in found.leaderboard}
     parts = [_pair(pair, labels) for pair in found.pairs]
-    if len(found.stages) > 2:
-        parts.append(leaderboard_text(found.stages))
+    if len(found.leaderboard) > 2:
+        parts.append(leaderboard_text(found.leaderboard))
     return "\n\n".join(parts) + "\n"
 
 

@@ -63,7 +63,7 @@ def _leaderboard(found: TuneSummary) -> list[str]:
 
 
 def _ranking_note(found: TuneSummary) -> list[str]:
-    """Say what the ranking is worth."""
+    """Say how reliable the ranking is."""
     return wrap(ranking_sentence(found)) if sum(row.state == "done" for row in found.leaderboard) > 1 else []
 
 

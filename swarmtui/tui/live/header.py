@@ -54,7 +54,7 @@ class ReplayClock(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A label, a figure and a note below it; `width` is the least it needs, and spare width is shared."""
+    """A label, a figure and a note below it; `width` is its minimum; tiles share the spare width."""
 
     label: str
     value: str

@@ -71,8 +71,8 @@ def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> li
     lines: list[Line] = []
     for pair in found.pairs:
         lines += [*_pair(pair, names, width), []]
-    if len(found.stages) > 2:
-        lines += _leaderboard(found.stages, width)
+    if len(found.leaderboard) > 2:
+        lines += _leaderboard(found.leaderboard, width)
     return lines
 
 
