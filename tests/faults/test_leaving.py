@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.programs import CommandResult, Program, Sandbox, wait_until
-from tests.cli.scripted_server import scripted_server
+from tests.cli.scripted_server import ScriptedServer, scripted_server
 from tests.faults.kill_checks import (
     ANSWER,
     ENDLESS,
@@ -37,15 +37,35 @@ from tests.faults.kill_checks import (
 NO_SUMMARY = "results: swarmtui sessions show"
 
 
+# Imported by every Python process: opening one spool file blocks while it exists.
+BLOCK = """
+import os, sys, time
+
+def block(event, args):
+    while event == "open" and str(args[0]).endswith("spool-9.jsonl") and os.path.exists(args[0]):
+        time.sleep(0.01)
+
+sys.addaudithook(block)
+"""
+
+
+def start_with_block(sandbox: Sandbox, server: ScriptedServer) -> Program:
+    folder = sandbox.home / "block"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(BLOCK)
+    env = {"PYTHONPATH": f"{folder}:{sandbox.environment['PYTHONPATH']}"}
+    return sandbox.start_benchmark(server.url, *ENDLESS, env=env)
+
+
 @contextmanager
 def blocked_summary(sandbox: Sandbox) -> Iterator[None]:
-    """Block the summary of the session: one of its spool files is a pipe that is never written to."""
-    pipe = sandbox.session / "spool-9.jsonl"
-    os.mkfifo(pipe)
+    """Block the summary of the session when it opens a spool file."""
+    spool = sandbox.session / "spool-9.jsonl"
+    spool.touch()
     try:
         yield
     finally:
-        pipe.unlink()
+        spool.unlink()
 
 
 def signal_until_exit(command: Program, number: int = signal.SIGINT) -> CommandResult:
@@ -74,7 +94,7 @@ def assert_no_summary(sandbox: Sandbox, ran: CommandResult, state: str) -> None:
 
 def test_stopping_twice_does_not_wait_for_the_summary(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as server:
-        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        command = start_with_block(sandbox, server)
         wait_for_responses(server, 1)
         with blocked_summary(sandbox):
             command.signal_group(signal.SIGINT)
@@ -88,7 +108,7 @@ def test_stopping_twice_does_not_wait_for_the_summary(sandbox: Sandbox) -> None:
 
 def test_stopping_twice_during_streams_does_not_wait_for_the_summary(sandbox: Sandbox) -> None:
     with scripted_server(three_endless_streams()) as server:
-        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        command = start_with_block(sandbox, server)
         wait_until(lambda: len(server.completed) >= 14, "some responses")
         with blocked_summary(sandbox):
             command.signal_group(signal.SIGINT)
@@ -120,7 +140,7 @@ def test_stopping_twice_ends_a_session_process_that_hangs(sandbox: Sandbox) -> N
 
 def test_stopping_does_not_wait_for_the_summary_after_session_process_was_killed(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as server:
-        command = sandbox.start_benchmark(server.url, *ENDLESS)
+        command = start_with_block(sandbox, server)
         wait_for_responses(server, 3)
         with blocked_summary(sandbox):
             session_process, expected = pid_of(sandbox, SESSION_PROCESS), processed(server)
