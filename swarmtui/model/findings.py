@@ -39,10 +39,13 @@ def with_codes(found: Iterable[object]) -> Findings:
 
 
 class Check(Stored, frozen=True, kw_only=True):
-    """One line of the publication checklist. A condition that was not measured is unknown, and does not pass."""
+    """One line of the publication checklist. A condition that was not measured is unknown, and does not pass.
+
+    One that the server or the machine cannot report is not applicable, and is no obstacle.
+    """
 
     name: str
-    state: Literal["ok", "not ok", "unknown"]
+    state: Literal["ok", "not ok", "unknown", "not applicable"]
     value: str
     limit: str
     sentence: str
@@ -68,7 +71,7 @@ class Slots(Stored, frozen=True, kw_only=True):
 
 
 class Cliff(Stored, frozen=True, kw_only=True):
-    """The lowest level that queues, and the highest calm one below it.
+    """The lowest level that queues, and the highest calm level below it: calm levels do not queue.
 
     `gain` is the change of output tok/s between them, `ttft_factor` the mean TTFT over the median of the last three calm
     levels.

@@ -13,6 +13,8 @@ from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import short, short_percent
 from swarmtui.text import count_noun
 
+CheckState = Literal["ok", "not ok", "unknown", "not applicable"]
+
 REQUESTS_PER_STREAM = 4
 SPREAD = 0.03
 
@@ -44,7 +46,9 @@ def checklist_sentence(found: Sequence[Check]) -> str:
     failed = [check.name for check in found if check.state == "not ok"]
     unknown = [check.name for check in found if check.state == "unknown"]
     if not failed and not unknown:
-        return f"publication checklist: all {len(found)} checks pass"
+        passed = sum(check.state == "ok" for check in found)
+        rest = f", {len(found) - passed} not applicable" if passed < len(found) else ""
+        return f"publication checklist: all {passed} checks pass{rest}"
     parts = [f"failed: {', '.join(failed)}"] if failed else []
     parts += [f"unknown: {', '.join(unknown)}"] if unknown else []
     return f"publication checklist: {'; '.join(parts)}"
@@ -58,11 +62,16 @@ def _quality_checks(quality: Sequence[QualityLine]) -> Iterator[Check]:
             ok = line.state in ("ok", "note")
             yield _check(rule.code, rule.name, ok, line.value, rule.limit, line.sentence)
         elif rule.unknown:
-            yield _check(rule.code, rule.name, None, "not measured", rule.limit, rule.unknown)
+            # Nothing is known about a session without requests, not even what could be.
+            state: CheckState = "not applicable" if rule.external and quality else "unknown"
+            value = "not reported" if rule.external else "not measured"
+            yield Check(
+                code=rule.code, name=rule.name, state=state, value=value, limit=rule.limit, sentence=rule.unknown
+            )
 
 
 def _check(code: str, name: str, ok: bool | None, value: str, limit: str, sentence: str) -> Check:
-    state: Literal["ok", "not ok", "unknown"] = "unknown" if ok is None else "ok" if ok else "not ok"
+    state: CheckState = "unknown" if ok is None else "ok" if ok else "not ok"
     return Check(code=code, name=name, state=state, value=value, limit=limit, sentence=sentence)
 
 

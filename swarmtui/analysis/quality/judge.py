@@ -55,13 +55,17 @@ class Grade(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`unknown` explains why the fact can be missing; without it the checklist shows the rule only where it applies."""
+    """`unknown` explains why the fact can be missing; without it the checklist shows the rule only where it applies.
+
+    `external`: the fact comes from the server or the machine, which may not report it.
+    """
 
     code: str
     name: str
     limit: str
     unknown: str
     grade: Callable[[QualityFacts], Grade | None]
+    external: bool = False
 
 
 def judge(facts: QualityFacts) -> tuple[QualityLine, ...]:
@@ -112,10 +116,11 @@ def _several_servers(facts: QualityFacts) -> Grade | None:
 def _client_lag(facts: QualityFacts) -> Grade | None:
     if facts.lag_p99_s is None or not facts.tpot_s:
         return None
-    share = facts.lag_p99_s / facts.tpot_s
-    value = f"p99 {short(1e3 * facts.lag_p99_s)} ms, {short_percent(share, 2)} of the time per token"
+    share, value = facts.lag_p99_s / facts.tpot_s, f"p99 {short(1e3 * facts.lag_p99_s)} ms"
     if facts.kernel_stamps:
-        return Grade("ok", value, "arrival times come from the kernel, however late the client reads", "")
+        sentence = "arrival times come from the kernel, however late the client reads"
+        return Grade("ok", f"{value}, kernel stamps", sentence, "")
+    value = f"{value}, {short_percent(share, 2)} of the time per token"
     bad_sentence = "the client reads late; run it on a quieter machine, or with fewer streams"
     return Grade(CLIENT_LAG.grade(share), value, "the client keeps up with the tokens", bad_sentence)
 
@@ -251,7 +256,7 @@ RULES = (
     Rule("server_stall", "stall of all streams", "none", "", _server_stall),
     Rule("several_servers", "several servers", "one, or each by its own URL", "", _several_servers),
     Rule(
-        "client_lag", "client lag", f"p99 ≤ {short_percent(CLIENT_LAG.ok)} of the time per token",
+        "client_lag", "client lag", f"kernel stamps, or p99 ≤ {short_percent(CLIENT_LAG.ok)} of the time per token",
         "the client's lag was not recorded", _client_lag,
     ),
     Rule(
@@ -281,14 +286,17 @@ RULES = (
     ),
     Rule(
         "other_clients", "other clients", "none, idle before",
-        "the server does not report requests of other clients", _other_clients,
+        "the server does not report requests of other clients", _other_clients, external=True,
     ),
     Rule("token_source", "token source", "usage or engine", "nothing was measured", _token_source),
     Rule("token_counts", "token counts", _within(TOKEN_COUNTS), "", _token_counts),
-    Rule("decode_rate", "decode rate", _within(DECODE_RATE), "the engine reports no decode rate", _decode_rate),
+    Rule(
+        "decode_rate", "decode rate", _within(DECODE_RATE),
+        "the engine reports no decode rate, or no level lasted for two samples", _decode_rate, external=True,
+    ),
     Rule(
         "cold_cache", "cold cache", f"≤ {short_percent(CACHED.ok)} cached, or declared warm",
-        "the server does not report cached prompt tokens", _cold_cache,
+        "the server does not report cached prompt tokens", _cold_cache, external=True,
     ),
     Rule(
         "preemptions", "preemptions", "0", "the server does not report preemptions",
@@ -297,14 +305,16 @@ RULES = (
             "the KV cache had room for all requests",
             "the KV cache was full: requests were preempted and computed again",
         ),
+        external=True,
     ),
-    Rule("throttling", "throttling", f"≤ {short_percent(THROTTLED.ok)} of the time", "no GPU reported throttling", _throttling),
+    Rule("throttling", "throttling", f"≤ {short_percent(THROTTLED.ok)} of the time", "no GPU reports whether it is throttled", _throttling, external=True),
     Rule(
         "gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU reported its clocks under load",
         _single(
             lambda facts: facts.clock_spread, GPU_CLOCKS, lambda spread: f"within {short_percent(spread, 2)}",
             "the GPU clocks were steady", "the GPU clocks changed under load",
         ),
+        external=True,
     ),
     Rule(
         "client_clock", "client clock", "not set during the run", "",
@@ -319,7 +329,7 @@ RULES = (
         _single(
             lambda facts: facts.coalesced_chunks, COALESCED_CHUNKS, lambda share: short_percent(share, 2),
             "each chunk has its own time stamp",
-            "several chunks were read at once: gaps between tokens and stalls are blurred, no other figure is",
+            "several chunks were read at once: gaps between tokens and stalls are inexact, other figures are not affected",
         ),
     ),
 )  # fmt: skip

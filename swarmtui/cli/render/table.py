@@ -19,7 +19,7 @@ from swarmtui.text import display_width, pad, sanitize, truncate
 BEST = "▸"
 MAX_WIDTH = 100
 _MIN_WIDTH = 40
-_SIGNS = {"not ok": "✗", "unknown": "?"}
+_SIGNS = {"not ok": "✗", "unknown": "?", "not applicable": "–"}
 
 
 class _Column(NamedTuple):
@@ -204,10 +204,12 @@ def _failed_checks(checks: Sequence[Check]) -> list[str]:
         line
         for check in checks
         if check.state != "ok"
-        for line in wrap(
-            sanitize(f"{_SIGNS[check.state]} {check.name}: {check.value}; required {check.limit}: {check.sentence}")
-        )
+        for line in wrap(sanitize(f"{_SIGNS[check.state]} {check.name}: {_reason(check)}: {check.sentence}"))
     ]
+
+
+def _reason(check: Check) -> str:
+    return check.state if check.state == "not applicable" else f"{check.value}; required {check.limit}"
 
 
 def _event(event: Event, t0_ns: int) -> str:

@@ -9,7 +9,12 @@ from swarmtui.sessions.export.report import build_report
 from swarmtui.sessions.export.structs import Chart, Report, SessionData, Table
 from swarmtui.sessions.export.svg import DARK, HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
 
-_SIGNS = {"ok": ("ok", "✓ ok"), "not ok": ("bad", "✗ not ok"), "unknown": ("unknown", "? unknown")}
+_SIGNS = {
+    "ok": ("ok", "✓ ok"),
+    "not ok": ("bad", "✗ not ok"),
+    "unknown": ("unknown", "? unknown"),
+    "not applicable": ("unknown", "– n/a"),
+}
 
 _LAYOUT = """\
 *{box-sizing:border-box}

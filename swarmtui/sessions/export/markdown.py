@@ -10,7 +10,7 @@ from swarmtui.sessions.export.structs import SessionData, Table
 from swarmtui.text import display_width, sanitize
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")
-_SIGNS = {"ok": "✓ ok", "not ok": "✗ not ok", "unknown": "? unknown"}
+_SIGNS = {"ok": "✓ ok", "not ok": "✗ not ok", "unknown": "? unknown", "not applicable": "– n/a"}
 
 
 def render_markdown(sessions: Sequence[SessionData]) -> bytes:

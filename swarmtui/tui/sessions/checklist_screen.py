@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from swarmtui.model.findings import Check
     from swarmtui.model.session import Summary
 
-_SIGNS = {"ok": ("✓ ok", "good"), "not ok": ("✖ not ok", "bad"), "unknown": ("? unknown", "dim")}
-_STATE, _NAME = 11, 20
+_SIGNS = {
+    "ok": ("✓ ok", "good"),
+    "not ok": ("✖ not ok", "bad"),
+    "unknown": ("? unknown", "warn"),
+    "not applicable": ("– n/a", "dim"),
+}
+_STATE, _NAME = 11, 22
 
 
 def check_lines(checks: Sequence[Check], sentence: str, width: int) -> list[Line]:
