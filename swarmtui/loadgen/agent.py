@@ -32,8 +32,8 @@ class Agent:
 
     __slots__ = (
         "_cancelled", "_chunks_reported", "_exchange", "_failures", "_field_retries", "_keep_text", "_messages",
-        "_omitted", "_on_free", "_on_record", "_phase", "_pool", "_retried", "_sent_stage", "_state_reported", "_t_sched",
-        "_t_try", "_task", "_turn", "_watched_up_to", "number", "stage",
+        "_omitted", "_on_free", "_on_record", "_phase", "_pool", "_retried", "_sent_stage", "_state_reported",
+        "_t_sched", "_t_try", "_task", "_turn", "_watched_up_to", "number", "stage",
     )  # fmt: skip
 
     def __init__(

@@ -9,7 +9,6 @@ import resource
 import signal
 import socket
 import ssl
-import sys
 import time
 from collections import deque
 
