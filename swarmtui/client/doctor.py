@@ -37,7 +37,7 @@ def check_terminal(environ: Mapping[str, str], size: os.terminal_size | None) ->
     line = _lines("terminal", "terminal")
     name = environ.get("TERM", "")
     if size is None:
-        return line(state="ok", value="none", sentence="the output is not a terminal: headless commands work")
+        return line(state="ok", value="none", sentence="the output is not a terminal: all commands without the app work")
     value = f"{name or 'TERM is not set'}, {size.columns}×{size.lines}"
     if name in ("", "dumb"):
         return line(state="wrong", value=value, sentence="set TERM, for example to xterm-256color")
@@ -63,11 +63,11 @@ def check_colours(environ: Mapping[str, str]) -> QualityLine:
 
 
 def check_open_files(streams: int) -> QualityLine:
-    """Each stream is an open file; the worker raises its soft limit by itself."""
+    """Check that each stream can be an open file; workers raise their soft limit to the hard limit."""
     line = _lines("open_files", "open files")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
-    value = f"{soft:,}, at most {limit}"
+    value = f"{soft:,}, hard limit {limit}"
     if hard == resource.RLIM_INFINITY or hard >= streams + _SPARE_FILES:
         return line(state="ok", value=value, sentence=f"enough for C = {streams:,}")
     sentence = f"too few for C = {streams:,}: raise the hard limit (ulimit -Hn, or limits.conf)"

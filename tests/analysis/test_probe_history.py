@@ -84,7 +84,7 @@ def test_reference_starts_again_when_the_server_changes() -> None:
     assert found.drifted is False
     early = probe_history([*hourly(random, WEEK), changed, *rest[:5]])
     assert early.drifted is None
-    assert early.sentence.endswith("drift is judged from 44 probes of the same server on, so far 6")
+    assert early.sentence.endswith("drift needs 44 probes of the same server, so far 6")
 
 
 def test_equal_rates_do_not_divide_by_zero() -> None:
@@ -116,7 +116,7 @@ def test_too_few_probes_are_not_judged() -> None:
     found = probe_history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
     assert found.drifted is None
     assert found.sentence == (
-        "7-day median 80, CV 0.0 %, the latest −50.0 %; drift is judged from 44 probes of the same server on, so far 3"
+        "7-day median 80, CV 0.0 %, the latest −50.0 %; drift needs 44 probes of the same server, so far 3"
     )
 
 

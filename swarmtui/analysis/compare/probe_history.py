@@ -173,7 +173,7 @@ def _sentence(
     head = f"{days:g}-day median {middle:.4g}{variation}, the latest {signed_percent(change)}"
     if drift is None:
         needed = LATEST + MIN_REFERENCE
-        return f"{head}; drift is judged from {needed} probes of the same server on, so far {since_change}"
+        return f"{head}; drift needs {needed} probes of the same server, so far {since_change}"
     smoothed = signed_percent(drift.smoothed / drift.reference - 1.0)
     limit = percent(drift.high / drift.reference - 1.0, 1)
     return (

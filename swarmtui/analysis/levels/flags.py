@@ -62,7 +62,7 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: Mapping[str, int]) -
             f"{short_percent(level.coalesced_chunks)} of chunks were coalesced: they carry another chunk's time stamp",
         )
     if (share := send_delay_share(level)) is not None and SEND_DELAY.grade(share) != "ok":
-        yield "send_delay", f"requests were sent late, which is {short_percent(share)} of their TTFT"
+        yield "send_delay", f"requests were sent late: the delay is {short_percent(share)} of their TTFT"
     if keeps_up(level) is False:
         yield "overloaded", "overloaded: requests pile up, so that TTFT and e2e grow with the length of the run"
     if level.stamp == "read":
