@@ -81,7 +81,6 @@ def test_open_loop_latency_counts_from_due_time() -> None:
     assert level.lateness_s is not None and level.lateness_s.max == pytest.approx(0.030)
     assert (level.rate, level.straggler) == (8.0, None)
     assert [flag.code for flag in level.flags] == ["send_delay"]
-    assert "30 ms late" in level.flags[0].text
 
 
 def test_figures_by_replica() -> None:

@@ -129,7 +129,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         if rate is not None
         else None,
         verdicts=dict(sorted(Counter(verdicts).items())),
-        replicas=_replicas(finished, wall_s),
+        replicas=_replicas(counted, wall_s),
     )
     uncounted = sum(r.tokens_out is None for r in ok)
     unmeasured = _error_counts(r for run in runs if run.has_preroll for r in run.unmeasured if not r.ok)
@@ -161,8 +161,9 @@ def _with_serial(
     )
 
 
-def _replicas(finished: Sequence[Record], wall_s: float | None) -> tuple[Replica, ...]:
+def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, ...]:
     """Return the figures of each endpoint; empty for a single one."""
+    finished = [record for run in runs for record in run.finished]
     numbers = sorted({record.endpoint for record in finished})
     if numbers in ([], [0]):
         return ()
@@ -178,7 +179,7 @@ def _replicas(finished: Sequence[Record], wall_s: float | None) -> tuple[Replica
                 ok=len(ok),
                 errors=len(own) - len(ok),
                 tokens_out=tokens,
-                out_tps_wall=ratio(tokens, wall_s),
+                out_tps_wall=ratio(_sum(_wall_tokens(run, number) for run in runs), wall_s),
                 per_stream_tps=stream_rate(ok),
                 ttft_s=spread(_known(r.ttft_s for r in ok)),
             )
@@ -206,11 +207,11 @@ def _steady_part(c: int, run: LevelRun) -> Steady | None:
     return steady(run.records, c, run.steady_window) if counted else None
 
 
-def _wall_tokens(run: LevelRun) -> float | None:
+def _wall_tokens(run: LevelRun, endpoint: int | None = None) -> float | None:
     """Return the output tokens of a run within its makespan, which unmeasured requests share with the measured ones."""
     if not run.has_preroll:
-        return _count(record.tokens_out for record in run.finished if record.ok)
-    part = steady(run.records, 0, run.window)
+        return _count(r.tokens_out for r in run.finished if r.ok and endpoint in (None, r.endpoint))
+    part = steady([r for r in run.records if endpoint in (None, r.endpoint)], 0, run.window)
     return part.tokens if part else None
 
 
