@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from swarmtui.analysis.quality.checklist import checklist_sentence, publication_checklist
 from swarmtui.analysis.levels.flags import flag_outages
+from swarmtui.analysis.quality.checklist import checklist_sentence, publication_checklist
 from swarmtui.analysis.quality.facts import Turnaround, level_facts, merge_facts, other_clients, session_facts
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.findings import Check

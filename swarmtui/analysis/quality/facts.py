@@ -222,7 +222,7 @@ def _other_requests(ours: int, before: Sequence[ServerState], after: Sequence[Se
 def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> float | None:
     """Return the engine's decode rate over the client's, from the engine's histogram of inter-token times.
 
-    Each stage is compared between its first and its last sample; with drafts an inter-token time is not that of a token.
+    Each stage is compared between its first and last sample. With drafts an inter-token time is not that of a token.
     """
     ratios = []
     for found in _stages(records).values():

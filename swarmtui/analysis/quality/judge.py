@@ -307,7 +307,10 @@ RULES = (
         ),
         external=True,
     ),
-    Rule("throttling", "throttling", f"≤ {short_percent(THROTTLED.ok)} of the time", "no GPU reports whether it is throttled", _throttling, external=True),
+    Rule(
+        "throttling", "throttling", f"≤ {short_percent(THROTTLED.ok)} of the time", "no GPU reports whether it is throttled",
+        _throttling, external=True,
+    ),
     Rule(
         "gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU reported its clocks under load",
         _single(
@@ -329,7 +332,7 @@ RULES = (
         _single(
             lambda facts: facts.coalesced_chunks, COALESCED_CHUNKS, lambda share: short_percent(share, 2),
             "each chunk has its own time stamp",
-            "several chunks were read at once: gaps between tokens and stalls are inexact, other figures are not affected",
+            "several chunks were read at once: gaps between tokens and stalls are inexact, other figures are not",
         ),
     ),
 )  # fmt: skip
