@@ -37,7 +37,9 @@ def check_terminal(environ: Mapping[str, str], size: os.terminal_size | None) ->
     line = _lines("terminal", "terminal")
     name = environ.get("TERM", "")
     if size is None:
-        return line(state="ok", value="none", sentence="the output is not a terminal: all commands without the app work")
+        return line(
+            state="ok", value="none", sentence="the output is not a terminal: all commands without the app work"
+        )
     value = f"{name or 'TERM is not set'}, {size.columns}×{size.lines}"
     if name in ("", "dumb"):
         return line(state="wrong", value=value, sentence="set TERM, for example to xterm-256color")
