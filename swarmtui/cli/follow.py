@@ -105,6 +105,7 @@ class _Follower:
     def __init__(self, progress: Progress, control: StopControl) -> None:
         self._progress, self._control = progress, control
         self._stop_announced = False
+        self._saving = False
         self.directory = ""
         self.levels: tuple[Level, ...] = ()
 
@@ -117,6 +118,7 @@ class _Follower:
                     self.directory = directory
                 case client_protocol.Frame():
                     self.levels = message.levels
+                    self._saving = message.status == "saving"
                     self._progress.show(message)
                 case Ended():
                     return message
@@ -125,9 +127,8 @@ class _Follower:
         self._control.kill_if_overdue()
         if self._control.requested and not self._stop_announced:
             self._stop_announced = True
-            self._progress.write(
-                f"stopping: waiting up to {_GRACE_S:g} s for requests in flight; press Ctrl-C again to stop at once"
-            )
+            waiting = f"waiting up to {_GRACE_S:g} s for requests in flight; press Ctrl-C again to stop at once"
+            self._progress.write("stopping: it is being saved" if self._saving else f"stopping: {waiting}")
 
 
 def _recover(directory: str, cause: str, control: StopControl) -> Ended:

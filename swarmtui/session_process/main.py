@@ -76,6 +76,8 @@ class SessionProcess:
         self._interruption = ""
         self._early_commands: list[client_protocol.ClientCommand] = []
         self._stopped_early = asyncio.Event()
+        self._load_ended = False
+        self._hurry = asyncio.Event()
         self._leave_now = asyncio.Event()
         self._clients = ClientConnections(self._hello, self._state.frame, self._handle_command)
         count = request.plan.workers or worker_count(max(request.plan.levels))
@@ -158,7 +160,8 @@ class SessionProcess:
         if failed:
             running.cancel()
             failed[0].result()  # raises
-        await run_interruptible(self._leave_now, sampler.finish)
+        self._load_ended = True
+        await run_interruptible(self._hurry, sampler.finish)
         self._state.telemetry = sampler.latest()
         self._quality.add_sample(sampler.latest(), 0)
         events.add_sample(sampler.latest())
@@ -211,8 +214,11 @@ class SessionProcess:
         return client_protocol.Hello(self._session, str(self._journal.directory), tuple(self._state.history))
 
     def _handle_command(self, command: client_protocol.ClientCommand) -> None:
-        if isinstance(command, client_protocol.Stop) and command.immediate:
-            self._leave_now.set()
+        if isinstance(command, client_protocol.Stop):
+            if command.immediate:
+                self._leave_now.set()
+            if command.immediate or self._load_ended:
+                self._hurry.set()
         if isinstance(command, client_protocol.Describe) and self._session is not None and self._journal is not None:
             self._session = msgspec.structs.replace(self._session, label=command.label, note=command.note)
             self._journal.write(DescriptionEntry(label=command.label, note=command.note))
@@ -277,11 +283,11 @@ class SessionProcess:
             journal.close()
             discard_session(journal.directory)
             return ending, message, ""
+        if scheduler is not None and scheduler.hurry.is_set():
+            self._hurry.set()
         if scheduler is not None and scheduler.uncounted.records:
             self._state.note = f"counting the tokens of {len(scheduler.uncounted.records)} answers"
-            await finish.recount(
-                self._request, self._endpoints[0], scheduler.uncounted.records, journal, scheduler.hurry
-            )
+            await finish.recount(self._request, self._endpoints[0], scheduler.uncounted.records, journal, self._hurry)
             self._state.note = ""
         journal.write(self._quality.final(self._state.levels))
         return await finish.save(journal, self._request.session_root, ending, message, self._leave_now)
