@@ -127,7 +127,13 @@ missed: to show 95 % takes at least 59 requests.
     metavar="EXPR",
     help="Exit with code 1 if true: 'ttft_p50@4>1s or errors>0'. Figures: see below.",
 )
-@click.option("--timeout", default="600s", show_default=True, metavar="TIME", help="Time limit of a request.")
+@click.option(
+    "--timeout",
+    default="600s",
+    show_default=True,
+    metavar="TIME",
+    help="Time limit of a request. By default its first token must come within 120s; another TIME limits both.",
+)
 @click.option("--idle-timeout", default="30s", show_default=True, metavar="TIME", help="Time limit between two chunks.")
 @click.option(
     "--on-restart",

@@ -14,6 +14,7 @@ import pytest
 
 from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
+from swarmtui.model.plan import Timeouts, parse_timeouts
 from tests.cli.programs import Sandbox, wait_until
 from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta
 
@@ -109,6 +110,12 @@ def test_run_is_saved_although_counting_tokens_drips(sandbox: Sandbox) -> None:
     assert sandbox.show_session()["levels"][0]["ok"] == 3
 
 
+def test_help_names_the_limit_of_the_first_token(sandbox: Sandbox) -> None:
+    text = " ".join(sandbox.run("run", "--help").out.split())
+    assert f"first token must come within {Timeouts().first_token:g}s" in text
+    assert parse_timeouts("300s", "30s").first_token == 300.0
+
+
 def test_ctrl_c_ends_doctor(sandbox: Sandbox) -> None:
     with DrippingServer("/v1/models") as server:
         command = sandbox.start("doctor", "--endpoint", server.url)
@@ -128,7 +135,7 @@ def launch(server: DrippingServer) -> LaunchCommand:
 def test_dripping_ready_url_is_not_ready(tmp_path: Path) -> None:
     with DrippingServer("/health") as server, ManagedServer(launch(server), tmp_path / "log", {}) as managed:
         managed.start()
-        with pytest.raises(ServerFailed, match="not ready within 0.5 s"):
+        with pytest.raises(ServerFailed, match=r"not ready within 0\.5 s"):
             managed.wait_until_ready(0.5, lambda: False)
 
 
