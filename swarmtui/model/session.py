@@ -8,12 +8,15 @@ import msgspec
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Findings, Goodput, Scaling, with_codes
-from swarmtui.model.level_key import LevelKey, PerLevel
+from swarmtui.model.level_key import PerLevel
 from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
 from swarmtui.model.session_tags import ModelFacts, Series, model_facts_from_tags, series_from_tags
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityFacts, QualityLine, Telemetry, TtftSplit
+
+# A stream that is faster than at C=1 by more than this has no slowdown.
+FASTER = 0.005
 
 State = Literal["running", "done", "stopped", "unusable", "failed", "interrupted"]
 
@@ -215,8 +218,8 @@ class RunFigures(Stored, frozen=True, kw_only=True):
 class SerialBaseline(Stored, frozen=True, kw_only=True):
     """The tasks of a level in sequence, and the speed-up of the batch over that.
 
-    `how` says how the time was measured or extrapolated. `clean_speedup` counts an answer that was cut as long as the
-    mean of those that were not; if it is null, `reason` says why.
+    `how` says how the time was measured or extrapolated. For `clean_speedup`, a cut answer takes as long as the mean of
+    the uncut ones; if it is null, `reason` says why.
     """
 
     how: str
@@ -324,9 +327,9 @@ class Level(PerLevel, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "flags", with_codes(self.flags))
 
     @property
-    def key(self) -> LevelKey:
-        """Identifies the level within its session, and finds the same level in another one."""
-        return self.c, self.rate
+    def slowdown(self) -> float | None:
+        """The contention as it is shown: null where a stream was faster than a single one, which a flag explains."""
+        return None if self.contention is None or self.contention < -FASTER else max(0.0, self.contention)
 
     @property
     def headline_tps(self) -> float | None:

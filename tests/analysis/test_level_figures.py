@@ -384,3 +384,12 @@ def test_decode_rate_after_a_recount_excludes_the_first_chunk(tmp_path: Path) ->
     assert level.tpot_s.mean == pytest.approx(0.0025)
     # Five answers of 140 ms, 60 ms apart.
     assert level.out_tps_steady == pytest.approx(200 / 0.940), "all tokens of an answer count in the throughput"
+
+
+def test_stream_faster_than_a_single_one_has_a_remark_and_no_slowdown() -> None:
+    records = [request(0, [10, 30, 50], c=1, stage=1), request(1000, [1010, 1020, 1030], c=2, stage=2)]
+    slow, fast = level_figures(records, [stage(1, c=1), stage(2, c=2)], [end(1), end(2)])
+    assert slow.slowdown == 0.0
+    assert fast.contention == pytest.approx(-1.0)
+    assert fast.slowdown is None
+    assert "faster_stream" in [flag.code for flag in fast.flags]

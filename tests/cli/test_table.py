@@ -36,7 +36,7 @@ ALONE = level(
     per_stream_tps=RateSummary(mean=84.07, min=83.0, max=85.0),
     ttft_s=Spread(n=4, mean=0.22, min=0.2114, max=0.3521),
     tpot_s=Spread(n=4, mean=0.011894),
-    e2e_s=Spread(n=4, mean=12.594),
+    e2e_s=Spread(n=4, mean=11.0, min=12.594, max=12.594),
     c_achieved=1.0,
     contention=0.0,
     rate_speedup=1.0,
@@ -51,7 +51,7 @@ FOUR = level(
     per_stream_tps=RateSummary(mean=58.2, p50=58.1),
     ttft_s=Spread(n=15, min=0.2, p50=0.91234, max=2.0),
     tpot_s=Spread(n=15, mean=0.01718),
-    e2e_s=Spread(n=15, mean=18.6),
+    e2e_s=Spread(n=15, mean=20.0, p50=18.6),
     c_achieved=3.7,
     contention=0.308,
     rate_speedup=2.767,
@@ -64,22 +64,22 @@ def test_level_table() -> None:
     assert level_table([ALONE, FOUR, level(8, flags=("mean in flight 3.7, planned 4",))]) == (
         "|  C|  n| err| steady|  wall| stream|    TTFT s| TPOT ms| e2e s| in flight| slowdown| scaling|\n"
         "| -:| -:| --:| -----:| ----:| -----:| --------:| ------:| ----:| --------:| -------:| ------:|\n"
-        "|  1|  4|   0|  81.33| 81.20|  84.07| 0.21–0.35|   11.89|  12.6|      1.00|      0 %|   1.00×|\n"
+        "|  1|  4|   0|  81.33| 81.20|  84.07| 0.21–0.35|   11.89|    13|      1.00|      0 %|   1.00×|\n"
         "| ▸4| 16|   1|  225.0| 201.9|  58.20|     0.912|   17.18|  18.6|      3.70|     31 %|   2.77×|\n"
         "|  8|  0|   0|      –|     –|      –|         –|       –|     –|         –|        –|       –|\n"
         "\n"
         "steady, wall and stream are output tok/s: while C requests were in flight, from the first request to\n"
-        "  the last token, and of one stream (mean). TTFT in s: median, or min–max if n is below 5. TPOT in\n"
-        "  ms and e2e in s: means. in flight: mean, Σ e2e / wall. slowdown: of the stream rate compared with\n"
-        "  C=1. scaling: steady compared with C=1. ▸: best steady before a cliff, at the lowest C within 1 %\n"
-        "  of it.\n"
+        "  the last token, and of one stream (mean). TTFT and e2e in s: median, or min–max if n is below 5.\n"
+        "  TPOT in ms: mean. in flight: mean, Σ e2e / wall. slowdown: of the stream rate compared with C=1.\n"
+        "  scaling: steady compared with C=1. ▸: best steady before a cliff, at the lowest C within 1 % of\n"
+        "  it.\n"
         "C=4: 1 of 16 requests failed: reset 1\n"
         "C=4,8: mean in flight 3.7, planned 4\n"
     )
 
 
 def test_counted_chunks_are_marked_and_cap_hits_have_a_column() -> None:
-    guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, mean=70))
+    guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, p50=70))
     top = level_table([guessed]).splitlines()
     assert top[0] == ("|  C|  n| err| cap| steady| wall| stream| TTFT s| TPOT ms| e2e s| in flight| slowdown| scaling|")
     assert top[2] == ("|  2|  8|   0|   3|  ~1097|    –|      –|      –|       –|  70.0|         –|        –|       –|")
@@ -98,9 +98,9 @@ def test_table_is_at_most_100_columns_wide() -> None:
         per_stream_tps=RateSummary(mean=1234.5),
         tpot_s=Spread(n=9, mean=12.3456),
         ttft_s=Spread(n=2, min=0.00012, max=0.00034),
-        e2e_s=Spread(n=9, mean=12345.6),
+        e2e_s=Spread(n=9, p50=12345.6),
         c_achieved=19_876.5,
-        contention=-0.123,
+        contention=0.123,
         rate_speedup=1234.5,
         flags=("x" * 40 + " " + "y" * 80,),
     )
@@ -108,7 +108,7 @@ def test_table_is_at_most_100_columns_wide() -> None:
     assert max(map(display_width, lines)) <= 100
     assert {line.count("|") for line in lines[:5]} == {13}
     assert lines[4] == (
-        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.00012–0.00034|12346|    19876|   −12 %|  1234×|"
+        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.00012–0.00034|12346|    19876|    12 %|  1234×|"
     )
 
 

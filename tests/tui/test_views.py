@@ -11,17 +11,19 @@ import pytest
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread
-from swarmtui.model.telemetry import DiscoveredServer, QualityLine, ServerState, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import percent, rate, signed_percent
 from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.store import load, write_summary
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
 from swarmtui.tui.live.header import header_view, phase, tiles
+from swarmtui.tui.live.history import history_view
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
 from swarmtui.tui.live_model import StreamRate
 from swarmtui.tui.sessions.screen import session_line
+from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
 from tests.tui.screen_text import text_of
 
@@ -118,6 +120,27 @@ def test_an_open_loop_shows_its_rate_and_only_busy_streams() -> None:
     assert (values["requests/s"], values["send delay"]) == ("2.5", "1.20 ms") and "C" not in values
     assert phase(seen).startswith("2.5 requests/s")
     assert [line.agent for line in streams_view(seen, {}, "agent", "", 0, 9).shown] == [0]
+
+
+def test_tiles_show_the_last_level_after_the_end() -> None:
+    levels = (level(1, tps=80, stream=80, ttft=0.1), level(4, tps=250, stream=62.5, ttft=0.5, errors=1))
+    seen = msgspec.structs.replace(frame(2), status="ended", levels=levels, c=4, out_tps=3.0, ttft_s=9.0)
+    values = {tile.label: tile.value for tile in tiles(seen, None)}
+    assert (values["C"], values["steady"], values["stream"], values["errors"]) == ("4", "250", "62.5", "1")
+    assert values["TTFT"] == "500 ms"
+
+
+def test_newest_value_is_on_the_axis_of_its_trace() -> None:
+    """The columns are means of a second, below the newest value."""
+    point = HistoryPoint(t_ns=0, c=1, in_flight=1, waiting=0, out_tps=100.0, ttft_s=0.1, errors=0)
+    newest = msgspec.structs.replace(point, t_ns=500_000_000, out_tps=900.0)
+    trace = history_view([point, newest], 0, 40, whole_session=False).traces[0]
+    assert trace.top is not None and trace.top >= 900.0
+
+
+def test_notes_leave_the_quality_ok() -> None:
+    seen = msgspec.structs.replace(frame(2), quality=(QualityLine(name="x", state="note", value="", sentence=""),))
+    assert header_view(None, seen, None, None).quality == "● quality ok"
 
 
 def test_quality_is_that_of_the_worst_line() -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.levels.flags import level_flags, serial_flags
+from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
 from swarmtui.analysis.levels.runs import LevelRun, runs_by_level
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import Tally, median, rate_summary, ratio, spread, stream_rate, tally_spread
@@ -193,9 +193,11 @@ def _with_contention(level: Level, single: Level | None) -> Level:
         return level
     kept = ratio(level.per_stream_tps.mean, single.per_stream_tps.mean)
     batches = level.load not in ("closed", "ramp")
+    contention = None if kept is None else 1.0 - kept
     return msgspec.structs.replace(
         level,
-        contention=None if kept is None else 1.0 - kept,
+        flags=(*level.flags, *contention_flags(contention)),
+        contention=contention,
         rate_speedup=ratio(level.out_tps_wall, single.out_tps_wall)
         if batches
         else ratio(level.out_tps_steady, single.out_tps_steady),

@@ -12,7 +12,7 @@ from swarmtui.analysis.quality.facts import send_delay_share
 from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, IN_FLIGHT, SEND_DELAY
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.level_key import LevelKey
-from swarmtui.model.session import Event, Level, SerialBaseline, StageStart
+from swarmtui.model.session import FASTER, Event, Level, SerialBaseline, StageStart
 from swarmtui.numbers import short, short_percent
 from swarmtui.text import count_noun
 
@@ -73,6 +73,12 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: Mapping[str, int]) -
 
 def _names(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def contention_flags(contention: float | None) -> Findings:
+    if contention is None or contention >= -FASTER:
+        return ()
+    return (Finding(code="faster_stream", text=f"a stream was {short_percent(-contention)} faster than at C=1"),)
 
 
 def serial_flags(serial: SerialBaseline) -> Findings:

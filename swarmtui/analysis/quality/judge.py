@@ -308,8 +308,8 @@ RULES = (
         external=True,
     ),
     Rule(
-        "throttling", "throttling", f"≤ {short_percent(THROTTLED.ok)} of the time", "no GPU reports whether it is throttled",
-        _throttling, external=True,
+        "throttling", "throttling", f"≤ {short_percent(THROTTLED.ok)} of the time",
+        "no GPU reports whether it is throttled", _throttling, external=True,
     ),
     Rule(
         "gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU reported its clocks under load",

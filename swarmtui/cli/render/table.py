@@ -38,9 +38,9 @@ _COLUMNS = (
     _Column("stream", "stream", lambda level: _tokens(level, level.per_stream_tps.mean)),
     _Column("ttft", "TTFT", lambda level: _median_or_range(level.ttft_s), " s"),
     _Column("tpot", "TPOT", lambda level: _tokens(level, level.tpot_s.mean, 1e3), " ms"),
-    _Column("e2e", "e2e", lambda level: significant(level.e2e_s.mean, 3), " s"),
+    _Column("e2e", "e2e", lambda level: _median_or_range(level.e2e_s), " s"),
     _Column("in_flight", "in flight", lambda level: significant(level.c_achieved, 3)),
-    _Column("slowdown", "slowdown", lambda level: percent(level.contention)),
+    _Column("slowdown", "slowdown", lambda level: percent(level.slowdown)),
     _Column("scaling", "scaling", lambda level: factor(level.rate_speedup)),
 )
 # Dropped in this order on a narrow terminal: first what can be derived from other columns.
@@ -52,15 +52,15 @@ def _legend(batches: bool, has_best: bool) -> str:
     best = f" {BEST}: best {headline} before a cliff, at the lowest C within 1 % of it." if has_best else ""
     return (
         "steady, wall and stream are output tok/s: while C requests were in flight, from the first request to the last "
-        "token, and of one stream (mean). TTFT in s: median, or min–max if n is below 5. TPOT in ms and e2e in s: "
-        "means. in flight: mean, Σ e2e / wall. slowdown: of the stream rate compared with C=1. "
+        "token, and of one stream (mean). TTFT and e2e in s: median, or min–max if n is below 5. TPOT in ms: "
+        "mean. in flight: mean, Σ e2e / wall. slowdown: of the stream rate compared with C=1. "
         f"scaling: {headline} compared with C=1.{best}"
     )
 
 
 _OPEN_LOOP_LEGEND = (
     "rate: requests per second, open loop. wall and stream are output tok/s: from the first due time to the last "
-    "token, and of one stream (mean). TTFT in s (median, or min–max if n is below 5), TPOT in ms and e2e in s count "
+    "token, and of one stream (mean). TTFT and e2e in s (median, or min–max if n is below 5) count "
     "from the time at which a request was due. in flight: mean."
 )
 

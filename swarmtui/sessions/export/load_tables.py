@@ -47,7 +47,7 @@ def _serial(levels: Sequence[Level]) -> Table:
                 significant(level.token_ratio, 3),
                 significant(found.out_tps),
                 significant(level.out_tps_wall),
-                short_percent(level.contention),
+                short_percent(level.slowdown),
             )
         )
         notes += [f"C={level.c}: no clean speed-up: {found.reason}"] if found.reason else []

@@ -170,7 +170,7 @@ _LATENCY: tuple[tuple[str, Cell], ...] = (
 _CONTENTION: tuple[tuple[str, Cell], ...] = (
     ("C", lambda level: f"{level.offered_load:g}"),
     ("tok/s per stream", lambda level: _rate(level, level.per_stream_tps.mean)),
-    ("slowdown", lambda level: short_percent(level.contention)),
+    ("slowdown", lambda level: short_percent(level.slowdown)),
     ("scaling", lambda level: factor(level.rate_speedup)),
     ("wall speed-up", lambda level: factor(level.wall_speedup)),
     ("token ratio", lambda level: significant(level.token_ratio, 3)),
@@ -235,11 +235,11 @@ def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell],
 
 
 def _bandwidth(summary: Summary) -> Table:
-    rows = tuple((str(u.c), significant(u.step_bytes / 1e9, 3), short_percent(u.share)) for u in summary.bandwidth)
+    rows = tuple((str(u.c), significant(u.step_bytes / 2**30, 3), short_percent(u.share)) for u in summary.bandwidth)
     note = "from the model size in the tags and the mean time per token"
     if any(used.share > 1.0 for used in summary.bandwidth):
         note += "; above 100 % is impossible: the size is wrong, or a step yields several tokens (speculative decoding)"
-    return Table("Memory bandwidth", ("C", "GB per step", "share of peak"), rows, (True,) * 3, note)
+    return Table("Memory bandwidth", ("C", "GiB per step", "share of peak"), rows, (True,) * 3, note)
 
 
 _SLO_WORDS = {True: "kept", False: "missed", None: "undecided"}

@@ -11,6 +11,7 @@ from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, LineWidget, Panel, bar, ljust, longest_fit, rjust, wrap
+from swarmtui.tui.live.levels import median_or_mean
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
@@ -123,9 +124,11 @@ def phase(frame: Frame) -> str:
 
 
 def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None = None) -> tuple[Tile, ...]:
-    """`requested_c` is shown until a frame reports it."""
+    """`requested_c` is shown until a frame reports it. After the end the tiles show the last level."""
     if frame is None:
         return ()
+    if frame.status == "ended" and frame.levels:
+        return _level_tiles(frame)
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
     headline = (
         f"{rate(level.headline_tps if level else None)} {'steady' if frame.load in ('closed', 'ramp') else 'wall'}"
@@ -144,6 +147,23 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         Tile("queue", str(frame.waiting), f"server {count(server_waiting(frame))}", "warn" if frame.waiting else ""),
         Tile("errors", str(frame.errors), sanitize(worst) or f"of {frame.finished:,}", "bad" if frame.errors else ""),
         Tile("tokens/J", rate(_tokens_per_joule(frame)), "GPU only", width=9),
+    )
+
+
+def _level_tiles(frame: Frame) -> tuple[Tile, ...]:
+    """The figures of the last level, under the names of the table of levels."""
+    level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), frame.levels[-1])
+    load = (
+        Tile("requests/s", f"{level.rate:g}", "ended") if level.rate is not None else Tile("C", str(level.c), "ended")
+    )
+    energy = level.energy.tokens_per_j if level.energy is not None else None
+    return (
+        load,
+        Tile("steady" if level.headline_is_steady else "wall", rate(level.headline_tps), "tok/s", width=14),
+        Tile("stream", rate(level.per_stream_tps.mean), "tok/s"),
+        Tile("TTFT", seconds(median_or_mean(level.ttft_s)), "median" if level.ttft_s.p50 is not None else "mean"),
+        Tile("errors", str(level.errors), f"of {level.n:,}", "bad" if level.errors else ""),
+        Tile("tokens/J", rate(energy), "GPU only", width=9),
     )
 
 

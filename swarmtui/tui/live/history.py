@@ -87,7 +87,7 @@ def _trace(
 ) -> HistoryTrace:
     """`least` is the lowest top of the scale: 1 for counts."""
     values = tuple(_mean([value for point in bucket if (value := read(point)) is not None]) for bucket in buckets)
-    highest = max((value for value in values if value is not None), default=None)
+    highest = max((value for value in (*values, read(newest)) if value is not None), default=None)
     top = _round_up(max(highest or 0.0, least)) if highest or least else None
     return HistoryTrace(label, write(read(newest)), top, write(top), values)
 

@@ -174,7 +174,7 @@ _STEADY = LevelColumn("steady", 8, lambda level: _tokens(level, level.out_tps_st
 _WALL = LevelColumn("wall", 8, lambda level: _tokens(level, level.out_tps_wall))
 _STREAM = LevelColumn("stream", 7, lambda level: _tokens(level, level.per_stream_tps.mean))
 _TTFT = LevelColumn("TTFT", 8, lambda level: seconds(median_or_mean(level.ttft_s)))
-_SLOWDOWN = LevelColumn("slowdown", 9, lambda level: percent(level.contention))
+_SLOWDOWN = LevelColumn("slowdown", 9, lambda level: percent(level.slowdown))
 _SCALING = LevelColumn("scaling", 8, lambda level: factor(level.rate_speedup))
 _SPEED_UP = LevelColumn(
     "speed-up", 9, lambda level: factor(level.serial.speedup if level.serial else level.wall_speedup)
