@@ -138,20 +138,16 @@ def changed_cells(old: Line, new: Line) -> list[tuple[int, int]]:
                 ranges[-1] = (ranges[-1][0], column + 1)
             else:
                 ranges.append((column, column + 1))
-    return [_whole_characters(after, *found) for found in ranges]
+    return [(start, _character_end(after, end)) for start, end in ranges]
 
 
-def _whole_characters(cells: list[Span], start: int, end: int) -> tuple[int, int]:
-    """Widen a range to include both cells of a wide character; the second one is empty."""
-    while start > 0 and cells[start][0] == "":
-        start -= 1
-    while end < len(cells) and cells[end][0] == "":
-        end += 1
-    return start, end
+def _character_end(cells: list[Span], end: int) -> int:
+    """Include the second cell of a wide character, which is empty: it does not differ if both lines have one there."""
+    return end + 1 if end < len(cells) and cells[end][0] == "" else end
 
 
 def _cells(line: Line) -> list[Span]:
-    """Split a line into cells; a combining character belongs to the cell before it."""
+    """Split a line into cells; a combining character belongs to the first cell of the character before it."""
     cells: list[Span] = []
     for text, style in line:
         if text.isascii():
@@ -162,7 +158,8 @@ def _cells(line: Line) -> list[Span]:
             if size:
                 cells += [(char, style), *([("", style)] * (size - 1))]
             elif cells:
-                cells[-1] = (cells[-1][0] + char, cells[-1][1])
+                first = -1 if cells[-1][0] else -2
+                cells[first] = (cells[first][0] + char, cells[first][1])
     return cells
 
 
