@@ -116,6 +116,13 @@ def test_counter_reset_makes_joules_null() -> None:
     assert found is not None and found.joules is None
 
 
+def test_counter_reset_makes_joules_null_even_if_it_is_higher_at_the_end() -> None:
+    counts = (1000.0, 1200.0, 0.0, 900.0, 1800.0)
+    readings = [Telemetry(t_ns=t * S, gpus=(gpu("a", energy_j=count),)) for t, count in enumerate(counts)]
+    found = energy_used(readings, [(0, 4 * S)], 100)
+    assert found is not None and found.joules is None
+
+
 def test_joules_are_null_without_readings() -> None:
     found = energy_used(steady(200.0, 10), [(8 * S, 20 * S)], 100)
     assert found is not None and found.joules is None

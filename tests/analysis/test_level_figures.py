@@ -200,6 +200,11 @@ def test_c_held_ignores_ramp_up_and_drain() -> None:
     assert level.flags == ()
 
 
+def test_c_held_counts_from_when_all_streams_have_started() -> None:
+    records = [request(sent, [sent + 300], task=sent) for sent in (0, 100, 200, 300, 400)]
+    assert one(records, c=3).c_held == pytest.approx(3.0)
+
+
 def test_c_held_below_95_percent_is_flagged() -> None:
     shorter = [r for r in streams(4, 4, number=1) if r.task not in (3001, 3002)]
     level = one(shorter, c=4)

@@ -38,9 +38,9 @@ def test_stamp_after_a_clock_step_is_exact(monkeypatch: pytest.MonkeyPatch, jump
     wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     wall.shift_ns = jump
-    before = clock.monotonic_ns()
-    t = convert(kernel, wall.now())
-    assert before - 1_000_000 <= t <= clock.monotonic_ns()
+    before, age = clock.monotonic_ns(), 10_000_000
+    t = convert(kernel, wall.now() - age)
+    assert before - 1_000_000 <= t + age <= clock.monotonic_ns() + 1_000_000
     assert kernel.steps == 1
     kernel.resync()
     assert kernel.steps == 1
@@ -64,6 +64,24 @@ def test_stamp_read_after_suspension_keeps_its_time(monkeypatch: pytest.MonkeyPa
     slept = 5_000_000_000
     assert before - 1_000_000 <= convert(kernel, stamp - slept) + slept <= after + 1_000_000
     assert kernel.steps == 0
+
+
+def test_offset_is_that_of_the_tightest_bracket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is interrupted within all other brackets, so that their middle is not when the clock was read."""
+    times = [1_000]
+    for bracket in (4_000_000, 2_000_000, 20, 1_000_000, 3_000_000):
+        times += [times[-1] + 1_000, times[-1] + 1_000 + bracket]
+    readings = iter([*times[1:], times[-1]])
+    last = 0
+
+    def monotonic_ns() -> int:
+        nonlocal last
+        last = next(readings)
+        return last
+
+    monkeypatch.setattr(clock, "monotonic_ns", monotonic_ns)
+    monkeypatch.setattr(time, "time_ns", lambda: last + 10 + HOUR_NS)
+    assert clock.KernelClock().offset == HOUR_NS
 
 
 def test_slewing_is_not_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Timeouts of one agent, with arrival times set by the test."""
+"""Timeouts and records of one agent, with arrival times set by the test."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.loadgen.http_exchange import HttpExchange
 from swarmtui.model.plan import Timeouts
+from swarmtui.model.record import Phase, Record
 from swarmtui.model.worker_protocol import StartStage, Target
 from tests.loadgen.driver import task
-from tests.loadgen.raw_server import ROLE, delta
+from tests.loadgen.raw_server import DONE, ROLE, delta
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+_DEFAULT_TIMEOUTS = Timeouts()
 
 
 class IdleConnection(Connection):
@@ -30,15 +33,25 @@ class IdleConnection(Connection):
 
 
 class SentRequest:
-    """One request of an agent; times are seconds since it was sent."""
+    """One request of an agent, whose answer is kept; times are seconds since it was sent."""
 
-    def __init__(self, limits: Timeouts) -> None:
+    def __init__(
+        self,
+        limits: Timeouts = _DEFAULT_TIMEOUTS,
+        *,
+        api_key: str | None = None,
+        stage: Phase = "level",
+        phase: Phase = "level",
+    ) -> None:
         self._limits = limits
-        pool = EndpointPool(EventLoop(), KernelClock(), 0, Target(url="http://127.0.0.1:9", model="m"))
+        self._records: list[Record] = []
+        self._loop = EventLoop()
+        target = Target(url="http://127.0.0.1:9", model="m", api_key=api_key)
+        pool = EndpointPool(self._loop, KernelClock(), 0, target)
         connection = IdleConnection(pool)
         pool.release(connection)
-        self._agent = Agent(0, StartStage(1, 1), False, lambda record: None, lambda agent, pause: None)
-        self._agent.start(task(0), pool)
+        self._agent = Agent(0, StartStage(1, 1, phase=stage), True, self._records.append, lambda agent, pause: None)
+        self._agent.start(task(0, phase=phase), pool)
         assert isinstance(connection.user, HttpExchange) and connection.user.t_sent is not None
         self._exchange, self._sent = connection.user, connection.user.t_sent
 
@@ -50,6 +63,13 @@ class SentRequest:
         """Check timeouts, and return the error with which the request ended."""
         self._agent.check_timeouts(self._sent + round(at_s * 1e9), self._limits)
         return self._exchange.response.error
+
+    def record(self) -> Record:
+        """Return the record of the request, which must have ended."""
+        self._loop.call_soon(self._loop.stop)
+        self._loop.run()
+        (record,) = self._records
+        return record
 
 
 def chunk(data: bytes) -> bytes:
@@ -87,3 +107,40 @@ def test_total_timeout_counts_from_sending() -> None:
     request.receive(9.9, HEAD + chunk(delta(content="a")))
     assert request.error_at(10.0) is None
     assert request.error_at(10.01) == "total_timeout"
+
+
+KEY = "canary-7c41e09b"
+KEY_START = 6  # characters: too short a part of the key to be redacted by itself
+
+
+def test_error_is_redacted_before_it_is_cut() -> None:
+    request = SentRequest(api_key=KEY)
+    body = ("x" * (500 - KEY_START) + KEY).encode()
+    request.receive(0.1, b"HTTP/1.1 500 Error\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    assert request.record().error_detail == "x" * (500 - KEY_START) + "…"
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+def test_answer_is_redacted_before_it_is_cut(field: str) -> None:
+    request = SentRequest(api_key=KEY)
+    before = "x" * ((1 << 20) - KEY_START)
+    request.receive(0.1, HEAD + chunk(delta(**{field: before + KEY})) + chunk(DONE) + b"0\r\n\r\n")
+    record = request.record()
+    assert record.error is None
+    assert (record.text if field == "content" else record.reasoning) == before + "…"
+
+
+@pytest.mark.parametrize(
+    ("stage", "phase", "recorded"),
+    [
+        ("level", "level", "level"),
+        ("level", "preroll", "preroll"),
+        ("level", "filler", "filler"),
+        ("warmup", "level", "warmup"),
+        ("serial", "level", "serial"),
+    ],
+)
+def test_record_has_the_phase_of_its_task_or_stage(stage: Phase, phase: Phase, recorded: str) -> None:
+    request = SentRequest(stage=stage, phase=phase)
+    request.receive(0.1, HEAD + chunk(delta(content="a")) + chunk(DONE) + b"0\r\n\r\n")
+    assert request.record().phase == recorded

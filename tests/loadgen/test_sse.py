@@ -103,7 +103,21 @@ def test_single_bytes(end: bytes) -> None:
 def test_event_is_returned_with_its_last_byte(end: bytes) -> None:
     splitter = EventSplitter()
     for payload in (b"one", b"two", b"three"):
-        assert splitter.feed(b"data: " + payload + end + end) == [payload]
+        event = b"data: " + payload + end + end
+        for cut in range(len(event)):
+            assert splitter.feed(event[:cut]) + splitter.feed(event[cut:]) == [payload]
+
+
+def test_line_endings_may_be_mixed() -> None:
+    splitter = EventSplitter()
+    assert splitter.feed(b"data: a\r\n\r\ndata: b\n") == [b"a"]
+    assert splitter.feed(b"\n") == [b"b"]
+
+
+def test_carriage_return_within_an_event_ends_its_line() -> None:
+    splitter = EventSplitter()
+    assert splitter.feed(b"data: a\n\n") == [b"a"]
+    assert splitter.feed(b"data: b\rid: 7\n\n") == [b"b"]
 
 
 def test_many_events_in_one_read() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.model.session import RequestEntry
+from swarmtui.model.session import Entry, RequestEntry
 from swarmtui.session_process import journal_queue
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.journal import read_journal
@@ -25,3 +25,21 @@ def test_thinning_keeps_chunk_times_of_one_request_in_eight(tmp_path: Path, monk
     assert records[8] == record(8)
     assert (records[9].chunks, records[9].longest_gap_us) == (10, 10_000)
     assert records[9].ttft_s == pytest.approx(0.05)
+
+
+def test_entries_that_could_not_be_written_follow_in_order(tmp_path: Path) -> None:
+    def full(entry: Entry) -> None:
+        raise OSError(28, "No space left on device")
+
+    queue = JournalQueue(tmp_path / "s")
+    queue.write(head())
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(queue._writer, "append", full)
+        for task in range(3):
+            queue.write(RequestEntry(record=record(task)))
+        assert queue.warning is not None and queue.warning.code == "not_on_disk"
+    queue.flush()
+    queue.write(RequestEntry(record=record(3)))
+    assert queue.warning is None
+    queue.close()
+    assert [r.task for r in read_journal(tmp_path / "s").records] == [0, 1, 2, 3]
