@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+import psutil
 
 from swarmtui.client.config_file import read_config
 from swarmtui.experiments.grid import LaunchCommand
-from swarmtui.experiments.server_guardian import ServerSpec
+from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, ServerSpec
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.endpoint import Secrets
 from swarmtui.model.redaction import Redactor, is_secret_name
@@ -30,10 +32,16 @@ _LOG_BYTES = 32 << 10
 # How long the guardian may take beyond the time limits of the server.
 _GUARDIAN_EXTRA_S = 15.0
 _KILL_TIMEOUT_S = 1.0
+# A variable in the environment of a server and of all processes that it starts, even in another session.
+_MARKER = "SWARMTUI_SERVER"
 
 
 class ServerFailed(Exception):
     """The server could not be started or did not become ready."""
+
+
+class PortInUse(ServerFailed):
+    """Another process listens on the port of the server, perhaps one that an earlier server left behind."""
 
 
 class Interrupted(Exception):
@@ -60,6 +68,7 @@ class ManagedServer:
         self._environment, self._at_once = environment, at_once
         self._guardian: subprocess.Popen[bytes] | None = None
         self._guardian_output = ""
+        self._mark = os.urandom(8).hex()
 
     def __enter__(self) -> ManagedServer:
         return self
@@ -73,16 +82,21 @@ class ManagedServer:
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._log.write_bytes(b"")
         self._log.chmod(0o600)
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-P", "-m", "swarmtui.experiments.server_guardian"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            env=self._environment,
-        )
+        # Ctrl-C must not kill a guardian that has not left our process group yet; it unblocks the signals itself.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, GUARDIAN_SIGNALS)
+        try:
+            self._guardian = subprocess.Popen(
+                [sys.executable, "-P", "-m", "swarmtui.experiments.server_guardian"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env=self._environment,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         spec = ServerSpec(
             command=self._launch.command,
-            env=self._launch.env,
+            env=self._launch.env | {_MARKER: self._mark},
             log=str(self._log.resolve()),
             directory=self._directory,
             stop=self._launch.stop,
@@ -148,9 +162,21 @@ class ManagedServer:
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.close()
         if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._at_once():
-            guardian.kill()  # the kernel then kills its server, too
+            guardian.kill()
             guardian.wait()
         guardian.stdout.close()
+        if guardian.returncode:
+            self._kill_marked()
+
+    def _kill_marked(self) -> None:
+        """Kill what a guardian that was killed could not stop. The kernel kills only the server's first process."""
+        deadline = time.monotonic() + _KILL_TIMEOUT_S
+        # Again, because they may have started others since then.
+        while (left := _marked_processes(self._mark)) and time.monotonic() < deadline:
+            for process in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(left, timeout=_POLL_S)
 
     def _read_guardian(self) -> None:
         if self._guardian is None or self._guardian.stdout is None:
@@ -173,6 +199,15 @@ def server_environment(secrets: Secrets, passed: Collection[str]) -> dict[str, s
         for name, value in os.environ.items()
         if name in passed or not (is_secret_name(name) or name in keys or redact(value) != value)
     }
+
+
+def _marked_processes(mark: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(_MARKER) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def _exits_within(process: subprocess.Popen[bytes], within_s: float) -> bool:

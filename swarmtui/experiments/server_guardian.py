@@ -23,6 +23,9 @@ import psutil
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
 _POLL_S = 0.05
 
+# Blocked until their handlers are set.
+GUARDIAN_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`stop` is a command for servers that a signal does not stop, such as a container or a systemd unit."""
@@ -44,6 +47,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     terminated = [False]
     signal.signal(signal.SIGTERM, lambda *_: terminated.__setitem__(0, True))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, GUARDIAN_SIGNALS)
     environment = os.environ | spec.env
     with Path(spec.log).open("ab") as log:
         try:

@@ -21,13 +21,21 @@ from swarmtui.experiments.grid import (
     shuffled,
     survivors,
 )
-from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port, server_environment
+from swarmtui.experiments.managed_server import (
+    Interrupted,
+    ManagedServer,
+    PortInUse,
+    ServerFailed,
+    free_port,
+    server_environment,
+)
 from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure, stop_orphaned_runs
 from swarmtui.experiments.tune_status import process_start_time, remaining_configurations, rows_in_file_order
 from swarmtui.experiments.tune_store import add_row, exclusive_lock, read_state, write_status, write_tune
 from swarmtui.model import client_protocol
 from swarmtui.model.plan import parse_seconds
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.schema import BadInput
 from swarmtui.model.session_tags import Series
 from swarmtui.model.tuning import Flags, TuneFile, TuneResult, TuneState, TuneStatus, format_flags
 from swarmtui.numbers import significant
@@ -133,6 +141,9 @@ class TuneRunner:
             try:
                 server.start()
                 start_s = server.wait_until_ready(self._ready_within_s, stop)
+            except PortInUse as error:
+                # Every further configuration would meet it, or share the machine with it.
+                raise BadInput(f"{error}; stop it, then run the same command again to continue") from None
             except (ServerFailed, Interrupted) as error:
                 return _failed_row(flags, round_, str(error), server.log_tail())
 

@@ -181,14 +181,14 @@ def test_commands_are_shown_before_they_run(tmp_path: Path) -> None:
         assert not list(sandbox.sessions.glob(".tuning/*/*.log"))
 
 
-def test_foreign_server_is_left_alone(tmp_path: Path) -> None:
+def test_tune_ends_beside_a_server_that_holds_the_port(tmp_path: Path) -> None:
+    """It is left alone, and no configuration is recorded as failed."""
     with open_sandbox(tmp_path) as sandbox, socket.create_server(("127.0.0.1", 0)) as foreign:
         port = foreign.getsockname()[1]
         path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]', url=f'"http://127.0.0.1:{port}"')
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
-        assert ran.code == 0, ran
-        (row,) = json.loads(ran.out)["leaderboard"]
-        assert "another server is already listening" in row["reason"]
+        assert f"another server is already listening on http://127.0.0.1:{port}" in ran.error_line(2)
+        assert not list(sandbox.sessions.glob(".tuning/*/state.json"))
         with socket.create_connection(("127.0.0.1", port)):
             pass
 

@@ -22,6 +22,15 @@ words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", f"--port={sys.argv[1]}
 server = subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL)
 pathlib.Path(sys.argv[2]).write_text(str(server.pid))
 """
+# Starts processes that outlive it: one in its process group, one in a session of its own, and a simulator.
+FORKING = """\
+import os, subprocess, sys, time
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+for own_session in (False, True):
+    print(subprocess.Popen(sleep, start_new_session=own_session).pid, flush=True)
+subprocess.Popen([sys.executable, "-m", "swarmtui.sim", "moe-tp1", f"--port={sys.argv[1]}"])
+time.sleep(600)
+"""
 STOP = "import os, pathlib, sys; os.kill(int(pathlib.Path(sys.argv[1]).read_text()), 15)"
 
 
@@ -36,6 +45,13 @@ def sim_on(port: int) -> list[psutil.Process]:
         for process in psutil.process_iter(["cmdline"])
         if f"--port={port}" in (process.info["cmdline"] or ()) and process.status() != psutil.STATUS_ZOMBIE
     ]
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_server_runs_when_ready_and_is_gone_when_stopped(tmp_path: Path) -> None:
@@ -60,6 +76,25 @@ def test_server_dies_with_its_guardian(tmp_path: Path) -> None:
         os.kill(guardian, signal.SIGKILL)
         wait_until(lambda: not sim_on(port), "the server is gone")
         assert server.failure() == "its guardian process died"
+
+
+def test_forked_processes_die_with_a_killed_guardian(tmp_path: Path) -> None:
+    """One of them is in a session of its own; both ignore the end of the server."""
+    port = free_port()
+    with ManagedServer(
+        launch(port, sys.executable, "-c", FORKING, str(port)), tmp_path / "log", dict(os.environ)
+    ) as server:
+        server.start()
+        server.wait_until_ready(30.0, lambda: False)
+        (sim,) = sim_on(port)
+        forked = [psutil.Process(int(pid)) for pid in (tmp_path / "log").read_text().split() if pid.isdigit()]
+        assert len(forked) == 2
+        parent = sim.parent()
+        assert parent is not None
+        os.kill(parent.ppid(), signal.SIGKILL)
+        wait_until(lambda: not parent.is_running() or parent.status() == psutil.STATUS_ZOMBIE, "the server is killed")
+        assert server.failure() == "its guardian process died"
+    assert not [process for process in (*forked, sim) if alive(process)]
 
 
 def test_detached_server_is_stopped_by_the_stop_command(tmp_path: Path) -> None:
