@@ -175,7 +175,7 @@ def test_server_death_in_mid_sweep_leaves_levels_with_errors(sandbox: Sandbox) -
     """The server answers the requests of the first level, and none after that."""
 
     def dying(to: ScriptedHandler, asked: ReceivedRequest) -> None:
-        if len(to.server.received) <= 4:
+        if len(to.server.received) <= 5:
             respond_with_words(3)(to, asked)
         else:
             to.server.socket.close()
@@ -187,7 +187,9 @@ def test_server_death_in_mid_sweep_leaves_levels_with_errors(sandbox: Sandbox) -
     assert ran.code == 3 and "the server went away at C=2" in ran.err, ran
     one, two = json.loads(ran.out)["levels"]
     assert (one["ok"], one["errors"]) == (3, 0)
-    assert two["ok"] == 0 and two["errors"] == two["n"] in (2, 3)
+    assert two["ok"] == 0 and two["errors"] == two["n"]
+    # Which requests failed depends on when the death was noticed: measured ones, or those of the pre-roll.
+    assert two["errors"] or "unmeasured_errors" in [flag["code"] for flag in two["flags"]]
     assert (two["out_tps_wall"], two["ttft_s"]["mean"]) == (None, None)
     assert set(two["error_counts"]) <= {"reset", "closed_early", "refused", "connect"}
     assert sandbox.list_sessions()[0]["state"] == "unusable"

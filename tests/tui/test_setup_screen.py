@@ -67,7 +67,8 @@ def test_typed_fields_override_the_workload_like_options() -> None:
     assert setup_plan("s0-swarm-coding", "sweep", levels="2,4") == command_line_plan("s0-swarm-coding", levels="2,4")
     assert setup_plan("coding", "cliff") == command_line_plan("coding", find_cliff=True)
     assert setup_plan("coding", "open", rate="2,4") == command_line_plan("coding", rate="2,4")
-    assert setup_plan("coding", "probe") == command_line_plan("coding", levels="1", requests="1", warmup="1")
+    one_request = command_line_plan("coding", levels="1", requests="1", warmup="1")
+    assert setup_plan("coding", "probe") == msgspec.structs.replace(one_request, preroll=False)
 
 
 def test_fields_of_another_plan_are_ignored() -> None:
