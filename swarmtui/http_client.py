@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import aclosing
 from functools import cache
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Literal, NamedTuple
 
 import httpx2
@@ -22,6 +22,7 @@ from swarmtui.model.tls_errors import tls_problem
 
 _MAX_BYTES = 16 << 20
 _NO_SECRETS = Secrets()
+_starting = Lock()
 
 # A stop is noticed within this time.
 _POLL_S = 0.1
@@ -196,9 +197,15 @@ class _AbandonedThreads(ThreadPoolExecutor):
         return future
 
 
-@cache
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """Start the event loop of all requests, in a thread of its own, on first use."""
+    """Return the event loop of all requests; threads that need it first at the same time get the same one."""
+    with _starting:
+        return _start_event_loop()
+
+
+@cache
+def _start_event_loop() -> asyncio.AbstractEventLoop:
+    """Run an event loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_AbandonedThreads())
     Thread(target=loop.run_forever, daemon=True, name="http").start()

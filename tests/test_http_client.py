@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from threading import Barrier
 from typing import Any
 
 import pytest
 
+from swarmtui import http_client
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.endpoint import Secrets
 from tests.cli.programs import ROOT
@@ -194,6 +198,27 @@ def test_truncated_response_is_a_failure(length: bytes) -> None:
         else:
             reply = client.get(f"{server.url}/", 60.0)
             assert (reply.status, reply.text, reply.server) == (200, "ok", "")
+
+
+def test_threads_that_start_together_share_one_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discovery sends its first requests from many threads; connections of a client belong to one loop."""
+    together = Barrier(8)
+    entered: list[asyncio.AbstractEventLoop] = []
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        entered.append(loop := asyncio.SelectorEventLoop())
+        time.sleep(0.05)  # keeps the others out of a function that is not locked
+        return loop
+
+    def first_use(_: int) -> asyncio.AbstractEventLoop:
+        together.wait(30)
+        return http_client._event_loop()
+
+    http_client._start_event_loop.cache_clear()
+    monkeypatch.setattr(asyncio, "new_event_loop", new_event_loop)
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(first_use, range(8)))
+    assert len(found) == len(entered) == 1
 
 
 def test_no_other_module_sends_requests() -> None:
