@@ -21,7 +21,7 @@ import resvg_py
 
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Entry, RequestEntry, ServerEntry, TelemetryEntry
+from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export, session_data
 from swarmtui.sessions.export.charts import build_charts
@@ -445,3 +445,19 @@ def test_html_fits_a_phone_screen_in_both_schemes(tmp_path: Path, scheme: str) -
     assert measured.group(3) == "block"
     assert measured.group(4) == {"dark": "rgb(20, 23, 26)", "light": "rgb(251, 251, 250)"}[scheme]
     assert "CONSOLE" not in log, log
+
+
+@pytest.mark.parametrize("value", [5e-324, -5e-324, 1e308, -1e308])
+@pytest.mark.parametrize("field", ["power_w", "utilisation", "temperature_c", "energy_j"])
+def test_impossible_gpu_readings_do_not_break_an_export(tmp_path: Path, field: str, value: float) -> None:
+    first, *others = full_session()
+    assert isinstance(first, Head)
+    readings: list[Entry] = []
+    for second in range(4):
+        reading = {"power_w": 200.0, "utilisation": 0.5, "temperature_c": 50.0, "energy_j": 200.0 * second}
+        gpu = Gpu(uuid="u", index=0, name="GPU", **(reading | ({field: value} if second % 2 else {})))
+        t_ns = first.session.t0_ns + second * 1_000_000_000
+        readings.append(TelemetryEntry(telemetry=Telemetry(t_ns=t_ns, gpus=(gpu,))))
+    write_session(tmp_path / "20261115-014455-3f9a", [first, *readings, *others])
+    for form in ("html", "svg", "md", "csv", "json", "toml"):
+        assert export([load(tmp_path, "last")], form)

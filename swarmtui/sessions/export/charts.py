@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, fsum
+from math import ceil, fsum, isfinite
 
 from swarmtui.analysis.levels.stats import mean, ratio
 from swarmtui.model.answer_check import PASSES
@@ -13,6 +13,7 @@ from swarmtui.sessions.export.structs import Chart, ChartSeries, Marks, Points, 
 
 _LONG_S = 10.0
 _MAX_POINTS = 600
+_LARGEST = 1e15
 
 
 def session_title(sessions: Sequence[SessionData]) -> str:
@@ -51,7 +52,8 @@ def _x_axis(sessions: Sequence[SessionData]) -> str:
 
 def _curve(session: SessionData, name: str, value_of: Callable[[Level], float | None], many: bool) -> ChartSeries:
     levels = session.summary.levels
-    points = tuple((float(level.offered_load), value) for level in levels if (value := value_of(level)) is not None)
+    values = ((float(level.offered_load), _drawable(value_of(level))) for level in levels)
+    points = tuple((x, value) for x, value in values if value is not None)
     return ChartSeries(f"{session.name}: {name}" if many and name else name or session.name, points)
 
 
@@ -193,7 +195,7 @@ def _gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stages: Sequence[Sta
         by_gpu: dict[tuple[int, str], list[tuple[float, float]]] = {}
         for moment in telemetry:
             for gpu in moment.gpus:
-                value = None if gpu.part_of else read(gpu)
+                value = None if gpu.part_of else _drawable(read(gpu))
                 if value is not None:
                     by_gpu.setdefault((gpu.index, gpu.uuid), []).append(((moment.t_ns - t0_ns) / 1e9, value))
         series = tuple(ChartSeries(f"GPU {index}", _thinned(points)) for (index, _), points in sorted(by_gpu.items()))
@@ -219,6 +221,13 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Points:
     if not parts:
         return tuple(points)
     return tuple((fsum(x for x, _ in part) / len(part), fsum(y for _, y in part) / len(part)) for part in parts)
+
+
+def _drawable(value: float | None) -> float | None:
+    """Leave out values that no axis can show, and draw immeasurably small ones as 0: a journal may hold anything."""
+    if value is None or not isfinite(value) or abs(value) > _LARGEST:
+        return None
+    return value if abs(value) >= 1 / _LARGEST else 0.0
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
