@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+_MAX_DIGITS = 300
+
 
 def main() -> None:
     """Run a command, or open the app; report bad input in one line with exit code 2."""
@@ -21,6 +23,7 @@ def main() -> None:
     sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
     try:
         if sys.argv[1:]:
+            _check_arguments(sys.argv[1:])
             _run_command()
         else:
             from swarmtui.cli.app import open_app
@@ -28,10 +31,25 @@ def main() -> None:
             open_app(None, slow=False)
     except BadInput as error:
         _exit_with(2, str(error))
+    except UnicodeEncodeError as error:
+        _exit_with(2, f"a name is not UTF-8 text: {error.object!r}")
     except Exception as error:  # noqa: BLE001 - our own fault must not look like one of the user or of a limit
         from swarmtui.client.crash_report import FAULT, write_crash_report
 
         _exit_with(FAULT, f"internal error, {type(error).__name__}: {error}{write_crash_report(error)}")
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    """Refuse what no option accepts: bytes that are not UTF-8, and numbers that Python refuses to convert."""
+    import re
+
+    from swarmtui.model.schema import BadInput
+
+    for argument in arguments:
+        if not argument.isascii() and re.search("[\udc80-\udcff]", argument):
+            raise BadInput(f"the argument {argument!r} is not UTF-8 text")
+        if len(argument) > _MAX_DIGITS and re.search(rf"\d{{{_MAX_DIGITS}}}", argument):
+            raise BadInput(f"the number {argument[:20]}… is too long")
 
 
 def _run_command() -> NoReturn:
@@ -60,7 +78,7 @@ def _exit_with(code: int, message: str) -> NoReturn:
 
 
 class _Output(io.FileIO):
-    """Drops what is written after the reader has closed the pipe: `| head` is no fault."""
+    """Drops what is written after the reader has closed the pipe: `| head` is not an error."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -70,7 +88,7 @@ class _Output(io.FileIO):
 
 
 def _output(stream: TextIO) -> TextIO:
-    """Open a standard stream again, so that a closed pipe and characters it cannot encode are no errors."""
+    """Open a standard stream again, so that a closed pipe or a character it cannot encode is not an error."""
     if stream is None:  # closed by the caller
         return io.TextIOWrapper(io.BufferedWriter(_Output(os.devnull, "w")))
     raw = _Output(stream.fileno(), "w", closefd=False)

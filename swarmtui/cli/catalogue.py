@@ -64,7 +64,7 @@ def check_workload(file: str) -> None:
     "--port", default=0, type=WholeNumber(0, 65535), metavar="PORT", help="Port to listen on; 0 picks a free one."
 )
 @click.option("--speed", type=Number(0.0, min_open=True), metavar="X", help="Speed-up over real time.")
-@click.option("--seed", type=int, metavar="N", help="Random seed.")
+@click.option("--seed", type=WholeNumber(), metavar="N", help="Random seed.")
 @click.option("--slots", "--seats", "seats", type=WholeNumber(1), metavar="N", help="Concurrent requests per replica.")
 @click.option("--replicas", type=WholeNumber(1), metavar="N", help="Replicas behind one address.")
 @click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Set any key of the preset; repeatable.")

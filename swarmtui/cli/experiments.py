@@ -26,6 +26,7 @@ from swarmtui.cli.options import (
 )
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
+from swarmtui.files import read_file
 from swarmtui.text import echo, escape, sanitize
 
 _yes_option = click.option("--yes", is_flag=True, help="Run the commands without asking for confirmation.")
@@ -58,7 +59,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 @click.option("--warmup", metavar="N|none", help="Warm-up requests before each run; they are discarded.")
 @max_tokens_option
-@click.option("--seed", type=int, metavar="N", help="Seed of the requests and of the order of runs.")
+@click.option("--seed", type=WholeNumber(), metavar="N", help="Seed of the requests and of the order of runs.")
 @api_key_option
 @click.option(
     "--pass-env", multiple=True, metavar="VAR", help="Pass a variable that holds a key on to started servers."
@@ -158,7 +159,7 @@ def tune(
     from swarmtui.model.tuning import parse_tune
 
     try:
-        tune_file = parse_tune(Path(file).read_text(encoding="utf-8"), file)
+        tune_file = parse_tune(read_file(file).decode(), file)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}", source=file) from None
     plan = tune_file.plan

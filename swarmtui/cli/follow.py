@@ -18,6 +18,7 @@ from swarmtui.cli.progress import Progress, open_progress
 from swarmtui.client.client import SPOOL_S, Client, ConnectionLost, StopControl, start_session
 from swarmtui.client.crash_report import FAULT
 from swarmtui.client.spawn import StartedProcess
+from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
 from swarmtui.model.client_protocol import Ended
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
@@ -230,7 +231,7 @@ def _explain_no_level(directory: str, summary: Summary) -> str:
     """Say why a run in which requests finished has no level."""
     from swarmtui.cli.render.table import level_table
 
-    detail = msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=_RequestOutcomes)
+    detail = msgspec.json.decode(read_file(Path(directory) / "detail.json", MAX_DATA), type=_RequestOutcomes)
     finished = sum(request.phase == "level" and request.error is None for request in detail.requests)
     if not finished or summary.session.plan.mode == "sweep":
         return level_table(())
@@ -242,7 +243,7 @@ def _read_summary(directory: str) -> Summary | None:
     if not directory:
         return None
     try:
-        return msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=Summary)
+        return msgspec.json.decode(read_file(Path(directory) / "detail.json", MAX_DATA), type=Summary)
     except (OSError, msgspec.DecodeError):
         return None
 

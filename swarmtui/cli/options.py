@@ -35,6 +35,10 @@ class WholeNumber(click.IntRange):
 
     name = "whole number"
 
+    def __init__(self, min: int | None = None, max: int | None = None) -> None:
+        # Larger numbers are not exact in JSON, and cannot be sent to another process.
+        super().__init__(-(1 << 53) if min is None else min, 1 << 53 if max is None else max)
+
 
 class Number(click.FloatRange):
     name = "number"
@@ -144,7 +148,7 @@ detect_option = click.option(
     default="5%",
     show_default=True,
     metavar="SHARE",
-    help="If a comparison is undecided, tell how many runs would detect this difference.",
+    help="If a comparison is undecided, say how many runs would detect this difference.",
 )
 
 

@@ -51,7 +51,7 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
                   each as _mean _min _p50 _p90 _p95 _p99 _max: ttft_p50>1s
   per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean
   out_tps_steady  output tokens from the first to the last measured send
-                  / that time: C are in flight, before and after as well
+                  / that time; C requests are in flight all the time
   out_tps_wall    output tokens / makespan; also prompt_tps, total_tps
   c_achieved      Σ e2e / makespan; "in flight" in the table
   c_held          the same while the client had work for C streams
@@ -61,7 +61,7 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   counts, shares  errors error_rate cap_hits cap_rate pass_rate n ok …
 Times need a unit (us ms s m). Too few samples (p50 needs 5, p90 29, p95 59,
 p99 299) or nothing measured is null. Null at any level counts as missed; FIGURE@C
-looks at one level only. An SLO is kept, missed, or undecided, which counts as
+applies to one level only. An SLO is met, missed, or undecided, which counts as
 missed: to show 95 % takes at least 59 requests.
 """
 
@@ -71,7 +71,9 @@ missed: to show 95 % takes at least 59 requests.
 @model_option
 @workload_option
 @click.option("--levels", metavar="C,C,…", help="Concurrency levels.  [default: those of the workload, else 1,2,4,8]")
-@click.option("--find-cliff", is_flag=True, help="Search for the C beyond which throughput no longer grows.")
+@click.option(
+    "--find-cliff", is_flag=True, help="Search for the C from which requests queue and throughput hardly grows."
+)
 @click.option("--rate", metavar="R,R,…", help="Open loop: requests per second; each rate is a level.")
 @click.option(
     "--arrival",
@@ -106,7 +108,7 @@ missed: to show 95 % takes at least 59 requests.
 )
 @click.option(
     "--seed",
-    type=int,
+    type=WholeNumber(),
     metavar="N",
     help="The same seed gives the same requests.  [default: random, so that no prefix cache has seen them]",
 )
@@ -146,7 +148,9 @@ missed: to show 95 % takes at least 59 requests.
 @click.option(
     "--header", "headers", multiple=True, callback=_strip_headers, metavar="K=V", help="Header to send; repeatable."
 )
-@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA certificates to trust.")
+@click.option(
+    "--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA certificates to trust instead of the system's."
+)
 @click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
 @click.option(
     "--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="Metrics of the server, if not at /metrics."

@@ -123,7 +123,7 @@ def advice(context: click.Context, session: str, as_json: bool, session_dir: str
 
 
 @sessions.command("log", short_help="The tuning log: changes, verdicts, kept or reverted.")
-@click.argument("number", type=int, required=False)
+@click.argument("number", type=WholeNumber(), required=False)
 @click.option("--kept", "mark", flag_value="kept", help="Mark change NUMBER as kept.")
 @click.option("--reverted", "mark", flag_value="reverted", help="Mark change NUMBER as reverted.")
 @click.option("--note", metavar="TEXT", help="Add a note to change NUMBER.")

@@ -8,20 +8,23 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.files import read_file
 from swarmtui.model.config import Config, EndpointConfig, parse_config
 from swarmtui.model.schema import BadInput
 from swarmtui.sessions.files import config_path
+
+_HEADER_VALUE = re.compile(r"[\t -~]*")
 
 
 def read_config(directory: Path | None = None) -> Config:
     """Return the defaults if there is no file; an error in the file names its key."""
     path = config_path(directory)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path).decode()
     except FileNotFoundError:
         return Config()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot be read: {error}", source=str(path)) from None
+        raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}", source=str(path)) from None
     config = parse_config(text, str(path))
     return msgspec.structs.replace(
         config, endpoints={name: _resolve_ca_file(known, path.parent) for name, known in config.endpoints.items()}
@@ -40,6 +43,7 @@ def check_ca_file(path: str) -> None:
     import ssl
 
     try:
+        read_file(path)
         ssl.create_default_context(cafile=path)
     except ssl.SSLError:
         raise BadInput(f"{path} holds no certificate in PEM form") from None
@@ -53,12 +57,12 @@ def read_api_key(variable: str | None) -> str | None:
     value = os.environ.get(variable, "").strip()
     if not value:
         raise BadInput(f"the variable {variable} is not set, or empty")
-    if re.search(r"[\r\n\0]", value):
-        raise BadInput(f"the key in {variable} holds a line break")
+    if not _HEADER_VALUE.fullmatch(value):
+        raise BadInput(f"the key in {variable} holds a line break or a character that is not ASCII")
     return value
 
 
 def check_headers(headers: dict[str, str]) -> None:
     for name, text in headers.items():
-        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or re.search(r"[\r\n\0]", text):
-            raise BadInput(f"{name!r} is not a header")
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not _HEADER_VALUE.fullmatch(text):
+            raise BadInput(f"{name!r} is not a header, or its value is not printable ASCII")

@@ -13,11 +13,12 @@ def write_crash_report(error: BaseException) -> str:
     """Return where the traceback is, to be appended to a message; empty if it cannot be written."""
     from platformdirs import user_state_dir
 
+    from swarmtui.files import make_private_directory
     from swarmtui.sessions.files import write_file
 
     path = Path(user_state_dir("swarmtui")) / "crash.txt"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(path.parent)
         write_file(path, "".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
     except OSError:
         return ""

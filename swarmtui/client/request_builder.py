@@ -192,7 +192,7 @@ def _plan_options(choices: RunChoices) -> PlanOptions:
 
 
 def _number_of_runs(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MAX_RUNS:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= _MAX_RUNS:
         raise BadInput(f"enter a number from 1 to {_MAX_RUNS}", key="runs")
     return int(text)
 

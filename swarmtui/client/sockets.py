@@ -9,12 +9,13 @@ from pathlib import Path
 def socket_directory() -> Path:
     """Return a directory below the user's runtime directory or, without one, below /tmp."""
     # Imported late: processes are started early, before other imports.
+    from swarmtui.files import make_private_directory
     from swarmtui.model.schema import BadInput
 
     base = os.environ.get("XDG_RUNTIME_DIR")
     path = Path(base) / "swarmtui" if base else Path("/tmp") / f"swarmtui-{os.getuid()}"
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(path)
         found = path.lstat()
     except OSError as error:
         raise BadInput(f"cannot create the socket directory: {error.strerror}", key=str(path)) from None

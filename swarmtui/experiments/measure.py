@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from swarmtui.client.client import Client, ConnectionLost, StopControl, attach, running_sessions, start_session
+from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput, Stored
@@ -129,7 +130,11 @@ def _follow(
 
 def _summary(directory: str) -> Summary | None:
     try:
-        return msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=Summary) if directory else None
+        return (
+            msgspec.json.decode(read_file(Path(directory) / "detail.json", MAX_DATA), type=Summary)
+            if directory
+            else None
+        )
     except (OSError, msgspec.DecodeError):
         return None
 

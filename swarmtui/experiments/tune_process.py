@@ -13,6 +13,7 @@ from swarmtui.experiments.managed_server import server_environment
 from swarmtui.experiments.measure import NoDisplay, StopRequest
 from swarmtui.experiments.tune import TuneRunner
 from swarmtui.experiments.tune_store import read_status
+from swarmtui.files import make_private_directory
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.tuning import TuneFile
@@ -36,7 +37,7 @@ def start_tune_process(job: TuneJob) -> None:
     directory = Path(job.directory)
     log = directory / "tune.log"
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(directory)
         with log.open("wb") as out:
             log.chmod(0o600)
             process = subprocess.Popen(

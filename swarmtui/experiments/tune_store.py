@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.experiments.grid import tune_digest
+from swarmtui.files import MAX_DATA, make_private_directory, read_file
 from swarmtui.model.redaction import is_secret_name
 from swarmtui.model.schema import BadInput, parse_json
 from swarmtui.model.tuning import ChangeLog, LoggedChange, TuneFile, TuneResult, TuneState, TuneStatus
@@ -47,7 +48,7 @@ def logs_directory(root: Path, name: str) -> Path:
 def exclusive_lock(directory: Path) -> Iterator[None]:
     """Allow one process per tune; the kernel releases the lock when that process ends."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(directory)
         fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", source=str(directory)) from None
@@ -63,7 +64,7 @@ def exclusive_lock(directory: Path) -> Iterator[None]:
 def read_state(directory: Path, name: str) -> TuneState:
     path = directory / "state.json"
     try:
-        return parse_json(path.read_bytes(), TuneState, str(path))
+        return parse_json(read_file(path, MAX_DATA), TuneState, str(path))
     except FileNotFoundError:
         return TuneState(name=name)
     except OSError as error:
@@ -98,7 +99,7 @@ def _redact_secrets(command: str) -> str:
 def read_saved_tune(directory: Path) -> TuneFile:
     path = directory / "tune.json"
     try:
-        return parse_json(path.read_bytes(), TuneFile, str(path))
+        return parse_json(read_file(path, MAX_DATA), TuneFile, str(path))
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
 
@@ -110,7 +111,7 @@ def write_status(directory: Path, status: TuneStatus) -> None:
 def read_status(directory: Path) -> TuneStatus | None:
     path = directory / "present.json"
     try:
-        return parse_json(path.read_bytes(), TuneStatus, str(path))
+        return parse_json(read_file(path, MAX_DATA), TuneStatus, str(path))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -120,7 +121,7 @@ def read_status(directory: Path) -> TuneStatus | None:
 def read_log(root: Path) -> tuple[LoggedChange, ...]:
     path = root / _FOLDER / "log.json"
     try:
-        return parse_json(path.read_bytes(), ChangeLog, str(path)).changes
+        return parse_json(read_file(path, MAX_DATA), ChangeLog, str(path)).changes
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -154,7 +155,7 @@ def mark_change(root: Path, number: int, kept: Literal["kept", "reverted"] | Non
 
 def _write(path: Path, value: msgspec.Struct) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(path.parent)
         write_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", source=str(path)) from None

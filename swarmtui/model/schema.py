@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 3
 _ANY = "..."
+# Larger integers are not exact in JSON.
+MAX_INTEGER = 1 << 53
 
 
 class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,14 +55,33 @@ def parse_toml(text: str, kind: type[T], source: str) -> T:
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise BadInput(f"not valid TOML: {error}", source=source, line=int(line.group(1)) if line else None) from None
+    except RecursionError:
+        raise BadInput("not valid TOML: nested too deeply", source=source) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise BadInput(f"not valid TOML: {error}", source=source) from None
+    _check_numbers(data, source, "", text)
     return convert(data, kind, source, text)
+
+
+def _check_numbers(data: Any, source: str, key: str, text: str) -> None:
+    """Refuse whole numbers that cannot be stored or sent to another process."""
+    if isinstance(data, dict):
+        for name, value in data.items():
+            _check_numbers(value, source, f"{key}.{name}".lstrip("."), text)
+    elif isinstance(data, list):
+        for value in data:
+            _check_numbers(value, source, key, text)
+    elif isinstance(data, int) and abs(data) > MAX_INTEGER:
+        raise BadInput(f"the number is larger than {MAX_INTEGER}", source=source, key=key, line=find_line([key], text))
 
 
 def parse_json(text: str | bytes, kind: type[T], source: str) -> T:
     try:
         data = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"not valid JSON: {error}", source=source) from None
+    except RecursionError:
+        raise BadInput("not valid JSON: nested too deeply", source=source) from None
     return convert(data, kind, source)
 
 

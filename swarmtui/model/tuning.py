@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ Value = str | int | float | bool
 Flags = dict[str, Value]
 Objective = Literal["out_tps", "ttft_s", "j_per_token"]
 
+_MAX_CONFIGURATIONS = 10_000
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -155,6 +157,8 @@ def parse_tune(text: str, source: str) -> TuneFile:
         raise BadInput("give a [grid] of flags, or [[cells]], or both", source=source, key="grid")
     if "{port}" in tune.url and "{port}" not in tune.command:
         raise BadInput("give the server's address, or use {port} in the command", source=source, key="url")
+    if prod(map(len, tune.grid.values())) + len(tune.cells) > _MAX_CONFIGURATIONS:
+        raise BadInput(f"more than {_MAX_CONFIGURATIONS:,} configurations", source=source, key="grid")
     for key, values in tune.grid.items():
         if len({(type(value), value) for value in values}) < len(values):
             raise BadInput("duplicate value", source=source, key=f"grid.{key}")

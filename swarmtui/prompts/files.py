@@ -152,6 +152,8 @@ def _collect_conversations(path: Path, turns: int, items: list[PromptItem]) -> N
         conversations = msgspec.json.decode(text, type=tuple[_ShareGptConversation, ...])
     except msgspec.ValidationError:
         conversations = parse_json(text, tuple[_ShareGptConversation, ...], str(path))
+    except RecursionError:
+        raise BadInput("nested too deeply", source=str(path)) from None
     except msgspec.DecodeError as error:
         at = re.search(r"byte (\d+)", str(error))
         before = text.encode()[: int(at.group(1))] if at else text.encode()

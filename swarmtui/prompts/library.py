@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 import tomllib
 from pathlib import Path
 
 import msgspec
 
+from swarmtui.files import MAX_DATA, open_regular, read_file
 from swarmtui.model.schema import BadInput, find_line
 from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Workload, parse_workload
 
@@ -49,7 +51,7 @@ def workload_digest(found: WorkloadFile) -> str:
     digested = hashlib.sha256(msgspec.json.encode(content, order="deterministic"))
     if path := data_path(found):
         try:
-            with path.open("rb") as file:
+            with os.fdopen(open_regular(path, MAX_DATA), "rb") as file:
                 digested.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
             raise unreadable_error(path, error) from None
@@ -71,7 +73,7 @@ def data_path(found: WorkloadFile) -> Path | None:
 def read_text(path: Path) -> str:
     """Read UTF-8 text, with or without a byte order mark; BadInput names the line that is not UTF-8."""
     try:
-        data = path.read_bytes()
+        data = read_file(path, MAX_DATA)
     except OSError as error:
         raise unreadable_error(path, error) from None
     try:

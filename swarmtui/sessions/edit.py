@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from swarmtui.files import MAX_JOURNAL, make_private_directory, open_regular
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import DescriptionEntry, entry_encoder
 from swarmtui.sessions.journal import JOURNAL, lock_file
@@ -18,7 +19,7 @@ def set_description(directory: Path, label: str, note: str) -> None:
     """Append label and note to the journal and rewrite the summary. BadInput: the label was not saved."""
     line = entry_encoder.encode(DescriptionEntry(label=label, note=note)) + b"\n"
     try:
-        fd = os.open(directory / JOURNAL, os.O_RDWR | os.O_APPEND)
+        fd = open_regular(directory / JOURNAL, MAX_JOURNAL, os.O_RDWR | os.O_APPEND)
         try:
             lock_file(fd, _LOCK_PATIENCE_S)
             _append_line(fd, line)
@@ -59,7 +60,7 @@ def move_session(directory: Path, root: Path) -> Path:
     try:
         if target.exists():
             raise BadInput("a file or directory of that name exists", source=str(target))
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(root)
         shutil.copytree(directory, target)
     except OSError as error:
         # A partial copy must not be mistaken for a session.

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import headline_level
+from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines
 from swarmtui.model.level_key import level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import BadInput, Stored
@@ -102,7 +103,7 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
 
 def _read_row(directory: Path) -> SessionRow:
     try:
-        fd = os.open(directory / JOURNAL, os.O_RDONLY)
+        fd = open_regular(directory / JOURNAL, MAX_JOURNAL)
     except FileNotFoundError:
         return _unreadable_row(directory, f"contains no {JOURNAL}")
     except OSError as error:
@@ -120,18 +121,23 @@ def _read_row(directory: Path) -> SessionRow:
         return _unreadable_row(directory, f"{JOURNAL} cannot be read: {error.strerror}")
     finally:
         os.close(fd)
-    return msgspec.structs.replace(row, id=directory.name, directory=str(directory))
+    return msgspec.structs.replace(row, id=_utf8(directory.name), directory=_utf8(str(directory)))
 
 
 def _unreadable_row(directory: Path, problem: str) -> SessionRow:
-    return SessionRow(id=directory.name, directory=str(directory), problem=problem)
+    return SessionRow(id=_utf8(directory.name), directory=_utf8(str(directory)), problem=problem)
+
+
+def _utf8(name: str) -> str:
+    """Make the bytes of a name visible that are not UTF-8."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _row_from_index(directory: Path, journal_bytes: int) -> SessionRow | None:
     """Read the row from the index file; None if it is missing, stale or of another version."""
     try:
-        index = _index_decoder.decode((directory / INDEX).read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        index = _index_decoder.decode(read_file(directory / INDEX))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return index.row if (index.schema, index.journal_bytes) == (_INDEX_VERSION, journal_bytes) else None
 
@@ -180,14 +186,13 @@ def _count_requests(directory: Path) -> int:
     """Count the requests of levels in the journal and the spool files, each once."""
     known: set[tuple[int, int, int]] = set()
     for path in (directory / JOURNAL, *directory.glob(SPOOLS)):
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    record = _line_decoder.decode(line).record
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    continue
-                if record.phase == "level" and record.error != CANCELLED:
-                    known.add((record.stage, record.task, record.turn))
+        for line in read_lines(path):
+            try:
+                record = _line_decoder.decode(line or b"").record
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            if record.phase == "level" and record.error != CANCELLED:
+                known.add((record.stage, record.task, record.turn))
     return len(known)
 
 

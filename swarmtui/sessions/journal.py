@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.files import MAX_JOURNAL, make_private_directory, open_regular, read_lines
 from swarmtui.model.record import Record
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import (
@@ -38,6 +39,7 @@ _MAX_SPAN_NS = 30 * 24 * 3600 * 1_000_000_000
 _MAX_CHUNKS = 1 << 20
 _MAX_THINNED_CHUNKS = 1 << 14
 _MAX_TOKENS = 1 << 53
+_MAX_READING = 1e20
 _MAX_CACHED_GAPS = 1 << 16
 
 
@@ -106,8 +108,11 @@ def decode_line(line: bytes) -> Entry | None:
 
 def is_running(directory: Path) -> bool:
     """Return whether the writer holds the lock. The kernel releases it when the process ends, however it ends."""
-    with (directory / JOURNAL).open("rb") as file:
-        return is_locked(file.fileno())
+    fd = open_regular(directory / JOURNAL, MAX_JOURNAL)
+    try:
+        return is_locked(fd)
+    finally:
+        os.close(fd)
 
 
 def is_locked(fd: int) -> bool:
@@ -124,7 +129,7 @@ class JournalWriter:
     """Creates a journal and keeps it locked until closed. Raises OSError."""
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(directory)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
         self._path = directory / JOURNAL
         self._fd = os.open(self._path, flags, 0o600)
@@ -194,7 +199,10 @@ def _is_plausible(entry: Entry, session: Session) -> bool:
                 and abs(record.tokens_out or 0) <= _MAX_TOKENS
             )
         case TelemetryEntry(telemetry=telemetry):
-            return abs(telemetry.t_ns - t0) <= _MAX_SPAN_NS
+            readings = [value for gpu in telemetry.gpus for value in msgspec.structs.astuple(gpu)]
+            return abs(telemetry.t_ns - t0) <= _MAX_SPAN_NS and all(
+                abs(value) <= _MAX_READING for value in readings if isinstance(value, int | float)
+            )
         case StageStart(c=c, phase="level", load="closed") if c < 1:
             return False
         case StageStart() | StageEnd() | Event() | End():
@@ -220,17 +228,16 @@ def read_entries(path: Path) -> tuple[list[Entry], int]:
     """Return the entries and the number of damaged lines. Reads line by line, since a journal can be large."""
     found: list[Entry] = []
     damaged, cache = 0, GapCache()
-    with path.open("rb") as file:
-        for line in file:
-            if line == b"\n":
-                continue
-            entry = decode_line(line)
-            if isinstance(entry, RequestEntry):
-                entry = RequestEntry(record=cache.compact(entry.record))
-            if entry is None:
-                damaged += 1
-            else:
-                found.append(entry)
+    for line in read_lines(path):
+        if line == b"\n":
+            continue
+        entry = None if line is None else decode_line(line)
+        if isinstance(entry, RequestEntry):
+            entry = RequestEntry(record=cache.compact(entry.record))
+        if entry is None:
+            damaged += 1
+        else:
+            found.append(entry)
     return found, damaged
 
 

@@ -9,6 +9,7 @@ import msgspec
 from swarmtui.analysis.compare.differences import server_changes
 from swarmtui.analysis.compare.probe_history import ProbeResult
 from swarmtui.analysis.levels.stats import mean
+from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
@@ -50,7 +51,7 @@ def probes_by_target(root: Path) -> dict[str, list[ProbeResult]]:
 
 def _read_detail(row: SessionRow) -> _ProbeDetail | None:
     try:
-        return _decoder.decode((Path(row.directory) / "detail.json").read_bytes())
+        return _decoder.decode(read_file(Path(row.directory) / "detail.json", MAX_DATA))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -27,6 +27,7 @@ from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
 from swarmtui.analysis.quality.judge import add_stored_lines, judge
+from swarmtui.files import MAX_DATA, MAX_JOURNAL, open_regular, read_file
 from swarmtui.model.findings import Goodput
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
@@ -51,7 +52,7 @@ class LoadedSession(Stored, frozen=True, kw_only=True):
 
 def load(root: Path, which: str) -> LoadedSession:
     """Load a session by id, by a unique prefix of it, as `last`, or as `last~2` for the second before that."""
-    back = re.fullmatch(rf"{LAST}(?:~(\d+))?", which)
+    back = re.fullmatch(rf"{LAST}(?:~(\d{{1,6}}))?", which)
     directory = root / (_newest_name(root, int(back.group(1) or 0)) if back else _find_name(root, which))
     return LoadedSession(directory=directory, journal=read_journal(directory))
 
@@ -79,8 +80,8 @@ def earlier_sessions(root: Path, compared: Sequence[Summary]) -> list[Summary]:
     ]
     found = []
     for row in rows[:_MAX_EARLIER]:
-        with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-            found.append(_summary_decoder.decode((Path(row.directory) / "detail.json").read_bytes()))
+        with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found.append(_summary_decoder.decode(read_file(Path(row.directory) / "detail.json", MAX_DATA)))
     return found
 
 
@@ -181,7 +182,7 @@ def remove_session(root: Path, which: str) -> Path:
     """Remove a session, unless it is running or the directory is not a session."""
     directory = root / _find_name(root, which)
     try:
-        fd = os.open(directory / JOURNAL, os.O_RDONLY)
+        fd = open_regular(directory / JOURNAL, MAX_JOURNAL)
     except FileNotFoundError:
         raise BadInput(f"has no {JOURNAL}: not a session, not removed", source=str(directory)) from None
     except OSError as error:

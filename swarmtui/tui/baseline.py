@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
@@ -99,6 +100,6 @@ def _name(summary: Summary | None) -> str:
 
 def _summary(directory: str) -> Summary | None:
     try:
-        return msgspec.json.decode((Path(directory) / "detail.json").read_bytes(), type=Summary)
+        return msgspec.json.decode(read_file(Path(directory) / "detail.json", MAX_DATA), type=Summary)
     except (OSError, msgspec.DecodeError):
         return None

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.client import config_file
+from swarmtui.files import make_private_directory, read_file
 from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.sessions.files import config_path
@@ -46,7 +47,7 @@ def read_config(directory: Path | None = None) -> Config:
 
 def read_setup_choices(directory: Path | None = None) -> SetupChoices:
     try:
-        return msgspec.json.decode(((directory or _state_directory()) / _FILE).read_bytes(), type=SetupChoices)
+        return msgspec.json.decode(read_file((directory or _state_directory()) / _FILE), type=SetupChoices)
     except (OSError, msgspec.DecodeError):
         return SetupChoices()
 
@@ -76,7 +77,7 @@ def write_setup_choices(choices: SetupChoices, config: Config, directory: Path |
     }
     saved["recent"] = tuple(dict.fromkeys(choices.recent))[:_RECENT]
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(path.parent)
         path.write_bytes(msgspec.json.encode(SetupChoices(**saved)))
     except OSError:
         pass

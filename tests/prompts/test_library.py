@@ -96,6 +96,7 @@ def test_workloads_are_found_in_a_wheel(tmp_path: Path) -> None:
     package = Path(swarmtui.__file__).parent
     for part in ("model", "prompts"):
         shutil.copytree(package / part, tmp_path / "swarmtui" / part)
+    shutil.copy(package / "files.py", tmp_path / "swarmtui")
     (tmp_path / "swarmtui" / "__init__.py").touch()
     (tmp_path / "swarmtui" / "workloads").mkdir()
     shutil.copy(find_workload("chat").source, tmp_path / "swarmtui" / "workloads" / "chat.toml")

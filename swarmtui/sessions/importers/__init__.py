@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from swarmtui.files import read_file
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.sessions.importers.aiperf import read_aiperf
@@ -32,9 +33,7 @@ def import_result(path: Path) -> Summary:
 def _read_documents(path: Path) -> list[Any]:
     """Read one JSON document, or one per line. The tools use Python's json, which writes NaN and Infinity."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise BadInput("is too large for a result of a known tool", source=str(path))
-        text = path.read_bytes().decode()
+        text = read_file(path, _MAX_BYTES).decode()
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
     except UnicodeDecodeError as error:

@@ -156,7 +156,7 @@ class RunScreen(LiveScreen):
         if self._can_steer():
             self.source.send(protocol.FindCliff(_MAX_CLIFF_C))
             self._set_plan("cliff", (1,))
-            self.app.toast("searching for the cliff: C doubles until there is no gain")
+            self.app.toast("searching for the cliff: C doubles until requests queue")
 
     def action_next_level(self) -> None:
         if self._in_progress():
@@ -255,5 +255,5 @@ class RunScreen(LiveScreen):
 
 
 def _check_streams(text: str) -> None:
-    if not text.isdigit() or not 1 <= int(text) <= MAX_STREAMS:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MAX_STREAMS:
         raise BadInput(f"a number from 1 to {MAX_STREAMS:,}")

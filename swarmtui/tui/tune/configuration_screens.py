@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import BindingType
 
+from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.tuning import TuneResult
 from swarmtui.tui.footer import KeyFooter
 from swarmtui.tui.frame_source import LiveSource
@@ -76,8 +78,8 @@ class FailureScreen(Pager):
 
 def _tail(path: Path) -> list[str]:
     try:
-        with path.open("rb") as log:
-            log.seek(max(0, path.stat().st_size - _LOG_BYTES))
+        with os.fdopen(open_regular(path, MAX_JOURNAL), "rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
             return log.read().decode(errors="replace").splitlines()
     except OSError:
         return []

@@ -1,0 +1,66 @@
+"""Read and create files without trusting them: only regular files are read, up to a size limit.
+
+Errors are OSError, also for what is not a file: callers describe it by its `strerror`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_SETTINGS = 16 << 20
+MAX_DATA = 2 << 30
+MAX_JOURNAL = 16 << 30
+# Longer lines of a journal are damaged: the longest text of a request is bounded.
+MAX_LINE = 64 << 20
+
+
+def open_regular(path: Path | str, limit: int, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file that is not larger than `limit`; a pipe or a device is refused, and not waited for."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if found.st_size > limit:
+            raise OSError(errno.EFBIG, f"larger than {limit >> 20:,} MB", str(path))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_file(path: Path | str, limit: int = MAX_SETTINGS) -> bytes:
+    with os.fdopen(open_regular(path, limit), "rb") as file:
+        return file.read(limit)
+
+
+def read_lines(path: Path | str, limit: int = MAX_JOURNAL, longest: int = MAX_LINE) -> Iterator[bytes | None]:
+    """Yield one line after the other, with its line break; None for a line that is too long."""
+    with os.fdopen(open_regular(path, limit), "rb") as file:
+        while line := file.readline(longest):
+            if len(line) < longest or line.endswith(b"\n"):
+                yield line
+                continue
+            while (rest := file.readline(longest)) and not rest.endswith(b"\n"):
+                pass
+            yield None
+
+
+def make_private_directory(path: Path) -> None:
+    """Create a directory and its missing parents for the user alone, whatever the umask."""
+    if path.is_dir():
+        return
+    make_private_directory(path.parent)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
+    else:
+        path.chmod(0o700)
