@@ -1,4 +1,4 @@
-"""Start a server under a guardian process, wait until it is ready, and stop it; never one that runs already."""
+"""Start a server under a guardian process, wait until it is ready, and stop it. Running servers are left alone."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import psutil
 from swarmtui.client.config_file import read_config
 from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, ServerSpec
+from swarmtui.files import make_private_directory
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.endpoint import Secrets
 from swarmtui.model.redaction import Redactor, is_secret_name
@@ -78,8 +79,8 @@ class ManagedServer:
 
     def start(self) -> None:
         if _is_listening(self._launch.url):
-            raise ServerFailed(f"another server is already listening on {self._launch.url}; it was left alone")
-        self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            raise PortInUse(f"another server is already listening on {self._launch.url}; it was left alone")
+        make_private_directory(self._log.parent)
         self._log.write_bytes(b"")
         self._log.chmod(0o600)
         # Ctrl-C must not kill a guardian that has not left our process group yet; it unblocks the signals itself.
@@ -122,7 +123,7 @@ class ManagedServer:
         raise Interrupted
 
     def failure(self) -> str | None:
-        """How the server exited, or None; one that its command only launches cannot be observed."""
+        """How the server exited, or None; one that its command starts in the background cannot be observed."""
         self._read_guardian()
         for line in self._guardian_output.splitlines():
             event, _, rest = line.partition(" ")

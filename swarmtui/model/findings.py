@@ -73,8 +73,8 @@ class Slots(Stored, frozen=True, kw_only=True):
 class Cliff(Stored, frozen=True, kw_only=True):
     """The lowest level that queues, and the highest calm level below it: calm levels do not queue.
 
-    `gain` is the change of output tok/s between them, `ttft_factor` the mean TTFT over the median of the last three calm
-    levels.
+    `gain` is the change of output tok/s between them, `ttft_factor` the mean TTFT over the median of the last
+    three calm levels.
     """
 
     c_before: int

@@ -223,8 +223,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
 class QualityLine(Stored, frozen=True, kw_only=True):
     """One line of measurement quality: the value, and in one sentence what it means for the figures.
 
-    A note is worth knowing, and does not affect a figure. `wrong` is a failed check of `swarmtui doctor`, or of an older
-    session.
+    A note is worth knowing, and does not affect a figure. `wrong` is a failed check of `swarmtui doctor`, or of an
+    older session.
     """
 
     name: str

@@ -161,7 +161,7 @@ class QualityMonitor:
 
     @property
     def _counters_lost(self) -> bool:
-        """Whether the counters of the servers do not cover the session: one restarted, or several are behind one URL."""
+        """Whether the counters do not cover the session: a server restarted, or several share one URL."""
         return self._events is not None and (self._events.restarted or self._events.several_servers)
 
     @property

@@ -286,7 +286,7 @@ def test_any_session_can_be_baseline_and_rows_keep_their_order() -> None:
     three = [summary([level(4, tps=tps)], name) for name, tps in (("a", 100), ("b", 120), ("c", 90))]
     found = compare(three, baseline=1)
     assert [(pair.a, pair.b) for pair in found.pairs] == [("b", "a"), ("b", "c")]
-    assert [stage.id for stage in found.stages] == ["a", "b", "c"]
+    assert [stage.id for stage in found.leaderboard] == ["a", "b", "c"]
 
 
 def discovered(flags: dict[str, str] | None, version: str = "") -> DiscoveredServer:

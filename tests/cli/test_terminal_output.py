@@ -19,7 +19,8 @@ def test_tune_confirmation_shows_what_runs(sandbox: Sandbox) -> None:
     text = FORGED.replace(ESC, "\\u001b").replace("\x07", "\\u0007").replace("\u202e", "\\u202e")
     values = ", ".join(f'"v{number}"' for number in range(40))
     path.write_text(
-        f'command = "{text} \'a\\nb\' {{port}} {{--x}}"\nstop = "stop {{--x}} \\u001b[8m"\ndirectory = "/tmp/\\u001b[8m"\n'
+        f'command = "{text} \'a\\nb\' {{port}} {{--x}}"\nstop = "stop {{--x}} \\u001b[8m"\n'
+        'directory = "/tmp/\\u001b[8m"\n'
         f'env = {{ "A\\u001b" = "\\u001bc" }}\n[grid]\n"--x" = [{values}]\n'
     )
     ran = sandbox.run("tune", str(path), "--session-dir", str(sandbox.sessions))

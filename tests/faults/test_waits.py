@@ -15,7 +15,7 @@ import pytest
 from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
 from swarmtui.model.plan import Timeouts, parse_timeouts
-from tests.cli.programs import Sandbox, wait_until
+from tests.cli.programs import Sandbox
 from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta
 
 
