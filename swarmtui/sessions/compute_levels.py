@@ -16,7 +16,7 @@ import msgspec
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.model.session import Head, RequestEntry, StageEnd, StageStart
-from swarmtui.sessions.journal import read_entries, unique_records
+from swarmtui.sessions.journal import decode_line, read_entries, unique_records
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     os.nice(10)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     journal, _ = read_entries(Path(f"/proc/self/fd/{int(sys.argv[1])}"))
-    unwritten, _ = read_entries(Path("/proc/self/fd/0"))
+    unwritten = [decode_line(line) for line in sys.stdin.buffer]
     head = next((entry for entry in journal if isinstance(entry, Head)), None)
     levels = level_figures(
         unique_records([entry.record for entry in (*journal, *unwritten) if isinstance(entry, RequestEntry)]),
