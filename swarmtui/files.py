@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 MAX_SETTINGS = 16 << 20
@@ -50,6 +51,37 @@ def read_lines(path: Path | str, limit: int = MAX_JOURNAL, longest: int = MAX_LI
             while (rest := file.readline(longest)) and not rest.endswith(b"\n"):
                 pass
             yield None
+
+
+def append_whole(path: Path | str, data: bytes) -> None:
+    """Append to a file that only its owner can read; after an OSError it is as it was before."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        try:
+            while data:
+                data = data[os.write(fd, data) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(fd, size)
+            raise
+    finally:
+        os.close(fd)
+
+
+def runtime_directory() -> Path:
+    """Return where files of running sessions are: below the user's runtime directory or, without one, below /tmp."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(base) / "swarmtui" if base else Path("/tmp") / f"swarmtui-{os.getuid()}"
+
+
+def is_private_directory(path: Path) -> bool:
+    """Return whether only the user can access it; a link to a directory is refused."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def make_private_directory(path: Path) -> None:

@@ -45,6 +45,10 @@ _POLL_S = 0.1
 _EXIT_TIMEOUT_S, _SHORT_EXIT_TIMEOUT_S = 5.0, 0.5
 
 
+# On a busy machine, workers may need this long to write what the session process had not saved.
+_SPOOL_TIMEOUT_S = 5.0
+
+
 def follow_run(
     request: RunRequest,
     process: StartedProcess,
@@ -94,7 +98,7 @@ def _follow(request: RunRequest, process: StartedProcess, progress: Progress) ->
     try:
         ended = follower.follow(client)
     except ConnectionLost:
-        ended = _recover(follower.directory, client.exit_description(), control)
+        ended = _recover(follower.directory, follower.finished, client.exit_description(), control)
     progress.clear()
     client.close(_SHORT_EXIT_TIMEOUT_S if control.immediate else _EXIT_TIMEOUT_S)
     return ended, follower.levels
@@ -108,6 +112,7 @@ class _Follower:
         self._stop_announced = False
         self._saving = False
         self.directory = ""
+        self.finished = 0
         self.levels: tuple[Level, ...] = ()
 
     def follow(self, client: Client) -> Ended:
@@ -118,7 +123,7 @@ class _Follower:
                 case client_protocol.Hello(directory=directory):
                     self.directory = directory
                 case client_protocol.Frame():
-                    self.levels = message.levels
+                    self.levels, self.finished = message.levels, message.finished
                     self._saving = message.status == "saving"
                     self._progress.show(message)
                 case Ended():
@@ -132,9 +137,13 @@ class _Follower:
             self._progress.write("stopping: it is being saved" if self._saving else f"stopping: {waiting}")
 
 
-def _recover(directory: str, cause: str, control: StopControl) -> Ended:
-    """Summarise the session after its process died: the journal and the workers' spool files hold what finished."""
-    from swarmtui.sessions.store import summary_error, summary_hint, write_summary
+def _recover(directory: str, finished: int, cause: str, control: StopControl) -> Ended:
+    """Summarise the session after its process died: the journal and the workers' spool files hold what finished.
+
+    `finished` is how many requests the session process had reported.
+    """
+    from swarmtui.sessions.index import count_saved_requests
+    from swarmtui.sessions.store import saved_sentence, summary_error, summary_hint, write_summary
 
     if not directory:
         return Ended("interrupted", f"the session process {cause} before the first request", "")
@@ -142,13 +151,16 @@ def _recover(directory: str, cause: str, control: StopControl) -> Ended:
     if control.immediate:
         return Ended("interrupted", f"stopped at once; {hint}", directory)
     time.sleep(SPOOL_S)
+    deadline = time.monotonic() + _SPOOL_TIMEOUT_S
+    while count_saved_requests(Path(directory)) < finished and time.monotonic() < deadline and not control.immediate:
+        time.sleep(_POLL_S)
     problems: list[str] = []
 
     def summarise() -> None:
         try:
             write_summary(Path(directory))
         except (OSError, BadInput) as error:
-            problems.append(summary_error(Path(directory), error))
+            problems.append(summary_error(Path(directory), error, finished))
 
     # A long session takes a while to summarise; a second Ctrl-C exits without waiting for it.
     thread = threading.Thread(target=summarise, daemon=True)
@@ -157,7 +169,7 @@ def _recover(directory: str, cause: str, control: StopControl) -> Ended:
         thread.join(_POLL_S)
     if problems:
         return Ended("failed", problems[0], directory)
-    saved = hint if thread.is_alive() else "the requests that had finished are saved"
+    saved = hint if thread.is_alive() else saved_sentence(Path(directory), finished)
     return Ended("interrupted", f"the session process {cause}; {saved}", directory)
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 
 def socket_directory() -> Path:
-    """Return a directory below the user's runtime directory or, without one, below /tmp."""
+    """Return the runtime directory; it is created if necessary, and must belong to the user alone."""
     # Imported late: processes are started early, before other imports.
-    from swarmtui.files import make_private_directory
+    from swarmtui.files import is_private_directory, make_private_directory, runtime_directory
     from swarmtui.model.schema import BadInput
 
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    path = Path(base) / "swarmtui" if base else Path("/tmp") / f"swarmtui-{os.getuid()}"
+    path = runtime_directory()
     try:
         make_private_directory(path)
-        found = path.lstat()
     except OSError as error:
         raise BadInput(f"cannot create the socket directory: {error.strerror}", key=str(path)) from None
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not is_private_directory(path):
         raise BadInput("must belong to you alone (mode 0700); remove it, or set XDG_RUNTIME_DIR", key=str(path))
     return path
 

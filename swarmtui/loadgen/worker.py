@@ -11,9 +11,11 @@ import socket
 import ssl
 import time
 from collections import deque
+from pathlib import Path
 
 import msgspec
 
+from swarmtui.files import append_whole, make_private_directory
 from swarmtui.loadgen.agent import Agent
 from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps, monotonic_ns
 from swarmtui.loadgen.endpoint_pool import EndpointPool
@@ -22,6 +24,7 @@ from swarmtui.loadgen.schedule import Schedule
 from swarmtui.model.record import Record
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import (
+    HEADER_BYTES,
     Ack,
     Drop,
     Enqueue,
@@ -35,6 +38,7 @@ from swarmtui.model.worker_protocol import (
     WorkerCommand,
     WorkerFrame,
     decode_command,
+    decode_report,
     pack,
 )
 from swarmtui.model.workload import Task
@@ -51,6 +55,9 @@ _MAX_CPU_SHARE = 0.5
 _MAX_POLL_DELAY_S = 0.001
 
 _MAX_OUTBOX = 64
+
+# Unacknowledged records beyond this size, while the disk of the session is full, are written to a spool file.
+_MAX_UNACKNOWLEDGED = 64 << 20
 _CONNECT_GATE_NS = 1_000_000_000
 
 
@@ -82,7 +89,8 @@ class Worker:
         self._clock = KernelClock()
         self._unpacker = Unpacker()
         self._outbox: deque[bytes] = deque()
-        self._unacknowledged: dict[int, Record] = {}
+        self._unacknowledged: deque[tuple[int, bytes]] = deque()
+        self._unacknowledged_bytes = 0
         self._finished = 0
         self._setup: Setup | None = None
         self._parent_gone = False
@@ -148,14 +156,14 @@ class Worker:
                     for agent in self._agents:
                         agent.cancel()
             case Ack(number):
-                for known in [n for n in self._unacknowledged if n <= number]:
-                    del self._unacknowledged[known]
+                while self._unacknowledged and self._unacknowledged[0][0] <= number:
+                    self._forget_oldest()
             case WatchAgent(number):
                 self._watched = number
                 if (watched := self._watched_agent()) is not None:
                     watched.restart_watch()
-            case SpoolTo(path) if self._setup is not None:
-                self._setup = msgspec.structs.replace(self._setup, spool=path)
+            case SpoolTo(paths) if self._setup is not None:
+                self._setup = msgspec.structs.replace(self._setup, spools=paths)
 
     def _set_up(self, setup: Setup) -> None:
         self._setup = setup
@@ -252,7 +260,10 @@ class Worker:
     def _on_record(self, record: Record) -> None:
         message = pack(Finished(self._finished + 1, record))
         self._finished += 1
-        self._unacknowledged[self._finished] = record
+        self._unacknowledged.append((self._finished, message))
+        self._unacknowledged_bytes += len(message)
+        if self._unacknowledged_bytes > _MAX_UNACKNOWLEDGED:
+            self._spool()
         self._coalesced_chunks += record.coalesced_chunks
         self._send(message)
 
@@ -349,18 +360,44 @@ class Worker:
         self._parent_gone = True
         self._loop.stop()
 
+    def _forget_oldest(self) -> None:
+        _, message = self._unacknowledged.popleft()
+        self._unacknowledged_bytes -= len(message)
+
     def _spool(self) -> None:
-        """Write the unacknowledged records to the spool file, which readers of the session include."""
-        spool = self._setup.spool if self._setup else None
-        if spool is None or not self._unacknowledged:
-            return
-        lines = [msgspec.json.encode(RequestEntry(record=record)) for record in self._unacknowledged.values()]
-        try:
-            handle = os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(handle, "ab") as file:
-                file.write(b"\n".join([*lines, b""]))
-        except OSError as error:
-            echo(f"swarmtui worker: {len(lines)} finished requests lost: {spool}: {error}", err=True)
+        """Write the unacknowledged records to spool files, which readers of the session include, and forget them.
+
+        Those that fit nowhere are only in the memory of the session process, if it is still alive.
+        """
+        spools = list(self._setup.spools) if self._setup else []
+        lost, problem = 0, ""
+        while self._unacknowledged:
+            line = _journal_line(self._unacknowledged[0][1])
+            while spools:
+                try:
+                    append_whole(spools[0], line)
+                    break
+                except OSError as error:
+                    problem = f"{spools.pop(0)}: {error.strerror}"
+                    self._make_spool_directory(spools)
+            else:
+                lost += 1
+            self._forget_oldest()
+        if lost and problem:
+            echo(f"swarmtui worker: {lost} finished requests could not be spooled: {problem}", err=True)
+
+    @staticmethod
+    def _make_spool_directory(spools: list[str]) -> None:
+        """Create the directory of the next path, which is not that of the session."""
+        with contextlib.suppress(OSError):
+            for path in spools[:1]:
+                make_private_directory(Path(path).parent)
+
+
+def _journal_line(message: bytes) -> bytes:
+    report = decode_report(message[HEADER_BYTES:])
+    assert isinstance(report, Finished)
+    return msgspec.json.encode(RequestEntry(record=report.record)) + b"\n"
 
 
 def _poll_delay_s(streams: int, rate: float, cpu_share: float) -> float:

@@ -87,6 +87,11 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, chunk_us=(), chunk_tokens=None, text=None, reasoning=None)
 
     @property
+    def key(self) -> tuple[int, int, int]:
+        """What identifies a request within its session."""
+        return self.stage, self.task, self.turn
+
+    @property
     def ok(self) -> bool:
         return self.error is None
 

@@ -33,7 +33,8 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Setup(_WorkerMessage, frozen=True):
-    """First message to a worker. `spool` is where it writes its records if the session process exits.
+    """First message to a worker. It writes its unacknowledged records to the first of `spools` that takes them, if the
+    session process exits.
 
     It is number `worker` of `workers`, and its agents have the numbers worker, worker + workers, …
     """
@@ -42,7 +43,7 @@ class Setup(_WorkerMessage, frozen=True):
     workers: int
     targets: tuple[Target, ...]
     timeouts: Timeouts
-    spool: str | None = None
+    spools: tuple[str, ...] = ()
     keep_text: bool = False
 
 
@@ -75,7 +76,7 @@ class Drop(_WorkerMessage, frozen=True):
 
 
 class Ack(_WorkerMessage, frozen=True):
-    """Acknowledge records up to this number: they are in the journal, or in its queue while the disk is full."""
+    """Acknowledge that records up to this number are in the journal, on disk."""
 
     number: int
 
@@ -87,9 +88,9 @@ class WatchAgent(_WorkerMessage, frozen=True):
 
 
 class SpoolTo(_WorkerMessage, frozen=True):
-    """Write the spool file to this path, because the session has moved."""
+    """Write the spool file to one of these paths, because the session has moved."""
 
-    path: str
+    paths: tuple[str, ...]
 
 
 WorkerCommand = Setup | Enqueue | StartStage | Drop | Ack | WatchAgent | SpoolTo

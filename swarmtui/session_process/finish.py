@@ -19,7 +19,7 @@ from swarmtui.model.session import End, TokenCount
 from swarmtui.session_process import preflight
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.files import sessions_root
-from swarmtui.sessions.store import summary_error, summary_hint, write_summary
+from swarmtui.sessions.store import saved_sentence, summary_error, summary_hint, write_summary
 
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ def _count_tokens(request: RunRequest, endpoint: Endpoint, uncounted: list[Recor
 
 
 async def save(
-    journal: JournalQueue, root: str, ending: Ending, message: str, leave_now: asyncio.Event
+    journal: JournalQueue, root: str, ending: Ending, message: str, finished: int, leave_now: asyncio.Event
 ) -> tuple[Ending, str, str]:
     """Return the final ending, message and directory; `leave_now` leaves the summary to be written later."""
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
@@ -78,9 +78,11 @@ async def save(
         ending = "stopped" if ending == "done" else ending
         message = f"{message or 'stopped immediately'}; {summary_hint(journal.directory)}"
     elif isinstance(error := saving.exception(), OSError | BadInput):
-        problem = problem or summary_error(journal.directory, error)
+        problem = problem or summary_error(journal.directory, error, finished)
     elif error is not None:
         raise error
+    elif ending == "interrupted":
+        message = f"{message}; {saved_sentence(journal.directory, finished)}"
     if problem:
         return "failed", " · ".join(filter(None, [message, problem])), str(journal.directory)
     return ending, " · ".join(filter(None, [message, saved_elsewhere])), str(journal.directory)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
+from swarmtui.files import MAX_JOURNAL, append_whole, read_file
 from swarmtui.model.client_protocol import SessionWarning, WarningCode
 from swarmtui.model.session import End, Entry, Event, RequestEntry, StageEnd, StageStart
-from swarmtui.sessions.journal import SPOOLS, JournalWriter, without_chunk_times
+from swarmtui.sessions.journal import JournalWriter, discard_spools, read_spooled, spool_files, without_chunk_times
 from swarmtui.sessions.store import discard_session
 from swarmtui.text import count_noun
 
@@ -29,6 +29,7 @@ class JournalQueue:
         self.directory = directory
         self._writer = JournalWriter(directory)
         self._unsaved: deque[Entry] = deque()
+        self._accepted = self._saved = 0
         self._removed = self._unsynced = False
         self._problem = ""
         self._check_at = 0.0
@@ -42,14 +43,16 @@ class JournalQueue:
             return None
         kept = "kept in memory; " if self._removed or self._unsaved else ""
         advice = f"{kept}save elsewhere with: swarmtui sessions save-to {self.directory.name} DIR"
-        return SessionWarning(code, f"{self._problem_text}; {advice}")
+        return SessionWarning(code, f"{self._problem_text(len(self._unsaved))}; {advice}")
 
     @property
     def final_problem(self) -> str:
         """What is not safely on disk at the end, when nothing can be saved elsewhere any more."""
         if self._problem_code is None:
             return ""
-        return f"{self._problem_text}; next time use a directory with enough space: --session-dir DIR"
+        spooled = read_spooled(self.directory)
+        missing = sum(not isinstance(entry, RequestEntry) or entry.record.key not in spooled for entry in self._unsaved)
+        return f"{self._problem_text(missing)}; next time use a directory with enough space: --session-dir DIR"
 
     @property
     def _problem_code(self) -> WarningCode | None:
@@ -59,34 +62,44 @@ class JournalQueue:
             return "not_on_disk"
         return "not_synced" if self._unsynced else None
 
-    @property
-    def _problem_text(self) -> str:
+    def _problem_text(self, unsaved: int) -> str:
         match self._problem_code:
             case "directory_removed":
                 return f"its directory was removed: {self.directory}"
             case "not_synced":
                 return f"some entries may not be on disk: {self.directory}: {self._problem}"
-        missing = count_noun(len(self._unsaved), "entry is", "entries are")
+        missing = count_noun(unsaved, "entry is", "entries are")
         return f"{missing} not on disk: {self.directory}: {self._problem}"
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: Entry) -> int:
+        """Return the place of the entry in the journal; it is on disk once `saved` has reached it."""
         if time.monotonic() >= self._check_at:
             self._check_at = time.monotonic() + _RETRY_S
             self._removed = not self._writer.is_in_place()
             self.flush()
         if isinstance(entry, RequestEntry):
             entry = self._limit_detail(entry)
+        self._accepted += 1
+        place = self._accepted
         if self._unsaved:
             self._unsaved.append(entry)
-            return
+            return place
         try:
             self._writer.append(entry)
         except OSError as error:
             self._problem = error.strerror or str(error)
             self._unsaved.append(entry)
-            return
+            return place
         if isinstance(entry, StageStart | StageEnd | End):
             self._sync()
+        return place
+
+    def saved(self) -> int:
+        """Return how many entries are on disk; none is added while the file is removed, or after a failed sync."""
+        self._removed = not self._writer.is_in_place()
+        if not self._removed and not self._unsynced:
+            self._saved = self._accepted - len(self._unsaved)
+        return self._saved
 
     def _limit_detail(self, entry: RequestEntry) -> RequestEntry:
         """Drop chunk times in a long journal, so that a run of a day fits on disk and can be read into memory."""
@@ -130,8 +143,8 @@ class JournalQueue:
             for entry in self._unsaved:
                 writer.append(entry)
             writer.sync()
-            for spool in self.directory.glob(SPOOLS):
-                shutil.copy(spool, directory)
+            for spool in spool_files(self.directory):
+                append_whole(directory / spool.name, read_file(spool, MAX_JOURNAL))
         except OSError:
             writer.close()
             discard_session(directory)
@@ -144,6 +157,7 @@ class JournalQueue:
         if before != directory and not self._unsynced:
             discard_session(before)
         self._removed = self._unsynced = False
+        discard_spools(directory)
 
     def rescue(self, roots: Iterable[Path]) -> str:
         """Move an incomplete journal to the first directory that takes it; return what happened, or nothing."""

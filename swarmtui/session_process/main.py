@@ -264,7 +264,7 @@ class SessionProcess:
                 self._interrupt(problem)
 
     def _worker_exited(self, link: WorkerLink, how: str) -> None:
-        self._interrupt(f"worker {link.number} exited {how}; the requests it had finished are saved")
+        self._interrupt(f"worker {link.number} exited {how}")
 
     def _interrupt(self, reason: str) -> None:
         self._interruption = self._interruption or reason
@@ -277,8 +277,8 @@ class SessionProcess:
     async def _save(self, ending: Ending, message: str) -> tuple[Ending, str, str]:
         assert self._journal is not None
         self._state.status = "saving"
-        await self._workers.shut_down()
         journal, scheduler = self._journal, self._scheduler
+        await self._workers.shut_down(journal.saved())
         if self._session is None or not self._state.finished:
             journal.close()
             discard_session(journal.directory)
@@ -290,7 +290,9 @@ class SessionProcess:
             await finish.recount(self._request, self._endpoints[0], scheduler.uncounted.records, journal, self._hurry)
             self._state.note = ""
         journal.write(self._quality.final(self._state.levels))
-        return await finish.save(journal, self._request.session_root, ending, message, self._leave_now)
+        return await finish.save(
+            journal, self._request.session_root, ending, message, self._state.finished, self._leave_now
+        )
 
 
 def _open_journal(directory: Path) -> JournalQueue:

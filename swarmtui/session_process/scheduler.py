@@ -90,11 +90,10 @@ class Scheduler:
         """Write a record to the journal, then count it."""
         # Many requests end and start at the same time: let a server on this host run in between.
         os.sched_yield()
-        link.last_record += 1
         task = self._workers.task(record)
         record = self._checker.check(task, record)
         kept = self._checker.trim_text(task, record)
-        self._journal.write(RequestEntry(record=kept))
+        link.unacknowledged.append(self._journal.write(RequestEntry(record=kept)))
         self._state.add_record(kept)
         if record.phase != "warmup":
             self._records.add(record)
@@ -121,7 +120,7 @@ class Scheduler:
     def update_worker(self, link: WorkerLink, frame: worker_protocol.WorkerFrame) -> None:
         link.frame = frame
         self._state.update_worker(link.number, frame)
-        self._workers.acknowledge()
+        self._workers.acknowledge(self._journal.saved())
         self._state.left_s, self._state.left_at_least = self._time_left()
         if self._stage is not None and self._stage.scheduled:
             self._supply(link)

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import product
@@ -25,6 +26,7 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Task
 from swarmtui.session_process.load_modes import LOAD_MODES, TaskSource
+from swarmtui.sessions.journal import spool_paths
 
 _STREAMS_PER_WORKER = 512
 
@@ -73,8 +75,8 @@ def worker_setup(
         )
         for endpoint in endpoints
     )
-    spool = str(_spool_path(directory, worker))
-    return worker_protocol.Setup(worker, workers, targets, request.plan.timeouts, spool, request.keep_text)
+    spools = _spools(directory, worker)
+    return worker_protocol.Setup(worker, workers, targets, request.plan.timeouts, spools, request.keep_text)
 
 
 class ActiveStage:
@@ -134,8 +136,9 @@ class WorkerLink:
         self.agents = 0
         self.outstanding = 0
         self.frame: worker_protocol.WorkerFrame | None = None
-        self.last_record = 0
-        self.acknowledged = 0
+        self.saved = 0
+        # The place in the journal of each record that is not acknowledged.
+        self.unacknowledged: deque[int] = deque()
         self.drops = 0
         self._socket, self._process = started
         self._writer: asyncio.StreamWriter | None = None
@@ -291,11 +294,15 @@ class WorkerPool:
         for link in self.links:
             yield link.frame if link.frame is not None and link.frame.drops == link.drops else None
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, saved: int) -> None:
+        """Acknowledge the records among the first `saved` entries of the journal."""
         for link in self.links:
-            if link.last_record > link.acknowledged:
-                link.acknowledged = link.last_record
-                link.send(worker_protocol.Ack(link.last_record))
+            before = link.saved
+            while link.unacknowledged and link.unacknowledged[0] <= saved:
+                link.unacknowledged.popleft()
+                link.saved += 1
+            if link.saved > before:
+                link.send(worker_protocol.Ack(link.saved))
 
     def watch(self, agent: int | None) -> None:
         for link in self.links:
@@ -303,16 +310,16 @@ class WorkerPool:
 
     def spool_to(self, directory: Path) -> None:
         for link in self.links:
-            link.send(worker_protocol.SpoolTo(str(_spool_path(directory, link.number))))
+            link.send(worker_protocol.SpoolTo(_spools(directory, link.number)))
 
-    async def shut_down(self) -> None:
+    async def shut_down(self, saved: int) -> None:
         """Wait in threads: the event loop still has to send the last commands and receive the last reports."""
         self._shutting_down = True
-        self.acknowledge()
+        self.acknowledge(saved)
         for link in self.links:
             link.close()
         await asyncio.gather(*(asyncio.to_thread(link.wait) for link in self.links))
 
 
-def _spool_path(directory: Path, worker: int) -> Path:
-    return directory / f"spool-{worker}.jsonl"
+def _spools(directory: Path, worker: int) -> tuple[str, ...]:
+    return tuple(map(str, spool_paths(directory, worker)))

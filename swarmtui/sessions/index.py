@@ -17,7 +17,7 @@ from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import DescriptionEntry, End, Head, Session, State, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.files import is_session_id
-from swarmtui.sessions.journal import JOURNAL, SPOOLS, decode_line, is_locked
+from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, spool_files
 
 INDEX = "index.json"
 _INDEX_VERSION = 3
@@ -183,17 +183,30 @@ _line_decoder = msgspec.json.Decoder(_RequestLine)
 
 
 def _count_requests(directory: Path) -> int:
-    """Count the requests of levels in the journal and the spool files, each once."""
-    known: set[tuple[int, int, int]] = set()
-    for path in (directory / JOURNAL, *directory.glob(SPOOLS)):
+    """Count the requests of levels that were not cancelled."""
+    records = _saved_records(directory).values()
+    return sum(record.phase == "level" and record.error != CANCELLED for record in records)
+
+
+def count_saved_requests(directory: Path) -> int:
+    """Count all requests that can be read from the journal and the spool files."""
+    try:
+        return len(_saved_records(directory))
+    except OSError:
+        return 0
+
+
+def _saved_records(directory: Path) -> dict[tuple[int, int, int], _RecordKey]:
+    """Return the records of the journal and the spool files, each once."""
+    known: dict[tuple[int, int, int], _RecordKey] = {}
+    for path in (directory / JOURNAL, *spool_files(directory)):
         for line in read_lines(path):
             try:
                 record = _line_decoder.decode(line or b"").record
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-            if record.phase == "level" and record.error != CANCELLED:
-                known.add((record.stage, record.task, record.turn))
-    return len(known)
+            known.setdefault((record.stage, record.task, record.turn), record)
+    return known
 
 
 def _first_line(fd: int) -> bytes:

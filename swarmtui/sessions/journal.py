@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from swarmtui.files import MAX_JOURNAL, make_private_directory, open_regular, read_lines
+from swarmtui.files import (
+    MAX_JOURNAL,
+    append_whole,
+    is_private_directory,
+    make_private_directory,
+    open_regular,
+    read_file,
+    read_lines,
+    runtime_directory,
+)
 from swarmtui.model.record import Record
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import (
@@ -32,7 +43,7 @@ from swarmtui.model.session import (
 from swarmtui.model.telemetry import DiscoveredServer, Telemetry
 
 JOURNAL = "journal.jsonl"
-SPOOLS = "spool-*.jsonl"
+_SPOOLS = "spool-*.jsonl"
 _LOCK_PATIENCE_S = 2.0
 
 _MAX_SPAN_NS = 30 * 24 * 3600 * 1_000_000_000
@@ -63,7 +74,7 @@ def read_journal(directory: Path) -> Journal:
     path = directory / JOURNAL
     try:
         found, damaged = read_entries(path)
-        spooled = [read_entries(spool) for spool in sorted(directory.glob(SPOOLS))]
+        spooled = [read_entries(spool) for spool in spool_files(directory)]
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=error.filename or str(path)) from None
     head = next((entry for entry in found if isinstance(entry, Head)), None)
@@ -96,6 +107,47 @@ def read_journal(directory: Path) -> Journal:
         end=next((entry for entry in reversed(possible) if isinstance(entry, End)), None),
         damaged_lines=damaged,
     )
+
+
+def spool_paths(directory: Path, worker: int) -> tuple[Path, ...]:
+    """Return where a worker writes records that are not in the journal: next to it or, if it cannot, elsewhere."""
+    return tuple(path / f"spool-{worker}.jsonl" for path in (directory, _other_spools(directory)))
+
+
+def _other_spools(directory: Path) -> Path:
+    return runtime_directory() / "spools" / directory.name
+
+
+def spool_files(directory: Path) -> list[Path]:
+    """Return the spool files of a session, also those that did not fit on its disk."""
+    elsewhere = _other_spools(directory).glob(_SPOOLS) if is_private_directory(runtime_directory()) else ()
+    return [*sorted(directory.glob(_SPOOLS)), *sorted(elsewhere)]
+
+
+def read_spooled(directory: Path) -> dict[tuple[int, int, int], Record]:
+    """Return the records in the spool files of a session, by their keys."""
+    found: dict[tuple[int, int, int], Record] = {}
+    for spool in spool_files(directory):
+        with suppress(OSError):
+            entries, _ = read_entries(spool)
+            found |= {entry.record.key: entry.record for entry in entries if isinstance(entry, RequestEntry)}
+    return found
+
+
+def collect_spools(directory: Path) -> None:
+    """Move the spool files of a session to its directory, as far as there is space for them."""
+    for spool in spool_files(directory):
+        if spool.parent != directory:
+            with suppress(OSError):
+                append_whole(directory / spool.name, read_file(spool, MAX_JOURNAL))
+                spool.unlink()
+    with suppress(OSError):
+        _other_spools(directory).rmdir()
+
+
+def discard_spools(directory: Path) -> None:
+    """Remove the spool files that a session has elsewhere."""
+    shutil.rmtree(_other_spools(directory), ignore_errors=True)
 
 
 def decode_line(line: bytes) -> Entry | None:
@@ -263,7 +315,7 @@ class GapCache:
 
 def unique_records(records: list[Record]) -> tuple[Record, ...]:
     """Drop duplicates, keeping the first: a record that a worker spooled may already be in the journal."""
-    kept = {(record.stage, record.task, record.turn): record for record in reversed(records)}
+    kept = {record.key: record for record in reversed(records)}
     return tuple(reversed(kept.values()))
 
 

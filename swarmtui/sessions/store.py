@@ -35,8 +35,8 @@ from swarmtui.model.session import Event, Level, State, Summary
 from swarmtui.sessions.documents import detail_json, summary_toml
 from swarmtui.sessions.files import sessions_root, write_file, write_parts
 from swarmtui.sessions.importers import import_result
-from swarmtui.sessions.index import INDEX, index_json, is_indexed, list_sessions, session_names
-from swarmtui.sessions.journal import JOURNAL, Journal, is_running, read_journal
+from swarmtui.sessions.index import INDEX, count_saved_requests, index_json, is_indexed, list_sessions, session_names
+from swarmtui.sessions.journal import JOURNAL, Journal, collect_spools, discard_spools, is_running, read_journal
 from swarmtui.text import count_noun
 
 LAST = "last"
@@ -165,14 +165,23 @@ def summary_hint(directory: Path) -> str:
     return f"results: swarmtui sessions show {directory.name}{elsewhere}"
 
 
-def summary_error(directory: Path, error: OSError | BadInput) -> str:
-    """Return the message for a summary that could not be written; the journal still has everything."""
+def summary_error(directory: Path, error: OSError | BadInput, finished: int) -> str:
+    """Return the message for a summary that could not be written, after so many finished requests."""
     why = f"{directory}: no summary: {error.strerror if isinstance(error, OSError) else error}"
-    return f"{why}; every request is in the journal: free some space, then {summary_hint(directory)}"
+    return f"{why}; {saved_sentence(directory, finished)}: free some space, then {summary_hint(directory)}"
+
+
+def saved_sentence(directory: Path, finished: int) -> str:
+    """Say how many requests can be read back; `finished` are known to have ended."""
+    saved = count_saved_requests(directory)
+    if saved < finished:
+        return f"{saved} of {finished} finished requests are saved"
+    return f"{count_noun(saved, 'finished request is', 'finished requests are')} saved"
 
 
 def _write(loaded: LoadedSession, summary: Summary, journal_bytes: int) -> None:
     directory = loaded.directory
+    collect_spools(directory)
     write_file(directory / "summary.toml", summary_toml(summary))
     write_parts(directory / "detail.json", detail_json(summary, loaded.journal.records))
     write_file(directory / INDEX, index_json(summary, journal_bytes))
@@ -193,6 +202,7 @@ def remove_session(root: Path, which: str) -> Path:
             directory.unlink()
         else:
             shutil.rmtree(directory)
+        discard_spools(directory)
     except BlockingIOError:
         raise BadInput("is running; stop it first", source=directory.name) from None
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -62,8 +63,11 @@ class LiveSource:
         except ConnectionLost:
             self._stop_reading()
             if self.live.ended is None:
-                saved = "; requests that had finished are saved" if self.live.directory else ""
-                problem = f"the session process {self._client.exit_description(_EXIT_WAIT_S)}{saved}"
+                problem = f"the session process {self._client.exit_description(_EXIT_WAIT_S)}"
+                if self.live.directory:
+                    from swarmtui.sessions.store import summary_hint
+
+                    problem = f"{problem}; {summary_hint(Path(self.live.directory))}"
                 self.live.apply(Ended("interrupted", problem, self.live.directory))
         self._on_change()
 

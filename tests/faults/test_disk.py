@@ -15,7 +15,8 @@ from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, decode_line, read_journal
 from tests.cli.programs import Program, Sandbox, wait_until
 from tests.cli.scripted_server import ScriptedServer, respond_with_words, scripted_server
-from tests.faults.kill_checks import measured, wait_for_idle_workers
+from tests.faults.full_disk import FullDisk, claimed, spools
+from tests.faults.kill_checks import SESSION_PROCESS, measured, pid_of, processed, wait_for_idle_workers
 
 ANSWER = respond_with_words(6, gap_s=0.01)
 ENDLESS = ("--levels", "2", "--requests", "100000", "--warmup", "none", "--no-gpu")
@@ -113,6 +114,54 @@ def test_full_disk_does_not_stop_the_run(sandbox: Sandbox) -> None:
     assert row.problem is None
     found = read_journal(sandbox.session)
     assert 0 < len(found.records) < 60
+
+
+def test_full_disk_and_killed_session_process_lose_no_request(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker keeps what is not in the journal, and writes it where there is space."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sandbox.runtime))
+    disk = FullDisk(sandbox)
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS, env=disk.environment)
+        wait_until(lambda: len(server.completed) >= 10, "some responses")
+        disk.fill()
+        wait_until(lambda: "not on disk" in command.stderr_so_far(), "a warning")
+        before = len(server.completed)
+        wait_until(lambda: len(server.completed) >= before + 20, "the run continues")
+        expected = processed(server)
+        os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGKILL)
+        ran = command.wait()
+        wait_until(lambda: not sandbox.processes(), "all processes have ended")
+    assert spools(sandbox)
+    records = read_journal(sandbox.session).records
+    assert expected <= {record.id for record in records}
+    assert claimed(ran.err) == (len(records), len(records)), ran
+    assert "No space left on device" in ran.err and "free some space" in ran.err
+    disk.free()
+    assert sandbox.show_session()["state"] == "interrupted"
+    assert {record.id for record in read_journal(sandbox.session).records} >= expected
+    assert not spools(sandbox)
+
+
+def test_text_says_what_is_lost_if_there_is_no_space_anywhere(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sandbox.runtime))
+    disk = FullDisk(sandbox, elsewhere=False)
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS, env=disk.environment)
+        wait_until(lambda: len(server.completed) >= 10, "some responses")
+        disk.fill()
+        wait_until(lambda: "not on disk" in command.stderr_so_far(), "a warning")
+        before = len(server.completed)
+        wait_until(lambda: len(server.completed) >= before + 20, "the run continues")
+        os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGKILL)
+        ran = command.wait()
+        wait_until(lambda: not sandbox.processes(), "all processes have ended")
+    saved, finished = claimed(ran.err) or (0, 0)
+    assert saved == len(read_journal(sandbox.session).records), ran
+    assert saved < finished <= len(server.completed)
 
 
 class FakeDisk:

@@ -48,7 +48,7 @@ class DrivenWorker:
         timeouts: Timeouts = _DEFAULT_TIMEOUTS,
         worker: int = 0,
         workers: int = 1,
-        spool: str | None = None,
+        spool: str | tuple[str, ...] = (),
         keep_text: bool = True,
         module: str = "swarmtui.loadgen.worker",
         **target: Any,
@@ -64,7 +64,7 @@ class DrivenWorker:
             workers,
             targets,
             timeouts,
-            spool=spool,
+            spools=(spool,) if isinstance(spool, str) else spool,
             keep_text=keep_text,
         )
 

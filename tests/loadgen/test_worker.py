@@ -156,6 +156,31 @@ def test_acknowledged_records_are_not_spooled(tmp_path: Path) -> None:
     assert not spool.exists()
 
 
+def test_records_are_spooled_elsewhere_if_there_is_no_space(tmp_path: Path) -> None:
+    full, other = "/dev/full", tmp_path / "other" / "spool.jsonl"
+    with RawServer(hello) as server, DrivenWorker(server.url, spool=(full, str(other))) as worker:
+        worker.run(task(n) for n in range(3))
+        worker.close_pipe()
+    assert _spooled(other) == [0, 1, 2]
+    assert other.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_unacknowledged_records_beyond_a_size_are_spooled(tmp_path: Path) -> None:
+    """The worker does not wait for its end, so that its memory is bounded."""
+    spool = tmp_path / "spool.jsonl"
+
+    def handler(call: RawCall) -> None:
+        call.stream(ROLE, delta(content="x" * (1 << 20)), delta("stop", content="y"), usage(2), DONE)
+
+    with RawServer(handler) as server, DrivenWorker(server.url, spool=str(spool), keep_text=True) as worker:
+        worker.run(task(n) for n in range(70))
+        early = _spooled(spool)
+        worker.send(Ack(70))
+        worker.close_pipe()
+    assert early == list(range(len(early))) and len(early) >= 60
+    assert _spooled(spool) == early
+
+
 def test_records_are_spooled_once_if_session_process_stops_reading(tmp_path: Path) -> None:
     """The pipe is full, so that both reading and writing fail."""
     spool, count = tmp_path / "spool.jsonl", 300

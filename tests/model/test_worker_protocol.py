@@ -51,7 +51,9 @@ TASK = Task(id=1, messages=(Message(role="user", content="größer 🐝"),), fol
 @pytest.mark.parametrize(
     "command",
     [
-        Setup(1, 2, (Target(url="http://[::1]:1", model="m", headers={"A": "b"}),), Timeouts(idle=1.5), spool="s"),
+        Setup(
+            1, 2, (Target(url="http://[::1]:1", model="m", headers={"A": "b"}),), Timeouts(idle=1.5), spools=("s", "t")
+        ),
         Enqueue((TASK,)),
         StartStage(3, 4, c=8, run=2, phase="warmup", cancel=True),
         Drop(cancel=True),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -27,14 +28,32 @@ def test_thinning_keeps_chunk_times_of_one_request_in_eight(tmp_path: Path, monk
     assert records[9].ttft_s == pytest.approx(0.05)
 
 
-def test_entries_that_could_not_be_written_follow_in_order(tmp_path: Path) -> None:
-    def full(entry: Entry) -> None:
-        raise OSError(28, "No space left on device")
+def test_entries_count_as_saved_only_when_they_are_on_disk(tmp_path: Path) -> None:
+    queue = JournalQueue(tmp_path / "s")
+    assert (queue.write(head()), queue.saved()) == (1, 1)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(queue._writer, "append", _full)
+        assert queue.write(RequestEntry(record=record(0))) == 2
+        assert queue.write(RequestEntry(record=record(1))) == 3
+        assert queue.saved() == 1
+    queue.flush()
+    assert queue.saved() == 3
+    shutil.rmtree(tmp_path / "s")
+    assert (queue.write(RequestEntry(record=record(2))), queue.saved()) == (4, 3)
+    queue.move(tmp_path / "t")
+    assert queue.saved() == 4
+    queue.close()
 
+
+def _full(entry: Entry) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_entries_that_could_not_be_written_follow_in_order(tmp_path: Path) -> None:
     queue = JournalQueue(tmp_path / "s")
     queue.write(head())
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(queue._writer, "append", full)
+        monkeypatch.setattr(queue._writer, "append", _full)
         for task in range(3):
             queue.write(RequestEntry(record=record(task)))
         assert queue.warning is not None and queue.warning.code == "not_on_disk"

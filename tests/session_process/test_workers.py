@@ -25,7 +25,7 @@ def test_worker_that_still_reads_tasks_exits_by_itself() -> None:
         tasks = [Task(id=number, messages=(Message(role="user", content=PROMPT),)) for number in range(32)]
         for task in tasks:
             pool.enqueue(pool.links[0], (task,))
-        await pool.shut_down()
+        await pool.shut_down(0)
         pool.enqueue(pool.links[0], (tasks[0],))
         return started.process.returncode
 
