@@ -46,8 +46,8 @@ def test_sessions_with_a_faster_flag_differ() -> None:
 
 def test_each_level_has_one_verdict_on_the_leading_figure() -> None:
     figures = {"stream": 25.0, "ttft": 0.5}
-    a = summary([level(c, tps=100, runs=BEFORE, **figures) for c in (1, 4)], "a")
-    b = summary([level(c, tps=126, runs=AFTER, **figures) for c in (1, 4)], "b")
+    a = summary([level(c, tps=100, runs=BEFORE, **figures) for c in (1, 4)], "a")  # type: ignore[arg-type]
+    b = summary([level(c, tps=126, runs=AFTER, **figures) for c in (1, 4)], "b")  # type: ignore[arg-type]
     pair = compare_pair(a, b)
     assert [(row.c, row.figure) for row in pair.rows if row.verdict] == [(1, "out_tps_steady"), (4, "out_tps_steady")]
     others = [row for row in pair.rows if row.figure in ("per_stream_tps", "ttft_s")]
@@ -58,7 +58,7 @@ def test_medians_of_ttft_are_not_compared_with_means() -> None:
     few, many = Spread(n=4, mean=0.6), Spread(n=16, mean=0.5, p50=0.3)
     pair = compare_pair(summary([level(1, tps=1, ttft_s=many)]), summary([level(1, tps=1, ttft_s=few)], "b"))
     row = next(row for row in pair.rows if row.figure == "ttft_s")
-    assert (row.before, row.after, row.change) == (0.5, 0.6, pytest.approx(0.2))
+    assert (row.before, row.after, row.change) == (0.5, 0.6, pytest.approx(0.2))  # type: ignore[comparison-overlap]
 
 
 def test_levels_are_one_family() -> None:

@@ -235,7 +235,7 @@ KEYS = {"MY_KEY": KEY, "HF_TOKEN": "canary-hub", "PLAIN": "kept", "ODD": KEY, "C
 
 def environments(path: Path) -> list[dict[str, str]]:
     texts = path.read_text().split(chr(1))
-    return [dict(line.split("=", 1) for line in text.split("\0") if line) for text in texts]  # type: ignore[misc]
+    return [dict(line.split("=", 1) for line in text.split("\0") if line) for text in texts]
 
 
 @pytest.mark.parametrize("passed", [False, True])

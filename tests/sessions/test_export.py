@@ -455,7 +455,7 @@ def test_impossible_gpu_readings_do_not_break_an_export(tmp_path: Path, field: s
     readings: list[Entry] = []
     for second in range(4):
         reading = {"power_w": 200.0, "utilisation": 0.5, "temperature_c": 50.0, "energy_j": 200.0 * second}
-        gpu = Gpu(uuid="u", index=0, name="GPU", **(reading | ({field: value} if second % 2 else {})))
+        gpu = Gpu(uuid="u", index=0, name="GPU", **(reading | ({field: value} if second % 2 else {})))  # type: ignore[arg-type]
         t_ns = first.session.t0_ns + second * 1_000_000_000
         readings.append(TelemetryEntry(telemetry=Telemetry(t_ns=t_ns, gpus=(gpu,))))
     write_session(tmp_path / "20261115-014455-3f9a", [first, *readings, *others])
