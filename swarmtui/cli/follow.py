@@ -150,19 +150,19 @@ def _recover(directory: str, finished: int, cause: str, control: StopControl) ->
     hint = summary_hint(Path(directory))
     if control.immediate:
         return Ended("interrupted", f"stopped at once; {hint}", directory)
-    time.sleep(SPOOL_S)
-    deadline = time.monotonic() + _SPOOL_TIMEOUT_S
-    while count_saved_requests(Path(directory)) < finished and time.monotonic() < deadline and not control.immediate:
-        time.sleep(_POLL_S)
     problems: list[str] = []
 
     def summarise() -> None:
+        time.sleep(SPOOL_S)
+        deadline = time.monotonic() + _SPOOL_TIMEOUT_S
+        while count_saved_requests(Path(directory)) < finished and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
         try:
             write_summary(Path(directory))
         except (OSError, BadInput) as error:
             problems.append(summary_error(Path(directory), error, finished))
 
-    # A long session takes a while to summarise; a second Ctrl-C exits without waiting for it.
+    # Reading a long session takes a while, and a slow disk longer; a second Ctrl-C exits without waiting for it.
     thread = threading.Thread(target=summarise, daemon=True)
     thread.start()
     while thread.is_alive() and not control.immediate:
