@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import exp, expm1, fsum, log, sqrt
 from typing import Literal
 
-from swarmtui.analysis.compare.studentized_range import studentized_range_quantile
+from swarmtui.analysis.compare.distributions import studentized_range_quantile
 from swarmtui.analysis.compare.verdicts import ALPHA, standard_deviation
 from swarmtui.experiments.grid import configuration_key, rank
 from swarmtui.model.schema import Stored

@@ -6,7 +6,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 
-from swarmtui.analysis.levels.tasks import task_figures
+from swarmtui.analysis.levels.figures import task_figures
 from swarmtui.analysis.stream_detail import finished_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Frame, SessionWarning, Status

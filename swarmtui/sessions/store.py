@@ -15,11 +15,10 @@ import msgspec
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.capacity.slots import server_slots
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.figures import level_figures, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import finished_by_level
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.analysis.levels.tasks import task_figures
 from swarmtui.analysis.limits.slo import goodput, parse_slo
 from swarmtui.analysis.machine.bandwidth import bandwidth_use, model_bytes_from_facts
 from swarmtui.analysis.machine.by_level import add_machine_figures

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.figures import level_figures, task_figures
 from swarmtui.analysis.levels.runs import finished_by_level
-from swarmtui.analysis.levels.tasks import task_figures
 from swarmtui.model.load import SerialRates
 from swarmtui.model.record import Record
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage

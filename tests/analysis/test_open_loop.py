@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.analysis.capacity.open_loop import keeps_up
-from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.capacity.scaling import keeps_up, scaling
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.session import Level, Spread
 from tests.analysis.level_builders import level

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels.steady import (
+from swarmtui.analysis.levels.runs import (
     Span,
     Steady,
     in_flight_span,

@@ -4,8 +4,7 @@ from math import sqrt
 
 import pytest
 
-from swarmtui.analysis.compare.studentized_range import studentized_range_cdf, studentized_range_quantile
-from swarmtui.analysis.compare.t_distribution import t_quantile
+from swarmtui.analysis.compare.distributions import studentized_range_cdf, studentized_range_quantile, t_quantile
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.t_distribution import t_quantile
+from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     Verdict,

@@ -1,4 +1,4 @@
-"""Fit a scaling law to levels: step time, ceiling, sweet spot and cliff, or the reason why one is refused."""
+"""Fit a scaling law to levels: step time, ceiling, sweet spot and cliff, or why one is refused; judge open loops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from math import fsum
 import msgspec
 
 from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
-from swarmtui.analysis.capacity.open_loop import open_loop_sentence
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
 from swarmtui.model.session import Level
 from swarmtui.numbers import percent, signed_percent
@@ -21,6 +20,12 @@ LEVELS_FOR_FIT = 3
 LEVELS_FOR_KNEE = 5
 MAX_FIT_ERROR = 0.10
 SAME = 0.01
+
+# Completions / arrivals: from here on the server keeps up, below the other share requests pile up. Between them the
+# answers that are still in flight at the end may explain the difference.
+KEEPS_UP_SHARE, PILES_UP_SHARE = 0.97, 0.90
+# A run shorter than this many mean e2e times ends before a queue shows.
+MIN_DURATION_E2E = 10.0
 
 
 def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
@@ -213,4 +218,32 @@ def cliff_search_sentence(levels: Sequence[Level], slots: Slots | None = None) -
         if unanswered:
             why = f"at C={min(unanswered)} no request was answered"
         parts.append(f"no cliff up to C={max(level.c for level in levels if level.ok)}: {why}")
+    return "; ".join(parts)
+
+
+def keeps_up(level: Level) -> bool | None:
+    """Return whether completions follow arrivals; None if that cannot be decided."""
+    if not level.arrived_per_s or not level.served_per_s:
+        return None
+    share = level.served_per_s / level.arrived_per_s
+    if share < PILES_UP_SHARE:
+        return False
+    mean = level.e2e_s.mean
+    long_enough = bool(mean) and level.n / level.arrived_per_s >= MIN_DURATION_E2E * (mean or 0.0)
+    return True if share >= KEEPS_UP_SHARE and long_enough else None
+
+
+def open_loop_sentence(levels: Sequence[Level]) -> str:
+    """`keeps up with 8 requests/s; at 12/s it completes 9.1 requests/s, and the queue grows`"""
+    found = [(level, keeps_up(level)) for level in sorted(levels, key=lambda level: level.offered_load)]
+    behind = next((level for level, kept in found if kept is False), None)
+    sustained = [
+        level for level, kept in found if kept and (behind is None or level.offered_load < behind.offered_load)
+    ]
+    parts = [f"keeps up with {sustained[-1].offered_load:g} requests/s"] if sustained else []
+    if behind is not None:
+        parts.append(f"at {behind.name} it completes {behind.served_per_s:.3g} requests/s, and the queue grows")
+    undecided = [level.name for level, kept in found if kept is None]
+    if undecided:
+        parts.append(f"undecided at {', '.join(undecided)}: use a longer run")
     return "; ".join(parts)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import expm1, fsum, log, log1p, sqrt
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.compare.t_distribution import t_cdf, t_quantile
+from swarmtui.analysis.compare.distributions import t_cdf, t_quantile
 from swarmtui.model.schema import Stored
 from swarmtui.numbers import percent, short_percent, signed_percent
 

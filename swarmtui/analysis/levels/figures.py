@@ -1,9 +1,9 @@
-"""Compute the figures of each level from records: throughput, latency, contention, speed-up."""
+"""Compute the figures of each level, and of its task types: throughput, latency, contention, speed-up."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import fsum
 from typing import Literal
@@ -11,14 +11,17 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
-from swarmtui.analysis.levels.runs import LevelRun, runs_by_level
+from swarmtui.analysis.levels.runs import LevelRun, Steady, in_flight_spans, mean_in_flight, runs_by_level, steady
 from swarmtui.analysis.levels.serial import compare_with_serial
-from swarmtui.analysis.levels.stats import Tally, median, rate_summary, ratio, spread, stream_rate, tally_spread
-from swarmtui.analysis.levels.steady import Steady, in_flight_spans, mean_in_flight, steady
+from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ratio, spread, stream_rate, tally_spread
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.level_key import LevelKey
 from swarmtui.model.load import SerialRates
 from swarmtui.model.record import CANCELLED, Record, TokenSource
-from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart
+from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
+
+# More types than this are not worth a table.
+_MAX_TYPES = 64
 
 
 def level_figures(
@@ -288,3 +291,33 @@ def _sum(values: Iterable[float | None]) -> float | None:
 def _count(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def task_figures(finished: Mapping[LevelKey, Sequence[Record]]) -> tuple[TaskFigures, ...]:
+    """Return figures by level, type and turn, in order; empty where no task has a type or a check."""
+    found: list[TaskFigures] = []
+    for (c, rate), records in sorted(finished.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):
+        parts: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
+        for record in sorted(records, key=lambda record: (record.task, record.turn)):
+            parts[record.type, record.turn].append(record)
+        if len(parts) > _MAX_TYPES or not any(r.type or r.verdict for r in records):
+            continue
+        found += [_figures(c, rate, kind, turn, part) for (kind, turn), part in parts.items()]
+    return tuple(found)
+
+
+def _figures(c: int, rate: float | None, kind: str, turn: int, records: Sequence[Record]) -> TaskFigures:
+    ok = [record for record in records if record.ok]
+    return TaskFigures(
+        c=c,
+        rate=rate,
+        type=kind,
+        turn=turn,
+        n=len(records),
+        ok=len(ok),
+        ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
+        per_stream_tps=stream_rate(ok),
+        e2e_s=mean([r.e2e_s for r in ok if r.e2e_s is not None]),
+        tokens_out=mean([r.tokens_out for r in ok if r.tokens_out is not None]),
+        verdicts=dict(sorted(Counter(r.verdict for r in records if r.verdict is not None).items())),
+    )

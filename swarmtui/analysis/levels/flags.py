@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from swarmtui.analysis.capacity.open_loop import keeps_up
+from swarmtui.analysis.capacity.scaling import keeps_up
 from swarmtui.analysis.quality.facts import send_delay_share
 from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, IN_FLIGHT, SEND_DELAY
 from swarmtui.model.findings import Finding, Findings

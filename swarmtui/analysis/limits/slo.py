@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, log
 
-from swarmtui.analysis.compare.t_distribution import incomplete_beta
+from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.quantities import parse_amount
 from swarmtui.model.findings import Goodput

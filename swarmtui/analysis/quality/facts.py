@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from swarmtui.analysis.levels.runs import Span, in_flight_span, in_flight_spans
 from swarmtui.analysis.levels.stats import median, ratio
-from swarmtui.analysis.levels.steady import Span, in_flight_span, in_flight_spans
 from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level, QualityEntry, Session
