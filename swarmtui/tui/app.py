@@ -44,7 +44,7 @@ ScreenName = Literal[
 # for one screen only. Screens open each other through this table; they import the app for its type alone.
 SCREENS: dict[ScreenName, str] = {
     "run": "live.run_screen:RunScreen",
-    "replay": "live.replay_screen:ReplayScreen",
+    "replay": "live.watch_screens:ReplayScreen",
     "stream": "live.stream_screen:StreamScreen",
     "setup": "setup.screen:SetupScreen",
     "sessions": "sessions.screen:SessionsScreen",
@@ -54,9 +54,9 @@ SCREENS: dict[ScreenName, str] = {
     "probes": "probes.screen:ProbesScreen",
     "tune": "tune.screen:TuneScreen",
     "tunes": "tune.list_screen:TuneListScreen",
-    "tune_watch": "tune.configuration_screens:WatchScreen",
-    "server_log": "tune.configuration_screens:ServerLogScreen",
-    "failure": "tune.configuration_screens:FailureScreen",
+    "tune_watch": "live.watch_screens:WatchScreen",
+    "server_log": "tune.screen:ServerLogScreen",
+    "failure": "tune.screen:FailureScreen",
     "help": "help:HelpScreen",
     "save": "dialogs:SaveDialog",
     "quit": "dialogs:QuitDialog",
@@ -117,7 +117,7 @@ class SwarmApp(PatchedApp[AppResult]):
         self._source = source
         self._request = request
         self._tune = tune
-        self._baseline = ""
+        self.baseline = ""
         self._ended: dict[str, Ended] = {}
         self._quitting = False
         self._quit_dialog: Screen[Any] | None = None
@@ -196,8 +196,8 @@ class SwarmApp(PatchedApp[AppResult]):
     def open_run(self, request: RunRequest) -> None:
         """Start a session process and show its run in place of the current live screen."""
         self._close_source()
-        if self._baseline:
-            request = msgspec.structs.replace(request, previous=self._baseline)
+        if self.baseline:
+            request = msgspec.structs.replace(request, previous=self.baseline)
         self._source = LiveSource(start_session(request, Subscribe(hz=self.hz, rows=True)))
         for screen in self.screen_stack:
             if key_context(screen) in _LIVE_CONTEXTS:
@@ -222,37 +222,15 @@ class SwarmApp(PatchedApp[AppResult]):
         salt = os.urandom(4).hex()
         self.open_run(msgspec.structs.replace(request, label=label, previous=previous, salt=salt))
 
-    def mark_baseline(self, live: LiveModel) -> None:
-        """Compare the next runs with this session, until another one is marked."""
-        if live.session is None or live.frame is None or not live.frame.levels:
-            self.toast("no baseline yet: no level is complete")
-            return
-        self._baseline = live.session.id
-        self.toast(f"baseline: {live.session.label or live.session.id}; the next runs are compared with it")
+    async def open_replay(self, root: Path, session_id: str) -> None:
+        from swarmtui.sessions.replay import open_replay
 
-    def open_checklist(self, live: LiveModel) -> None:
-        directory = Path(live.directory)
-        if not live.directory:
-            self.toast("nothing to check yet: the session has not started")
-        else:
-            self.open_screen("checklist", directory.parent, directory.name)
-
-    def export(self, live: LiveModel) -> None:
-        """Write a Markdown report to the working directory, replacing an earlier one of the same session."""
-        from swarmtui.sessions.export import export
-        from swarmtui.sessions.store import load
-
-        directory = Path(live.directory)
-        if live.session is None or live.frame is None or not live.frame.levels:
-            self.toast("nothing to export yet: no level is complete")
-            return
-        path = Path.cwd() / f"swarmtui-{live.session.id}.md"
         try:
-            path.write_bytes(export([load(directory.parent, directory.name)], "md"))
-        except (OSError, BadInput) as error:
-            self.toast(f"cannot export: {error}")
+            replay = await asyncio.to_thread(open_replay, root, session_id)
+        except BadInput as problem:
+            self.toast(str(problem))
         else:
-            self.toast(f"written: {path}")
+            self.open_screen("replay", ReplaySource(replay, self.hz))
 
     def run_ended(self, ended: Ended) -> None:
         """Keep the result under the session's id: the session may be moved to another directory later."""

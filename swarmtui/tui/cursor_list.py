@@ -1,29 +1,17 @@
-"""Lists with a cursor, and the base of the screens whose movement keys act on a list or a page."""
+"""Lists with a cursor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from textual.binding import BindingType
 from textual.message import Message
-from textual.screen import Screen
 
-from swarmtui.tui.keys import KeyContext, bindings
+from swarmtui.tui.keys import bindings
 from swarmtui.tui.lines import Line, LineWidget, ljust
 
-if TYPE_CHECKING:
-    from swarmtui.tui.app import SwarmApp
-
 Row = TypeVar("Row")
-
-
-class Movable(Protocol):
-    """What the movement keys act on."""
-
-    def move(self, by: int) -> None: ...
-    def move_page(self, by: int) -> None: ...
-    def move_to_edge(self, last: bool) -> None: ...
 
 
 class CursorList(LineWidget, Generic[Row]):
@@ -155,26 +143,3 @@ class PickList(CursorList[PickItem]):
                 ]
             )
         return lines
-
-
-class CursorScreen(Screen[None]):
-    """A screen whose movement keys act on `movable`, and which Esc closes."""
-
-    app: SwarmApp
-    AUTO_FOCUS = ""
-    key_context: KeyContext
-
-    def movable(self) -> Movable:
-        return self.query_one(CursorList)
-
-    def action_move(self, by: int) -> None:
-        self.movable().move(by)
-
-    def action_page(self, by: int) -> None:
-        self.movable().move_page(by)
-
-    def action_edge(self, last: int) -> None:
-        self.movable().move_to_edge(bool(last))
-
-    def action_back(self) -> None:
-        self.dismiss()

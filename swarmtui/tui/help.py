@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from swarmtui.tui.base_screens import Page, Pager
 from swarmtui.tui.keys import GROUPS, KeyContext, Keymap
 from swarmtui.tui.lines import Line, ljust, wrap
-from swarmtui.tui.pager import Page, Pager
 
 _KEYS = 12
 _LABEL = 16
@@ -29,14 +29,13 @@ FIGURES = (
 
 
 class HelpScreen(Pager):
+    page_title = "help"
+
     def __init__(self, keys: Keymap, context: KeyContext) -> None:
         super().__init__()
         self._keys, self._shown_context = keys, context
 
-    def page(self) -> Page:
-        return Page("help")
-
-    def fill(self) -> None:
+    def update_panels(self) -> None:
         self.query_one(Page).show(help_lines(self._keys, self._shown_context, max(40, self.app.size.width)))
 
 

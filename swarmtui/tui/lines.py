@@ -99,6 +99,13 @@ class Panel(LineWidget, Generic[View]):
     """A widget that shows one immutable view, and draws again only if the view differs."""
 
     view: View | None = None
+    _made_from: tuple[object, ...] | None = None
+
+    def show_made(self, make: Callable[..., View], *data: object) -> None:
+        """Show `make(*data)`; it is not made again from the same data, which most frames repeat."""
+        if data != self._made_from:
+            self._made_from = data
+            self.show(make(*data))
 
     def show(self, view: View) -> None:
         if view != self.view:

@@ -6,9 +6,10 @@ import asyncio
 import importlib
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from math import log2
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from swarmtui.tui.lines import Line, LineWidget
+from swarmtui.tui.lines import Line, Panel
 
 # The colour that plotext draws with for each style.
 _COLOURS = {"first": 4, "second": 3, "bad": 1, "dim": 8}
@@ -17,13 +18,13 @@ _SEQUENCE = re.compile(r"\x1b\[([0-9;]*)m")
 
 Side = Literal["left", "right"]
 Tick = tuple[float, str]
+Point = tuple[float, float]
 
 
 class PlotTrace(NamedTuple):
     """A line through points, a marker at each of them, or both; `style` is a name in themes.py."""
 
-    xs: Sequence[float]
-    ys: Sequence[float]
+    points: tuple[Point, ...]
     style: str
     marker: str = ""
     joined: bool = True
@@ -37,14 +38,25 @@ class Axis(NamedTuple):
     ticks: Sequence[Tick]
 
 
-class PlotPanel(LineWidget):
+class Plottable(Protocol):
+    """A view of a plot; `empty` says why there is nothing to draw."""
+
+    @property
+    def empty(self) -> str: ...
+
+
+PlotView = TypeVar("PlotView", bound=Plottable)
+
+
+class PlotPanel(Panel[PlotView]):
     """A panel that can draw a plot once `plotext` is loaded."""
 
     plotext: Any = None
     _loading = False
 
-    def load(self) -> None:
-        if not self._loading:
+    def show(self, view: PlotView) -> None:
+        super().show(view)
+        if not view.empty and not self._loading:
             self._loading = True
             self.run_worker(self._load(), exit_on_error=False)
 
@@ -67,7 +79,7 @@ class PlotPanel(LineWidget):
         for axis in axes:
             figure.ruler("y", axis.side).lim(axis.low, axis.high)
             figure.ruler("y", axis.side).ticks([at for at, _ in axis.ticks], [label for _, label in axis.ticks])
-        positions = [*(at for at, _ in xs), *(x for trace in traces for x in trace.xs)]
+        positions = [*(at for at, _ in xs), *(x for trace in traces for x, _ in trace.points)]
         low, high = min(positions), max(positions)
         if high > low:
             # plotext omits a label at the edge unless half of it fits.
@@ -79,7 +91,7 @@ class PlotPanel(LineWidget):
     def _draw(self, trace: PlotTrace) -> None:
         """Draw lines with quarter blocks, which more fonts have than braille."""
         figure, marker, colour = self.plotext.figure, self.plotext.marker, _COLOURS[trace.style]
-        xs, ys = list(trace.xs), list(trace.ys)
+        xs, ys = (list(values) for values in zip(*trace.points, strict=True))
         if trace.joined:
             line = figure.signal(xs, ys, marker=marker("hd", colour), yside=trace.side)
             line.lines()
@@ -88,9 +100,14 @@ class PlotPanel(LineWidget):
             figure.draw(figure.signal(xs, ys, marker=marker(trace.marker, colour), yside=trace.side))
 
 
-def zero_based_axis(side: Side, values: Sequence[float]) -> Axis:
-    """Return an axis from 0 to slightly above the highest value, with four ticks."""
-    top = max(values, default=0.0) * 1.05 or 1.0
+def logarithmic(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the points on a logarithmic x axis."""
+    return tuple((log2(x), y) for x, y in points)
+
+
+def zero_based_axis(side: Side, points: Sequence[Point]) -> Axis:
+    """Return an axis from 0 to slightly above the highest point, with four ticks."""
+    top = max((y for _, y in points), default=0.0) * 1.05 or 1.0
     positions = [top * part / 3 for part in range(4)]
     return Axis(side, 0, top, [(position, _tick_label(position)) for position in positions])
 

@@ -28,7 +28,7 @@ _CLEAR_CACHES_S = 60.0
 
 class Terminal(LinuxDriver):
     @property
-    def behind(self) -> bool:
+    def output_pending(self) -> bool:
         """Whether output is still queued: painting more would only delay the response to keys."""
         thread = self._writer_thread
         return thread is not None and thread._queue.qsize() > 0
@@ -144,8 +144,8 @@ class PatchedApp(App[Result]):
     # the terminal
 
     @property
-    def behind(self) -> bool:
-        return isinstance(self._driver, Terminal) and self._driver.behind
+    def output_pending(self) -> bool:
+        return isinstance(self._driver, Terminal) and self._driver.output_pending
 
     @property
     def terminal_closed(self) -> bool:

@@ -16,15 +16,14 @@ from swarmtui.tui.config import Config, read_config
 from swarmtui.tui.cursor_list import PickList
 from swarmtui.tui.help import help_lines
 from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
-from swarmtui.tui.live.replay_screen import ReplayScreen
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel
+from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
 from swarmtui.tui.log.screen import LogScreen
 from swarmtui.tui.probes.screen import ProbesScreen
 from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.setup.screen import SetupScreen
-from swarmtui.tui.tune.configuration_screens import WatchScreen
 from swarmtui.tui.tune.list_screen import TuneListScreen
 from swarmtui.tui.tune.screen import TuneScreen
 from tests.tui.conftest import Until

@@ -28,10 +28,10 @@ from wcwidth import wcwidth
 
 from swarmtui.text import sanitize
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.base_screens import Page
 from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.lines import Line, LineWidget, changed_cells, fit_line
 from swarmtui.tui.live.run_screen import RunScreen
-from swarmtui.tui.pager import Page
 from swarmtui.tui.textual_patches import PatchedApp, Terminal, _crop
 from swarmtui.tui.themes import SWARM, line_styles
 from tests.tui.conftest import Until
@@ -242,11 +242,11 @@ class _Queue:
             self._queue.put("")
 
 
-@pytest.mark.parametrize(("thread", "behind"), [(None, False), (_Queue(0), False), (_Queue(1), True)])
-def test_terminal_is_behind_while_output_is_queued(thread: _Queue | None, behind: bool) -> None:
+@pytest.mark.parametrize(("thread", "pending"), [(None, False), (_Queue(0), False), (_Queue(1), True)])
+def test_output_is_pending_while_it_is_queued(thread: _Queue | None, pending: bool) -> None:
     terminal = Terminal.__new__(Terminal)
     terminal._writer_thread = thread  # type: ignore[assignment]
-    assert terminal.behind is behind
+    assert terminal.output_pending is pending
 
 
 def test_terminal_notices_that_it_was_closed() -> None:
@@ -261,9 +261,9 @@ def test_terminal_notices_that_it_was_closed() -> None:
         os.close(theirs)
 
 
-async def test_nothing_is_painted_while_the_terminal_is_behind(monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
-    terminal = SimpleNamespace(behind=False)
-    monkeypatch.setattr(SwarmApp, "behind", property(lambda app: terminal.behind))
+async def test_nothing_is_painted_while_output_is_pending(monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
+    terminal = SimpleNamespace(pending=False)
+    monkeypatch.setattr(SwarmApp, "output_pending", property(lambda app: terminal.pending))
     source = RecordingSource()
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -271,10 +271,10 @@ async def test_nothing_is_painted_while_the_terminal_is_behind(monkeypatch: pyte
         app.screen.data_changed()
         await pilot.pause()
         before = screen_text(app)
-        terminal.behind = True
+        terminal.pending = True
         source.live.apply(frame(9, at_s=30.0))
         app.screen.data_changed()
         await pilot.pause()
         assert screen_text(app) == before
-        terminal.behind = False
+        terminal.pending = False
         await until(lambda: "0:30 elapsed" in screen_text(app))

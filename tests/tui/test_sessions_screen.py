@@ -9,7 +9,7 @@ from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.live.replay_screen import ReplayScreen
+from swarmtui.tui.live.watch_screens import ReplayScreen
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 

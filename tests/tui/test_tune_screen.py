@@ -15,8 +15,7 @@ from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import TuneFile
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.live.replay_screen import ReplayScreen
-from swarmtui.tui.tune.configuration_screens import WatchScreen
+from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
 from swarmtui.tui.tune.screen import TuneScreen
 from swarmtui.tui.tune.view import tune_view
 from tests.experiments.tune_builders import FOUR, ONE, SEATS, TWO, done, failed, tune_status, write_tune_directory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log2
 from typing import NamedTuple
 
@@ -12,22 +12,18 @@ from swarmtui.model.session import Level
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, heading, ljust, longest_fit, wrapped_note
 from swarmtui.tui.live.levels import best_load, median_or_mean
-from swarmtui.tui.plot import PlotPanel, PlotTrace, Side, zero_based_axis
-
-
-class CurvePoints(NamedTuple):
-    """Load and value of each level that has the value."""
-
-    c: tuple[float, ...]
-    values: tuple[float, ...]
+from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
 
 
 class CurveView(NamedTuple):
-    """`summary` names the best level, the sweet spot and the cliff, in several versions from long to short."""
+    """The curves have a point (load, value) for each level that has the value.
 
-    tps: CurvePoints
-    ttft: CurvePoints
-    baseline: CurvePoints
+    `summary` names the best level, the sweet spot and the cliff, in several versions from long to short.
+    """
+
+    tps: tuple[Point, ...]
+    ttft: tuple[Point, ...]
+    baseline: tuple[Point, ...]
     baseline_name: str
     best: float | None
     cliff: int | None
@@ -36,19 +32,18 @@ class CurveView(NamedTuple):
 
 
 def curve_view(levels: Sequence[Level], baseline: Sequence[Level], baseline_name: str) -> CurveView:
-    tps = _throughput(levels)
+    tps = level_points(levels, lambda level: level.headline_tps)
     found = scaling(levels)
     best = best_load(levels)
-    ttft = [(level.offered_load, value) for level in levels if (value := median_or_mean(level.ttft_s)) is not None]
     return CurveView(
         tps=tps,
-        ttft=CurvePoints(tuple(c for c, _ in ttft), tuple(value for _, value in ttft)),
-        baseline=_throughput(baseline),
+        ttft=level_points(levels, lambda level: median_or_mean(level.ttft_s)),
+        baseline=level_points(baseline, lambda level: level.headline_tps),
         baseline_name=sanitize(baseline_name),
         best=best,
         cliff=found.cliff.c if found.cliff else None,
         summary=_summary(best, found),
-        empty="" if len(tps.c) > 1 else "a curve needs two levels; s starts a sweep",
+        empty="" if len(tps) > 1 else "a curve needs two levels; s starts a sweep",
     )
 
 
@@ -62,45 +57,33 @@ def _summary(best: float | None, found: Scaling) -> tuple[str, ...]:
     )
 
 
-def _throughput(levels: Sequence[Level]) -> CurvePoints:
-    known = [(level.offered_load, value) for level in levels if (value := level.headline_tps) is not None]
-    return CurvePoints(tuple(c for c, _ in known), tuple(value for _, value in known))
+def level_points(levels: Sequence[Level], value_of: Callable[[Level], float | None]) -> tuple[Point, ...]:
+    return tuple((level.offered_load, value) for level in levels if (value := value_of(level)) is not None)
 
 
-class CurvePanel(PlotPanel):
-    view: CurveView | None = None
-
-    def show(self, view: CurveView) -> None:
-        if view == self.view:
-            return
-        self.view = view
-        if not view.empty:
-            self.load()
-        self.redraw()
-
+class CurvePanel(PlotPanel[CurveView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         lines = [heading("5", "curve", longest_fit(view.summary, width - 13) if view else "", width)]
         if view is None or view.empty or self.plotext is None or height < 6 or width < 24:
             return [*lines, *wrapped_note((view.empty or "drawing …") if view else "", width)]
         legend: Line = [(" ● output tok/s", "first"), ("  ◆ TTFT s", "second")]
-        if view.baseline.c:
+        if view.baseline:
             used = sum(len(text) for text, _ in legend)
             legend.append((ljust(f"  ··· {view.baseline_name}", width - used), "dim"))
         return [*lines, legend, *self._plot(view, width, height - 2)]
 
     def _plot(self, view: CurveView, width: int, height: int) -> list[Line]:
-        traces = [_trace(view.ttft, "second", "right", "◆"), _trace(view.tps, "first", "left", "●")]
-        if view.baseline.c:
-            traces.insert(0, _trace(view.baseline, "dim", "left", "·"))
-        axes = [
-            zero_based_axis("left", (*view.tps.values, *view.baseline.values)),
-            zero_based_axis("right", view.ttft.values),
+        traces = [
+            PlotTrace(logarithmic(view.ttft), "second", "◆", side="right"),
+            PlotTrace(logarithmic(view.tps), "first", "●"),
         ]
-        levels = sorted({*view.tps.c, *view.baseline.c})
+        if view.baseline:
+            traces.insert(0, PlotTrace(logarithmic(view.baseline), "dim", "·"))
+        axes = [
+            zero_based_axis("left", (*view.tps, *view.baseline)),
+            zero_based_axis("right", view.ttft),
+        ]
+        levels = sorted({c for c, _ in (*view.tps, *view.baseline)})
         marks = {view.cliff: "▼", view.best: "▸"}
         return self.plot(width, height, traces, axes, [(log2(c), f"{marks.get(c, '')}{c:g}") for c in levels])
-
-
-def _trace(points: CurvePoints, style: str, side: Side, marker: str) -> PlotTrace:
-    return PlotTrace([log2(c) for c in points.c], points.values, style, marker, side=side)

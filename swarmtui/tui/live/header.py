@@ -10,7 +10,7 @@ from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, LineWidget, Panel, bar, ljust, longest_fit, rjust, wrap
+from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, wrap
 from swarmtui.tui.live.levels import median_or_mean
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
@@ -45,6 +45,7 @@ class HeaderView(NamedTuple):
     notice: str
     notice_style: StatusStyle
     ttft_split: tuple[str, ...] = ()
+    frozen: bool = False
 
 
 class ReplayClock(NamedTuple):
@@ -280,14 +281,7 @@ def _tokens_per_joule(frame: Frame) -> float | None:
 # widgets
 
 
-class HeaderPanel(LineWidget):
-    view: HeaderView | None = None
-    frozen = False
-
-    def show(self, view: HeaderView, frozen: bool) -> None:
-        self.view, self.frozen = view, frozen
-        self.redraw()
-
+class HeaderPanel(Panel[HeaderView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:
@@ -303,7 +297,7 @@ class HeaderPanel(LineWidget):
         elif view.progress:
             second.append(("· ", "dim"))
         second += [(view.progress, ""), ("   ", "")]
-        if self.frozen:
+        if view.frozen:
             second += [("DISPLAY FROZEN, space resumes", "warn"), ("   ", "")]
         used = sum(len(text) for text, _ in second)
         room = width - used - len(view.clock) - 4

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from textual.binding import BindingType
 
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.endpoint import Secrets
@@ -16,10 +15,9 @@ from swarmtui.model.plan import MAX_STREAMS, parse_levels
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
-from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import bindings
 from swarmtui.tui.live.header import server_notice
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live_model import LiveModel
@@ -36,7 +34,7 @@ _STEERING = ("more", "fewer", "double", "halve", "type_c", "sweep", "find_cliff"
 class RunScreen(LiveScreen):
     """`request` is None for a run that was started elsewhere, which cannot be repeated from here."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("live")]
+    key_context = "live"
 
     def __init__(self, source: LiveSource, request: RunRequest | None) -> None:
         super().__init__(source)
@@ -65,8 +63,8 @@ class RunScreen(LiveScreen):
         if not self._mode_known and session is not None:
             self._mode_known = True
             if session.plan.load in FIXED_MODES and self.source.live.ended is None:
-                actions = self.app.keys.actions(self.key_context)
-                self.query_one(KeyFooter).show([action for action in actions if action.id not in _STEERING])
+                allowed = [action for action in self.actions() if action.id not in _STEERING]
+                self.query_one(KeyFooter).show(allowed)
 
     # steering
 
@@ -245,7 +243,7 @@ class RunScreen(LiveScreen):
     # leaving
 
     def _back_from_first_screen(self) -> None:
-        if self._is_over:
+        if self.source.live.ended is not None:
             self.app.open_screen("setup")
         else:
             self.app.toast("a run is in progress: x stops it, d detaches, q quits")

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
+from swarmtui.model.schema import BadInput
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
-from swarmtui.tui.cursor_list import CursorScreen
-from swarmtui.tui.footer import KeyFooter
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import KeyContext
+from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import LineWidget
-from swarmtui.tui.live.curve import CurvePanel, CurveView, curve_view
+from swarmtui.tui.live.curve import CurvePanel, curve_view
 from swarmtui.tui.live.gpus import GpusPanel, gpus_view
 from swarmtui.tui.live.header import HeaderPanel, ReplayClock, TilesPanel, header_view, tiles
 from swarmtui.tui.live.history import HistoryPanel, HistoryStrip, history_view, strip_view
-from swarmtui.tui.live.levels import LevelsPanel, LevelsView, levels_view
+from swarmtui.tui.live.levels import LevelsPanel, levels_view
 from swarmtui.tui.live.quality import QualityPanel, quality_view
 from swarmtui.tui.live.streams import STREAM_ORDERS, StreamOrder, StreamsPanel, mixed_rates, primary_type, streams_view
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
-    from swarmtui.model.session import Level, Session, TaskFigures
+    from swarmtui.model.session import Level, Session
     from swarmtui.model.telemetry import DiscoveredServer
     from swarmtui.tui.live_model import LiveModel
 
@@ -37,14 +37,14 @@ _RETRY_S = 0.1
 class LiveScreen(CursorScreen):
     """Base of the run, replay and watch screens, which differ in their keys."""
 
-    key_context: KeyContext = "live"
+    # Otherwise Esc closes the screen, and with it the source.
+    _is_own_run = True
     _is_replay = False
 
     def __init__(self, source: FrameSource) -> None:
         super().__init__()
         self.source = source
         self._order: StreamOrder = "agent"
-        self._filter = ""
         self._only_panel: type[LineWidget] | None = None
         self._frozen: LiveModel | None = None
         self._requested_c: int | None = None
@@ -55,8 +55,6 @@ class LiveScreen(CursorScreen):
         self._pair: Pair | None = None
         self._compared: tuple[tuple[Level, ...], str] = ((), "")
         self._servers: tuple[DiscoveredServer, ...] = ()
-        self._levels_cache: tuple[tuple[object, ...], LevelsView] | None = None
-        self._curve_cache: tuple[tuple[tuple[Level, ...], str], CurveView] | None = None
 
     def compose(self) -> ComposeResult:
         yield HeaderPanel()
@@ -73,11 +71,17 @@ class LiveScreen(CursorScreen):
         yield InputLine()
         yield KeyFooter()
 
+    def actions(self) -> list[Action]:
+        return self.app.keys.actions(self.key_context)
+
     def on_mount(self) -> None:
-        self.query_one(KeyFooter).show(self.app.keys.actions(self.key_context))
         for panel in self.query(LineWidget).exclude("KeyFooter"):
             panel.update_view = self._update_panel
         self.source.open(self.data_changed)
+
+    def on_unmount(self) -> None:
+        if not self._is_own_run:
+            self.source.close()
 
     def on_screen_resume(self) -> None:
         self.update_panels()
@@ -98,7 +102,7 @@ class LiveScreen(CursorScreen):
             self._servers = live.frame.servers
             self._compare_flags()
         self._compare_new_levels(live)
-        if self.app.behind:
+        if self.app.output_pending:
             if not self._retry_pending:
                 self._retry_pending = True
                 self.set_timer(_RETRY_S, self._retry)
@@ -125,7 +129,7 @@ class LiveScreen(CursorScreen):
             case HeaderPanel():
                 notices = (self._comparison, self._server_notice())
                 view = header_view(session, frame, live.ended, self._replay_clock(), *notices)
-                panel.show(view, self._frozen is not None)
+                panel.show(view._replace(frozen=self._frozen is not None))
             case TilesPanel():
                 panel.show(tiles(frame, self._requested_c, mixed_rates(session, frame, live.stream_rates)))
             case HistoryStrip():
@@ -137,7 +141,7 @@ class LiveScreen(CursorScreen):
                         frame,
                         live.stream_rates,
                         self._order,
-                        self._filter,
+                        self.filter_text,
                         panel.top,
                         panel.rows,
                         primary_type(session),
@@ -149,25 +153,12 @@ class LiveScreen(CursorScreen):
                 telemetry = frame.telemetry if frame else None
                 panel.show(gpus_view(telemetry, live.power, live.memory, self._is_replay, panel.samples))
             case LevelsPanel():
-                panel.show(self._levels_view(levels, frame.tasks if frame else ()))
+                planned = session is not None and session.plan.mode == "sweep"
+                panel.show_made(levels_view, levels, self._pair, frame.tasks if frame else (), planned)
             case CurvePanel():
-                panel.show(self._curve_view(levels))
+                panel.show_made(curve_view, levels, self._baseline.levels, self._baseline.name)
             case QualityPanel():
                 panel.show(quality_view(frame, self._is_replay))
-
-    def _levels_view(self, levels: tuple[Level, ...], tasks: tuple[TaskFigures, ...]) -> LevelsView:
-        """Cached: most frames repeat the same levels."""
-        session = self.source.live.session
-        key = (levels, self._pair, tasks, session is not None and session.plan.mode == "sweep")
-        if self._levels_cache is None or self._levels_cache[0] != key:
-            self._levels_cache = (key, levels_view(*key))
-        return self._levels_cache[1]
-
-    def _curve_view(self, levels: tuple[Level, ...]) -> CurveView:
-        key = (levels, self._baseline.name)
-        if self._curve_cache is None or self._curve_cache[0] != key:
-            self._curve_cache = (key, curve_view(levels, self._baseline.levels, self._baseline.name))
-        return self._curve_cache[1]
 
     def _replay_clock(self) -> ReplayClock | None:
         return None
@@ -205,7 +196,7 @@ class LiveScreen(CursorScreen):
             return
         self._end_handled = True
         self.set_class(True, "-ended")
-        self.query_one(KeyFooter).show(self.app.keys.actions(self.key_context), ended=True)
+        self.query_one(KeyFooter).show(self.actions(), ended=True)
         if live.session and live.session.previous and live.ended.directory:
             self.run_worker(self._record_effect(live.ended.directory, live.session.previous), exit_on_error=False)
         self.app.run_ended(live.ended)
@@ -233,12 +224,11 @@ class LiveScreen(CursorScreen):
 
     def action_back(self) -> None:
         """Clear the filter, else show all panels, else close the screen unless a run is in progress."""
-        if self._filter:
-            self._filter = ""
-            self.update_panels()
+        if self.filter_text:
+            self.set_filter("")
         elif self._only_panel is not None:
             self._show_only(None)
-        elif self._is_over and len(self.app.screen_stack) > 1:
+        elif not (self._is_own_run and self.source.live.ended is None) and len(self.app.screen_stack) > 1:
             self.source.close()
             self.dismiss()
         else:
@@ -247,24 +237,13 @@ class LiveScreen(CursorScreen):
     def _back_from_first_screen(self) -> None:
         self.app.toast("this is the first screen; q quits")
 
-    @property
-    def _is_over(self) -> bool:
-        return self.source.live.ended is not None
-
     def action_order(self) -> None:
         position = STREAM_ORDERS.index(self._order) + 1
         self._order = STREAM_ORDERS[position % len(STREAM_ORDERS)]
         self.update_panels()
 
     def action_filter(self) -> None:
-        def typed(text: str) -> None:
-            self._filter = text
-            self.update_panels()
-
-        def done(text: str | None) -> None:
-            typed(text or "")
-
-        self.query_one(InputLine).ask("filter streams:", self._filter, str, done, typed)
+        self.ask_filter("filter streams:")
 
     def action_open_stream(self) -> None:
         agent = self.query_one(StreamsPanel).selected
@@ -275,14 +254,41 @@ class LiveScreen(CursorScreen):
         self._frozen = self.source.live.snapshot() if self._frozen is None else None
         self.update_panels()
 
+    @property
+    def _measured(self) -> Session | None:
+        """The session, as soon as a level of it is complete."""
+        live = self.source.live
+        return live.session if live.frame is not None and live.frame.levels else None
+
     def action_export(self) -> None:
-        self.app.export(self.source.live)
+        """Write a Markdown report to the working directory, replacing an earlier one of the same session."""
+        from swarmtui.sessions.export import export
+        from swarmtui.sessions.store import load
+
+        if self._measured is None:
+            self.app.toast("nothing to export yet: no level is complete")
+            return
+        directory = Path(self.source.live.directory)
+        path = Path.cwd() / f"swarmtui-{self._measured.id}.md"
+        try:
+            path.write_bytes(export([load(directory.parent, directory.name)], "md"))
+        except (OSError, BadInput) as error:
+            self.app.toast(f"cannot export: {error}")
+        else:
+            self.app.toast(f"written: {path}")
 
     def action_checklist(self) -> None:
-        self.app.open_checklist(self.source.live)
+        if self.source.live.directory:
+            directory = Path(self.source.live.directory)
+            self.app.open_screen("checklist", directory.parent, directory.name)
+        else:
+            self.app.toast("nothing to check yet: the session has not started")
 
     def action_baseline(self) -> None:
-        self.app.mark_baseline(self.source.live)
-
-    def action_sessions(self) -> None:
-        self.app.open_sessions()
+        """Compare the next runs with this session, until another one is marked."""
+        session = self._measured
+        if session is None:
+            self.app.toast("no baseline yet: no level is complete")
+        else:
+            self.app.baseline = session.id
+            self.app.toast(f"baseline: {session.label or session.id}; the next runs are compared with it")

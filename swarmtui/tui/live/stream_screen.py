@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Container
 
 from swarmtui.model.answer_check import PASSES
@@ -13,14 +10,10 @@ from swarmtui.model.client_protocol import FinishedRequest, Frame, WatchedStream
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import MISSING, rate, seconds
 from swarmtui.text import sanitize, sanitize_lines
-from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.frame_source import FrameSource, ReplaySource
-from swarmtui.tui.keys import KeyContext, bindings, in_footer
-from swarmtui.tui.lines import Line, LineWidget, sparkline, wrap
-from swarmtui.tui.pager import Page, Pager
-
-if TYPE_CHECKING:
-    from swarmtui.tui.keys import Action
+from swarmtui.tui.keys import Action, in_footer
+from swarmtui.tui.lines import Line, Panel, sparkline, wrap
 
 _LABEL = 8
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -160,20 +153,13 @@ def _offset(t_ns: int, zero_ns: int) -> str:
 # screen
 
 
-class StreamFacts(LineWidget):
-    lines: list[Line] = []
-
-    def show(self, lines: list[Line]) -> None:
-        self.lines = lines
-        self.redraw()
-
+class StreamFacts(Panel[list[Line]]):
     def draw(self, width: int, height: int) -> list[Line]:
-        return self.lines
+        return self.view or []
 
 
 class StreamScreen(Pager):
-    key_context: KeyContext = "stream"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("stream")]
+    key_context = "stream"
 
     def __init__(self, source: FrameSource, agent: int) -> None:
         super().__init__()
@@ -182,14 +168,9 @@ class StreamScreen(Pager):
     def compose(self) -> ComposeResult:
         yield StreamFacts()
         with Container(id="texts"):
-            yield self.page()
+            yield Page("answer", follow=True, id="answer")
             yield Page("earlier answers", id="earlier")
         yield KeyFooter()
-
-    def page(self) -> Page:
-        page = Page("answer", id="answer")
-        page.follow = True
-        return page
 
     def movable(self) -> Page:
         return self.query_one("#answer", Page)
@@ -198,7 +179,6 @@ class StreamScreen(Pager):
         return in_footer(super().actions(), "neighbour(1)", "neighbour(-1)")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._source.send(WatchStream(self._agent))
         self.set_interval(_UPDATE_S, self.update_panels)
         self.call_after_refresh(self.update_panels)
@@ -219,7 +199,7 @@ class StreamScreen(Pager):
     def update_panels(self) -> None:
         live = self._source.live
         frame = live.frame
-        if frame is None or self.app.behind:
+        if frame is None or self.app.output_pending:
             return
         watched = frame.watched if frame.watched is not None and frame.watched.agent == self._agent else None
         known = live.stream_rates.get(self._agent)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 
 from swarmtui.experiments.tune_store import mark_change, read_log
 from swarmtui.model.schema import BadInput
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import signed_percent
 from swarmtui.text import sanitize
-from swarmtui.tui.cursor_list import CursorList, CursorScreen
-from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter
+from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import KeyContext, bindings, in_footer
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap, wrapped_note
 
 _EMPTY = "no changes yet: R after a run, `swarmtui run --baseline last` and `swarmtui ab` add them"
@@ -100,8 +98,7 @@ class ChangeList(CursorList[LoggedChange]):
 
 
 class LogScreen(CursorScreen):
-    key_context: KeyContext = "log"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("log")]
+    key_context = "log"
 
     def __init__(self, root: Path) -> None:
         super().__init__()
@@ -113,7 +110,6 @@ class LogScreen(CursorScreen):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        self.query_one(KeyFooter).show(in_footer(self.app.keys.actions(self.key_context), "back"))
         self._reload()
 
     def _reload(self) -> None:

@@ -6,20 +6,17 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 
 from swarmtui.analysis.compare.probe_history import ProbeHistory
 from swarmtui.model.schema import BadInput
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.text import sanitize
-from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import KeyContext, bindings
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap, wrapped_note
-from swarmtui.tui.pager import Page, Pager
 from swarmtui.tui.plot import Axis, PlotPanel, PlotTrace
 
 _EMPTY = "no probes yet: start the plan “probe”, or `swarmtui probe --every 1h`"
@@ -28,21 +25,12 @@ _MARGIN = 0.1
 _RELOAD_S = 30.0
 
 
-class ProbePoints(NamedTuple):
-    xs: tuple[float, ...] = ()
-    ys: tuple[float, ...] = ()
-
-
 class ProbesView(NamedTuple):
-    """One target: at the `drifted` probes the `smoothed` rate was outside its limits `low` and `high`."""
+    """One target: at the drifted probes the smoothed rate was outside its limits."""
 
+    note: str
     target: str = ""
-    position: str = ""
-    steady: ProbePoints = ProbePoints()
-    drifted: ProbePoints = ProbePoints()
-    smoothed: ProbePoints = ProbePoints()
-    low: ProbePoints = ProbePoints()
-    high: ProbePoints = ProbePoints()
+    traces: tuple[PlotTrace, ...] = ()
     bottom: float = 0.0
     top: float = 1.0
     ticks: tuple[tuple[float, str], ...] = ()
@@ -62,37 +50,39 @@ def matching_targets(histories: Mapping[str, ProbeHistory], filter_text: str) ->
 
 def probes_view(histories: Mapping[str, ProbeHistory], filter_text: str, selected: int) -> ProbesView:
     targets = matching_targets(histories, filter_text)
+    filtered = f"/{filter_text}" if filter_text else ""
     if not targets:
-        return ProbesView(empty=f"no probe matches “{filter_text}”" if histories else _EMPTY)
+        return ProbesView(filtered, empty=f"no probe matches “{filter_text}”" if histories else _EMPTY)
     number = min(selected, len(targets) - 1)
-    return _target_view(targets[number], f"{number + 1} of {len(targets)}", histories[targets[number]])
+    note = " · ".join(part for part in (filtered, f"{number + 1} of {len(targets)}") if part)
+    return _target_view(note, targets[number], histories[targets[number]])
 
 
-def _target_view(target: str, position: str, history: ProbeHistory) -> ProbesView:
+def _target_view(note: str, target: str, history: ProbeHistory) -> ProbesView:
     xs = [probe.at.timestamp() for probe in history.probes]
     ys = [probe.tps or 0.0 for probe in history.probes]
     states = [(x, state) for x, state in zip(xs, history.drift, strict=True) if state is not None]
     drifted = [state is not None and state.drifted for state in history.drift]
     values = [*ys, *(value for _, state in states for value in (state.smoothed, state.low, state.high))]
     margin = _MARGIN * (max(values) - min(values)) or 1.0
+    points = list(zip(xs, ys, drifted, strict=True))
+    traces = (
+        PlotTrace(tuple((x, state.low) for x, state in states), "dim", "·"),
+        PlotTrace(tuple((x, state.high) for x, state in states), "dim", "·"),
+        PlotTrace(tuple((x, state.smoothed) for x, state in states), "second"),
+        PlotTrace(tuple((x, y) for x, y, is_drifted in points if not is_drifted), "first", "●", joined=False),
+        PlotTrace(tuple((x, y) for x, y, is_drifted in points if is_drifted), "bad", "✖", joined=False),
+    )
     return ProbesView(
+        note,
         target=sanitize(target),
-        position=position,
-        steady=_points([(x, y) for x, y, is_drifted in zip(xs, ys, drifted, strict=True) if not is_drifted]),
-        drifted=_points([(x, y) for x, y, is_drifted in zip(xs, ys, drifted, strict=True) if is_drifted]),
-        smoothed=_points([(x, state.smoothed) for x, state in states]),
-        low=_points([(x, state.low) for x, state in states]),
-        high=_points([(x, state.high) for x, state in states]),
+        traces=tuple(trace for trace in traces if trace.points),
         bottom=max(0.0, min(values) - margin),
         top=max(values) + margin,
         ticks=_ticks(xs),
         facts=_facts(history),
         rows=tuple(_rows(history, drifted)),
     )
-
-
-def _points(pairs: Sequence[tuple[float, float]]) -> ProbePoints:
-    return ProbePoints(tuple(x for x, _ in pairs), tuple(y for _, y in pairs))
 
 
 def _ticks(xs: Sequence[float]) -> tuple[tuple[float, str], ...]:
@@ -134,21 +124,10 @@ def _rows(history: ProbeHistory, drifted: Sequence[bool]) -> list[Line]:
 # widgets
 
 
-class ProbePanel(PlotPanel):
-    view: ProbesView | None = None
-    filter = ""
-
-    def show(self, view: ProbesView, filter_text: str) -> None:
-        self.view, self.filter = view, filter_text
-        if not view.empty:
-            self.load()
-        self.redraw()
-
+class ProbePanel(PlotPanel[ProbesView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        filtered = f"/{self.filter}" if self.filter else ""
-        note = " · ".join(part for part in (filtered, view.position if view else "") if part)
-        lines = [heading("", "probes", note, width)]
+        lines = [heading("", "probes", view.note if view else "", width)]
         if view is None or view.empty or self.plotext is None:
             return [*lines, *wrapped_note(view.empty or "drawing …" if view else "loading …", width)]
         facts: list[Line] = [
@@ -163,45 +142,32 @@ class ProbePanel(PlotPanel):
         return [*lines, [(f" {view.target}", "bold")], *facts, legend, *chart]
 
     def _chart(self, view: ProbesView, width: int, height: int) -> list[Line]:
-        traces = [
-            PlotTrace(*view.low, "dim", "·"),
-            PlotTrace(*view.high, "dim", "·"),
-            PlotTrace(*view.smoothed, "second"),
-            PlotTrace(*view.steady, "first", "●", joined=False),
-            PlotTrace(*view.drifted, "bad", "✖", joined=False),
-        ]
         values = [view.bottom + (view.top - view.bottom) * part / 3 for part in range(4)]
         labels = [f"{value:.4g}" for value in values]
         if len(set(labels)) < len(labels):
             labels = [f"{value:.1f}" for value in values]
         axis = Axis("left", view.bottom, view.top, list(zip(values, labels, strict=True)))
-        return self.plot(width, height, [trace for trace in traces if trace.xs], [axis], view.ticks)
+        return self.plot(width, height, view.traces, [axis], view.ticks)
 
 
 class ProbesScreen(Pager):
     """Reloads regularly: `swarmtui probe --every` may add probes."""
 
-    key_context: KeyContext = "probes"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("probes")]
+    key_context = "probes"
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
         self._histories: dict[str, ProbeHistory] = {}
-        self._filter = ""
         self._selected = 0
-
-    def page(self) -> Page:
-        return Page("newest first")
 
     def compose(self) -> ComposeResult:
         yield ProbePanel()
-        yield self.page()
+        yield Page("newest first")
         yield InputLine()
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._reload()
         self.set_interval(_RELOAD_S, self._reload)
 
@@ -213,32 +179,25 @@ class ProbesScreen(Pager):
             self._histories = await asyncio.to_thread(_histories, self._root)
         except BadInput as problem:
             self.app.toast(str(problem))
-        self.fill()
+        self.update_panels()
 
-    def fill(self) -> None:
-        view = probes_view(self._histories, self._filter, self._selected)
-        self.query_one(ProbePanel).show(view, self._filter)
+    def update_panels(self) -> None:
+        view = probes_view(self._histories, self.filter_text, self._selected)
+        self.query_one(ProbePanel).show(view)
         self.query_one(Page).show(list(view.rows))
 
     def action_target(self, by: int) -> None:
-        count = len(matching_targets(self._histories, self._filter))
+        count = len(matching_targets(self._histories, self.filter_text))
         if count:
             self._selected = (self._selected + by) % count
-            self.fill()
+            self.update_panels()
+
+    def set_filter(self, text: str) -> None:
+        self._selected = 0
+        super().set_filter(text)
 
     def action_narrow_probes(self) -> None:
-        def typed(text: str) -> None:
-            self._filter, self._selected = text, 0
-            self.fill()
-
-        self.query_one(InputLine).ask("filter probes:", self._filter, str, lambda text: typed(text or ""), typed)
-
-    def action_back(self) -> None:
-        if self._filter:
-            self._filter = ""
-            self.fill()
-        else:
-            self.dismiss()
+        self.ask_filter("filter probes:")
 
 
 def _histories(root: Path) -> dict[str, ProbeHistory]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from swarmtui.model.schema import BadInput
 from swarmtui.text import sanitize
+from swarmtui.tui.base_screens import Page, Pager
 from swarmtui.tui.lines import Line, ljust, wrap
-from swarmtui.tui.pager import Page, Pager
 
 if TYPE_CHECKING:
     from swarmtui.model.findings import Check
@@ -41,17 +41,15 @@ def check_lines(checks: Sequence[Check], sentence: str, width: int) -> list[Line
 class ChecklistScreen(Pager):
     """Reads the journal as it is now, also while the session runs."""
 
+    page_title = "publication checklist"
+
     def __init__(self, root: Path, session_id: str) -> None:
         super().__init__()
         self._root, self._session_id = root, session_id
         self._summary: Summary | None = None
         self._problem = "loading …"
 
-    def page(self) -> Page:
-        return Page("publication checklist")
-
     def on_mount(self) -> None:
-        super().on_mount()
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
 
     async def _read(self) -> None:
@@ -59,9 +57,9 @@ class ChecklistScreen(Pager):
             self._summary = await asyncio.to_thread(_summary, self._root, self._session_id)
         except BadInput as problem:
             self._problem = sanitize(str(problem))
-        self.fill()
+        self.update_panels()
 
-    def fill(self) -> None:
+    def update_panels(self) -> None:
         page = self.query_one(Page)
         page.note = self._session_id
         if self._summary is None:

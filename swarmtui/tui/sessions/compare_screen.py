@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log2
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 
 from swarmtui.numbers import MISSING, rate, seconds, signed_percent, significant
 from swarmtui.text import sanitize
-from swarmtui.tui.footer import KeyFooter
-from swarmtui.tui.keys import KeyContext, bindings
+from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap
-from swarmtui.tui.pager import Page, Pager
-from swarmtui.tui.plot import PlotPanel, PlotTrace, zero_based_axis
+from swarmtui.tui.live.curve import level_points
+from swarmtui.tui.live.levels import median_or_mean
+from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Comparison, ComparisonRow, LeaderboardRow, MachineRow, Pair
@@ -25,7 +24,7 @@ PlottedFigure = Literal["output tok/s", "TTFT, s", "tok/s per stream"]
 
 PLOTTED_FIGURES: dict[PlottedFigure, Callable[[Level], float | None]] = {
     "output tok/s": lambda level: level.headline_tps,
-    "TTFT, s": lambda level: level.ttft_s.p50 if level.ttft_s.p50 is not None else level.ttft_s.mean,
+    "TTFT, s": lambda level: median_or_mean(level.ttft_s),
     "tok/s per stream": lambda level: level.per_stream_tps.mean,
 }
 _FIGURE_NAMES = {"out_tps_steady": "tok/s steady", "out_tps_wall": "tok/s wall", "per_stream_tps": "tok/s stream"}
@@ -38,8 +37,7 @@ class SessionCurve(NamedTuple):
     """The plotted figure of one session, by C or request rate."""
 
     name: str
-    loads: tuple[float, ...]
-    values: tuple[float, ...]
+    points: tuple[Point, ...]
 
 
 class OverlayView(NamedTuple):
@@ -55,13 +53,11 @@ class OverlayView(NamedTuple):
 
 
 def overlay_view(summaries: Sequence[Summary], names: dict[str, str], figure: PlottedFigure) -> OverlayView:
-    value_of = PLOTTED_FIGURES[figure]
     curves = []
     for summary in summaries:
-        points = [(level.offered_load, value) for level in summary.levels if (value := value_of(level)) is not None]
         name = sanitize(summary.session.label) or names.get(summary.session.id, summary.session.id)
-        curves.append(SessionCurve(name, tuple(load for load, _ in points), tuple(value for _, value in points)))
-    empty = "" if any(curve.loads for curve in curves) else f"no session has {figure}"
+        curves.append(SessionCurve(name, level_points(summary.levels, PLOTTED_FIGURES[figure])))
+    empty = "" if any(curve.points for curve in curves) else f"no session has {figure}"
     has_rates = any(level.rate is not None for summary in summaries for level in summary.levels)
     return OverlayView(figure, tuple(curves), "requests/s" if has_rates else "C", empty)
 
@@ -150,16 +146,8 @@ def _leaderboard(rows: Sequence[LeaderboardRow], width: int) -> list[Line]:
 # widgets
 
 
-class OverlayPanel(PlotPanel):
+class OverlayPanel(PlotPanel[OverlayView]):
     """The curves of several sessions, each with its own marker."""
-
-    view: OverlayView | None = None
-
-    def show(self, view: OverlayView) -> None:
-        self.view = view
-        if not view.empty:
-            self.load()
-        self.redraw()
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -169,17 +157,15 @@ class OverlayPanel(PlotPanel):
         shown = [
             (curve, _MARKERS[number % len(_MARKERS)], _STYLES[number % len(_STYLES)])
             for number, curve in enumerate(view.curves)
-            if curve.loads
+            if curve.points
         ]
         lines.append(_legend(shown, width))
         if height < 7 or width < 24:
             return lines
-        traces = [
-            PlotTrace([log2(load) for load in curve.loads], curve.values, style, marker)
-            for curve, marker, style in shown
-        ]
-        axis = zero_based_axis("left", [value for curve, _, _ in shown for value in curve.values])
-        ticks = [(log2(load), f"{load:g}") for load in sorted({load for curve, _, _ in shown for load in curve.loads})]
+        traces = [PlotTrace(logarithmic(curve.points), style, marker) for curve, marker, style in shown]
+        points = [point for curve, _, _ in shown for point in curve.points]
+        axis = zero_based_axis("left", points)
+        ticks = [(log2(load), f"{load:g}") for load in sorted({load for load, _ in points})]
         return [*lines, *self.plot(width, height - 2, traces, [axis], ticks)]
 
 
@@ -189,8 +175,7 @@ def _legend(shown: list[tuple[SessionCurve, str, str]], width: int) -> Line:
 
 
 class CompareScreen(Pager):
-    key_context: KeyContext = "compare"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("compare")]
+    key_context = "compare"
 
     def __init__(self, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()) -> None:
         super().__init__()
@@ -198,15 +183,12 @@ class CompareScreen(Pager):
         self._baseline = 0
         self._figure = 0
 
-    def page(self) -> Page:
-        return Page("differences")
-
     def compose(self) -> ComposeResult:
         yield OverlayPanel()
-        yield self.page()
+        yield Page("differences")
         yield KeyFooter()
 
-    def fill(self) -> None:
+    def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
 
         first = self._summaries[self._baseline]
@@ -221,8 +203,8 @@ class CompareScreen(Pager):
     def action_next_baseline(self) -> None:
         self._baseline = (self._baseline + 1) % len(self._summaries)
         self.query_one(Page).scroll_to_line(0)
-        self.fill()
+        self.update_panels()
 
     def action_next_figure(self) -> None:
         self._figure = (self._figure + 1) % len(PLOTTED_FIGURES)
-        self.fill()
+        self.update_panels()

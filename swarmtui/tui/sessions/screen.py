@@ -6,20 +6,19 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 
 from swarmtui.model.schema import BadInput
 from swarmtui.numbers import MISSING, rate
 from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running
 from swarmtui.text import sanitize
-from swarmtui.tui.cursor_list import CursorList, CursorScreen
-from swarmtui.tui.footer import KeyFooter
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter
+from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import KeyContext, bindings, in_footer
+from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.lines import Line, heading, ljust, rjust
 
 if TYPE_CHECKING:
@@ -124,15 +123,13 @@ class SessionList(CursorList["SessionRow"]):
 
 
 class SessionsScreen(CursorScreen):
-    key_context: KeyContext = "sessions"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("sessions")]
+    key_context = "sessions"
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
         self._rows: list[SessionRow] = []
         self._order: SessionOrder = "newest first"
-        self._filter = ""
         self._marked: set[str] = set()
         self._deleted = DeletedSessions(root)
         self._problem = ""
@@ -142,10 +139,15 @@ class SessionsScreen(CursorScreen):
         yield InputLine()
         yield KeyFooter()
 
-    def on_mount(self) -> None:
+    def actions(self) -> list[Action]:
         actions = in_footer(self.app.keys.actions("sessions"), "checklist", "tuning_log", "probe_history")
         # If not all fit, the actions on sessions come first.
-        self.query_one(KeyFooter).show(sorted(actions, key=lambda action: action.group != "Sessions"))
+        return sorted(actions, key=lambda action: action.group != "Sessions")
+
+    def on_mount(self) -> None:
+        self._reload()
+
+    def _reload(self) -> None:
         self.run_worker(self._read(), exclusive=True, exit_on_error=False)
 
     def on_unmount(self) -> None:
@@ -156,54 +158,33 @@ class SessionsScreen(CursorScreen):
             self._rows = await asyncio.to_thread(index.list_sessions, self._root)
         except BadInput as problem:
             self._problem = sanitize(str(problem))
-        self.update_list()
+        self.update_panels()
 
-    def update_list(self) -> None:
-        rows = index.search_sessions(self._rows, SESSION_ORDERS[self._order], self._filter)
-        filtered = f"/{self._filter} · " if self._filter else ""
-        none = f"no session matches “{self._filter}”" if self._filter else f"no sessions yet in {self._root}"
+    def update_panels(self) -> None:
+        text = self.filter_text
+        rows = index.search_sessions(self._rows, SESSION_ORDERS[self._order], text)
+        filtered = f"/{text} · " if text else ""
+        none = f"no session matches “{text}”" if text else f"no sessions yet in {self._root}"
         note = f"{filtered}{self._order} · {len(rows)}"
         self.query_one(SessionList).show(rows, self._marked, note, self._problem or none)
 
     def action_sort(self) -> None:
         orders = list(SESSION_ORDERS)
         self._order = orders[(orders.index(self._order) + 1) % len(orders)]
-        self.update_list()
+        self.update_panels()
 
     def action_narrow(self) -> None:
-        def typed(text: str) -> None:
-            self._filter = text
-            self.update_list()
-
-        self.query_one(InputLine).ask("filter sessions:", self._filter, str, lambda text: typed(text or ""), typed)
-
-    def action_back(self) -> None:
-        if self._filter:
-            self._filter = ""
-            self.update_list()
-        else:
-            self.dismiss()
+        self.ask_filter("filter sessions:")
 
     def action_mark(self) -> None:
         self._marked ^= {self.query_one(SessionList).selected_id} - {""}
         self.action_move(1)
-        self.update_list()
+        self.update_panels()
 
     def action_watch(self) -> None:
         selected = self.query_one(SessionList).selected_id
         if selected:
-            self.run_worker(self._replay(selected), exclusive=True, exit_on_error=False)
-
-    async def _replay(self, session_id: str) -> None:
-        from swarmtui.sessions.replay import open_replay
-        from swarmtui.tui.frame_source import ReplaySource
-
-        try:
-            replay = await asyncio.to_thread(open_replay, self._root, session_id)
-        except BadInput as problem:
-            self.app.toast(str(problem))
-        else:
-            self.app.open_screen("replay", ReplaySource(replay, self.app.hz))
+            self.run_worker(self.app.open_replay(self._root, selected), exclusive=True, exit_on_error=False)
 
     def action_checklist(self) -> None:
         selected = self.query_one(SessionList).selected_id
@@ -237,7 +218,7 @@ class SessionsScreen(CursorScreen):
             return
         self._marked.discard(selected)
         self.app.toast(f"{selected} is deleted; u restores it until this screen is closed")
-        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+        self._reload()
 
     def action_undo(self) -> None:
         try:
@@ -246,7 +227,7 @@ class SessionsScreen(CursorScreen):
             self.app.toast(str(problem))
             return
         self.app.toast(f"{name} is restored" if name else "nothing to restore")
-        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+        self._reload()
 
 
 def _summaries(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:

@@ -18,9 +18,9 @@ from swarmtui.client.request_builder import PlanKind, build_request
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.text import sanitize
+from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.config import SetupChoices, read_setup_choices, with_defaults, write_setup_choices
 from swarmtui.tui.cursor_list import PickItem, PickList
-from swarmtui.tui.footer import KeyFooter
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust
 from swarmtui.tui.setup.endpoint import TYPED, EndpointPart, field

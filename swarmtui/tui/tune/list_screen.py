@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 
 from swarmtui.experiments.effects import summarise_rows
 from swarmtui.experiments.tune_status import TuneSnapshot, configuration_statuses, read_snapshot
@@ -18,9 +17,8 @@ from swarmtui.model.schema import BadInput
 from swarmtui.model.tuning import format_flags
 from swarmtui.numbers import rate
 from swarmtui.text import sanitize
-from swarmtui.tui.cursor_list import CursorList, CursorScreen
-from swarmtui.tui.footer import KeyFooter
-from swarmtui.tui.keys import KeyContext, bindings, in_footer
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter
+from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrapped_note
 
 _EMPTY = "no tunes yet: `swarmtui tune FILE` starts one; `swarmtui tune --help` shows an example file"
@@ -107,8 +105,7 @@ class TuneList(CursorList[TuneLine]):
 class TuneListScreen(CursorScreen):
     """Reloads regularly: a tune may be running."""
 
-    key_context: KeyContext = "tunes"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("tunes")]
+    key_context = "tunes"
 
     def __init__(self, root: Path) -> None:
         super().__init__()
@@ -119,7 +116,6 @@ class TuneListScreen(CursorScreen):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        self.query_one(KeyFooter).show(in_footer(self.app.keys.actions(self.key_context), "back"))
         self.run_worker(self._follow())
 
     async def _follow(self) -> None:

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
-from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from swarmtui.client.client import attach
 from swarmtui.experiments.grid import configuration_key
 from swarmtui.experiments.tune_status import TuneSnapshot, read_snapshot, request_stop
+from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.schema import BadInput
+from swarmtui.model.tuning import TuneResult
 from swarmtui.text import sanitize
-from swarmtui.tui.cursor_list import CursorList, CursorScreen, Movable
-from swarmtui.tui.footer import KeyFooter
-from swarmtui.tui.frame_source import LiveSource, ReplaySource
-from swarmtui.tui.keys import KeyContext, bindings
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Movable, Page, Pager
+from swarmtui.tui.cursor_list import CursorList
+from swarmtui.tui.frame_source import LiveSource
+from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, heading
 from swarmtui.tui.live.header import HeaderPanel
-from swarmtui.tui.pager import Page
 from swarmtui.tui.tune.view import (
     ConfigurationLine,
     TuneView,
     column_widths,
     configuration_spans,
+    failure_lines,
     latest_row,
+    log_lines,
     titles,
     tune_view,
     wrap_lines,
@@ -37,6 +39,7 @@ from swarmtui.tui.tune.view import (
 
 _RELOAD_S = 0.5
 _FRAMES_HZ = 2.0
+_LOG_BYTES = 64 << 10
 _PANELS = ("configurations", "leaderboard", "pareto")
 
 
@@ -74,8 +77,7 @@ class ConfigurationList(CursorList[ConfigurationLine]):
 class TuneScreen(CursorScreen):
     """Reads the files that the tune process writes, twice per second."""
 
-    key_context: KeyContext = "tune"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("tune")]
+    key_context = "tune"
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -99,8 +101,10 @@ class TuneScreen(CursorScreen):
             yield Page("3 Pareto fronts and flags", id="pareto")
         yield KeyFooter()
 
+    def actions(self) -> list[Action]:
+        return self.app.keys.actions(self.key_context)
+
     def on_mount(self) -> None:
-        self.query_one(KeyFooter).show(self.app.keys.actions(self.key_context))
         self.run_worker(self._follow(), exit_on_error=False)
 
     def on_unmount(self) -> None:
@@ -144,7 +148,7 @@ class TuneScreen(CursorScreen):
         if view is None:
             return
         header = view.header._replace(notice=self._problem, notice_style="bad") if self._problem else view.header
-        self.query_one(HeaderPanel).show(header, frozen=False)
+        self.query_one(HeaderPanel).show(header)
         self._list("configurations").show(view.configurations, view.note)
         self._list("leaderboard").show(view.leaderboard)
         pareto = self.query_one("#pareto", Page)
@@ -189,9 +193,6 @@ class TuneScreen(CursorScreen):
         elif len(self.app.screen_stack) > 1:
             self.dismiss()
 
-    def action_sessions(self) -> None:
-        self.app.open_sessions()
-
     @property
     def _is_first(self) -> bool:
         """Whether the app was started for this tune, rather than opened from the list of tunes."""
@@ -235,7 +236,8 @@ class TuneScreen(CursorScreen):
         elif row.state == "broken":
             self.app.open_screen("failure", row)
         else:
-            self.run_worker(self._replay(row.session), exclusive=True, group="replay", exit_on_error=False)
+            replay = self.app.open_replay(self._directory.parent.parent, row.session)
+            self.run_worker(replay, exclusive=True, group="replay", exit_on_error=False)
 
     def _watch(self, session: str) -> None:
         try:
@@ -245,12 +247,38 @@ class TuneScreen(CursorScreen):
         else:
             self.app.open_screen("tune_watch", LiveSource(client))
 
-    async def _replay(self, session: str) -> None:
-        from swarmtui.sessions.replay import open_replay
 
-        try:
-            replay = await asyncio.to_thread(open_replay, self._directory.parent.parent, session)
-        except BadInput as problem:
-            self.app.toast(str(problem))
-        else:
-            self.app.open_screen("replay", ReplaySource(replay, self.app.hz))
+class ServerLogScreen(Pager):
+    """Follows the output of the server."""
+
+    page_title, follow = "server log", True
+
+    def __init__(self, log: Path) -> None:
+        super().__init__()
+        self._log = log
+
+    def on_mount(self) -> None:
+        self.set_interval(_RELOAD_S, self.update_panels)
+
+    def update_panels(self) -> None:
+        self.query_one(Page).show(log_lines(_tail(self._log), self.app.size.width))
+
+
+class FailureScreen(Pager):
+    page_title = "failed"
+
+    def __init__(self, row: TuneResult) -> None:
+        super().__init__()
+        self._row = row
+
+    def update_panels(self) -> None:
+        self.query_one(Page).show(failure_lines(self._row, self.app.size.width))
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        with os.fdopen(open_regular(path, MAX_JOURNAL), "rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
+            return log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,32 +1,35 @@
-"""The screen of a replayed session: play, pause, change the speed and seek."""
+"""Live screens that cannot be steered: a replayed session, and the run of a tune."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from textual.binding import BindingType
-
+from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.keys import bindings
 from swarmtui.tui.live.header import ReplayClock
 from swarmtui.tui.live.screen import LiveScreen
+from swarmtui.tui.live_model import LiveModel
+
+
+class WatchScreen(LiveScreen):
+    """The run of a tune."""
+
+    key_context = "watch"
+    _is_own_run = False
+
+    def _handle_end(self, live: LiveModel) -> None:
+        """Change the footer only: the tune reports the result."""
+        self.query_one(KeyFooter).show(self.actions(), ended=True)
 
 
 class ReplayScreen(LiveScreen):
+    """A replayed session: play, pause, change the speed and seek."""
+
     key_context = "replay"
+    _is_own_run = False
     _is_replay = True
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("replay")]
 
     def __init__(self, source: ReplaySource) -> None:
         super().__init__(source)
         self._replay = source
-
-    @property
-    def _is_over(self) -> bool:
-        return True
-
-    def on_unmount(self) -> None:
-        self._replay.close()
 
     def _replay_clock(self) -> ReplayClock:
         replay = self._replay

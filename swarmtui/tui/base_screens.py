@@ -1,0 +1,187 @@
+"""What screens are made of: the footer with its keys, a page of scrolling lines, and the base classes of screens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from swarmtui.tui.cursor_list import CursorList
+from swarmtui.tui.input_line import InputLine
+from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer
+from swarmtui.tui.lines import Line, LineWidget, heading
+
+if TYPE_CHECKING:
+    from swarmtui.tui.app import SwarmApp
+
+# Keys that start or change something come first, followed by rows of keys such as 1–6, each row as one entry.
+_FIRST_GROUPS = ("Load", "Replay", "Setup")
+_KEY_ROWS = {"panel": "panels", "part": "lists"}
+_ALWAYS = ("help", "leave")
+
+
+class KeyFooter(LineWidget):
+    """Shows as many keys as fit; help and quit always."""
+
+    actions: Sequence[Action] = ()
+
+    def show(self, actions: Sequence[Action], ended: bool = False) -> None:
+        offered = [
+            action for action in actions if (action.after_end if ended else action.footer) or action.id in _ALWAYS
+        ]
+        first = [action for action in offered if action.group in _FIRST_GROUPS]
+        for kind, label in _KEY_ROWS.items():
+            row = [action for action in actions if action.id.startswith(f"{kind}(")]
+            if row:
+                first.append(row[0]._replace(shown=f"{row[0].shown}–{row[-1].shown}", label=label))
+        self.actions = [*first, *(action for action in offered if action.group not in _FIRST_GROUPS)]
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        last = [action for action in self.actions if action.id in _ALWAYS]
+        # One blank before the first entry; the two blanks after the last one may be cut.
+        room = width - sum(map(_width, last)) - 1 + 2
+        line: Line = [(" ", "")]
+        for action in self.actions:
+            if action not in last and _width(action) <= room:
+                room -= _width(action)
+                line += _spans(action)
+        for action in last:
+            line += _spans(action)
+        return [line]
+
+
+def _spans(action: Action) -> Line:
+    return [(action.shown, "title"), (f" {action.label}  ", "dim")]
+
+
+def _width(action: Action) -> int:
+    return cell_len(action.shown) + cell_len(action.label) + 3
+
+
+class Movable(Protocol):
+    """What the movement keys act on."""
+
+    def move(self, by: int) -> None: ...
+    def move_page(self, by: int) -> None: ...
+    def move_to_edge(self, last: bool) -> None: ...
+
+
+class CursorScreen(Screen[None]):
+    """A screen whose movement keys act on `movable`, and which Esc closes; it has the keys of its `key_context`.
+
+    Screens with an input line can filter what they show: each change of the text calls `update_panels`.
+    """
+
+    app: SwarmApp
+    AUTO_FOCUS = ""
+    key_context: KeyContext
+    filter_text = ""
+
+    def __init_subclass__(cls) -> None:
+        if "key_context" in cls.__dict__:
+            cls.BINDINGS = [*bindings(cls.key_context)]
+        super().__init_subclass__()
+
+    def movable(self) -> Movable:
+        return self.query_one(CursorList)
+
+    def update_panels(self) -> None:
+        """Show the current data."""
+
+    def actions(self) -> list[Action]:
+        """Return the actions with those marked that the footer shows."""
+        return in_footer(self.app.keys.actions(self.key_context), "back")
+
+    def on_mount(self) -> None:
+        self.query_one(KeyFooter).show(self.actions())
+
+    def ask_filter(self, label: str) -> None:
+        self.query_one(InputLine).ask(
+            label, self.filter_text, str, lambda text: self.set_filter(text or ""), self.set_filter
+        )
+
+    def set_filter(self, text: str) -> None:
+        self.filter_text = text
+        self.update_panels()
+
+    def action_move(self, by: int) -> None:
+        self.movable().move(by)
+
+    def action_page(self, by: int) -> None:
+        self.movable().move_page(by)
+
+    def action_edge(self, last: int) -> None:
+        self.movable().move_to_edge(bool(last))
+
+    def action_back(self) -> None:
+        """Clear the filter; without one, close the screen."""
+        if self.filter_text:
+            self.set_filter("")
+        else:
+            self.dismiss()
+
+    def action_sessions(self) -> None:
+        self.app.open_sessions()
+
+
+class Page(LineWidget):
+    """Scrolling lines; `top` is the first visible line, and `follow` keeps the end visible as lines are added."""
+
+    def __init__(self, title: str, *, follow: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.title = title
+        self.note = ""
+        self.lines: list[Line] = []
+        self.top = 0
+        self.follow = follow
+
+    def show(self, lines: list[Line]) -> None:
+        self.lines = lines
+        self.redraw()
+
+    def scroll_to_line(self, line: int) -> None:
+        last = max(0, len(self.lines) - (self.size.height - 1))
+        self.top = min(max(0, line), last)
+        self.follow = self.follow and self.top == last
+        self.redraw()
+
+    def move(self, by: int) -> None:
+        self.scroll_to_line(self.top + by)
+
+    def move_page(self, by: int) -> None:
+        self.move(by * max(1, self.size.height - 2))
+
+    def move_to_edge(self, last: bool) -> None:
+        self.scroll_to_line(len(self.lines) if last else 0)
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        last = max(0, len(self.lines) - (height - 1))
+        self.top = last if self.follow else min(self.top, last)
+        shown = f"{self.top + 1}–{min(len(self.lines), self.top + height - 1)} of {len(self.lines)}" if last else ""
+        note = " · ".join(part for part in (self.note, shown) if part)
+        return [heading("", self.title, note, width), *self.lines[self.top : self.top + height - 1]]
+
+
+class Pager(CursorScreen):
+    """Base of the screens that show one page; `update_panels` is called when the screen is mounted or resized."""
+
+    key_context: KeyContext = "page"
+    page_title: str
+    follow = False
+
+    def movable(self) -> Page:
+        return self.query_one(Page)
+
+    def compose(self) -> ComposeResult:
+        yield Page(self.page_title, follow=self.follow)
+        yield KeyFooter()
+
+    def on_mount(self) -> None:
+        self.update_panels()
+
+    def on_resize(self) -> None:
+        self.update_panels()
