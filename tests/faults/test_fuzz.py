@@ -35,7 +35,7 @@ from swarmtui.telemetry import metrics
 from swarmtui.telemetry.gpu import dcgm
 from swarmtui.text import display_width, sanitize, sanitize_lines, truncate
 from swarmtui.tui.config import read_config, read_setup_choices
-from tests.faults.fuzz_stream import run_exchange
+from tests.faults.fuzz_stream import FRAGMENTS, HEAD, run_request
 from tests.sessions.session_builders import full_session
 
 # Multiplies the examples, and makes them random: SWARMTUI_FUZZ=50.
@@ -45,20 +45,6 @@ few = settings(max_examples=25 * TIMES, deadline=None, derandomize=TIMES == 1)
 
 # streams
 
-_DATA = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
-FRAGMENTS = [
-    b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 No\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 101 Up\r\n\r\n",
-    b"Content-Type: text/event-stream\r\n", b"Content-Type: application/x-ndjson\r\n", b"Content-Encoding: br\r\n",
-    b"Transfer-Encoding: chunked\r\n", b"Content-Length: 10\r\n", b"Content-Length: -1\r\n", b"Connection: close\r\n",
-    b"\r\n", b"\n", b"\r", b"57\r\n" + _DATA + b"\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", _DATA,
-    b"data: [DONE]\n\n",
-    b"data: {\n\n", b"data:", b":", b'data: {"usage":{"completion_tokens":-1}}\n\n', b'{"message":{"content":"a"}}\n',
-    b'data: {"error":{"error":{"message":1}}}\n\n', b'{"done":true,"eval_count":9,"eval_duration":0}\n',
-    b"\xff\xfe\x00",
-    b'data: {"choices":[{"delta":{"tool_calls":[{}]}}],"timings":{"predicted_n":1}}\n\n', b"[" * 2_000,
-]  # fmt: skip
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-
 
 @many
 @given(
@@ -67,16 +53,16 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding
     st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=40), max_size=30),
     st.integers(1, 200),
 )
-def test_exchange_ends_whatever_is_received(dialect: Dialect, headed: bool, parts: list[bytes], size: int) -> None:
+def test_request_ends_whatever_is_received(dialect: Dialect, headed: bool, parts: list[bytes], size: int) -> None:
     text = (HEAD if headed else b"") + b"".join(parts)
-    run_exchange(dialect, [text[i : i + size] for i in range(0, len(text), size)])
+    run_request(dialect, [text[i : i + size] for i in range(0, len(text), size)])
 
 
 @many
 @given(st.lists(st.binary(max_size=60), max_size=8))
 def test_any_payload_is_an_event_or_an_error(payloads: list[bytes]) -> None:
     events = [b"data: " + payload + b"\n\n" for payload in payloads]
-    run_exchange("chat", [HEAD, *(b"%x\r\n%s\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"])
+    run_request("chat", [HEAD, *(b"%x\r\n%s\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"])
 
 
 # messages between processes
