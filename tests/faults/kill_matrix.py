@@ -2,8 +2,11 @@
 
     python -m tests.faults.kill_matrix --rounds 200
 
-A response is `finished` when the server has sent its last byte. It is `lost` if a worker had processed it before the
-signal and it is not in the session, and `unread` if it is missing but may not have been read when the signal came.
+In a quarter of the rounds there are two faults: a full disk or a signal, and another signal soon after it. A response
+is `finished` when the server has sent its last byte. It is `lost` if a worker had processed it before the last signal
+and it is not in the session, and `unread` if it is missing but may not have been read when the signal came. Where the
+worker and the session process die together, what counts is the journal at that moment. A filler that was cancelled at
+the end of its level is not lost. A `wrong sentence` is one about saving that is not true.
 """
 
 from __future__ import annotations
@@ -19,23 +22,27 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from swarmtui.client import client
+from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import BadInput
-from swarmtui.sessions.index import list_sessions
+from swarmtui.sessions.index import count_saved_requests, list_sessions
 from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import Program, Sandbox, open_sandbox, send_signal, wait_until
 from tests.cli.scripted_server import ScriptedServer, scripted_server
+from tests.faults.full_disk import FullDisk, claimed
 from tests.faults.kill_checks import ANSWER, SESSION_PROCESS, WORKER, invalid_files, processed
 
 # Eight streams with responses of about 60 ms: over a hundred responses per second.
 LOAD = ("--levels", "8", "--warmup", "none", "--seed", "1", "--no-gpu")
 REQUESTS = 400
-LATEST_S = 4.0
+LATEST_S = 2.5
+EARLY = 0.15
 
 PARTS = {"session process": SESSION_PROCESS, "worker": WORKER}
 
 Outcome = Literal["continues", "stopped", "interrupted"]
+Fault = tuple[str, str]
 
-OUTCOMES: dict[tuple[str, str], Outcome] = {
+OUTCOMES: dict[Fault, Outcome] = {
     ("client", "KILL"): "continues",
     ("client", "TERM"): "stopped",
     ("client", "HUP"): "continues",
@@ -53,6 +60,18 @@ OUTCOMES: dict[tuple[str, str], Outcome] = {
     ("all", "STOP"): "continues",
 }
 
+# The second fault follows while the first one lasts; a stopped process is continued after it.
+DOUBLE_FAULTS: dict[tuple[Fault, Fault], Outcome] = {
+    (("disk", "FULL"), ("session process", "KILL")): "interrupted",
+    (("disk", "FULL"), ("worker", "KILL")): "interrupted",
+    (("disk", "FULL"), ("session process", "TERM")): "stopped",
+    (("disk", "FULL"), ("all", "KILL")): "interrupted",
+    (("session process", "STOP"), ("worker", "KILL")): "interrupted",
+    (("session process", "STOP"), ("session process", "KILL")): "interrupted",
+    (("client", "KILL"), ("session process", "KILL")): "interrupted",
+    (("worker", "STOP"), ("all", "KILL")): "interrupted",
+}
+
 
 class KillRound(NamedTuple):
     """`leaked` are processes and sockets; `wrong_state` is what `sessions` or `attach` reported incorrectly."""
@@ -64,53 +83,110 @@ class KillRound(NamedTuple):
     leaked: tuple[str, ...] = ()
     invalid_files: str = ""
     wrong_state: str = ""
+    wrong_sentence: str = ""
 
     @property
     def clean(self) -> bool:
-        return not (self.lost or self.leaked or self.invalid_files or self.wrong_state)
+        return not (self.lost or self.leaked or self.invalid_files or self.wrong_state or self.wrong_sentence)
 
 
-def run_round(home: Path, seed: int, latest_s: float = LATEST_S, requests: int = REQUESTS) -> KillRound:
+def faults_of(seed: int) -> tuple[Fault, ...]:
+    """Return two faults for every fourth seed, and one for the others."""
+    if seed % 4 == 3:
+        return sorted(DOUBLE_FAULTS)[seed // 4 % len(DOUBLE_FAULTS)]
+    return (sorted(OUTCOMES)[seed % len(OUTCOMES)],)
+
+
+def run_round(
+    home: Path, faults: tuple[Fault, ...], seed: int, latest_s: float = LATEST_S, requests: int = REQUESTS
+) -> KillRound:
     chance = random.Random(seed)
-    target, name = sorted(OUTCOMES)[seed % len(OUTCOMES)]
-    moment, pause = chance.uniform(0.1, latest_s), chance.uniform(0.05, 1.0)
-    outcome, case = OUTCOMES[target, name], f"{target} {name}"
+    # Most signals come during the load, some while it is being started.
+    early, moment, pause = chance.random() < EARLY, chance.uniform(0.0, latest_s), chance.uniform(0.05, 1.0)
+    outcome = OUTCOMES[faults[0]] if len(faults) == 1 else DOUBLE_FAULTS[faults[0], faults[1]]
+    case = " + ".join(" ".join(fault) for fault in faults)
     with open_sandbox(home) as sandbox, scripted_server(ANSWER) as server:
         os.environ["XDG_RUNTIME_DIR"] = str(sandbox.runtime)
+        disk = FullDisk(sandbox)
         count = str(requests if outcome == "continues" else 100_000)
-        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", count)
+        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", count, env=disk.environment)
+        if not early:
+            wait_until(lambda: server.completed, "the first response")
         time.sleep(moment)
+        *first, (target, name) = faults
         pids = _targets(sandbox, command, target)
+        stopped: list[int] = []
+        for fault in first:
+            stopped = _first_fault(fault, sandbox, command, disk)
+            time.sleep(pause)
         # Records that a worker has sent are lost if the session process is killed together with it.
         expected = _journaled(sandbox) if target == "all" else processed(server)
         _send_signals(pids, signal.Signals[f"SIG{name}"], pause)
+        for pid in stopped:
+            send_signal(pid, signal.SIGCONT)
         try:
             if outcome == "continues":
                 _check_while_running(sandbox)
-            _wait_for_end(sandbox, command)
+            text = _wait_for_end(sandbox, command)
         except AssertionError as error:
             return KillRound(case, leaked=_leftovers(sandbox), wrong_state=str(error)[:200])
-        return _result(case, sandbox, server, outcome, expected)
+        sentence = _wrong_sentence(sandbox, text)
+        disk.free()
+        return _result(case, sandbox, server, outcome, expected, text)._replace(wrong_sentence=sentence)
 
 
-def _result(case: str, sandbox: Sandbox, server: ScriptedServer, outcome: Outcome, expected: set[str]) -> KillRound:
+def _first_fault(fault: Fault, sandbox: Sandbox, command: Program, disk: FullDisk) -> list[int]:
+    """Return the processes that are to be continued later."""
+    target, name = fault
+    if target == "disk":
+        disk.fill()
+        return []
+    pids = _targets(sandbox, command, target)
+    for pid in pids:
+        send_signal(pid, signal.Signals[f"SIG{name}"])
+    return pids if name == "STOP" else []
+
+
+def _directory(sandbox: Sandbox, text: str) -> Path | None:
+    """Return where the session is: it may have been saved elsewhere."""
+    told = [line.removeprefix("saved: ") for line in text.splitlines() if line.startswith("saved: ")]
+    if told:
+        return Path(told[-1])
+    return next(iter(sandbox.sessions.iterdir()), None) if sandbox.sessions.exists() else None
+
+
+def _wrong_sentence(sandbox: Sandbox, text: str) -> str:
+    """Return what the client said about saving that is not true at its end."""
+    directory, said = _directory(sandbox, text), claimed(text)
+    if directory is None or not (directory / "journal.jsonl").is_file():
+        return text if said or "saved: " in text else ""
+    readable = count_saved_requests(directory)
+    if said is not None and (said[0] != readable or said[1] < readable):
+        return f"{said} are claimed, {readable} are readable: {text[-300:]}"
+    return ""
+
+
+def _result(
+    case: str, sandbox: Sandbox, server: ScriptedServer, outcome: Outcome, expected: set[str], text: str
+) -> KillRound:
     finished = {response.id for response in server.completed}
     if outcome == "continues":
         expected = finished
-    leaked, rows = _leftovers(sandbox), list_sessions(sandbox.sessions)
-    if not rows or rows[0].problem:
+    leaked, directory = _leftovers(sandbox), _directory(sandbox, text)
+    rows = list_sessions(directory.parent) if directory is not None else []
+    if directory is None or not rows or rows[0].problem:
         # Nothing is saved if the signal comes before the first request.
         problem = rows[0].problem or "" if rows and expected else ""
         return KillRound(case, len(finished), len(expected), leaked=leaked, wrong_state=problem)
-    saved, invalid = _saved(sandbox)
+    saved, cancelled, invalid = _saved(directory)
     return KillRound(
         case,
         finished=len(finished),
-        lost=len(expected - saved),
+        lost=max(0, len(expected - saved) - cancelled),
         unread=len(finished - expected - saved),
         leaked=leaked,
         invalid_files=invalid,
-        wrong_state=_wrong_state(sandbox, outcome),
+        wrong_state=_wrong_state(sandbox, directory, outcome),
     )
 
 
@@ -145,9 +221,11 @@ def _send_signals(pids: list[int], number: signal.Signals, pause: float) -> None
             send_signal(pid, signal.SIGCONT)
 
 
-def _wait_for_end(sandbox: Sandbox, command: Program) -> None:
-    command.wait()
+def _wait_for_end(sandbox: Sandbox, command: Program) -> str:
+    """Return what the client wrote."""
+    text = command.wait().err
     wait_until(lambda: not _leftovers(sandbox), "all processes and sockets are gone")
+    return text
 
 
 def _check_while_running(sandbox: Sandbox) -> None:
@@ -160,30 +238,32 @@ def _check_while_running(sandbox: Sandbox) -> None:
         wait_until(lambda: not sandbox.processes(SESSION_PROCESS), f"{states}, {running} of a run that continues")
 
 
-def _wrong_state(sandbox: Sandbox, outcome: Outcome) -> str:
+def _wrong_state(sandbox: Sandbox, directory: Path, outcome: Outcome) -> str:
     """Return what `sessions` and `attach` report incorrectly after the end."""
     wrong = []
     expected = "done" if outcome == "continues" else outcome
-    states = [row["state"] for row in sandbox.list_sessions()]
+    rows = sandbox.json("sessions", "--json", "--session-dir", str(directory.parent))
+    states = [row["state"] for row in rows]
     if states != [expected]:
         wrong.append(f"sessions: {states}, not {expected}")
-    attached = sandbox.run("attach", sandbox.session.name)
+    attached = sandbox.run("attach", directory.name)
     if attached.code != 2 or "no such session is running" not in attached.err:
         wrong.append(f"attach: {attached}")
     return "; ".join(wrong)
 
 
-def _saved(sandbox: Sandbox) -> tuple[set[str], str]:
-    """Return the saved responses, and what is wrong with the files."""
+def _saved(directory: Path) -> tuple[set[str], int, str]:
+    """Return the saved responses, the number of cancelled fillers, and what is wrong with the files."""
     try:
-        records = read_journal(sandbox.session).records
+        records = read_journal(directory).records
     except BadInput as error:
-        return set(), str(error)
-    wrong = invalid_files(sandbox.session)
+        return set(), 0, str(error)
+    wrong = invalid_files(directory)
     ids = [record.id for record in records if record.ok]
     if len(set(ids)) != len(ids):
         wrong.append("a response is saved twice")
-    return set(ids), "; ".join(wrong)
+    cancelled = sum(record.phase == "filler" and record.error == CANCELLED for record in records)
+    return set(ids), cancelled, "; ".join(wrong)
 
 
 def main() -> None:
@@ -194,10 +274,12 @@ def main() -> None:
     rounds: list[KillRound] = []
     for seed in range(options.first, options.first + options.rounds):
         with tempfile.TemporaryDirectory(prefix="swarmtui-kill-") as home:
+            faults = faults_of(seed)
             try:
-                result = run_round(Path(home), seed)
+                result = run_round(Path(home), faults, seed)
             except AssertionError as error:
-                result = KillRound(" ".join(sorted(OUTCOMES)[seed % len(OUTCOMES)]), wrong_state=str(error)[-300:])
+                case = " + ".join(" ".join(fault) for fault in faults)
+                result = KillRound(case, wrong_state=str(error)[-300:])
         rounds.append(result)
         if not result.clean:
             sys.stdout.write(f"seed {seed}: {result}\n")
@@ -206,13 +288,13 @@ def main() -> None:
 
 
 def _table(rounds: list[KillRound]) -> str:
-    lines = ["case | rounds | finished | lost | unread | leaked | invalid files | wrong state"]
+    lines = ["case | rounds | finished | lost | unread | leaked | invalid files | wrong state | wrong sentence"]
     for case in [*sorted({result.case for result in rounds}), "total"]:
         group = [result for result in rounds if case in (result.case, "total")]
         figures = (
             len(group), sum(r.finished for r in group), sum(r.lost for r in group), sum(r.unread for r in group),
             sum(len(r.leaked) for r in group), sum(bool(r.invalid_files) for r in group),
-            sum(bool(r.wrong_state) for r in group),
+            sum(bool(r.wrong_state) for r in group), sum(bool(r.wrong_sentence) for r in group),
         )  # fmt: skip
         lines.append(f"{case} | {' | '.join(map(str, figures))}")
     return "\n".join([*lines, ""])
