@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from swarmtui.model.record import Record
+from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, read_journal
 from tests.cli.programs import TIMEOUT_S, CommandResult, Sandbox, wait_until
 from tests.cli.scripted_server import ReceivedRequest, Responder, ScriptedHandler, ScriptedServer, respond_with_words
@@ -166,8 +167,8 @@ def assert_interrupted_session(sandbox: Sandbox, expected: set[str]) -> None:
     assert len(expected) > 5
     found = saved(sandbox)
     assert expected <= found.keys()
-    (row,) = sandbox.list_sessions()
-    assert row["state"] == "interrupted"
+    (row,) = list_sessions(sandbox.sessions)
+    assert row.state == "interrupted"
     summary = sandbox.show_session()
     assert summary["state"] == "interrupted"
     (level,) = summary["levels"]
@@ -178,8 +179,8 @@ def assert_interrupted_session(sandbox: Sandbox, expected: set[str]) -> None:
 
 def assert_stopped_session(sandbox: Sandbox, ran: CommandResult, server: ScriptedServer) -> None:
     assert_saved_message(ran)
-    (row,) = sandbox.list_sessions()
-    assert row["state"] == "stopped"
+    (row,) = list_sessions(sandbox.sessions)
+    assert row.state == "stopped"
     (level,) = sandbox.show_session()["levels"]
     assert level["ok"] == len(measured(sandbox)) > 5
     assert_files_valid(sandbox.session)
@@ -188,7 +189,7 @@ def assert_stopped_session(sandbox: Sandbox, ran: CommandResult, server: Scripte
 
 
 def assert_run_completes(sandbox: Sandbox, server: ScriptedServer, requests: int) -> None:
-    wait_until(lambda: [row["state"] for row in sandbox.list_sessions()] == ["done"], "the session is done")
+    wait_until(lambda: [row.state for row in list_sessions(sandbox.sessions)] == ["done"], "the session is done")
     assert_no_processes(sandbox)
     assert measured(sandbox).keys() <= {response.id for response in server.completed}
     (level,) = sandbox.show_session()["levels"]

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from swarmtui.sessions.index import list_sessions
 from tests.cli.programs import SIM, TIMEOUT_S, Sandbox, send_signal, wait_until
 from tests.cli.scripted_server import (
     ReceivedRequest,
@@ -89,7 +90,7 @@ def test_simulator_ends_with_killed_session_process(sandbox: Sandbox, seed: int)
     ran = command.wait()
     assert_no_processes(sandbox)
     assert_saved_message(ran)
-    assert sandbox.list_sessions()[0]["state"] == "interrupted"
+    assert list_sessions(sandbox.sessions)[0].state == "interrupted"
 
 
 def test_one_of_two_workers_killed(sandbox: Sandbox) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from swarmtui.sessions.index import list_sessions
 from tests.cli.programs import CommandResult, Program, Sandbox, wait_until
 from tests.cli.scripted_server import ScriptedServer, scripted_server
 from tests.faults.kill_checks import (
     ANSWER,
     ENDLESS,
     SESSION_PROCESS,
-    WORKER,
     assert_files_valid,
     assert_interrupted_session,
     assert_no_processes,
@@ -37,12 +36,13 @@ from tests.faults.kill_checks import (
 NO_SUMMARY = "results: swarmtui sessions show"
 
 
-# Imported by every Python process: opening one spool file blocks while it exists.
+# Imported by every Python process: opening one spool file blocks while it exists, and a marker shows that it does.
 BLOCK = """
 import os, sys, time
 
 def block(event, args):
     while event == "open" and str(args[0]).endswith("spool-9.jsonl") and os.path.exists(args[0]):
+        os.makedirs({marker!r}, exist_ok=True)
         time.sleep(0.01)
 
 sys.addaudithook(block)
@@ -52,7 +52,7 @@ sys.addaudithook(block)
 def start_with_block(sandbox: Sandbox, server: ScriptedServer) -> Program:
     folder = sandbox.home / "block"
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(BLOCK)
+    (folder / "sitecustomize.py").write_text(BLOCK.format(marker=str(sandbox.home / "blocked")))
     env = {"PYTHONPATH": f"{folder}:{sandbox.environment['PYTHONPATH']}"}
     return sandbox.start_benchmark(server.url, *ENDLESS, env=env)
 
@@ -68,10 +68,18 @@ def blocked_summary(sandbox: Sandbox) -> Iterator[None]:
         spool.unlink()
 
 
+def wait_until_blocked(sandbox: Sandbox) -> None:
+    wait_until((sandbox.home / "blocked").exists, "the summary is blocked")
+
+
 def signal_until_exit(command: Program, number: int = signal.SIGINT) -> CommandResult:
-    while command.process.poll() is None:
-        command.signal_group(number)
-        time.sleep(0.01)
+    def has_exited() -> bool:
+        if command.process.poll() is None:
+            command.signal_group(number)
+            return False
+        return True
+
+    wait_until(has_exited, "the command exits")
     return command.wait()
 
 
@@ -82,13 +90,13 @@ def assert_no_summary(sandbox: Sandbox, ran: CommandResult, state: str) -> None:
     assert_no_processes(sandbox)
     assert_files_valid(sandbox.session)
     assert not (sandbox.session / "detail.json").exists()
-    (row,) = sandbox.list_sessions()
-    assert (row["state"], row["requests"], row["levels"]) == (state, len(measured(sandbox)), [])
+    (row,) = list_sessions(sandbox.sessions)
+    assert (row.state, row.requests, row.levels) == (state, len(measured(sandbox)), ())
     summary = sandbox.show_session()
     assert summary["state"] == state
     assert summary["levels"][0]["ok"] == len(measured(sandbox)) > 5
-    (row,) = sandbox.list_sessions()
-    assert row["levels"] == [4]
+    (row,) = list_sessions(sandbox.sessions)
+    assert row.levels == (4,)
     assert_files_valid(sandbox.session)
 
 
@@ -98,7 +106,7 @@ def test_stopping_twice_does_not_wait_for_the_summary(sandbox: Sandbox) -> None:
         wait_for_responses(server, 1)
         with blocked_summary(sandbox):
             command.signal_group(signal.SIGINT)
-            wait_until(lambda: not sandbox.processes(WORKER), "it is saving")
+            wait_until_blocked(sandbox)
             assert command.process.poll() is None
             command.signal_group(signal.SIGINT)
             ran = command.wait()
@@ -145,7 +153,7 @@ def test_stopping_does_not_wait_for_the_summary_after_session_process_was_killed
         with blocked_summary(sandbox):
             session_process, expected = pid_of(sandbox, SESSION_PROCESS), processed(server)
             os.kill(session_process, signal.SIGKILL)
-            wait_until(lambda: not sandbox.processes(WORKER), "the worker has spooled and ended")
+            wait_until_blocked(sandbox)
             ran = signal_until_exit(command)
     assert ran.code == 4 and "Traceback" not in ran.err and NO_SUMMARY in ran.err
     assert_no_processes(sandbox)

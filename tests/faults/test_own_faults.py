@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.sessions.index import list_sessions
 from tests.cli.programs import Sandbox
 from tests.cli.scripted_server import respond_with_words, scripted_server
 from tests.faults.kill_checks import assert_no_processes
@@ -40,6 +41,6 @@ def test_internal_error_ends_and_saves_the_run(sandbox: Sandbox, name: str) -> N
     assert "injected" in sandbox.error_log()
     # A log that is left behind fails the test.
     (sandbox.runtime / "swarmtui" / "errors.log").unlink()
-    assert sandbox.list_sessions()[0]["state"] == "failed"
+    assert list_sessions(sandbox.sessions)[0].state == "failed"
     assert sandbox.show_session()["levels"][0]["ok"] > 0
     assert_no_processes(sandbox)

@@ -14,6 +14,7 @@ import pytest
 
 from swarmtui.client.client import attach
 from swarmtui.model.client_protocol import Frame, Subscribe
+from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import TIMEOUT_S, Sandbox, wait_until
 from tests.cli.scripted_server import Responder, ScriptedServer, model_list, respond_with_words
@@ -129,7 +130,7 @@ def test_on_restart_stop_ends_the_run(sandbox: Sandbox) -> None:
     ran = command.wait()
     assert ran.code == 3, ran
     assert "the server went away at C=2 (refused)" in ran.err and "waiting for it" not in ran.err
-    assert sandbox.list_sessions()[0]["state"] == "unusable"
+    assert list_sessions(sandbox.sessions)[0].state == "unusable"
 
 
 def test_invalid_on_restart_is_refused(sandbox: Sandbox) -> None:
