@@ -15,7 +15,7 @@ import msgspec
 
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.cli.progress import Progress, open_progress
-from swarmtui.client.client import SPOOL_S, Client, ConnectionLost, StopControl, start_session
+from swarmtui.client.client import Client, ConnectionLost, StopControl, start_session
 from swarmtui.client.crash_report import FAULT
 from swarmtui.client.spawn import StartedProcess
 from swarmtui.files import MAX_DATA, read_file
@@ -98,7 +98,7 @@ def _follow(request: RunRequest, process: StartedProcess, progress: Progress) ->
     try:
         ended = follower.follow(client)
     except ConnectionLost:
-        ended = _recover(follower.directory, follower.finished, client.exit_description(), control)
+        ended = _recover(follower.directory, follower.finished, client, control)
     progress.clear()
     client.close(_SHORT_EXIT_TIMEOUT_S if control.immediate else _EXIT_TIMEOUT_S)
     return ended, follower.levels
@@ -137,40 +137,41 @@ class _Follower:
             self._progress.write("stopping: it is being saved" if self._saving else f"stopping: {waiting}")
 
 
-def _recover(directory: str, finished: int, cause: str, control: StopControl) -> Ended:
+def _recover(directory: str, finished: int, client: Client, control: StopControl) -> Ended:
     """Summarise the session after its process died: the journal and the workers' spool files hold what finished.
 
     `finished` is how many requests the session process had reported.
     """
-    from swarmtui.sessions.index import count_saved_requests
+    from swarmtui.sessions.journal import has_journal
     from swarmtui.sessions.store import saved_sentence, summary_error, summary_hint, write_summary
 
+    cause = f"the session process {client.exit_description()}"
     if not directory:
-        return Ended("interrupted", f"the session process {cause} before the first request", "")
+        return Ended("interrupted", f"{cause} before the first request", "")
+    if not has_journal(Path(directory)):
+        return Ended("failed", f"{cause}; nothing is saved: its directory was removed: {directory}", "")
     hint = summary_hint(Path(directory))
     if control.immediate:
         return Ended("interrupted", f"stopped at once; {hint}", directory)
-    problems: list[str] = []
+    found: list[Ended] = []
 
     def summarise() -> None:
-        time.sleep(SPOOL_S)
         deadline = time.monotonic() + _SPOOL_TIMEOUT_S
-        while count_saved_requests(Path(directory)) < finished and time.monotonic() < deadline:
+        while client.has_workers() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         try:
             write_summary(Path(directory))
         except (OSError, BadInput) as error:
-            problems.append(summary_error(Path(directory), error, finished))
+            found.append(Ended("failed", f"{cause}; {summary_error(Path(directory), error, finished)}", directory))
+        else:
+            found.append(Ended("interrupted", f"{cause}; {saved_sentence(Path(directory), finished)}", directory))
 
     # Reading a long session takes a while, and a slow disk longer; a second Ctrl-C exits without waiting for it.
     thread = threading.Thread(target=summarise, daemon=True)
     thread.start()
     while thread.is_alive() and not control.immediate:
         thread.join(_POLL_S)
-    if problems:
-        return Ended("failed", problems[0], directory)
-    saved = hint if thread.is_alive() else saved_sentence(Path(directory), finished)
-    return Ended("interrupted", f"the session process {cause}; {saved}", directory)
+    return found[0] if found else Ended("interrupted", f"{cause}; {hint}", directory)
 
 
 def report(

@@ -21,7 +21,7 @@ from swarmtui.model.worker_protocol import Unpacker, pack
 _MOVE_TIMEOUT_S = 10.0
 
 # Workers of a killed session process write their unacknowledged records to disk within this time.
-SPOOL_S = 0.5
+_SPOOL_S = 0.5
 
 # A session process exits within this time after an immediate stop, unless it hangs.
 _EXIT_S = 1.5
@@ -74,12 +74,22 @@ class Client:
             code = None
         return "was killed" if code is None or code < 0 else f"failed (see {error_log()})"
 
+    def has_workers(self) -> bool:
+        """Return whether workers of a session process that has exited are still running."""
+        if self._process is None:
+            return False
+        try:
+            os.killpg(self._process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
     def kill(self) -> None:
         """Kill a session process that hangs, and after its workers had time to write their records, its group."""
         if self._process is None:
             return
         self._process.kill()
-        time.sleep(SPOOL_S)
+        time.sleep(_SPOOL_S)
         # It was not waited for, so that its pid still is the id of its group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

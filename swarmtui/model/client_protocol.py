@@ -202,7 +202,7 @@ Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]
 
 
 class Ended(_ClientMessage, frozen=True):
-    """The last message: how the session ended, and its directory, which is empty if nothing was measured.
+    """The last message: how the session ended, and its directory, which is empty if nothing is saved.
 
     unusable: the endpoint could not be used; failed: saving failed; interrupted: a process of swarmtui died.
     `fault`: it failed by an unexpected error of swarmtui itself.

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
@@ -19,6 +20,7 @@ from swarmtui.model.session import End, TokenCount
 from swarmtui.session_process import preflight
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.files import sessions_root
+from swarmtui.sessions.journal import has_journal
 from swarmtui.sessions.store import saved_sentence, summary_error, summary_hint, write_summary
 
 Args = TypeVarTuple("Args")
@@ -83,13 +85,15 @@ async def save(
         raise error
     elif ending == "interrupted":
         message = f"{message}; {saved_sentence(journal.directory, finished)}"
+    directory = str(journal.directory) if has_journal(journal.directory) else ""
     if problem:
-        return "failed", " · ".join(filter(None, [message, problem])), str(journal.directory)
-    return ending, " · ".join(filter(None, [message, saved_elsewhere])), str(journal.directory)
+        return "failed", " · ".join(filter(None, [message, problem])), directory
+    return ending, " · ".join(filter(None, [message, saved_elsewhere])), directory
 
 
 def _fallback_roots(first: str) -> Iterator[Path]:
     """Where to save a session whose own directory is full or gone."""
     yield Path(first)
     yield sessions_root()
-    yield Path(tempfile.mkdtemp(prefix="swarmtui-sessions-"))
+    with suppress(OSError):
+        yield Path(tempfile.mkdtemp(prefix="swarmtui-sessions-"))

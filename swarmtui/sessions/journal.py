@@ -69,6 +69,11 @@ class Journal(Stored, frozen=True, kw_only=True):
     damaged_lines: int = 0
 
 
+def has_journal(directory: Path) -> bool:
+    """Return whether there is a journal: the directory may have been removed during the run."""
+    return (directory / JOURNAL).is_file()
+
+
 def read_journal(directory: Path) -> Journal:
     """Read a journal. Damaged lines are counted and skipped; only the head is required."""
     path = directory / JOURNAL
@@ -214,12 +219,11 @@ class JournalWriter:
             return False
 
     def _write(self, data: bytes) -> None:
-        self._torn = True
         while data:
             written = os.write(self._fd, data)
             self.size += written
             data = data[written:]
-        self._torn = False
+            self._torn = bool(data)
 
     def fileno(self) -> int:
         return self._fd

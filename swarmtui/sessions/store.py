@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -89,7 +90,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     state = _state(loaded)
     message = journal.end.message if journal.end else ""
     if state == "interrupted" and not message:
-        message = "interrupted; contains the requests that had finished by then"
+        message = "interrupted; contains the requests that were saved by then"
     session = journal.head.session
     figures = level_figures(journal.records, journal.stages, journal.ends, serial_rates(session.plan))
     figures = add_machine_figures(
@@ -167,7 +168,9 @@ def summary_hint(directory: Path) -> str:
 def summary_error(directory: Path, error: OSError | BadInput, finished: int) -> str:
     """Return the message for a summary that could not be written, after so many finished requests."""
     why = f"{directory}: no summary: {error.strerror if isinstance(error, OSError) else error}"
-    return f"{why}; {saved_sentence(directory, finished)}: free some space, then {summary_hint(directory)}"
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    advice = f"{'free some space, then ' if full else ''}{summary_hint(directory)}"
+    return f"{why}; {saved_sentence(directory, finished)}: {advice}"
 
 
 def saved_sentence(directory: Path, finished: int) -> str:

@@ -239,7 +239,7 @@ class SwarmApp(PatchedApp[AppResult]):
             self.exit(self._result())
         elif self._quit_dialog is not None and self.screen is self._quit_dialog and self._tune is None:
             self._quit_dialog.dismiss("go on")
-            self.toast("the run has ended and is saved; q quits")
+            self.toast("the run has ended; q quits")
 
     # quitting
 

@@ -64,17 +64,22 @@ class LiveSource:
             self._stop_reading()
             if self.live.ended is None:
                 problem = f"the session process {self._client.exit_description(_EXIT_WAIT_S)}"
-                if self.live.directory:
-                    from swarmtui.sessions.store import summary_hint
-
-                    problem = f"{problem}; {summary_hint(Path(self.live.directory))}"
-                self.live.apply(Ended("interrupted", problem, self.live.directory))
+                self.live.apply(_interrupted(problem, self.live.directory))
         self._on_change()
 
     def _stop_reading(self) -> None:
         if self._open:
             asyncio.get_running_loop().remove_reader(self._client.fileno())
             self._open = False
+
+
+def _interrupted(problem: str, directory: str) -> Ended:
+    from swarmtui.sessions.journal import has_journal
+    from swarmtui.sessions.store import summary_hint
+
+    if not directory or not has_journal(Path(directory)):
+        return Ended("interrupted", problem, "")
+    return Ended("interrupted", f"{problem}; {summary_hint(Path(directory))}", directory)
 
 
 class ReplaySource:

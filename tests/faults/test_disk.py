@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import shutil
 import signal
+import socket
+import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from swarmtui.cli import follow
+from swarmtui.client.client import Client, StopControl
 from swarmtui.model.session import Event, StageEnd
+from swarmtui.session_process import finish
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, decode_line, read_journal
+from swarmtui.sessions.store import summary_error
+from swarmtui.tui.frame_source import LiveSource
 from tests.cli.programs import Program, Sandbox, wait_until
 from tests.cli.scripted_server import ScriptedServer, respond_with_words, scripted_server
 from tests.faults.full_disk import FullDisk, claimed, spools
@@ -46,7 +56,7 @@ def test_removed_session_directory_is_reported_and_restored(sandbox: Sandbox) ->
         code, stderr = stop(command)
     assert code == 4 and "removed during the run; all entries were saved elsewhere" in stderr
     assert {record.id for record in read_journal(sandbox.session).records} == {r.id for r in server.completed}
-    assert sandbox.list_sessions()[0]["state"] == "stopped"
+    assert list_sessions(sandbox.sessions)[0].state == "stopped"
 
 
 def test_save_to_moves_the_session(sandbox: Sandbox) -> None:
@@ -164,6 +174,37 @@ def test_text_says_what_is_lost_if_there_is_no_space_anywhere(
     assert saved < finished <= len(server.completed)
 
 
+def test_nothing_is_said_to_be_saved_in_a_directory_that_was_removed(tmp_path: Path) -> None:
+    """Neither by the command nor by the app, after the session process was killed."""
+    ours, theirs = socket.socketpair()
+    with theirs, closing(Client(ours)) as client:
+        ended = follow._recover(str(tmp_path / "20261115-014455-3f9a"), 30, client, StopControl())
+        source = LiveSource(client)
+        source.live.set_directory(str(tmp_path / "20261115-014455-3f9a"))
+        theirs.close()
+        source._read()
+    assert ended.directory == "" and "nothing is saved: its directory was removed" in ended.message
+    assert source.live.ended is not None and source.live.ended.directory == ""
+
+
+def test_session_without_any_directory_for_it_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = JournalQueue(tmp_path / "a" / "id")
+    shutil.rmtree(tmp_path / "a")
+    for name in ("HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/null")
+    found = asyncio.run(finish.save(queue, "/dev/null", "stopped", "", 7, asyncio.Event()))
+    assert found[0] == "failed" and "its directory was removed" in found[1]
+    assert found[2] == ""
+
+
+@pytest.mark.parametrize(("number", "advised"), [(errno.ENOSPC, True), (errno.EROFS, False)])
+def test_space_is_advised_only_if_it_is_missing(tmp_path: Path, number: int, advised: bool) -> None:
+    text = summary_error(tmp_path, OSError(number, os.strerror(number)), 3)
+    assert os.strerror(number) in text and "0 of 3 finished requests are saved" in text
+    assert ("free some space" in text) == advised
+
+
 class FakeDisk:
     """Makes os.write fail after `room` bytes, unless None."""
 
@@ -200,7 +241,7 @@ def test_failure_to_write_the_summary_loses_no_request(sandbox: Sandbox) -> None
         blocker.mkdir()
         code, stderr = stop(command)
     assert code == 2 and "Is a directory" in stderr
-    assert sandbox.list_sessions()[0]["state"] == "stopped"
+    assert list_sessions(sandbox.sessions)[0].state == "stopped"
     blocker.rmdir()
     assert sandbox.show_session()["levels"][0]["ok"] == len(measured(sandbox))
     assert len(sandbox.detail()["requests"]) == len(server.completed)
@@ -253,6 +294,15 @@ def test_unwritten_entries_are_written_in_order_once_there_is_space(
     queue.flush()
     queue.log_event("5")
     assert (event_names(tmp_path / "here"), queue.warning) == (["1", "2", "3", "4", "5"], None)
+
+
+def test_write_that_failed_completely_leaves_no_empty_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, queue = FakeDisk(monkeypatch), JournalQueue(tmp_path / "here")
+    disk.room = 0
+    queue.log_event("1")
+    disk.room = None
+    queue.flush()
+    assert len((tmp_path / "here" / JOURNAL).read_bytes().splitlines()) == 1
 
 
 def test_unwritten_entries_move_to_the_new_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +359,7 @@ def test_closed_session_is_not_moved(tmp_path: Path) -> None:
 def test_concurrent_sessions_do_not_mix(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as one, scripted_server(ANSWER) as other:
         commands = [started_run(sandbox, one, "--label", "one"), started_run(sandbox, other, "--label", "other")]
-        assert {row["state"] for row in sandbox.list_sessions()} == {"running"}
+        assert {row.state for row in list_sessions(sandbox.sessions)} == {"running"}
         for command in commands:
             command.signal_group(signal.SIGINT)
         assert [command.wait().code for command in commands] == [4, 4]

@@ -185,7 +185,7 @@ def test_a_run_that_ended_before_its_start_shows_why() -> None:
     ended = Ended("interrupted", "the session process failed (see errors.log)", "")
     view = header_view(None, None, ended, None)
     assert view.phase == "ended" and view.notice_style == "bad"
-    assert view.notice == "interrupted: the session process failed (see errors.log) · nothing was measured"
+    assert view.notice == "interrupted: the session process failed (see errors.log) · nothing is saved"
 
 
 def test_shorter_titles_keep_model_and_workload() -> None:

@@ -229,7 +229,7 @@ def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[
     """Return the most urgent message."""
     if ended is not None:
         bad = ended.ending in ("unusable", "failed", "interrupted")
-        saved = f"saved: {ended.directory}" if ended.directory else "nothing was measured"
+        saved = f"saved: {ended.directory}" if ended.directory else "nothing is saved"
         ending = f"{ended.ending}: {sanitize(ended.message)}" if ended.message else ended.ending
         found = (sanitize(frame.search_result) if frame else "") or comparison
         return " · ".join(part for part in (found, ending, saved) if part), "bad" if bad else "good"

@@ -197,7 +197,7 @@ class RunScreen(LiveScreen):
         live = self.source.live
         session = live.session
         if session is None or not live.directory or (live.ended is not None and not live.ended.directory):
-            self.app.toast("the session has not started" if live.ended is None else "nothing was measured or saved")
+            self.app.toast("the session has not started" if live.ended is None else "nothing is saved")
             return
         before = SessionDetails(session.label, session.note, str(Path(live.directory).parent))
 
