@@ -135,7 +135,7 @@ def test_request_that_is_not_read_ends_at_the_time_limit() -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/tokenize"
         with pytest.raises(RequestFailed) as failed:
             client.request("POST", url, 0.5, json={"prompt": "x" * (16 << 20)})
-    assert failed.value.kind == "timeout"
+    assert "within 0.5 s" in str(failed.value)
 
 
 def test_name_server_that_does_not_answer_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,14 +107,18 @@ def _inspect_configured(found: set[str]) -> Any:
 
 
 @commands.command()
+@click.option(
+    "--timeout", default=1.0, show_default=True, type=Number(0.1, 60.0), metavar="SECONDS",
+    help="How long servers may take to answer; increase it on a busy host.",
+)  # fmt: skip
 @json_option
-def discover(as_json: bool) -> None:
+def discover(timeout: float, as_json: bool) -> None:
     """List the inference servers on this host and in config.toml: engine, models, slots, flags."""
     from swarmtui.telemetry.discovery import discover as discover_servers
     from swarmtui.telemetry.discovery import with_gpus
     from swarmtui.telemetry.gpu.readers import open_gpus
 
-    found = discover_servers()
+    found = discover_servers(timeout)
     found += _inspect_configured({server.url for server in found})
     if found:
         source = open_gpus()

@@ -42,7 +42,7 @@ def test_interval_is_welchs_on_logs() -> None:
     assert found.sentence == "faster: +9.9 % (95 %: +7.6 % to +12.2 %; 4 v 4 runs)"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(rates, min_size=4, max_size=6), st.lists(rates, min_size=4, max_size=6), st.floats(0.001, 0.2))
 def test_claim_and_printed_interval_always_agree(a: list[float], b: list[float], alpha: float) -> None:
     found = verdict(a, b, alpha=alpha)

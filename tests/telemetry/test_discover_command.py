@@ -30,7 +30,7 @@ def swarmtui(*words: str) -> tuple[int, Any]:
 
 
 def test_discover_lists_simulator_with_slots(simulator: str) -> None:
-    code, servers = swarmtui("discover")
+    code, servers = swarmtui("discover", "--timeout", "30")
     (found,) = [server for server in servers if server["url"] == simulator]
     assert code == 0
     assert (found["engine"], found["seats"], found["reachable"]) == ("simulator", 6, True)

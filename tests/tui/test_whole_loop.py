@@ -116,8 +116,9 @@ async def test_manual_run_without_a_level_reports_its_requests(
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
         live = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
-        await pilot.press("c", "5", "0", "enter")
-        await until(lambda: c_of(live) == 50)
+        # 4·200 completions take far longer than this test.
+        await pilot.press("c", "2", "0", "0", "enter")
+        await until(lambda: c_of(live) == 200)
         before = live.frame.finished if live.frame else 0
         await until(lambda: live.frame is not None and live.frame.finished > before + 2)
         await pilot.press("x", "x")
