@@ -21,8 +21,7 @@ from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import finished_by_level
 from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.analysis.limits.slo import goodput, parse_slo
-from swarmtui.analysis.machine.bandwidth import bandwidth_use, model_bytes_from_facts
-from swarmtui.analysis.machine.by_level import add_machine_figures
+from swarmtui.analysis.machine.by_level import add_machine_figures, bandwidth_use
 from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
@@ -100,7 +99,6 @@ def summarise(loaded: LoadedSession) -> Summary:
     quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.quality))
     if journal.quality is not None:
         quality = add_stored_lines(quality, journal.quality.lines)
-    weights = model_bytes_from_facts(session.model_facts)
     # Behind a balancer the slots of one server say nothing about the others.
     several = any(event.name == "several_servers" for event in journal.events)
     slots = None if several else server_slots(session, journal.servers)
@@ -123,7 +121,7 @@ def summarise(loaded: LoadedSession) -> Summary:
         ),
         scaling=scaling(levels, slots),
         goodput=_goodput(journal, levels),
-        bandwidth=bandwidth_use(levels, weights, slots) if weights else (),
+        bandwidth=bandwidth_use(levels, session.model_facts, slots),
         servers=journal.servers,
         gpus=gpu_names(journal.telemetry, journal.servers),
         quality=quality,

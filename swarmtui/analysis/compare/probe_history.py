@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from math import exp, log, sqrt
 
 from swarmtui.analysis.compare.verdicts import coefficient_of_variation
-from swarmtui.analysis.levels.stats import mean, median
+from swarmtui.analysis.levels.stats import mean, median, percentile
 from swarmtui.model.schema import Stored
 from swarmtui.numbers import percent, signed_percent
 
@@ -131,8 +131,8 @@ def _drift_by_probe(probes: Sequence[ProbeResult]) -> tuple[Drift | None, ...]:
 
 def _drift(reference: Sequence[float], latest: Sequence[float]) -> Drift:
     """Compare the smoothed `latest` with a sorted reference; all are logs of rates."""
-    middle = _median_of_sorted(reference)
-    spread = _MAD_TO_SD * _median_of_sorted(sorted(abs(value - middle) for value in reference))
+    middle = percentile(reference, 0.5)
+    spread = _MAD_TO_SD * percentile(sorted(abs(value - middle) for value in reference), 0.5)
     smoothed = 0.0
     for value in latest:
         apart = (value - middle) / spread if spread else _CLIPPED_AT * ((value > middle) - (value < middle))
@@ -145,11 +145,6 @@ def _drift(reference: Sequence[float], latest: Sequence[float]) -> Drift:
         low=exp(middle - limit * unit),
         high=exp(middle + limit * unit),
     )
-
-
-def _median_of_sorted(values: Sequence[float]) -> float:
-    half = len(values) // 2
-    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
 
 def _since_change(probes: Sequence[ProbeResult]) -> int:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import fsum
-from typing import Literal
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,7 @@ from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ra
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.level_key import LevelKey
 from swarmtui.model.load import SerialRates
-from swarmtui.model.record import CANCELLED, Record, TokenSource
+from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
 
 # More types than this are not worth a table.
@@ -98,7 +98,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         steady_s=steady_s,
         c_achieved=ratio(_sum(run.busy_s for run in counted), wall_s),
         c_held=_c_held(counted),
-        token_source=_token_source(ok),
+        token_source=_single_or_mixed({r.token_source for r in ok if r.token_source is not None}),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         cached_tokens=_count(r.cached_tokens for r in ok),
@@ -121,7 +121,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         token_ratio=None,
         pass_rate=ratio(sum(verdict in PASSES for verdict in verdicts), len(verdicts)),
         coalesced_chunks=ratio(sum(r.coalesced_chunks for r in ok), sum(r.chunks for r in ok)),
-        stamp=_stamp(ok),
+        stamp=_single_or_mixed({r.stamp for r in ok if r.chunks}),
         flags=(),
         by_run=by_run,
         load=load,
@@ -268,14 +268,9 @@ def _longest_gap_s(gaps: Counter[int], ok: Iterable[Record]) -> float | None:
     return None if longest is None else longest / 1e6
 
 
-def _token_source(ok: Iterable[Record]) -> TokenSource | Literal["mixed"] | None:
-    sources = {record.token_source for record in ok if record.token_source is not None}
-    return "mixed" if len(sources) > 1 else next(iter(sources), None)
-
-
-def _stamp(ok: Iterable[Record]) -> Literal["kernel", "read", "mixed"] | None:
-    stamps = {record.stamp for record in ok if record.chunks}
-    return "mixed" if len(stamps) > 1 else next(iter(stamps), None)
+def _single_or_mixed(values: set[str]) -> Any:
+    """Return the only value, `mixed` where there are several, and null where there is none."""
+    return "mixed" if len(values) > 1 else next(iter(values), None)
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -45,15 +45,14 @@ class _Compare(NamedTuple):
     text: str
 
 
-class _Any(NamedTuple):
+class _Group(NamedTuple):
+    """Conditions joined by `or` if `decisive` is true, else by `and`: one part with that result decides."""
+
+    decisive: bool
     parts: tuple[_Node, ...]
 
 
-class _All(NamedTuple):
-    parts: tuple[_Node, ...]
-
-
-_Node = _Compare | _Any | _All
+_Node = _Compare | _Group
 
 
 class FailCondition(NamedTuple):
@@ -106,13 +105,13 @@ class _Parser:
         parts = [self._all_of(depth)]
         while self._take("or"):
             parts.append(self._all_of(depth))
-        return parts[0] if len(parts) == 1 else _Any(tuple(parts))
+        return parts[0] if len(parts) == 1 else _Group(True, tuple(parts))
 
     def _all_of(self, depth: int) -> _Node:
         parts = [self._one(depth)]
         while self._take("and"):
             parts.append(self._one(depth))
-        return parts[0] if len(parts) == 1 else _All(tuple(parts))
+        return parts[0] if len(parts) == 1 else _Group(False, tuple(parts))
 
     def _one(self, depth: int) -> _Node:
         if depth > _MAX_DEPTH:
@@ -177,15 +176,10 @@ def _judge(node: _Node, levels: Sequence[Level]) -> LimitResult:
     if isinstance(node, _Compare):
         return _compare(node, levels)
     parts = [_judge(part, levels) for part in node.parts]
-    decisive = isinstance(node, _Any)
-    deciding = [part for part in parts if part.true is decisive]
-    if deciding:
-        return LimitResult(true=decisive, because=tuple(why for part in deciding for why in part.because))
+    deciding = [part for part in parts if part.true is node.decisive]
     unknown = [part for part in parts if part.true is None]
-    counted = unknown or parts
-    return LimitResult(
-        true=None if unknown else not decisive, because=tuple(why for part in counted for why in part.because)
-    )
+    true = node.decisive if deciding else None if unknown else not node.decisive
+    return LimitResult(true=true, because=tuple(why for part in deciding or unknown or parts for why in part.because))
 
 
 def _compare(node: _Compare, levels: Sequence[Level]) -> LimitResult:

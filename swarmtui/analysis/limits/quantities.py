@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import Level, RateSummary, Spread
+from swarmtui.model.session import Level, Spread
 
 Kind = Literal["time", "rate", "share", "number"]
 
@@ -23,50 +24,28 @@ class Quantity(NamedTuple):
     value: Callable[[Level], float | None]
 
 
-def _spread(field: str, part: str) -> Quantity:
-    def of(level: Level) -> float | None:
-        spread: Spread = getattr(level, field)
-        value: float | None = getattr(spread, part)
-        return value
-
-    return Quantity("time", of)
-
-
-def _rates(field: str, part: str) -> Quantity:
-    def of(level: Level) -> float | None:
-        rates: RateSummary = getattr(level, field)
-        value: float | None = getattr(rates, part)
-        return value
-
-    return Quantity("rate", of)
-
-
-def _plain(kind: Kind, field: str) -> Quantity:
-    def of(level: Level) -> float | None:
-        value: float | None = getattr(level, field)
-        return value
-
-    return Quantity(kind, of)
+def _figure(kind: Kind, path: str) -> Quantity:
+    return Quantity(kind, attrgetter(path))
 
 
 _TIMES = ("ttft", "ttfo", "tpot", "icl", "e2e")
 _PARTS = ("mean", "min", "p50", "p90", "p95", "p99", "max")
 QUANTITIES: dict[str, Quantity] = {
-    **{f"{name}_{part}": _spread(f"{name}_s", part) for name in _TIMES for part in _PARTS},
-    **{f"per_stream_tps_{part}": _rates("per_stream_tps", part) for part in ("mean", "min", "p50", "max")},
-    "per_stream_tps": _rates("per_stream_tps", "mean"),
-    **{name: _plain("rate", name) for name in ("out_tps_steady", "out_tps_wall", "prompt_tps", "total_tps")},
-    **{name: _plain("share", name) for name in ("contention", "pass_rate")},
-    "shared_reads": _plain("share", "coalesced_chunks"),
+    **{f"{name}_{part}": _figure("time", f"{name}_s.{part}") for name in _TIMES for part in _PARTS},
+    **{f"per_stream_tps_{part}": _figure("rate", f"per_stream_tps.{part}") for part in ("mean", "min", "p50", "max")},
+    "per_stream_tps": _figure("rate", "per_stream_tps.mean"),
+    **{name: _figure("rate", name) for name in ("out_tps_steady", "out_tps_wall", "prompt_tps", "total_tps")},
+    **{name: _figure("share", name) for name in ("contention", "pass_rate")},
+    "shared_reads": _figure("share", "coalesced_chunks"),
     **{
-        name: _plain("number", name)
+        name: _figure("number", name)
         for name in (
             "n", "ok", "errors", "cancelled", "cap_hits", "degenerate", "runs", "c_achieved", "c_held", "rate_speedup",
             "wall_speedup", "token_ratio", "straggler", "tokens_in", "tokens_out", "cached_tokens",
         )
     },
-    "longest_stall": _plain("time", "longest_stall_s"),
-    "wall": _plain("time", "wall_s"),
+    "longest_stall": _figure("time", "longest_stall_s"),
+    "wall": _figure("time", "wall_s"),
     "error_rate": Quantity("share", lambda level: ratio(level.errors, level.n)),
     "cap_rate": Quantity("share", lambda level: ratio(level.cap_hits, level.ok)),
 }  # fmt: skip

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
+from swarmtui.analysis.levels.runs import Span
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
 from swarmtui.numbers import gib
@@ -15,8 +16,6 @@ THROTTLE_REASONS = frozenset(
     ("power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake", "board limit", "reliability")
 )
 _MAX_DISTANCE_NS = 1_500_000_000
-
-Span = tuple[int, int]
 
 
 def energy_used(

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.levels.stats import mean, ratio
 from swarmtui.analysis.machine.server_counters import counter_change, histogram_mean, sum_changes
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level
@@ -167,8 +167,7 @@ def _means(records: Sequence[Record]) -> tuple[float | None, float | None]:
     good = [record for record in records if record.ok]
     times = [record.ttft_s for record in good if record.ttft_s is not None]
     prompts = [record.tokens_in for record in good if record.tokens_in is not None]
-    prompt = sum(prompts) / len(prompts) if prompts and len(prompts) == len(good) else None
-    return sum(times) / len(times) if times else None, prompt
+    return mean(times), mean(prompts) if len(prompts) == len(good) else None
 
 
 def _prefill_s(server: ServerState, prompt_tokens: float | None, n: int) -> float | None:
