@@ -15,10 +15,9 @@ from typing import Any, Literal, NamedTuple
 import httpx2
 import msgspec
 
-from swarmtui.model.endpoint import Secrets, parse_address
+from swarmtui.model.endpoint import Secrets, parse_address, tls_problem
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.schema import BadInput
-from swarmtui.model.tls_errors import tls_problem
 
 _MAX_BYTES = 16 << 20
 _NO_SECRETS = Secrets()

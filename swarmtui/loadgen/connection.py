@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_stamps, monotonic_ns, unpack_timespec
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
-from swarmtui.model.tls_errors import tls_problem
+from swarmtui.model.endpoint import tls_problem
 
 # The most that one read returns: small enough that one saturated stream does not delay the others.
 _buffer = bytearray(32 << 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -216,13 +217,5 @@ class Ended(_ClientMessage, frozen=True):
 
 SessionMessage = Hello | Frame | Ended
 
-_command_decoder: msgspec.msgpack.Decoder[ClientCommand] = msgspec.msgpack.Decoder(ClientCommand)
-_message_decoder: msgspec.msgpack.Decoder[SessionMessage] = msgspec.msgpack.Decoder(SessionMessage)
-
-
-def decode_command(body: bytes) -> ClientCommand:
-    return _command_decoder.decode(body)
-
-
-def decode_message(body: bytes) -> SessionMessage:
-    return _message_decoder.decode(body)
+decode_command: Callable[[bytes], ClientCommand] = msgspec.msgpack.Decoder(ClientCommand).decode
+decode_message: Callable[[bytes], SessionMessage] = msgspec.msgpack.Decoder(SessionMessage).decode

@@ -10,7 +10,7 @@ import msgspec
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.redaction import is_secret_name
 from swarmtui.model.run_request import SIMULATOR
-from swarmtui.model.schema import BadInput, InputStruct, parse_toml
+from swarmtui.model.schema import BadInput, InputStruct, parse_toml, suggest
 
 _NO_SECRETS = "do not store a key in a file; set api_key_env to the environment variable that holds it"
 
@@ -106,11 +106,8 @@ def find_endpoint(text: str, endpoints: dict[str, EndpointConfig], source: str) 
         return endpoints[text]
     if re.search(r"[./:]", text) or text == "localhost" or not text:
         return EndpointConfig(url=text)
-    import difflib  # imported only to report an error
-
-    close = difflib.get_close_matches(text, endpoints, n=1)
     known = f" (configured: {', '.join(endpoints)})" if endpoints else ""
-    guess = f"; did you mean {close[0]}?" if close else f"; write a host as http://{text}"
+    guess = suggest(text, list(endpoints), "; ") or f"; write a host as http://{text}"
     raise BadInput(f"no endpoint named {text!r} in {source}{known}{guess}", key="--endpoint")
 
 

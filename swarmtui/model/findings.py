@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from swarmtui.model.level_key import PerLevel
+from swarmtui.model.plan import PerLevel
 from swarmtui.model.schema import Stored
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from swarmtui.model.endpoint import Secrets
@@ -57,8 +59,4 @@ class RunRequest(Stored, frozen=True, kw_only=True):
     salt: str = ""
 
 
-_decoder = msgspec.msgpack.Decoder(RunRequest)
-
-
-def decode_run_request(body: bytes) -> RunRequest:
-    return _decoder.decode(body)
+decode_run_request: Callable[[bytes], RunRequest] = msgspec.msgpack.Decoder(RunRequest).decode

@@ -8,8 +8,7 @@ import msgspec
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Findings, Goodput, Scaling, with_codes
-from swarmtui.model.level_key import PerLevel
-from swarmtui.model.plan import Mode, Plan
+from swarmtui.model.plan import Mode, PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
 from swarmtui.model.session_tags import ModelFacts, Series, model_facts_from_tags, series_from_tags

@@ -5,6 +5,8 @@ Everything that a worker needs is in `Setup`, so it could run on another host.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from swarmtui.model.endpoint import Dialect
@@ -166,21 +168,13 @@ class Failed(_WorkerMessage, frozen=True):
 WorkerReport = WorkerFrame | Finished | Failed
 
 _encoder = msgspec.msgpack.Encoder()
-_command_decoder: msgspec.msgpack.Decoder[WorkerCommand] = msgspec.msgpack.Decoder(WorkerCommand)
-_report_decoder: msgspec.msgpack.Decoder[WorkerReport] = msgspec.msgpack.Decoder(WorkerReport)
+decode_command: Callable[[bytes], WorkerCommand] = msgspec.msgpack.Decoder(WorkerCommand).decode
+decode_report: Callable[[bytes], WorkerReport] = msgspec.msgpack.Decoder(WorkerReport).decode
 
 
 def pack(message: msgspec.Struct) -> bytes:
     body = _encoder.encode(message)
     return len(body).to_bytes(HEADER_BYTES, "big") + body
-
-
-def decode_command(body: bytes) -> WorkerCommand:
-    return _command_decoder.decode(body)
-
-
-def decode_report(body: bytes) -> WorkerReport:
-    return _report_decoder.decode(body)
 
 
 class Unpacker:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import tomllib
@@ -11,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.files import MAX_DATA, open_regular, read_file
-from swarmtui.model.schema import BadInput, find_line
+from swarmtui.model.schema import BadInput, find_line, suggest
 from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Workload, parse_workload
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -35,8 +34,7 @@ def find_workload(name_or_path: str) -> WorkloadFile:
     if path.suffix == ".toml" or len(path.parts) > 1:
         hint = f"; the shipped workload is called {path.stem}" if path.stem in names else ""
         raise BadInput(f"no such file{hint}", source=name_or_path)
-    close = difflib.get_close_matches(name_or_path, names, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ";"
+    hint = suggest(name_or_path, names, "; ") or ";"
     raise BadInput(f"no workload {name_or_path!r}{hint} shipped: {', '.join(names)}")
 
 

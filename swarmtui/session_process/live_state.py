@@ -10,8 +10,7 @@ from swarmtui.analysis.levels.figures import task_figures
 from swarmtui.analysis.stream_detail import finished_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Frame, SessionWarning, Status
-from swarmtui.model.level_key import LevelKey
-from swarmtui.model.plan import Mode
+from swarmtui.model.plan import LevelKey, Mode
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.model.level_key import LevelKey
-from swarmtui.model.plan import Mode, Plan
+from swarmtui.model.plan import LevelKey, Mode, Plan
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.workload import Graph, Task
 from swarmtui.prompts.generator import TaskGenerator, fill_answers

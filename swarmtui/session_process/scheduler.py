@@ -12,8 +12,7 @@ from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.findings import Slots
-from swarmtui.model.level_key import LevelKey
-from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, Mode, Plan
+from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, Mode, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import RequestEntry, StageEnd, StageStart
 from swarmtui.prompts.generator import TaskGenerator

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from swarmtui.sim.exposition import Labels, Sample, family
+from swarmtui.sim.metrics import Labels, Sample, family
 from swarmtui.sim.presets import Card
 
 MARK = "SIMULATED"

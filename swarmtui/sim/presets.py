@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -137,9 +136,8 @@ def find_preset(name: str) -> Preset:
     known = {preset.name: preset for preset in list_presets()}
     if name in known:
         return known[name]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
-    raise BadInput(f"no such preset; {hint}", key=f"sim:{name}")
+    hint = suggest(name, list(known), "; ") or f"; known are {', '.join(known)}"
+    raise BadInput(f"no such preset{hint}", key=f"sim:{name}")
 
 
 def parse_spec(text: str) -> tuple[Preset, Settings]:
@@ -206,3 +204,20 @@ def validate_preset(preset: Preset, source: str) -> None:
     shares = (failures.http_500, failures.http_503, failures.reset, failures.cut, failures.error_event, failures.stall)
     if sum(shares) > 1.0:
         refuse("failures", "the shares add up to more than 1")
+
+
+Fault = Literal["http_500", "http_503", "reset", "cut", "error_event", "stall"]
+
+_FAULTS: tuple[Fault, ...] = ("http_500", "http_503", "reset", "cut", "error_event", "stall")
+_GOLDEN = 0.6180339887498949
+
+
+def fault_for(number: int, failures: Failures, seed: int) -> Fault | None:
+    """Multiples of the golden ratio are evenly spread over 0 to 1: of n successive requests about share × n fail."""
+    position = ((number + 1) * _GOLDEN + seed * 0.7548776662466927) % 1.0
+    for fault in _FAULTS:
+        share: float = getattr(failures, fault)
+        if position < share:
+            return fault
+        position -= share
+    return None

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from swarmtui.sim.batching import Job
-from swarmtui.sim.faults import Fault
 from swarmtui.sim.http import SimConnection
+from swarmtui.sim.presets import Fault
 from swarmtui.sim.requests import ParsedRequest
 
 FAILED = {"message": "EngineCore encountered an issue (simulated).", "type": "InternalServerError", "param": None}

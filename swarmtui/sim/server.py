@@ -18,12 +18,10 @@ from contextlib import suppress
 import msgspec
 
 from swarmtui.model.schema import BadInput
-from swarmtui.sim import exposition, gpu, metrics
-from swarmtui.sim.batching import BatchingEngine, Job
-from swarmtui.sim.faults import fault_for
+from swarmtui.sim import gpu, metrics
+from swarmtui.sim.batching import BatchingEngine, Job, block_hashes
 from swarmtui.sim.http import HttpRequest, SimConnection
-from swarmtui.sim.prefixes import block_hashes
-from swarmtui.sim.presets import Preset
+from swarmtui.sim.presets import Preset, fault_for
 from swarmtui.sim.replies import FAILED, Reply, ReplySettings, WholeReply
 from swarmtui.sim.requests import ParsedRequest, RequestRefused, parse_chat, parse_completions, parse_ollama, tokenize
 from swarmtui.sim.streams import OllamaStream, OpenAiStream
@@ -104,7 +102,7 @@ class SimulatorServer:
         if key and path.startswith(("/v1/", "/api/")) and request.headers.get("authorization") != f"Bearer {key}":
             connection.respond(401, b'{"error":"Unauthorized"}')
         elif path in gets and request.method == "GET":
-            kind = exposition.CONTENT_TYPE if path.endswith("/metrics") else "application/json"
+            kind = metrics.CONTENT_TYPE if path.endswith("/metrics") else "application/json"
             connection.respond(200, gets[path](), kind)
         elif (path in _PARSERS or path == "/tokenize") and request.method == "POST":
             self._post(connection, request)
@@ -232,7 +230,7 @@ class SimulatorServer:
     def _metrics(self) -> bytes:
         self._advance()
         self._schedule()
-        return exposition.page(metrics.render(self._preset, self._engine.replicas, self._meters))
+        return metrics.page(metrics.render(self._preset, self._engine.replicas, self._meters))
 
     def _gpu_metrics(self) -> bytes:
         self._advance()
@@ -242,7 +240,7 @@ class SimulatorServer:
             cards.read(now, replica.step.batch if replica.step else 0, replica.kv_tokens_used / room)
             for cards, replica in zip(self._cards, self._engine.replicas, strict=True)
         ]
-        return exposition.page(gpu.render(self._preset.gpu, readings))
+        return metrics.page(gpu.render(self._preset.gpu, readings))
 
 
 def serve(

@@ -7,8 +7,8 @@ from abc import abstractmethod
 import msgspec
 
 from swarmtui.sim.batching import Job
-from swarmtui.sim.faults import Fault
 from swarmtui.sim.http import LAST_CHUNK, SimConnection
+from swarmtui.sim.presets import Fault
 from swarmtui.sim.replies import FAILED, Reply, ReplySettings, iso, ollama_end, openai_id
 from swarmtui.sim.requests import ParsedRequest
 

@@ -13,8 +13,7 @@ from swarmtui.engines.base import PROMETHEUS_PATH, Engine
 from swarmtui.engines.registry import ENGINES, engine_named
 from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
-from swarmtui.telemetry.fetch import Fetcher
-from swarmtui.telemetry.prometheus import MetricSample, parse_samples
+from swarmtui.telemetry.prometheus import Fetcher, MetricSample, parse_samples
 
 _HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
 # Not summed over several engines behind one address: the fullest cache is the one that makes requests wait.

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.sim.batching import BatchingEngine, Job, Step, step_seconds
-from swarmtui.sim.prefixes import block_hashes
+from swarmtui.sim.batching import BatchingEngine, Job, Step, block_hashes, step_seconds
 from swarmtui.sim.presets import Noise, Preset, Speculative, StepTime, find_preset
 from tests.sim.virtual_load import closed_loop, decode_tps, first_token, last_token
 

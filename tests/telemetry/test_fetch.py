@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from http.server import BaseHTTPRequestHandler
 
-from swarmtui.telemetry.fetch import MAX_BYTES, Fetcher
+from swarmtui.telemetry.prometheus import MAX_BYTES, Fetcher
 from tests.telemetry.text_server import TextReply, serving
 
 

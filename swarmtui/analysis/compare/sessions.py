@@ -31,7 +31,7 @@ from swarmtui.analysis.compare.verdicts import (
     weigh_sessions,
 )
 from swarmtui.model.findings import Finding, Findings
-from swarmtui.model.level_key import LevelKey, PerLevel, level_name
+from swarmtui.model.plan import LevelKey, PerLevel, level_name
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit

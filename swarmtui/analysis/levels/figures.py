@@ -15,8 +15,8 @@ from swarmtui.analysis.levels.runs import LevelRun, Steady, in_flight_spans, mea
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ratio, spread, stream_rate, tally_spread
 from swarmtui.model.answer_check import PASSES
-from swarmtui.model.level_key import LevelKey
 from swarmtui.model.load import SerialRates
+from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
 

@@ -11,7 +11,7 @@ from swarmtui.analysis.capacity.scaling import keeps_up
 from swarmtui.analysis.quality.facts import send_delay_share
 from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, IN_FLIGHT, SEND_DELAY
 from swarmtui.model.findings import Finding, Findings
-from swarmtui.model.level_key import LevelKey
+from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import FASTER, Event, Level, SerialBaseline, StageStart
 from swarmtui.numbers import short, short_percent
 from swarmtui.text import count_noun

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.model.level_key import LevelKey
-from swarmtui.model.plan import Mode
+from swarmtui.model.plan import LevelKey, Mode
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import StageEnd, StageStart

@@ -10,7 +10,7 @@ from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.quantities import parse_amount
 from swarmtui.model.findings import Goodput
-from swarmtui.model.level_key import LevelKey
+from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Level

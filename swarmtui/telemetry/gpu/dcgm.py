@@ -7,10 +7,9 @@ from collections import defaultdict
 from typing import Any
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.fetch import Fetcher
 from swarmtui.telemetry.gpu.cadence import Depth
 from swarmtui.telemetry.gpu.nvml import throttle_reasons
-from swarmtui.telemetry.prometheus import parse_samples
+from swarmtui.telemetry.prometheus import Fetcher, parse_samples
 
 SIMULATED = "SIMULATED"
 _PREFIX = "DCGM_FI_DEV_"

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.fetch import Fetcher
 from swarmtui.telemetry.gpu.cadence import Depth
 from swarmtui.telemetry.gpu.dcgm import DcgmReader
 from swarmtui.telemetry.gpu.nvml import NvmlReader
 from swarmtui.telemetry.gpu.sysfs import ROOT, SysfsReader
+from swarmtui.telemetry.prometheus import Fetcher
 
 
 class GpuReader(Protocol):
