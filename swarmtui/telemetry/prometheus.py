@@ -41,7 +41,8 @@ def parse_samples(text: str, keep: Callable[[str], bool]) -> list[MetricSample] 
             if name and keep(name.group()):
                 series, _, value = line.rstrip().rpartition(" ")
                 sample = _series(series.rstrip(), float(value)) if _PLAIN.fullmatch(series) else _parse(line)
-                if math.isfinite(sample.value):
+                # The name of a malformed series, such as `name={}`, is longer than the match.
+                if math.isfinite(sample.value) and keep(sample.name):
                     found.append(sample)
     except (ValueError, IndexError, KeyError):
         return None

@@ -113,7 +113,17 @@ def test_nan_is_not_measured() -> None:
     assert state is not None and state.running is None and state.waiting == 2.0
 
 
-@pytest.mark.parametrize("text", ["", "<html>503</html>", "vllm", "vllm:num_requests_running{", "process_cpu 1\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<html>503</html>",
+        "vllm",
+        "vllm:num_requests_running{",
+        "vllm:num_requests_running={}0\n",
+        "process_cpu 1\n",
+    ],
+)
 def test_page_without_known_metrics_is_none(text: str) -> None:
     assert parse_prometheus(text) is None
 
