@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,6 @@ from swarmtui.model.workload import (
     RandomText,
     SharedPrefix,
     Task,
-    Workload,
 )
 from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt, load_items, user_message
 from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_tokens
@@ -40,40 +39,46 @@ _WARMUP_PROMPTS = (
 )
 
 
-class _ItemSource(Protocol):
-    def measured(self, index: int, c: int, position: int) -> PromptItem: ...
-
-    def warmup(self, index: int) -> PromptItem: ...
-
-
 class TaskGenerator:
     """Generate the tasks of one session. The same arguments give the same task, in any order of calls."""
 
     def __init__(
         self,
-        workload: Workload,
-        content: _ItemSource,
+        found: WorkloadFile,
         *,
         seed: int,
-        salt: str,
-        max_tokens: int | None,
-        temperature: float | None,
-        cold_extra: Mapping[str, Any],
+        calibration: Calibration | None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        salt: str = "",
+        cold_extra: Mapping[str, Any] | None = None,
     ) -> None:
-        self._workload = workload
-        self._content = content
+        """Read the data file, if any; `max_tokens` and `temperature` override those of the workload.
+
+        `cold_extra` are fields for requests that must not use the prefix cache. `salt` changes only the nonces: with
+        the id of the session in it, a repeated plan finds nothing of the first run in the prefix cache. Without a
+        calibration prompt lengths are estimates.
+        """
+        workload = found.workload
+        exact = workload.output_tokens if isinstance(workload, RandomText | SharedPrefix) else None
+        if max_tokens is not None and isinstance(exact, ByLevel):  # a cap would make all shares equal
+            shorter = msgspec.structs.replace(exact, tokens=max_tokens)
+            workload, max_tokens = msgspec.structs.replace(workload, output_tokens=shorter), None
+        self.workload = workload
+        self._content: _GeneratedItems | _WrittenItems
+        if isinstance(workload, RandomText | SharedPrefix):
+            self._content = _GeneratedItems(workload, seed, calibration or _DEFAULT_CALIBRATION)
+        else:
+            kind = _PositionedItems if isinstance(workload, MixedWorkload | Graph) else _WrittenItems
+            self._content = kind(load_items(found, workload), workload, seed)
         self._seed, self._salt = seed, salt
         self._max_tokens = max_tokens
         self._temperature = workload.temperature if temperature is None else temperature
         self._shared = isinstance(workload, SharedPrefix)
-        self._exact = isinstance(workload, RandomText | SharedPrefix)
+        self._exact = exact is not None
         self._cold = workload.cache == "cold" and not self._shared
         self._extra = {"ignore_eos": True, **workload.extra} if self._exact else workload.extra
-        self._cold_extra = dict(cold_extra)
-
-    @property
-    def workload(self) -> Workload:
-        return self._workload
+        self._cold_extra = dict(cold_extra or {})
 
     def task(self, index: int, c: int, position: int, content: int | None = None) -> Task:
         """Return request number `index` of the session, at `position` of its run at level `c`.
@@ -100,21 +105,21 @@ class TaskGenerator:
             temperature=self._temperature,
             cold=cold,
             extra=self._cold_extra | self._extra if cold else self._extra,
-            check=item.check or self._workload.check,
+            check=item.check or self.workload.check,
         )
 
     def _cap(self, item: PromptItem) -> int | None:
         if self._max_tokens is not None:
             return self._max_tokens
-        most = self._workload.max_tokens
+        most = self.workload.max_tokens
         if item.max_tokens is None:
             return most
         return min(item.max_tokens, most) if self._exact and most is not None else item.max_tokens
 
     def _messages(self, item: PromptItem, number: int) -> tuple[Message, ...]:
         messages = item.messages
-        if self._workload.system and messages[0].role != "system":
-            messages = (Message(role="system", content=self._workload.system), *messages)
+        if self.workload.system and messages[0].role != "system":
+            messages = (Message(role="system", content=self.workload.system), *messages)
         if not self._cold and not self._shared:
             return messages
         at = len(messages) - 1 if self._shared else 0
@@ -125,8 +130,9 @@ class TaskGenerator:
 class _WrittenItems:
     """Written prompts, each once before any is repeated, in a new order each time."""
 
-    def __init__(self, items: tuple[PromptItem, ...], warmups: tuple[PromptItem, ...], seed: int) -> None:
-        self._items, self._warmups, self._seed = items, warmups, seed
+    def __init__(self, items: tuple[PromptItem, ...], workload: WrittenWorkload, seed: int) -> None:
+        self._items, self._workload, self._seed = items, workload, seed
+        self._warmups = _warmups(workload)
         self._types = [item.type for item in items]
         self._cycle, self._order = -1, [0]
 
@@ -141,20 +147,15 @@ class _WrittenItems:
         return self._warmups[index % len(self._warmups)]
 
 
-class _PositionedItems:
+class _PositionedItems(_WrittenItems):
     """Each position of a batch has its own task: the primary and the side tasks, or the tasks of a graph."""
-
-    def __init__(self, items: tuple[PromptItem, ...], repeat_from: int, warmups: tuple[PromptItem, ...]) -> None:
-        self._items, self._repeat_from, self._warmups = items, repeat_from, warmups
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
         if position < len(self._items):
             return self._items[position]
-        repeated = self._items[self._repeat_from :]
-        return repeated[(position - self._repeat_from) % len(repeated)]
-
-    def warmup(self, index: int) -> PromptItem:
-        return self._warmups[index % len(self._warmups)]
+        repeat_from = 1 if isinstance(self._workload, MixedWorkload) else 0
+        repeated = self._items[repeat_from:]
+        return repeated[(position - repeat_from) % len(repeated)]
 
 
 class _GeneratedItems:
@@ -184,46 +185,6 @@ class _GeneratedItems:
         return PromptItem(
             messages=(*self._prefix, user_message(text)), max_tokens=tokens(self._workload.output_tokens, "output")
         )
-
-
-def open_generator(
-    found: WorkloadFile,
-    *,
-    seed: int,
-    calibration: Calibration | None,
-    max_tokens: int | None = None,
-    temperature: float | None = None,
-    salt: str = "",
-    cold_extra: Mapping[str, Any] | None = None,
-) -> TaskGenerator:
-    """Read the data file, if any; `max_tokens` and `temperature` override those of the workload.
-
-    `cold_extra` are fields for requests that must not use the prefix cache. `salt` changes only the nonces: with the id
-    of the session in it, a repeated plan finds nothing of the first run in the prefix cache. Without a calibration
-    prompt lengths are estimates.
-    """
-    workload = found.workload
-    exact = workload.output_tokens if isinstance(workload, RandomText | SharedPrefix) else None
-    if max_tokens is not None and isinstance(exact, ByLevel):  # a cap would make all shares equal
-        shorter = msgspec.structs.replace(exact, tokens=max_tokens)
-        workload, max_tokens = msgspec.structs.replace(workload, output_tokens=shorter), None
-    content: _ItemSource
-    if isinstance(workload, RandomText | SharedPrefix):
-        content = _GeneratedItems(workload, seed, calibration or _DEFAULT_CALIBRATION)
-    elif isinstance(workload, MixedWorkload | Graph):
-        items = load_items(found, workload)
-        content = _PositionedItems(items, 1 if isinstance(workload, MixedWorkload) else 0, _warmups(workload))
-    else:
-        content = _WrittenItems(load_items(found, workload), _warmups(workload), seed)
-    return TaskGenerator(
-        workload,
-        content,
-        seed=seed,
-        salt=salt,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        cold_extra=cold_extra or {},
-    )
 
 
 def fill_answers(task: Task, answers: Mapping[str, str]) -> Task:

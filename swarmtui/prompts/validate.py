@@ -25,7 +25,7 @@ from swarmtui.model.workload import (
     find_problems,
 )
 from swarmtui.prompts.files import PromptItem, load_items, read_items
-from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, read_text
 from swarmtui.text import count_noun
 
@@ -86,7 +86,7 @@ def describe_workload(found: WorkloadFile) -> WorkloadDescription:
             input=f"{prefix}{_format_length(workload.input_tokens)} tokens",
             output=f"{_format_length(workload.output_tokens)} tokens",
             cache="shared prefix" if prefix else workload.cache,
-            sample=open_generator(found, seed=0, calibration=None).task(0, 1, 0).messages[-1].content,
+            sample=TaskGenerator(found, seed=0, calibration=None).task(0, 1, 0).messages[-1].content,
         )
     items = load_items(found, workload)
     caps = [item.max_tokens or workload.max_tokens for item in items]

@@ -272,23 +272,11 @@ def _closed_loop(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> T
     return ClosedLoopTasks(factory, key[0], total) if plan.preroll else NewTasks(factory, key[0], total)
 
 
-def _endless(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
-    return NewTasks(factory, key[0], None)
-
-
-def _batch(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
-    return NewTasks(factory, key[0], key[0])
-
-
 def _arrivals(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
     c, rate = key
     assert rate is not None
     times = arrival_times(rate, plan.arrival, plan.burst, plan.seed, run)
     return ScheduledTasks(factory, c, times, None if plan.duration_s else plan.requests.at(c), plan.duration_s)
-
-
-def _mixed_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
-    return MixedTasks(factory, key[0], plan.loop)
 
 
 def _graph_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
@@ -314,11 +302,11 @@ class LoadMode(NamedTuple):
 
 LOAD_MODES: dict[Mode, LoadMode] = {
     "closed": LoadMode(_closed_loop, looping=True),
-    "barrier": LoadMode(_batch, batch=True),
-    "swarm": LoadMode(_batch, batch=True),
+    "barrier": LoadMode(lambda plan, factory, key, run: NewTasks(factory, key[0], key[0]), batch=True),
+    "swarm": LoadMode(lambda plan, factory, key, run: NewTasks(factory, key[0], key[0]), batch=True),
     "open": LoadMode(_arrivals, scheduled=True),
-    "ramp": LoadMode(_endless, looping=True, continuous=True),
-    "mixed": LoadMode(_mixed_tasks),
+    "ramp": LoadMode(lambda plan, factory, key, run: NewTasks(factory, key[0], None), looping=True, continuous=True),
+    "mixed": LoadMode(lambda plan, factory, key, run: MixedTasks(factory, key[0], plan.loop)),
     "dag": LoadMode(_graph_tasks),
 }
 

@@ -23,7 +23,7 @@ from swarmtui.model.schema import Stored
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
-from swarmtui.prompts.generator import TaskGenerator, open_generator
+from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile
 from swarmtui.session_process.sampler import MetricsPage, PreflightFindings
 from swarmtui.telemetry.discovery import identify, listeners_at
@@ -285,7 +285,7 @@ def task_generator(
     uncached: dict[str, object] = {}
     for endpoint in endpoints:
         uncached |= engine_named(endpoint.engine).uncached_request
-    return open_generator(
+    return TaskGenerator(
         workload,
         seed=plan.seed,
         calibration=calibration,

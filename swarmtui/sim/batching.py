@@ -11,6 +11,8 @@ import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from swarmtui.sim.presets import Preset, StepTime
 
 
@@ -52,51 +54,48 @@ class PrefixCache:
 CACHE_TOKENS = 1 << 20
 
 
-class Job:
+class Job(msgspec.Struct, eq=False):
     """A request in the engine. Its times are None until they are reached."""
 
-    __slots__ = (
-        "admitted", "arrived", "blocks", "cached", "first_token", "gone", "last_token", "number", "output_tokens",
-        "preemptions", "prefill_left", "produced", "prompt_tokens", "replica",
-    )  # fmt: skip
+    number: int
+    prompt_tokens: int
+    output_tokens: int
+    blocks: tuple[int, ...] = ()
+    replica: int = 0
+    prefill_left: int = 0
+    cached: int = 0
+    produced: int = 0
+    preemptions: int = 0
+    gone: bool = False
+    arrived: float = 0.0
+    admitted: float | None = None
+    first_token: float | None = None
+    last_token: float | None = None
 
-    def __init__(self, number: int, prompt_tokens: int, output_tokens: int, blocks: tuple[int, ...] = ()) -> None:
-        self.number = number
-        self.prompt_tokens = prompt_tokens
-        self.output_tokens = output_tokens
-        self.blocks = blocks
-        self.replica = 0
-        self.prefill_left = prompt_tokens
-        self.cached = 0
-        self.produced = 0
-        self.preemptions = 0
-        self.gone = False
-        self.arrived = 0.0
-        self.admitted: float | None = None
-        self.first_token: float | None = None
-        self.last_token: float | None = None
+    def __post_init__(self) -> None:
+        self.prefill_left = self.prompt_tokens
 
     @property
     def done(self) -> bool:
         return self.produced >= self.output_tokens
 
 
-class Step:
+class Step(msgspec.Struct, eq=False):
     """One step of one replica; `tokens`, `firsts` and `accepted` are set when it ends."""
 
-    __slots__ = ("accepted", "batch", "decoding", "drafts", "end", "firsts", "prefilling", "replica", "start", "tokens")
+    replica: int
+    start: float
+    end: float
+    decoding: list[Job]
+    prefilling: list[tuple[Job, int]]
+    tokens: list[tuple[Job, int]] = []
+    firsts: list[Job] = []
+    drafts: int = 0
+    accepted: int = 0
 
-    def __init__(self, replica: int, start: float, decoding: list[Job], prefilling: list[tuple[Job, int]]) -> None:
-        self.replica = replica
-        self.start = start
-        self.end = start
-        self.decoding = decoding
-        self.prefilling = prefilling
-        self.batch = len(decoding) + len(prefilling)
-        self.tokens: list[tuple[Job, int]] = []
-        self.firsts: list[Job] = []
-        self.drafts = 0
-        self.accepted = 0
+    @property
+    def batch(self) -> int:
+        return len(self.decoding) + len(self.prefilling)
 
 
 def step_seconds(step: StepTime) -> Callable[[int], float]:
@@ -157,7 +156,7 @@ class EngineReplica:
                     chunk = min(job.prefill_left, left)
                     left -= chunk
                     prefilling.append((job, chunk))
-        step = Step(self.number, start, decoding, prefilling)
+        step = Step(self.number, start, start, decoding, prefilling)
         seconds = self._t[step.batch] + sum(chunk for _, chunk in prefilling) / self._preset.prefill_tps
         factor = self._run_factor * self._noise_factor(self._preset.noise.step_cv)
         if self.waiting:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Task, parse_workload
 from swarmtui.prompts.files import read_items
-from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile
 
 Write = Callable[[str], WorkloadFile]
@@ -23,7 +23,7 @@ SHAREGPT = 'kind = "sharegpt"\nname = "s"\nfile = "data.json"\ncache = "warm"\nt
 
 
 def tasks(found: WorkloadFile, count: int) -> list[Task]:
-    source = open_generator(found, seed=0, calibration=None)
+    source = TaskGenerator(found, seed=0, calibration=None)
     return sorted((source.task(i, 1, i) for i in range(count)), key=lambda task: task.messages[-1].content)
 
 
@@ -62,7 +62,7 @@ def test_bad_line_is_reported_with_file_and_number(written: Write, tmp_path: Pat
     path = tmp_path / "data.jsonl"
     path.write_text(f'{{"prompt": "good"}}\n\n{line}\n', encoding="utf-8")
     with pytest.raises(BadInput) as caught:
-        open_generator(written(JSONL), seed=0, calibration=None)
+        TaskGenerator(written(JSONL), seed=0, calibration=None)
     assert str(caught.value).startswith(f"{path}:3: ")
     assert says in str(caught.value)
 
@@ -71,7 +71,7 @@ def test_invalid_utf8_is_reported_with_its_line(written: Write, tmp_path: Path) 
     path = tmp_path / "data.jsonl"
     path.write_bytes(b'{"prompt": "good"}\n{"prompt": "\xe9"}\n')
     with pytest.raises(BadInput) as caught:
-        open_generator(written(JSONL), seed=0, calibration=None)
+        TaskGenerator(written(JSONL), seed=0, calibration=None)
     assert str(caught.value) == f"{path}:2: not UTF-8 text"
 
 
@@ -80,11 +80,11 @@ def test_missing_or_empty_file_is_reported(written: Write, tmp_path: Path, toml:
     name = toml.split('file = "')[1].split('"')[0]
     found = written(toml)
     with pytest.raises(BadInput) as caught:
-        open_generator(found, seed=0, calibration=None)
+        TaskGenerator(found, seed=0, calibration=None)
     assert str(caught.value) == f"{found.source}:3: file: no such file: {tmp_path / name}"
     (tmp_path / name).write_text("[]" if name == "data.json" else "\n", encoding="utf-8")
     with pytest.raises(BadInput) as caught:
-        open_generator(found, seed=0, calibration=None)
+        TaskGenerator(found, seed=0, calibration=None)
     assert str(caught.value) == f"{tmp_path / name}: contains no prompts"
 
 
@@ -122,7 +122,7 @@ def test_damaged_sharegpt_file_is_reported_with_the_position(
     path = tmp_path / "data.json"
     path.write_text(data, encoding="utf-8")
     with pytest.raises(BadInput) as caught:
-        open_generator(written(SHAREGPT), seed=0, calibration=None)
+        TaskGenerator(written(SHAREGPT), seed=0, calibration=None)
     assert str(caught.value).startswith(f"{path}{says}")
 
 

@@ -17,7 +17,7 @@ from swarmtui.prompts.filler_text import (
     needs_calibration,
     words_for_tokens,
 )
-from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, shipped_workloads
 
 Tokenizer = Callable[[str], int]
@@ -67,7 +67,7 @@ def random_text(tokens: int, system: str) -> WorkloadFile:
 @settings(max_examples=40, deadline=None)
 @given(tokens=st.integers(200, 9000), seed=st.integers(0, 99), system=st.sampled_from(["", "You are a terse helper."]))
 def test_prompt_lengths_are_within_two_percent(tokenizer: Tokenizer, tokens: int, seed: int, system: str) -> None:
-    source = open_generator(random_text(tokens, system), seed=seed, calibration=calibrated(tokenizer, 11, system))
+    source = TaskGenerator(random_text(tokens, system), seed=seed, calibration=calibrated(tokenizer, 11, system))
     for index in range(3):
         counted = prompt_tokens(source.task(index, 1, index).messages, tokenizer, 11)
         assert counted == pytest.approx(tokens, rel=0.02)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.model.workload import Task, parse_workload
 from swarmtui.prompts.filler_text import Calibration
-from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_workloads
 from swarmtui.prompts.sampling import nonce
 
@@ -30,7 +30,7 @@ def random_text(more: str) -> WorkloadFile:
 
 
 def outputs(found: WorkloadFile, count: int) -> list[int]:
-    source = open_generator(found, seed=3, calibration=EXACT)
+    source = TaskGenerator(found, seed=3, calibration=EXACT)
     return [source.task(index, 1, index).max_tokens or 0 for index in range(count)]
 
 
@@ -65,7 +65,7 @@ conversations = [{ turns = ["a", "b"] }, { turns = ["c", "d", "e"] }, { turns = 
 @pytest.mark.parametrize(("digest", "text"), PINNED.items())
 def test_requests_are_reproducible(digest: str, text: str) -> None:
     calibration = Calibration(overhead=13.0, tokens_per_word=1.1, by="usage")
-    source = open_generator(make_workload(text), seed=7, calibration=calibration, salt="a session")
+    source = TaskGenerator(make_workload(text), seed=7, calibration=calibration, salt="a session")
     tasks = [source.warmup(0), *(source.task(index, 2, index % 8) for index in range(20))]
     sent = b"\n".join(
         load_dialect("chat").body("a model", task, task.messages) + "/".join(task.followups).encode() for task in tasks
@@ -76,13 +76,13 @@ def test_requests_are_reproducible(digest: str, text: str) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(), st.lists(st.integers(0, 500), min_size=2, max_size=8))
 def test_task_is_independent_of_request_order(seed: int, indexes: list[int]) -> None:
-    one, other = (open_generator(find_workload("chat"), seed=seed, calibration=None) for _ in range(2))
+    one, other = (TaskGenerator(find_workload("chat"), seed=seed, calibration=None) for _ in range(2))
     assert [one.task(i, 4, i) for i in indexes] == [other.task(i, 4, i) for i in reversed(indexes)][::-1]
 
 
 @pytest.mark.parametrize("found", shipped_workloads(), ids=lambda found: str(found.workload.name))
 def test_all_tasks_of_a_session_start_differently(found: WorkloadFile) -> None:
-    source = open_generator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
+    source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
     tasks = [source.task(index, 8, index) for index in range(400)] + [source.warmup(index) for index in range(50)]
     assert len({task.messages[0].content[:16] for task in tasks}) == len(tasks)
     assert all(task.messages[0].content[0] == "[" for task in tasks)
@@ -90,7 +90,7 @@ def test_all_tasks_of_a_session_start_differently(found: WorkloadFile) -> None:
 
 def test_salt_changes_only_the_nonces() -> None:
     plain, salted = (
-        open_generator(find_workload("coding"), seed=1, calibration=None, salt=salt) for salt in ("", "session-2")
+        TaskGenerator(find_workload("coding"), seed=1, calibration=None, salt=salt) for salt in ("", "session-2")
     )
     for index in range(100):
         one, other = plain.task(index, 1, index), salted.task(index, 1, index)
@@ -100,7 +100,7 @@ def test_salt_changes_only_the_nonces() -> None:
 
 
 def test_seed_changes_the_order() -> None:
-    one, other = (open_generator(find_workload("coding"), seed=seed, calibration=None) for seed in (1, 2))
+    one, other = (TaskGenerator(find_workload("coding"), seed=seed, calibration=None) for seed in (1, 2))
     assert [one.task(i, 1, i).messages[-1] for i in range(64)] != [other.task(i, 1, i).messages[-1] for i in range(64)]
 
 
@@ -109,7 +109,7 @@ def texts(tasks: list[Task]) -> list[str]:
 
 
 def test_prompts_repeat_only_after_all_were_used_and_in_new_order() -> None:
-    source = open_generator(find_workload("coding"), seed=0, calibration=None)
+    source = TaskGenerator(find_workload("coding"), seed=0, calibration=None)
     cycles = [texts([source.task(64 * cycle + i, 4, i) for i in range(64)]) for cycle in range(3)]
     assert all(len(set(cycle)) == 64 for cycle in cycles)
     assert set(cycles[0]) == set(cycles[1]) == set(cycles[2])
@@ -117,7 +117,7 @@ def test_prompts_repeat_only_after_all_were_used_and_in_new_order() -> None:
 
 
 def test_levels_get_different_prompts_in_the_same_mixture() -> None:
-    source = open_generator(find_workload("coding"), seed=0, calibration=None)
+    source = TaskGenerator(find_workload("coding"), seed=0, calibration=None)
     first = [source.task(index, 1, index) for index in range(4)]
     second = [source.task(4 + index, 2, index) for index in range(8)]
     assert not set(texts(first)) & set(texts(second))
@@ -127,14 +127,14 @@ def test_levels_get_different_prompts_in_the_same_mixture() -> None:
 
 def test_warmup_prompts_are_never_measured() -> None:
     for found in shipped_workloads():
-        source = open_generator(found, seed=0, calibration=EXACT)
+        source = TaskGenerator(found, seed=0, calibration=EXACT)
         warm = set(texts([source.warmup(index) for index in range(20)]))
         assert not warm & set(texts([source.task(index, 1, index) for index in range(100)]))
         assert all((source.warmup(index).max_tokens or 999) <= 256 for index in range(20))
 
 
 def test_workload_can_set_its_warmup_prompts() -> None:
-    source = open_generator(
+    source = TaskGenerator(
         make_workload(
             'kind = "prompts"\nname = "p"\nwarmup_prompts = [{ text = "wake up" }]\nprompts = [{ text = "work" }]'
         ),
@@ -153,7 +153,7 @@ temperature = 0.7
 extra = { top_p = 0.9 }
 prompts = [{ text = "a", max_tokens = 50 }, { text = "b" }]
 """
-    own = open_generator(make_workload(text), seed=0, calibration=None)
+    own = TaskGenerator(make_workload(text), seed=0, calibration=None)
     assert {(t.messages[0].content[-1], t.max_tokens) for t in (own.task(0, 1, 0), own.task(1, 1, 1))} == {
         ("a", 50),
         ("b", 100),
@@ -161,36 +161,36 @@ prompts = [{ text = "a", max_tokens = 50 }, { text = "b" }]
     assert own.task(0, 1, 0).temperature == 0.7
     assert own.task(0, 1, 0).extra == {"top_p": 0.9}
     assert not own.task(0, 1, 0).exact
-    told = open_generator(make_workload(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
+    told = TaskGenerator(make_workload(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
     assert {(t.max_tokens, t.temperature) for t in (told.task(0, 1, 0), told.task(1, 1, 1))} == {(7, 0.0)}
 
 
 def test_no_cap_by_default() -> None:
-    assert open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).max_tokens is None
+    assert TaskGenerator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).max_tokens is None
 
 
 def test_random_output_has_exact_length_by_ignore_eos() -> None:
     found = random_text("input_tokens = 20\noutput_tokens = 33\nextra = { min_p = 0.1 }")
-    task = open_generator(found, seed=0, calibration=EXACT).task(0, 1, 0)
+    task = TaskGenerator(found, seed=0, calibration=EXACT).task(0, 1, 0)
     assert (task.max_tokens, task.exact, task.extra) == (33, True, {"ignore_eos": True, "min_p": 0.1})
     found = random_text("input_tokens = 20\noutput_tokens = 33\nextra = { ignore_eos = false }")
-    assert open_generator(found, seed=0, calibration=EXACT).task(0, 1, 0).extra == {"ignore_eos": False}
-    assert open_generator(found, seed=0, calibration=EXACT, max_tokens=5).task(0, 1, 0).max_tokens == 5
+    assert TaskGenerator(found, seed=0, calibration=EXACT).task(0, 1, 0).extra == {"ignore_eos": False}
+    assert TaskGenerator(found, seed=0, calibration=EXACT, max_tokens=5).task(0, 1, 0).max_tokens == 5
 
 
 def test_warm_workload_has_no_nonce() -> None:
-    source = open_generator(
+    source = TaskGenerator(
         make_workload('kind = "prompts"\nname = "p"\ncache = "warm"\nprompts = [{ text = "same" }]'),
         seed=0,
         calibration=None,
     )
     assert source.task(0, 1, 0).messages[0].content == "same"
     assert not source.task(0, 1, 0).cold
-    assert open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).cold
+    assert TaskGenerator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).cold
 
 
 def test_nonce_starts_the_system_message() -> None:
-    task = open_generator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0)
+    task = TaskGenerator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0)
     assert [message.role for message in task.messages] == ["system", "user"]
     assert task.messages[0].content[11:].startswith("You are a careful")
     assert not task.messages[1].content.startswith("[")
@@ -205,7 +205,7 @@ prefix_tokens = 500
 input_tokens = 40
 output_tokens = 20
 """)
-    source = open_generator(found, seed=0, calibration=Calibration(overhead=10.0, tokens_per_word=1.25, by="usage"))
+    source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=10.0, tokens_per_word=1.25, by="usage"))
     tasks = [source.task(index, 4, index) for index in range(50)] + [source.warmup(0)]
     assert len({task.messages[0].content for task in tasks}) == 1
     assert tasks[0].messages[0].content.startswith("Be brief.\n\n")
@@ -216,7 +216,7 @@ output_tokens = 20
 
 
 def test_conversation_has_first_turn_and_followups() -> None:
-    source = open_generator(find_workload("conversation"), seed=0, calibration=None)
+    source = TaskGenerator(find_workload("conversation"), seed=0, calibration=None)
     task = source.task(0, 1, 0)
     assert [message.role for message in task.messages] == ["system", "user"]
     assert 2 <= len(task.followups) <= 4
@@ -231,12 +231,12 @@ dist = "by_level"
 tokens = 1000
 shares = { 2 = [1, 0.36], 3 = [1, 0.3, 0.25] }
 """)
-    source = open_generator(found, seed=0, calibration=EXACT)
+    source = TaskGenerator(found, seed=0, calibration=EXACT)
     assert [source.task(index, 2, index).max_tokens for index in range(4)] == [1000, 360, 1000, 360]
     assert [source.task(index, 3, index - 7).max_tokens for index in range(7, 11)] == [1000, 300, 250, 1000]
     assert [source.task(index, 1, index).max_tokens for index in range(2)] == [1000, 1000]
     assert source.task(0, 5, 4).max_tokens == 1000
-    shorter = open_generator(found, seed=0, calibration=EXACT, max_tokens=100)
+    shorter = TaskGenerator(found, seed=0, calibration=EXACT, max_tokens=100)
     assert [shorter.task(index, 3, index).max_tokens for index in range(3)] == [100, 30, 25]
 
 
@@ -277,13 +277,13 @@ def test_cycle_rotates_and_uniform_includes_both_ends() -> None:
 
 
 def test_lengths_without_calibration_are_estimates() -> None:
-    task = open_generator(find_workload("random-1k-1k"), seed=0, calibration=None).task(0, 1, 0)
+    task = TaskGenerator(find_workload("random-1k-1k"), seed=0, calibration=None).task(0, 1, 0)
     assert 900 <= len(task.messages[0].content.split()) <= 1024
 
 
 def test_shuffle_is_independent_of_the_folder(written: Callable[[str], WorkloadFile], tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("---\nfirst\nprompt\n---\n\nsecond\n---\nthird\n", encoding="utf-8")
-    source = open_generator(written('kind = "prompts"\nname = "f"\nfile = "p.txt"'), seed=0, calibration=None)
+    source = TaskGenerator(written('kind = "prompts"\nname = "f"\nfile = "p.txt"'), seed=0, calibration=None)
     assert sorted(text[11:] for text in texts([source.task(i, 1, i) for i in range(3)])) == [
         "first\nprompt",
         "second",

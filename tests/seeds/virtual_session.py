@@ -25,7 +25,7 @@ from swarmtui.model.session import ClientInfo, End, Head, Level, Session, StageE
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, effective_load, task_count
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration
-from swarmtui.prompts.generator import open_generator
+from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
 from swarmtui.session_process.load_modes import (
     LoadLayout,
@@ -97,7 +97,7 @@ def simulate_cliff_search(simulator: str, workload: str, *, seed: int = 1, max_c
 
 def _plan(found: WorkloadFile, seed: int, **given: Any) -> tuple[Plan, TaskFactory]:
     plan = make_plan(effective_load(found.workload), size=task_count(found.workload), seed=seed, **given)
-    source = open_generator(found, seed=seed, calibration=_calibrate(seed), max_tokens=plan.max_tokens)
+    source = TaskGenerator(found, seed=seed, calibration=_calibrate(seed), max_tokens=plan.max_tokens)
     return plan, TaskFactory(source)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.record import Record
 from swarmtui.model.workload import Graph, Task, parse_workload
-from swarmtui.prompts.generator import TaskGenerator, open_generator
+from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload
 from swarmtui.session_process.load_modes import (
     ClosedLoopTasks,
@@ -49,7 +49,7 @@ after = ["work"]
 
 def generator(text: str) -> TaskGenerator:
     found = WorkloadFile(workload=parse_workload(text, "made"), source="made", base=Path(), text=text)
-    return open_generator(found, seed=1, calibration=None)
+    return TaskGenerator(found, seed=1, calibration=None)
 
 
 def graph_tasks() -> GraphTasks:
@@ -73,7 +73,7 @@ def prompt(task: Task) -> str:
 
 
 def test_repeated_content_has_another_nonce() -> None:
-    factory = TaskFactory(open_generator(find_workload("coding"), seed=1, calibration=None))
+    factory = TaskFactory(TaskGenerator(find_workload("coding"), seed=1, calibration=None))
     source = NewTasks(factory, 3, 3)
     batch = issue_all(source)
     again = issue_all(RepeatedTasks(factory, 3, source.contents))
@@ -83,7 +83,7 @@ def test_repeated_content_has_another_nonce() -> None:
 
 
 def test_closed_loop_issues_preroll_then_measured_tasks_then_fillers() -> None:
-    source = ClosedLoopTasks(TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None)), 2, 3)
+    source = ClosedLoopTasks(TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None)), 2, 3)
     tasks = list(islice(iter(source.next_task, None), 9))
     assert [task.phase for task in tasks] == ["preroll"] * 2 + ["level"] * 3 + ["filler"] * 4
     assert source.total == 3 and not source.has_more
@@ -92,7 +92,7 @@ def test_closed_loop_issues_preroll_then_measured_tasks_then_fillers() -> None:
 
 
 def test_time_that_is_up_turns_the_next_tasks_into_fillers() -> None:
-    source = ClosedLoopTasks(TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None)), 1, None)
+    source = ClosedLoopTasks(TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None)), 1, None)
     issued = [task.phase for task in islice(iter(source.next_task, None), 4)]
     assert issued == ["preroll", "level", "level", "level"] and source.has_more
     source.start_fillers()
@@ -103,7 +103,7 @@ def test_time_that_is_up_turns_the_next_tasks_into_fillers() -> None:
 
 def test_number_of_fillers_does_not_change_the_measured_prompts() -> None:
     def measured(fillers: int) -> list[str]:
-        factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+        factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
         found = []
         for _ in range(2):
             source = ClosedLoopTasks(factory, 2, 4)
@@ -114,7 +114,7 @@ def test_number_of_fillers_does_not_change_the_measured_prompts() -> None:
 
 
 def test_warmup_and_serial_tasks_use_up_no_prompts() -> None:
-    opened = open_generator(find_workload("s0-swarm-coding"), seed=1, calibration=None)
+    opened = TaskGenerator(find_workload("s0-swarm-coding"), seed=1, calibration=None)
     factory = TaskFactory(opened)
     seen: list[str] = []
     for c in (1, 2, 3, 4, 4, 3, 2, 1):
@@ -180,7 +180,7 @@ def test_failed_copy_skips_its_dependents_but_not_other_copies() -> None:
 
 
 def test_scheduled_tasks_are_issued_ahead_of_their_send_time() -> None:
-    factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+    factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
     source = ScheduledTasks(factory, 8, (0.25 * n for n in count(1)), None, None)
     times = [task.at_ns for task in issue_all(source)]
     assert times[:4] == [450_000_000, 700_000_000, 950_000_000, 1_200_000_000]
@@ -188,7 +188,7 @@ def test_scheduled_tasks_are_issued_ahead_of_their_send_time() -> None:
 
 
 def test_scheduled_tasks_end_by_count_or_by_duration() -> None:
-    factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+    factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
     by_number = ScheduledTasks(factory, 8, (0.01 * n for n in count(1)), 3, None)
     assert len(issue_all(by_number)) == 3 and not by_number.has_more
     by_time = ScheduledTasks(factory, 8, (0.1 * n for n in count(1)), None, 0.45)
@@ -196,7 +196,7 @@ def test_scheduled_tasks_end_by_count_or_by_duration() -> None:
 
 
 def test_rotated_levels_form_a_latin_square() -> None:
-    factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+    factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
     order = [(c, run) for (c, _), run in LoadLayout(Plan(rotate=True), factory).run_order((1, 2, 4), 3)]
     assert order == [(1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (1, 2), (4, 3), (1, 3), (2, 3)]
     plain = LoadLayout(Plan(), factory).run_order((1, 2), 2)
@@ -204,7 +204,7 @@ def test_rotated_levels_form_a_latin_square() -> None:
 
 
 def test_each_rate_of_an_open_loop_is_a_level() -> None:
-    factory = TaskFactory(open_generator(find_workload("chat"), seed=1, calibration=None))
+    factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
     plan = Plan(
         load="open", levels=(512,), rates=(20.0, 40.0), requests=Requests(count=3, per_stream=False), rotate=True
     )

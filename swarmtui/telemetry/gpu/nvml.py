@@ -69,25 +69,17 @@ def throttle_reasons(bits: int) -> tuple[str, ...]:
 
 
 def _memory(nvml: Any, handle: Any) -> dict[str, Any]:
-    found = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-    return {"memory_used": found.used, "memory_total": found.total, "memory_reserved": found.reserved}
-
-
-def _old_memory(nvml: Any, handle: Any) -> dict[str, Any]:
-    """Counts memory that the driver reserves as used; for drivers without the newer call."""
-    found = nvml.nvmlDeviceGetMemoryInfo(handle)
-    return {"memory_used": found.used, "memory_total": found.total}
-
-
-def _any_memory(nvml: Any, handle: Any) -> dict[str, Any]:
     try:
-        return _memory(nvml, handle)
+        found = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+        return {"memory_used": found.used, "memory_total": found.total, "memory_reserved": found.reserved}
     except AttributeError:
-        return _old_memory(nvml, handle)
+        pass
     except nvml.NVMLError as error:
         if error_name(error) not in UNSUPPORTED:
             raise
-        return _old_memory(nvml, handle)
+    # The call of older drivers counts memory that the driver reserves as used.
+    found = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return {"memory_used": found.used, "memory_total": found.total}
 
 
 def _utilisation(nvml: Any, handle: Any) -> dict[str, Any]:
@@ -160,7 +152,7 @@ def _number(field: str, function: str, scale: float = 1.0, constant: str | None 
 
 
 QUERIES = (
-    NvmlQuery("memory", Depth.FAST, _any_memory),
+    NvmlQuery("memory", Depth.FAST, _memory),
     NvmlQuery("power", Depth.FAST, _number("power_w", "nvmlDeviceGetPowerUsage", 1e-3)),
     NvmlQuery("utilisation", Depth.FAST, _utilisation),
     NvmlQuery("temperature", Depth.FAST, _temperature),
@@ -177,7 +169,7 @@ QUERIES = (
     NvmlQuery("nvlink traffic", Depth.STATE, _nvlink_traffic),
     NvmlQuery("processes", Depth.STATE, _processes),
 )
-MIG_QUERIES = (NvmlQuery("memory", Depth.FAST, _any_memory), NvmlQuery("processes", Depth.STATE, _processes))
+MIG_QUERIES = (NvmlQuery("memory", Depth.FAST, _memory), NvmlQuery("processes", Depth.STATE, _processes))
 # Constant: read once, when the GPU is opened.
 LIMIT_QUERIES = (
     NvmlQuery("sm limit", Depth.STATE, _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
