@@ -9,34 +9,37 @@ from swarmtui.model.workload import Task
 
 
 class Schedule:
-    """Times count from the start of the current stage. `pending` is the number of tasks that are not yet due."""
+    """Times count from the start of the current stage."""
 
     def __init__(self, loop: EventLoop, due: Callable[[Task], None]) -> None:
         self._loop, self._on_due = loop, due
         self._start_ns = 0
-        self._generation = 0
-        self.pending = 0
+        self._tasks: dict[int, Task] = {}
+
+    @property
+    def pending(self) -> int:
+        """The number of tasks that are not yet due."""
+        return len(self._tasks)
 
     def start(self, t_ns: int) -> None:
         self._start_ns = t_ns
 
     def add(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
-            self.pending += 1
-            self._loop.call_at(self.due_ns(task) or 0, self._timer_for(task, self._generation))
+            self._tasks[task.id] = task
+            self._loop.call_at(self.due_ns(task) or 0, self._timer_for(task.id))
 
     def due_ns(self, task: Task) -> int | None:
         return None if task.at_ns is None else self._start_ns + task.at_ns
 
-    def clear(self) -> None:
-        """Drop all pending tasks; their timers are ignored when they fire."""
-        self._generation += 1
-        self.pending = 0
+    def take_last(self, count: int) -> list[Task]:
+        """Remove and return the tasks added last; their timers are ignored when they fire."""
+        ids = list(self._tasks)[max(0, len(self._tasks) - count) :]
+        return [self._tasks.pop(task_id) for task_id in ids]
 
-    def _timer_for(self, task: Task, generation: int) -> Callable[[], None]:
+    def _timer_for(self, task_id: int) -> Callable[[], None]:
         def fire() -> None:
-            if generation == self._generation:
-                self.pending -= 1
+            if (task := self._tasks.pop(task_id, None)) is not None:
                 self._on_due(task)
 
         return fire

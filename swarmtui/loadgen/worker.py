@@ -30,9 +30,11 @@ from swarmtui.model.worker_protocol import (
     Enqueue,
     Failed,
     Finished,
+    Returned,
     Setup,
     SpoolTo,
     StartStage,
+    TakeBack,
     Unpacker,
     WatchAgent,
     WorkerCommand,
@@ -148,9 +150,10 @@ class Worker:
                 self._assign_tasks()
             case StartStage():
                 self._start_stage(command)
+            case TakeBack(count):
+                self._return_tasks(count)
             case Drop(cancel):
-                self._tasks.clear()
-                self._schedule.clear()
+                self._return_tasks(len(self._tasks) + self._schedule.pending)
                 self._drops += 1
                 if cancel:
                     for agent in self._agents:
@@ -164,6 +167,12 @@ class Worker:
                     watched.restart_watch()
             case SpoolTo(paths) if self._setup is not None:
                 self._setup = msgspec.structs.replace(self._setup, spools=paths)
+
+    def _return_tasks(self, count: int) -> None:
+        """Return the last tasks of the queue, in its order; those with a send time come after the others."""
+        later = self._schedule.take_last(count)
+        sooner = [self._tasks.pop() for _ in range(min(count - len(later), len(self._tasks)))]
+        self._send(pack(Returned(tuple(task.id for task in (*reversed(sooner), *later)))))
 
     def _set_up(self, setup: Setup) -> None:
         self._setup = setup

@@ -71,8 +71,14 @@ class StartStage(_WorkerMessage, frozen=True):
     preconnect: int | None = None
 
 
+class TakeBack(_WorkerMessage, frozen=True):
+    """Return up to `count` tasks from the end of the queue, to be started by other workers."""
+
+    count: int
+
+
 class Drop(_WorkerMessage, frozen=True):
-    """Drop the queued tasks; with `cancel` also cancel the requests in flight."""
+    """Return all queued tasks; with `cancel` also cancel the requests in flight."""
 
     cancel: bool = False
 
@@ -95,7 +101,7 @@ class SpoolTo(_WorkerMessage, frozen=True):
     paths: tuple[str, ...]
 
 
-WorkerCommand = Setup | Enqueue | StartStage | Drop | Ack | WatchAgent | SpoolTo
+WorkerCommand = Setup | Enqueue | StartStage | TakeBack | Drop | Ack | WatchAgent | SpoolTo
 
 
 class StreamRow(msgspec.Struct, frozen=True, array_like=True):
@@ -159,13 +165,19 @@ class Finished(_WorkerMessage, frozen=True):
     record: Record
 
 
+class Returned(_WorkerMessage, frozen=True):
+    """The tasks removed from the queue by a `TakeBack` or `Drop`: those that have not been started."""
+
+    tasks: tuple[int, ...]
+
+
 class Failed(_WorkerMessage, frozen=True):
     """The worker cannot continue; `problem` is a sentence for the user."""
 
     problem: str
 
 
-WorkerReport = WorkerFrame | Finished | Failed
+WorkerReport = WorkerFrame | Finished | Returned | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 decode_command: Callable[[bytes], WorkerCommand] = msgspec.msgpack.Decoder(WorkerCommand).decode

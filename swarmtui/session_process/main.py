@@ -254,6 +254,8 @@ class SessionProcess:
                 if self._outage is not None and self._events is not None:
                     self._outage.add_record(record)
                     self._events.add_record(record)
+            case worker_protocol.Returned(tasks) if scheduler is not None:
+                scheduler.tasks_returned(link, tasks)
             case worker_protocol.WorkerFrame() if scheduler is not None:
                 scheduler.update_worker(link, report)
                 self._quality.add_frame(link.number, report)

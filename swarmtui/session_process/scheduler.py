@@ -89,7 +89,7 @@ class Scheduler:
         """Write a record to the journal, then count it."""
         # Many requests end and start at the same time: let a server on this host run in between.
         os.sched_yield()
-        task = self._workers.task(record)
+        task = self._workers.task(link, record)
         record = self._checker.check(task, record)
         kept = self._checker.trim_text(task, record)
         link.unacknowledged.append(self._journal.write(RequestEntry(record=kept)))
@@ -113,8 +113,12 @@ class Scheduler:
                 stage.succeeded += record.error is None
             stage.source.task_finished(task, record)
             self._state.done, self._state.total = stage.done, stage.source.total
-        self._supply(link)
+        self._supply()
         self._changed.set()
+
+    def tasks_returned(self, link: WorkerLink, tasks: tuple[int, ...]) -> None:
+        self._workers.tasks_returned(link, tasks)
+        self._supply()
 
     def update_worker(self, link: WorkerLink, frame: worker_protocol.WorkerFrame) -> None:
         link.frame = frame
@@ -122,14 +126,13 @@ class Scheduler:
         self._workers.acknowledge(self._journal.saved())
         self._state.left_s, self._state.left_at_least = self._time_left()
         if self._stage is not None and self._stage.scheduled:
-            self._supply(link)
+            self._supply()
         self._changed.set()
 
-    def _supply(self, first: WorkerLink) -> None:
-        """Hand out tasks; the worker that has just become free goes first."""
+    def _supply(self) -> None:
         stage = self._stage
         if stage is not None and self._steering.state == "run":
-            self._workers.supply(stage, first)
+            self._workers.supply(stage)
 
     def _time_left(self) -> tuple[float | None, bool]:
         """Estimate the time to the end of a sweep, and whether it is a lower bound."""
@@ -293,7 +296,7 @@ class Scheduler:
         self._records.start_stage(start)
         self._journal.write(start)
         self._workers.start_stage(stage)
-        self._supply(self._workers.links[0])
+        self._supply()
         while not (ended := self._has_ended(stage)) and self._steering.state == "run":
             await self._wait_for_change()
         complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else ended
@@ -318,7 +321,7 @@ class Scheduler:
         if stage.source.has_more:
             stage.source.start_fillers()
             self._workers.drop(cancel=False)
-            self._supply(self._workers.links[0])
+            self._supply()
         return self._workers.measured_ended
 
     async def _drain(self, *, cancel: bool = False) -> None:

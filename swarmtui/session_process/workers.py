@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -25,6 +24,7 @@ from swarmtui.model.record import Phase, Record
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Task
+from swarmtui.session_process.dispatch import Dispatcher
 from swarmtui.session_process.load_modes import LOAD_MODES, TaskSource
 from swarmtui.sessions.journal import spool_paths
 
@@ -80,7 +80,10 @@ def worker_setup(
 
 
 class ActiveStage:
-    """The stage that is running. `streams` is 1 while a batch of C tasks is repeated serially."""
+    """The stage that is running. `streams` is 1 while a batch of C tasks is repeated serially.
+
+    `filling`: all measured tasks have been started, and fillers may follow.
+    """
 
     def __init__(
         self,
@@ -106,6 +109,7 @@ class ActiveStage:
         if not source.fills:
             self.start_clock()
         self.issued = self.done = self.succeeded = 0
+        self.filling = False
 
     def start_clock(self) -> None:
         """Start the duration: with the first request, or after pre-roll with the first answer."""
@@ -117,7 +121,8 @@ class ActiveStage:
         return self.until is not None and time.monotonic() >= self.until
 
     def next_task(self) -> Task | None:
-        task = None if self.timed_out and not self.source.fills else self.source.next_task()
+        ended = self.timed_out if not self.source.fills else not (self.source.has_more or self.filling)
+        task = None if ended else self.source.next_task()
         self.issued += task is not None and task.phase == "level"
         return task
 
@@ -133,8 +138,6 @@ class WorkerLink:
 
     def __init__(self, number: int, started: StartedProcess) -> None:
         self.number = number
-        self.agents = 0
-        self.outstanding = 0
         self.frame: worker_protocol.WorkerFrame | None = None
         self.saved = 0
         # The place in the journal of each record that is not acknowledged.
@@ -199,7 +202,7 @@ class WorkerPool:
     ) -> None:
         self.links = [WorkerLink(0, first), *(WorkerLink(number, start_worker()) for number in range(1, count))]
         self._on_report, self._on_exit = on_report, on_exit
-        self._tasks: dict[int, Task] = {}
+        self._dispatcher = Dispatcher(count)
         self._shutting_down = False
 
     def start(self, setup: Callable[[int, int], worker_protocol.Setup]) -> asyncio.Future[list[None]]:
@@ -216,13 +219,11 @@ class WorkerPool:
 
     def start_stage(self, stage: ActiveStage, *, c: int | None = None, cancel: bool = False) -> None:
         """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""
-        count, streams = len(self.links), c or stage.streams
-        for link in self.links:
-            link.agents = streams // count + (link.number < streams % count)
+        for link, agents in zip(self.links, self._dispatcher.set_streams(c or stage.streams), strict=True):
             link.send(
                 worker_protocol.StartStage(
                     stage.number,
-                    link.agents,
+                    agents,
                     c=c or stage.c,
                     run=stage.run,
                     phase=stage.phase,
@@ -231,52 +232,42 @@ class WorkerPool:
                 )
             )
 
-    def supply(self, stage: ActiveStage, first: WorkerLink) -> None:
-        """Give each worker as many tasks as it may hold, `first` before the others.
+    def supply(self, stage: ActiveStage) -> None:
+        """Give the workers as many tasks as they may hold; take back queued ones if another worker runs out of them."""
+        self._hand_out(stage)
+        if stage.source.fills and not (stage.filling or stage.source.has_more or self._dispatcher.has_queued):
+            stage.filling = True
+            self._hand_out(stage)
+        for number, count in self._dispatcher.take_back().items():
+            self.links[number].send(worker_protocol.TakeBack(count))
 
-        Scheduled tasks go to the workers in turn, however many tasks these already hold.
-        """
-        if stage.scheduled:
-            while (task := stage.next_task()) is not None:
-                self.enqueue(self.links[stage.issued % len(self.links)], (task,))
-            return
-        links = (first, *(link for link in self.links if link is not first))
-        # One task per stream in each pass, so that each worker gets its share of the first tasks.
-        for depth, link in product(range(1, stage.depth + 1), links):
-            room = depth * link.agents - link.outstanding
-            tasks: list[Task] = []
-            while room > len(tasks) and (task := stage.next_task()) is not None:
-                tasks.append(task)
-            if tasks:
-                self.enqueue(link, tuple(tasks))
+    def _hand_out(self, stage: ActiveStage) -> None:
+        depth = None if stage.scheduled else stage.depth
+        for number, tasks in self._dispatcher.hand_out(stage.next_task, depth).items():
+            self.links[number].send(worker_protocol.Enqueue(tasks))
 
-    def enqueue(self, link: WorkerLink, tasks: tuple[Task, ...]) -> None:
-        self._tasks.update((task.id, task) for task in tasks)
-        link.outstanding += len(tasks)
-        link.send(worker_protocol.Enqueue(tasks))
-
-    def task(self, record: Record) -> Task | None:
+    def task(self, link: WorkerLink, record: Record) -> Task | None:
         """Return the task of a record, unless it was dropped."""
-        return self._tasks.get(record.task)
+        return self._dispatcher.task(link.number, record.task)
 
     def task_finished(self, link: WorkerLink, record: Record) -> None:
-        del self._tasks[record.task]
-        link.outstanding -= 1
+        self._dispatcher.finished(link.number, record.task)
+
+    def tasks_returned(self, link: WorkerLink, tasks: tuple[int, ...]) -> None:
+        self._dispatcher.returned(link.number, tasks)
 
     @property
     def has_tasks(self) -> bool:
-        return any(link.outstanding for link in self.links)
+        return self._dispatcher.has_tasks
 
     def forget_tasks(self) -> None:
-        self._tasks.clear()
-        for link in self.links:
-            link.outstanding = 0
+        self._dispatcher.forget_tasks()
 
     def drop(self, cancel: bool) -> None:
         """Drop all queued tasks; `cancel` also aborts requests in flight. At most one task per stream is left."""
+        self._dispatcher.drop()
         for link in self.links:
             link.drops += 1
-            link.outstanding = min(link.outstanding, link.agents)
             link.send(worker_protocol.Drop(cancel))
 
     @property

@@ -17,6 +17,7 @@ from swarmtui.model.worker_protocol import (
     Enqueue,
     Failed,
     Finished,
+    Returned,
     Setup,
     StartStage,
     Target,
@@ -119,6 +120,11 @@ class DrivenWorker:
 
     def records(self, count: int) -> list[Record]:
         return [report.record for report in self.finished(count)]
+
+    def returned(self) -> tuple[int, ...]:
+        while not isinstance(report := self.next_report(), Returned):
+            pass
+        return report.tasks
 
     def wait_for_frame(self, condition: Callable[[WorkerFrame], bool]) -> WorkerFrame:
         """Return the next frame that meets the condition; records that come before it are discarded."""

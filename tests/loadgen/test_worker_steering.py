@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.model.worker_protocol import Drop, WatchAgent
+from swarmtui.model.worker_protocol import Drop, TakeBack, WatchAgent
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import DONE, ROLE, Gate, RawCall, RawServer, delta, hello, usage
 
@@ -83,6 +83,18 @@ def test_drop_clears_queue_and_with_cancel_ends_requests() -> None:
         assert [record.error for record in worker.records(2)] == ["cancelled"] * 2
         worker.wait_for_frame(lambda frame: frame.drops == 2 and not frame.in_flight)
     assert len(server.calls) == 2
+
+
+def test_tasks_that_were_not_started_are_returned() -> None:
+    gate, minute = Gate(), 60_000_000_000
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
+        worker.enqueue([*(task(n) for n in range(4)), task(4, at_ns=minute), task(5, at_ns=minute)])
+        worker.start_stage(2)
+        worker.wait_for_frame(lambda frame: frame.in_flight == 2)
+        worker.send(TakeBack(3), TakeBack(3), Drop())
+        assert [worker.returned() for _ in range(3)] == [(3, 4, 5), (2,), ()]
+        gate.released.set()
+        assert sorted(record.task for record in worker.records(2)) == [0, 1]
 
 
 def test_agents_are_numbered_across_workers() -> None:

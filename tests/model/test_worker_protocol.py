@@ -18,8 +18,10 @@ from swarmtui.model.worker_protocol import (
     Enqueue,
     Failed,
     Finished,
+    Returned,
     Setup,
     StartStage,
+    TakeBack,
     Target,
     Unpacker,
     WatchAgent,
@@ -56,6 +58,7 @@ TASK = Task(id=1, messages=(Message(role="user", content="größer 🐝"),), fol
         ),
         Enqueue((TASK,)),
         StartStage(3, 4, c=8, run=2, phase="warmup", cancel=True),
+        TakeBack(3),
         Drop(cancel=True),
         Ack(7),
         WatchAgent(None),
@@ -69,7 +72,7 @@ def test_commands_round_trip(command: msgspec.Struct) -> None:
 
 @pytest.mark.parametrize(
     "report",
-    [Failed("why"), Finished(3, Record(task=1, chunk_us=(0, 5), left_out=("stream_options",)))],
+    [Failed("why"), Returned((1, 2)), Finished(3, Record(task=1, chunk_us=(0, 5), left_out=("stream_options",)))],
     ids=lambda report: type(report).__name__,
 )
 def test_reports_round_trip(report: msgspec.Struct) -> None:

@@ -24,9 +24,9 @@ def test_worker_that_still_reads_tasks_exits_by_itself() -> None:
         await asyncio.sleep(0)
         tasks = [Task(id=number, messages=(Message(role="user", content=PROMPT),)) for number in range(32)]
         for task in tasks:
-            pool.enqueue(pool.links[0], (task,))
+            pool.links[0].send(worker_protocol.Enqueue((task,)))
         await pool.shut_down(0)
-        pool.enqueue(pool.links[0], (tasks[0],))
+        pool.links[0].send(worker_protocol.Enqueue((tasks[0],)))
         return started.process.returncode
 
     assert asyncio.run(scenario()) == 0
