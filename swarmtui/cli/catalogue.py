@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -141,35 +140,15 @@ def discover(timeout: float, as_json: bool) -> None:
 @session_dir_option
 def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str | None) -> None:
     """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
-    import os
-    import shutil
-
-    import msgspec
-
-    from swarmtui.cli.render.discovery import check_line, name_column_width
-    from swarmtui.client import doctor as checks
+    from swarmtui.cli.render.discovery import check_line
+    from swarmtui.client.doctor import run_checks
 
     server = find_endpoints((endpoint,))[0] if endpoint else None
-    size = shutil.get_terminal_size() if sys.stdout.isatty() else None
-    steps: tuple[tuple[str, str, Callable[[], Any]], ...] = (
-        ("terminal", "terminal", lambda: checks.check_terminal(os.environ, size)),
-        ("colours", "colours", lambda: checks.check_colours(os.environ)),
-        ("open_files", "open files", lambda: checks.check_open_files(streams)),
-        ("gpu", "GPU", checks.check_gpus),
-        (
-            "endpoint",
-            "endpoint",
-            lambda: checks.check_endpoint(server) if server else checks.check_local_endpoints(),
-        ),
-        ("disk", "disk", lambda: checks.check_disk(session_root(session_dir))),
-        ("client_speed", "client speed", lambda: checks.check_client_speed(streams)),
-    )
     lines = []
-    names = name_column_width([name for _, name, _ in steps])
-    for code, _, step in steps:
-        lines.append(msgspec.structs.replace(step(), code=code))
+    for line in run_checks(server, streams, session_root(session_dir)):
+        lines.append(line)
         if not as_json:
-            echo(check_line(lines[-1], names))
+            echo(check_line(line))
     if as_json:
         echo(to_json(lines))
     sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)

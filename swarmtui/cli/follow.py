@@ -191,9 +191,9 @@ def report(
     # Imported only now: no run waits for the code that renders it.
     from swarmtui.cli.render.machine import load_text, machine_table
     from swarmtui.cli.render.table import findings_text, level_table
-    from swarmtui.sessions.documents import summary_json
+    from swarmtui.sessions.documents import read_saved_summary, summary_json
 
-    summary = _read_summary(ended.directory)
+    summary = read_saved_summary(ended.directory)
     if summary is not None and shown and ended.ending == "failed":
         summary = msgspec.structs.replace(summary, levels=shown)
     if summary is None and shown and not as_json:
@@ -252,20 +252,13 @@ def _explain_no_level(directory: str, summary: Summary) -> str:
     return f"no level: {requests} finished, but no C was held for {MIN_STEERED_COMPLETIONS}·C completions\n"
 
 
-def _read_summary(directory: str) -> Summary | None:
-    if not directory:
-        return None
-    try:
-        return msgspec.json.decode(read_file(Path(directory) / "detail.json", MAX_DATA), type=Summary)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
 def _limits_missed(directory: str, slo: str, limits: Sequence[FailCondition], progress: Progress) -> bool:
     """Report which limits of --slo and --fail-if were missed; one that cannot be evaluated counts as missed."""
     if not slo and not limits:
         return False
-    summary = _read_summary(directory)
+    from swarmtui.sessions.documents import read_saved_summary
+
+    summary = read_saved_summary(directory)
     if summary is None:
         return True
     from swarmtui.analysis.limits.slo import parse_slo, slo_sentence

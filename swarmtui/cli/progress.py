@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.session import Level
@@ -16,39 +16,38 @@ _CLEAR_LINE = "\r\x1b[2K"
 _HEARTBEAT_S = 10.0
 
 
-class Progress(Protocol):
-    def show(self, frame: Frame) -> None: ...
-    def write(self, text: str) -> None: ...
-    def clear(self) -> None: ...
-
-
-class QuietProgress:
+class Progress:
     """For --quiet: write messages, show no frames."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._warned: set[WarningCode] = set()
 
     def show(self, frame: Frame) -> None:
         pass
 
     def write(self, text: str) -> None:
         write_text(self._out, sanitize(text))
+        self._out.flush()
 
     def clear(self) -> None:
         pass
 
+    def _write_warnings(self, frame: Frame) -> None:
+        """Report each kind of warning once, also if the numbers in its text change."""
+        for warning in frame.warnings:
+            if warning.code not in self._warned:
+                self._warned.add(warning.code)
+                self.write(f"warning: {warning.text}")
 
-class TerminalProgress:
+
+class TerminalProgress(Progress):
     """For a terminal: one line, rewritten in place; messages are written above it."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._shown = False
-        self._warned: set[WarningCode] = set()
+    _shown = False
 
     def show(self, frame: Frame) -> None:
-        for warning in _new_warnings(frame, self._warned):
-            self.write(f"warning: {warning}")
+        self._write_warnings(frame)
         columns = shutil.get_terminal_size().columns
         line, parts = describe_frame(frame), _ttft_parts(frame)
         if parts and len(line) + len(parts) < columns:
@@ -60,8 +59,7 @@ class TerminalProgress:
 
     def write(self, text: str) -> None:
         self.clear()
-        write_text(self._out, sanitize(text))
-        self._out.flush()
+        super().write(text)
 
     def clear(self) -> None:
         if self._shown:
@@ -70,19 +68,15 @@ class TerminalProgress:
             self._shown = False
 
 
-class PlainProgress:
+class PlainProgress(Progress):
     """For pipes and files: a line when a stage starts or ends, and one every ten seconds."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._phase: tuple[object, ...] = ()
-        self._levels: tuple[Level, ...] = ()
-        self._written_at = 0.0
-        self._warned: set[WarningCode] = set()
+    _phase: tuple[object, ...] = ()
+    _levels: tuple[Level, ...] = ()
+    _written_at = 0.0
 
     def show(self, frame: Frame) -> None:
-        for warning in _new_warnings(frame, self._warned):
-            self.write(f"warning: {warning}")
+        self._write_warnings(frame)
         for level in frame.levels:
             if level not in self._levels:
                 self.write(_describe_level(level))
@@ -95,23 +89,12 @@ class PlainProgress:
 
     def write(self, text: str) -> None:
         self._written_at = time.monotonic()
-        write_text(self._out, sanitize(text))
-        self._out.flush()
-
-    def clear(self) -> None:
-        pass
-
-
-def _new_warnings(frame: Frame, known: set[WarningCode]) -> list[str]:
-    """Report each kind of warning once, also if the numbers in its text change."""
-    new = [warning.text for warning in frame.warnings if warning.code not in known]
-    known.update(warning.code for warning in frame.warnings)
-    return new
+        super().write(text)
 
 
 def open_progress(out: TextIO, quiet: bool) -> Progress:
     if quiet:
-        return QuietProgress(out)
+        return Progress(out)
     return TerminalProgress(out) if out.isatty() else PlainProgress(out)
 
 

@@ -11,8 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from swarmtui.client.sockets import error_log, socket_directory, socket_path
-from swarmtui.client.spawn import StartedProcess, start_session_process
+from swarmtui.client.spawn import StartedProcess, error_log, socket_directory, socket_path, start_session_process
 from swarmtui.model import client_protocol
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput

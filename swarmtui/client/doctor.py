@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import sys
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from swarmtui.client.catalogue import inspect_server
 from swarmtui.client.selftest import TYPICAL_TPS, SelfTestFailed, measure_client_speed
@@ -28,130 +29,141 @@ _LOCAL_MS, _FAR_MS = 5.0, 50.0
 _ROUND_TRIPS = 5
 
 
-def _lines(code: str, name: str) -> Callable[..., QualityLine]:
-    return partial(QualityLine, code=code, name=name)
+class DoctorFinding(NamedTuple):
+    """What a check found, and in one sentence what to do."""
+
+    state: Literal["ok", "doubtful", "wrong"]
+    value: str
+    sentence: str
 
 
-def check_terminal(environ: Mapping[str, str], size: os.terminal_size | None) -> QualityLine:
+def run_checks(endpoint: EndpointConfig | None, streams: int, directory: Path) -> Iterator[QualityLine]:
+    """Check for `streams` concurrent streams; sessions are to be saved in `directory`."""
+    size = shutil.get_terminal_size() if sys.stdout.isatty() else None
+    checks: dict[tuple[str, str], Callable[[], DoctorFinding]] = {
+        ("terminal", "terminal"): lambda: check_terminal(os.environ, size),
+        ("colours", "colours"): lambda: check_colours(os.environ),
+        ("open_files", "open files"): lambda: check_open_files(streams),
+        ("gpu", "GPU"): check_gpus,
+        ("endpoint", "endpoint"): lambda: check_endpoint(endpoint) if endpoint else check_local_endpoints(),
+        ("disk", "disk"): lambda: check_disk(directory),
+        ("client_speed", "client speed"): lambda: check_client_speed(streams),
+    }
+    for (code, name), check in checks.items():
+        yield QualityLine(code=code, name=name, **check()._asdict())
+
+
+def check_terminal(environ: Mapping[str, str], size: os.terminal_size | None) -> DoctorFinding:
     """`size` is None if the output is not a terminal."""
-    line = _lines("terminal", "terminal")
     name = environ.get("TERM", "")
     if size is None:
-        return line(
-            state="ok", value="none", sentence="the output is not a terminal: all commands without the app work"
-        )
+        return DoctorFinding("ok", "none", "the output is not a terminal: all commands without the app work")
     value = f"{name or 'TERM is not set'}, {size.columns}×{size.lines}"
     if name in ("", "dumb"):
-        return line(state="wrong", value=value, sentence="set TERM, for example to xterm-256color")
+        return DoctorFinding("wrong", value, "set TERM, for example to xterm-256color")
     if size.columns < 80 or size.lines < 24:
-        return line(state="doubtful", value=value, sentence="make it 80×24 or larger")
+        return DoctorFinding("doubtful", value, "make it 80×24 or larger")
     locale = next((environ[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(key)), "")
     if "utf" not in locale.lower():
         value = f"{value}, {locale or 'no LANG'}"
-        return line(state="doubtful", value=value, sentence="set LANG to a UTF-8 locale, e.g. C.UTF-8")
-    return line(state="ok", value=value, sentence="good")
+        return DoctorFinding("doubtful", value, "set LANG to a UTF-8 locale, e.g. C.UTF-8")
+    return DoctorFinding("ok", value, "good")
 
 
-def check_colours(environ: Mapping[str, str]) -> QualityLine:
-    line = _lines("colours", "colours")
+def check_colours(environ: Mapping[str, str]) -> DoctorFinding:
     if environ.get("NO_COLOR"):
-        return line(state="ok", value="off", sentence="NO_COLOR is set; text and symbols carry all information")
+        return DoctorFinding("ok", "off", "NO_COLOR is set; text and symbols carry all information")
     if environ.get("COLORTERM") in ("truecolor", "24bit"):
-        return line(state="ok", value="16 million", sentence="good")
+        return DoctorFinding("ok", "16 million", "good")
     if "256" in environ.get("TERM", ""):
-        return line(state="ok", value="256", sentence="good; SSH does not pass on COLORTERM")
+        return DoctorFinding("ok", "256", "good; SSH does not pass on COLORTERM")
     sentence = "works; for more set TERM=xterm-256color, if the terminal supports it"
-    return line(state="ok", value="16", sentence=sentence)
+    return DoctorFinding("ok", "16", sentence)
 
 
-def check_open_files(streams: int) -> QualityLine:
+def check_open_files(streams: int) -> DoctorFinding:
     """Check that each stream can be an open file; workers raise their soft limit to the hard limit."""
-    line = _lines("open_files", "open files")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
     value = f"{soft:,}, hard limit {limit}"
     if hard == resource.RLIM_INFINITY or hard >= streams + _SPARE_FILES:
-        return line(state="ok", value=value, sentence=f"enough for C = {streams:,}")
+        return DoctorFinding("ok", value, f"enough for C = {streams:,}")
     sentence = f"too few for C = {streams:,}: raise the hard limit (ulimit -Hn, or limits.conf)"
-    return line(state="wrong", value=value, sentence=sentence)
+    return DoctorFinding("wrong", value, sentence)
 
 
-def check_gpus() -> QualityLine:
-    line = _lines("gpu", "GPU")
+def check_gpus() -> DoctorFinding:
     reader = open_gpus()
     try:
         found = reader.read()
     finally:
         reader.close()
     if not found:
-        return line(state="doubtful", value="none", sentence=f"{reader.problem}; everything else works")
+        return DoctorFinding("doubtful", "none", f"{reader.problem}; everything else works")
     names = sorted({gpu.name for gpu in found if not gpu.part_of})
     value = f"{sum(not gpu.part_of for gpu in found)} × {', '.join(names)}"
     if reader.problem:
-        return line(state="doubtful", value=value, sentence=reader.problem)
+        return DoctorFinding("doubtful", value, reader.problem)
     if any(gpu.energy_j is None for gpu in found if not gpu.part_of):
-        return line(state="doubtful", value=value, sentence="no energy counter: J/token is not measured")
-    return line(state="ok", value=value, sentence="memory, power and energy can be read")
+        return DoctorFinding("doubtful", value, "no energy counter: J/token is not measured")
+    return DoctorFinding("ok", value, "memory, power and energy can be read")
 
 
-def check_endpoint(endpoint: EndpointConfig) -> QualityLine:
-    line = _lines("endpoint", "endpoint")
+def check_endpoint(endpoint: EndpointConfig) -> DoctorFinding:
     root = parse_address(endpoint.url).root
     found = inspect_server(endpoint, _TIMEOUT_S)
     if not found.reachable or (found.problem and not found.models):
-        return line(state="wrong", value=root, sentence=found.problem)
+        return DoctorFinding("wrong", root, found.problem)
     round_trip_ms = _round_trip_ms(root, endpoint)
     server = " ".join(filter(None, (found.engine, found.version, ", ".join(found.models[:2]))))
     if round_trip_ms is None:
-        return line(state="wrong", value=root, sentence=f"{server}: it stopped answering")
+        return DoctorFinding("wrong", root, f"{server}: it stopped answering")
     value = f"{root}, round trip {round_trip_ms:.2g} ms"
     if round_trip_ms > _FAR_MS:
         sentence = f"{server}; every TTFT includes this round trip: measure from a nearer machine, or when it is idle"
-        return line(state="doubtful", value=value, sentence=sentence)
+        return DoctorFinding("doubtful", value, sentence)
     network = "" if round_trip_ms <= _LOCAL_MS else "every TTFT includes this round trip"
     sentence = "; ".join(filter(None, (server, engine_named(found.engine).metrics_limits, network)))
-    return line(state="ok", value=value, sentence=sentence)
+    return DoctorFinding("ok", value, sentence)
 
 
-def check_local_endpoints() -> QualityLine:
+def check_local_endpoints() -> DoctorFinding:
     """List the servers that discovery finds, if no endpoint was given."""
     found = [server for server in discover() if server.reachable]
     value = ", ".join(server.url for server in found) or "none"
     sentence = "found on this host; check one with --endpoint" if found else "none found here; name one with --endpoint"
-    return _lines("endpoint", "endpoint")(state="ok", value=value, sentence=sentence)
+    return DoctorFinding("ok", value, sentence)
 
 
-def check_disk(directory: Path) -> QualityLine:
+def check_disk(directory: Path) -> DoctorFinding:
     """Check the nearest existing parent if the session directory does not exist yet."""
-    line = _lines("disk", "disk")
     try:
         existing = next(path for path in (directory, *directory.parents) if path.exists())
         free = shutil.disk_usage(existing).free
     except OSError as error:
-        return line(state="wrong", value=str(directory), sentence=f"cannot be read: {error.strerror}")
+        return DoctorFinding("wrong", str(directory), f"cannot be read: {error.strerror}")
     value = f"{gib(free)} GiB free at {directory}"
     if not os.access(existing, os.W_OK | os.X_OK):
         sentence = "sessions cannot be written there; choose another directory with --session-dir"
-        return line(state="wrong", value=value, sentence=sentence)
+        return DoctorFinding("wrong", value, sentence)
     if free < _MIN_BYTES:
-        return line(state="wrong", value=value, sentence="not enough space for a session; free some")
+        return DoctorFinding("wrong", value, "not enough space for a session; free some")
     enough = free >= _ENOUGH_BYTES
     sentence = "enough" if enough else "little: 100,000 requests take about 0.3 GiB"
-    return line(state="ok" if enough else "doubtful", value=value, sentence=sentence)
+    return DoctorFinding("ok" if enough else "doubtful", value, sentence)
 
 
-def check_client_speed(streams: int) -> QualityLine:
+def check_client_speed(streams: int) -> DoctorFinding:
     """Run a real worker for a second, and extrapolate."""
-    line = _lines("client_speed", "client speed")
     try:
         found = measure_client_speed()
     except SelfTestFailed as error:
-        return line(state="wrong", value="not measured", sentence=f"the self-test failed: {error}")
+        return DoctorFinding("wrong", "not measured", f"the self-test failed: {error}")
     value = f"{found.streams:,} streams × {TYPICAL_TPS:g} tok/s ({found.token_us:.0f} µs per token)"
     if found.streams >= streams:
-        return line(state="ok", value=value, sentence=f"this machine is fast enough for C = {streams:,}")
+        return DoctorFinding("ok", value, f"this machine is fast enough for C = {streams:,}")
     sentence = f"too slow for C = {streams:,}: stop other programs, or use a machine with more cores"
-    return line(state="doubtful", value=value, sentence=sentence)
+    return DoctorFinding("doubtful", value, sentence)
 
 
 def _round_trip_ms(root: str, endpoint: EndpointConfig) -> float | None:

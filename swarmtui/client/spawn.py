@@ -1,4 +1,4 @@
-"""Start the processes of swarmtui, each connected to its parent by a socket as its standard input.
+"""Start the processes of swarmtui, each connected to its parent by a socket as its standard input; locate their files.
 
 This module imports as little as possible: the sooner a process is started, the sooner it is ready.
 """
@@ -9,9 +9,8 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
-
-from swarmtui.client.sockets import error_log
 
 _BUFFER = 4 << 20
 _EXIT_TIMEOUT_S = 2.0
@@ -88,3 +87,28 @@ def _start(module: str, env: dict[str, str], stderr: int | None, own_session: bo
             start_new_session=own_session,
         )
     return StartedProcess(ours, process)
+
+
+def socket_directory() -> Path:
+    """Return the runtime directory; it is created if necessary, and must belong to the user alone."""
+    # Imported late: processes are started early, before other imports.
+    from swarmtui.files import is_private_directory, make_private_directory, runtime_directory
+    from swarmtui.model.schema import BadInput
+
+    path = runtime_directory()
+    try:
+        make_private_directory(path)
+    except OSError as error:
+        raise BadInput(f"cannot create the socket directory: {error.strerror}", key=str(path)) from None
+    if not is_private_directory(path):
+        raise BadInput("must belong to you alone (mode 0700); remove it, or set XDG_RUNTIME_DIR", key=str(path))
+    return path
+
+
+def error_log() -> Path:
+    """The file for internal errors of session processes."""
+    return socket_directory() / "errors.log"
+
+
+def socket_path(session_id: str) -> Path:
+    return socket_directory() / f"{session_id}.sock"

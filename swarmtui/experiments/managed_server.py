@@ -12,11 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 import psutil
 
+from swarmtui.client.catalogue import is_listening
 from swarmtui.client.config_file import read_config
 from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, ServerSpec
@@ -78,7 +78,7 @@ class ManagedServer:
         self.stop()
 
     def start(self) -> None:
-        if _is_listening(self._launch.url):
+        if is_listening(self._launch.url):
             raise PortInUse(f"another server is already listening on {self._launch.url}; it was left alone")
         make_private_directory(self._log.parent)
         self._log.write_bytes(b"")
@@ -224,16 +224,6 @@ def free_port() -> int:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
         return port
-
-
-def _is_listening(url: str) -> bool:
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        with socket.create_connection((parts.hostname or "127.0.0.1", port), timeout=1.0):
-            return True
-    except OSError:
-        return False
 
 
 def _is_ready(client: HttpClient, url: str, timeout_s: float) -> bool:

@@ -6,19 +6,16 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-import msgspec
-
 from swarmtui.client.client import Client, ConnectionLost, StopControl, attach, running_sessions, start_session
-from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import Series
+from swarmtui.sessions.documents import read_saved_summary
 
 _POLL_S = 0.1
 _END_TIMEOUT_S = 10.0
@@ -93,7 +90,7 @@ def measure(
     finally:
         display.clear()
         client.close()
-    summary = _summary(ended.directory)
+    summary = read_saved_summary(ended.directory)
     if reason:
         return Measurement(summary=summary, problem=reason, aborted=True)
     if ended.ending == "done":
@@ -126,17 +123,6 @@ def _follow(
                 display.show(message)
             case client_protocol.Ended():
                 return message, reason
-
-
-def _summary(directory: str) -> Summary | None:
-    try:
-        return (
-            msgspec.json.decode(read_file(Path(directory) / "detail.json", MAX_DATA), type=Summary)
-            if directory
-            else None
-        )
-    except (OSError, msgspec.DecodeError):
-        return None
 
 
 def stop_orphaned_runs(series: Series) -> int:

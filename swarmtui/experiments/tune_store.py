@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from swarmtui.model.redaction import is_secret_name
 from swarmtui.model.schema import BadInput, parse_json
 from swarmtui.model.tuning import ChangeLog, LoggedChange, TuneFile, TuneResult, TuneState, TuneStatus
 from swarmtui.sessions.files import write_file
+
+T = TypeVar("T")
 
 # Hidden, so that it is not listed as a session.
 _FOLDER = ".tuning"
@@ -62,13 +64,7 @@ def exclusive_lock(directory: Path) -> Iterator[None]:
 
 
 def read_state(directory: Path, name: str) -> TuneState:
-    path = directory / "state.json"
-    try:
-        return parse_json(read_file(path, MAX_DATA), TuneState, str(path))
-    except FileNotFoundError:
-        return TuneState(name=name)
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
+    return _read(directory / "state.json", TuneState) or TuneState(name=name)
 
 
 def add_row(directory: Path, state: TuneState, row: TuneResult) -> TuneState:
@@ -98,10 +94,10 @@ def _redact_secrets(command: str) -> str:
 
 def read_saved_tune(directory: Path) -> TuneFile:
     path = directory / "tune.json"
-    try:
-        return parse_json(read_file(path, MAX_DATA), TuneFile, str(path))
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
+    found = _read(path, TuneFile)
+    if found is None:
+        raise BadInput("cannot be read: No such file or directory", source=str(path))
+    return found
 
 
 def write_status(directory: Path, status: TuneStatus) -> None:
@@ -109,23 +105,12 @@ def write_status(directory: Path, status: TuneStatus) -> None:
 
 
 def read_status(directory: Path) -> TuneStatus | None:
-    path = directory / "present.json"
-    try:
-        return parse_json(read_file(path, MAX_DATA), TuneStatus, str(path))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
+    return _read(directory / "present.json", TuneStatus)
 
 
 def read_log(root: Path) -> tuple[LoggedChange, ...]:
-    path = root / _FOLDER / "log.json"
-    try:
-        return parse_json(read_file(path, MAX_DATA), ChangeLog, str(path)).changes
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
+    found = _read(root / _FOLDER / "log.json", ChangeLog)
+    return found.changes if found else ()
 
 
 def add_change(root: Path, change: LoggedChange) -> LoggedChange:
@@ -151,6 +136,16 @@ def mark_change(root: Path, number: int, kept: Literal["kept", "reverted"] | Non
     rows = tuple(marked if change.number == number else change for change in changes)
     _write(root / _FOLDER / "log.json", ChangeLog(changes=rows))
     return marked
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    """Return the struct that a file holds; None if there is no file."""
+    try:
+        return parse_json(read_file(path, MAX_DATA), kind, str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
 
 
 def _write(path: Path, value: msgspec.Struct) -> None:

@@ -50,6 +50,9 @@ class Requests(Stored, frozen=True, kw_only=True):
 Mode = Literal["closed", "barrier", "swarm", "open", "ramp", "mixed", "dag"]
 Arrival = Literal["poisson", "constant", "gamma"]
 
+# The modes that keep C requests in flight until the end of a level; their main throughput is the steady one.
+CLOSED_LOOPS: tuple[Mode, ...] = ("closed", "ramp")
+
 
 class Plan(Stored, frozen=True, kw_only=True):
     """A sweep over `levels`, manual control that starts at the first level, or a search for the cliff.

@@ -8,7 +8,7 @@ import msgspec
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Findings, Goodput, Scaling, with_codes
-from swarmtui.model.plan import Mode, PerLevel, Plan
+from swarmtui.model.plan import CLOSED_LOOPS, Mode, PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
 from swarmtui.model.session_tags import ModelFacts, Series, model_facts_from_tags, series_from_tags
@@ -343,10 +343,10 @@ class Level(PerLevel, frozen=True, kw_only=True):
 
     @property
     def headline_is_steady(self) -> bool:
-        return self.load in ("closed", "ramp") and bool(self.out_tps_steady)
+        return self.load in CLOSED_LOOPS and bool(self.out_tps_steady)
 
     def _headline(self, steady: float | None, wall: float | None) -> float | None:
-        return (steady if self.load in ("closed", "ramp") else None) or wall
+        return (steady if self.load in CLOSED_LOOPS else None) or wall
 
 
 class Summary(Stored, frozen=True, kw_only=True):

@@ -47,11 +47,11 @@ async def run_interruptible(
 
 
 async def recount(
-    request: RunRequest, endpoint: Endpoint, uncounted: list[Record], journal: JournalQueue, hurry: asyncio.Event
+    request: RunRequest, endpoint: Endpoint, uncounted: list[Record], journal: JournalQueue, stop_now: asyncio.Event
 ) -> None:
-    """Write token counts for answers that the server did not count, as far as it gets before `hurry` is set."""
+    """Write token counts for answers that the server did not count, as far as it gets before `stop_now` is set."""
     counts: list[TokenCount] = []
-    await run_interruptible(hurry, _count_tokens, request, endpoint, uncounted, counts)
+    await run_interruptible(stop_now, _count_tokens, request, endpoint, uncounted, counts)
     for count in tuple(counts):
         journal.write(count)
 

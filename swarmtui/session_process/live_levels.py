@@ -105,11 +105,11 @@ class LiveLevels:
             self._stale = False
             self._state.levels = await self._records.levels_from_journal() or self._state.levels
 
-    async def wait(self, hurry: asyncio.Event) -> None:
-        """Wait until the levels are up to date, or `hurry` is set."""
+    async def wait(self, stop_now: asyncio.Event) -> None:
+        """Wait until the levels are up to date, or `stop_now` is set."""
         if self._computing is None:
             return
-        hurried = asyncio.create_task(hurry.wait())
+        hurried = asyncio.create_task(stop_now.wait())
         await asyncio.wait((self._computing, hurried), return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         self._computing.cancel()

@@ -18,12 +18,12 @@ import msgspec
 
 import swarmtui
 from swarmtui.analysis.capacity.slots import server_slots
-from swarmtui.client.sockets import error_log, socket_path
-from swarmtui.client.spawn import SimulatorProcess, StartedProcess
+from swarmtui.client.spawn import SimulatorProcess, StartedProcess, error_log, socket_path
 from swarmtui.engines.simulator import Simulator
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Ending, SessionWarning
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
@@ -77,7 +77,7 @@ class SessionProcess:
         self._early_commands: list[client_protocol.ClientCommand] = []
         self._stopped_early = asyncio.Event()
         self._load_ended = False
-        self._hurry = asyncio.Event()
+        self._stop_now = asyncio.Event()
         self._leave_now = asyncio.Event()
         self._clients = ClientConnections(self._hello, self._state.frame, self._handle_command)
         count = request.plan.workers or worker_count(max(request.plan.levels))
@@ -121,7 +121,7 @@ class SessionProcess:
         generator = preflight.task_generator(request, workload, calibration, endpoints)
         self._events = events = ServerEvents(journal)
         self._quality = QualityMonitor(
-            cold_expected=generator.task(0, 1, 0).cold, closed=request.plan.load in ("closed", "ramp"), events=events
+            cold_expected=generator.task(0, 1, 0).cold, closed=request.plan.load in CLOSED_LOOPS, events=events
         )
         session = _describe_session(request, session_id, self._t0, workload, endpoints, calibration)
         self._session = session
@@ -161,7 +161,7 @@ class SessionProcess:
             running.cancel()
             failed[0].result()  # raises
         self._load_ended = True
-        await run_interruptible(self._hurry, sampler.finish)
+        await run_interruptible(self._stop_now, sampler.finish)
         self._state.telemetry = sampler.latest()
         self._quality.add_sample(sampler.latest(), 0)
         events.add_sample(sampler.latest())
@@ -218,7 +218,7 @@ class SessionProcess:
             if command.immediate:
                 self._leave_now.set()
             if command.immediate or self._load_ended:
-                self._hurry.set()
+                self._stop_now.set()
         if isinstance(command, client_protocol.Describe) and self._session is not None and self._journal is not None:
             self._session = msgspec.structs.replace(self._session, label=command.label, note=command.note)
             self._journal.write(DescriptionEntry(label=command.label, note=command.note))
@@ -285,11 +285,11 @@ class SessionProcess:
             journal.close()
             discard_session(journal.directory)
             return ending, message, ""
-        if scheduler is not None and scheduler.hurry.is_set():
-            self._hurry.set()
-        if scheduler is not None and scheduler.uncounted.records:
-            self._state.note = f"counting the tokens of {len(scheduler.uncounted.records)} answers"
-            await finish.recount(self._request, self._endpoints[0], scheduler.uncounted.records, journal, self._hurry)
+        if scheduler is not None and scheduler.stop_now.is_set():
+            self._stop_now.set()
+        if scheduler is not None and (uncounted := scheduler.uncounted.records):
+            self._state.note = f"counting the tokens of {len(uncounted)} answers"
+            await finish.recount(self._request, self._endpoints[0], uncounted, journal, self._stop_now)
             self._state.note = ""
         journal.write(self._quality.final(self._state.levels))
         return await finish.save(

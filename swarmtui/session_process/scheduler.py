@@ -67,8 +67,8 @@ class Scheduler:
         self.uncounted = UncountedAnswers()
 
     @property
-    def hurry(self) -> asyncio.Event:
-        return self._steering.hurry
+    def stop_now(self) -> asyncio.Event:
+        return self._steering.stop_now
 
     # commands and reports
 
@@ -177,7 +177,7 @@ class Scheduler:
                     await self._find_cliff(max_c)
             if self._steering.current_state() != "new_goal":
                 break
-        await self._levels.wait(self.hurry)
+        await self._levels.wait(self.stop_now)
         manual = isinstance(self._steering.goal, client_protocol.SetConcurrency)
         return "stopped" if self._steering.state == "stop" and not manual else "done"
 
@@ -216,7 +216,7 @@ class Scheduler:
         await self._drain()
         while (c := next_level(self._state.levels, max_c)) is not None:
             await self._run_level((c, None), 1, 1)
-            await self._levels.wait(self.hurry)
+            await self._levels.wait(self.stop_now)
             if self._steering.current_state() in ("stop", "new_goal"):
                 return
         self._state.search_result = cliff_search_sentence(self._state.levels, self._slots())

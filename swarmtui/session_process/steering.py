@@ -18,7 +18,7 @@ SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
 class Steering:
     """`state` decides what happens to the running stage, `goal` what the scheduler runs.
 
-    `grace_s` is how long a stop waits for requests in flight; `hurry` is set by a second stop, or one without grace.
+    `grace_s` is how long a stop waits for requests in flight; `stop_now` is set by a second stop, or one without grace.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -29,7 +29,7 @@ class Steering:
         elif plan.mode == "manual":
             self.goal = client_protocol.SetConcurrency(plan.levels[0])
         self.grace_s = 0.0
-        self.hurry = asyncio.Event()
+        self.stop_now = asyncio.Event()
         # The tasks of these workloads depend on each other and cannot run as a closed loop.
         self._fixed = plan.load in FIXED_MODES
 
@@ -39,7 +39,7 @@ class Steering:
             case client_protocol.Stop(grace_s):
                 stopping = self.state == "stop"
                 if stopping or not grace_s:
-                    self.hurry.set()
+                    self.stop_now.set()
                 self.grace_s = min(grace_s, self.grace_s) if stopping else grace_s
                 self.state = "stop"
             case _ if self.state == "stop":

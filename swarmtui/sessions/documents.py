@@ -1,17 +1,20 @@
-"""Encode a summary as TOML or JSON. The same session always gives the same bytes."""
+"""Encode a summary as TOML or JSON, and read it back. The same session always gives the same bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
 from swarmtui.model.session import Level, Session, Summary
 
 _NOT_IN_TOML = ("by_run",)
 _DIGITS = 6
+_summary_decoder = msgspec.json.Decoder(Summary)
 
 
 def summary_json(summary: Summary) -> bytes:
@@ -29,6 +32,16 @@ def detail_json(summary: Summary, records: Sequence[Record]) -> Iterator[bytes]:
     for number, record in enumerate(records):
         yield (b",\n" if number else b"") + encode(_request_fields(record, summary.session))
     yield b"\n]}\n"
+
+
+def read_saved_summary(directory: str) -> Summary | None:
+    """Read `detail.json` without the requests; None if it is missing or damaged, or without a directory."""
+    if not directory:
+        return None
+    try:
+        return _summary_decoder.decode(read_file(Path(directory) / "detail.json", MAX_DATA))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def summary_toml(summary: Summary) -> bytes:

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.capacity.slots import server_slots
 from swarmtui.analysis.compare.pool import pool
@@ -26,12 +24,12 @@ from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
 from swarmtui.analysis.quality.judge import add_stored_lines, judge
-from swarmtui.files import MAX_DATA, MAX_JOURNAL, open_regular, read_file
+from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.findings import Goodput
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import Event, Level, State, Summary
-from swarmtui.sessions.documents import detail_json, summary_toml
+from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.files import sessions_root, write_file, write_parts
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import INDEX, count_saved_requests, index_json, is_indexed, list_sessions, session_names
@@ -41,7 +39,6 @@ from swarmtui.text import count_noun
 LAST = "last"
 _MAX_NAMED = 5
 _MAX_EARLIER = 20
-_summary_decoder = msgspec.json.Decoder(Summary)
 
 
 class LoadedSession(Stored, frozen=True, kw_only=True):
@@ -77,11 +74,7 @@ def earlier_sessions(root: Path, compared: Sequence[Summary]) -> list[Summary]:
         for row in list_sessions(root)
         if row.state == "done" and row.id <= newest and (row.model, row.workload) in targets
     ]
-    found = []
-    for row in rows[:_MAX_EARLIER]:
-        with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            found.append(_summary_decoder.decode(read_file(Path(row.directory) / "detail.json", MAX_DATA)))
-    return found
+    return [found for row in rows[:_MAX_EARLIER] if (found := read_saved_summary(row.directory)) is not None]
 
 
 def summarise(loaded: LoadedSession) -> Summary:

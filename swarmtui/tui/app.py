@@ -23,11 +23,11 @@ from textual.theme import Theme
 
 from swarmtui.client.client import start_session
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
+from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.tuning import TuneStatus
 from swarmtui.text import sanitize
-from swarmtui.tui.config import Config
 from swarmtui.tui.frame_source import LiveSource, ReplaySource
 from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
 from swarmtui.tui.live_model import LiveModel
@@ -57,7 +57,7 @@ SCREENS: dict[ScreenName, str] = {
     "tune_watch": "live.watch_screens:WatchScreen",
     "server_log": "tune.screen:ServerLogScreen",
     "failure": "tune.screen:FailureScreen",
-    "help": "help:HelpScreen",
+    "help": "dialogs:HelpScreen",
     "save": "dialogs:SaveDialog",
     "quit": "dialogs:QuitDialog",
     "too_small": "dialogs:TooSmallScreen",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
@@ -37,18 +36,21 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_baseline(root: Path, session: Session) -> Baseline:
     """Return the session's chosen baseline, otherwise the newest with the same model and workload."""
+    from swarmtui.sessions.documents import read_saved_summary
     from swarmtui.sessions.index import list_sessions
     from swarmtui.sessions.store import earlier_sessions
 
     endpoint = session.endpoints[0] if session.endpoints else None
     rows = [row for row in list_sessions(root) if row.id < session.id and row.state not in (None, "running")]
-    chosen = next((found for row in rows if row.id == session.previous and (found := _summary(row.directory))), None)
+    chosen = next(
+        (found for row in rows if row.id == session.previous and (found := read_saved_summary(row.directory))), None
+    )
     baseline = server = chosen
     for row in rows:
         if baseline is None and endpoint and row.model == endpoint.model and row.workload == session.workload:
-            baseline = _summary(row.directory) if len(row.levels) > 1 else None
+            baseline = read_saved_summary(row.directory) if len(row.levels) > 1 else None
         if server is None and endpoint and row.endpoint == endpoint.url:
-            server = _summary(row.directory)
+            server = read_saved_summary(row.directory)
     return Baseline(
         name=_name(baseline),
         summary=baseline,
@@ -96,10 +98,3 @@ def record_effect(directory: Path, previous: str) -> str:
 
 def _name(summary: Summary | None) -> str:
     return (summary.session.label or summary.session.id) if summary else ""
-
-
-def _summary(directory: str) -> Summary | None:
-    try:
-        return msgspec.json.decode(read_file(Path(directory) / "detail.json", MAX_DATA), type=Summary)
-    except (OSError, msgspec.DecodeError):
-        return None

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarmtui.client.client import Client, attach, start_session
+from swarmtui.client.config_file import read_config
 from swarmtui.client.crash_report import FAULT, write_crash_report
 from swarmtui.client.spawn import start_session_process
 from swarmtui.model.client_protocol import Hello, Subscribe
+from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.schema import BadInput
+from swarmtui.sessions.files import config_path
 from swarmtui.text import sanitize, write_text
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import AppResult
-    from swarmtui.tui.config import Config
     from swarmtui.tui.frame_source import LiveSource, ReplaySource
 
 SLOW_HZ = 2.0
@@ -30,34 +33,31 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[H", "\x1b[?1049l"
 def open_run(request: RunRequest, *, slow: bool) -> AppResult:
     """Start a run and show it; the session process starts while Textual is imported, and gets its request then."""
     process = start_session_process()
-    config = _read_config()
-    hz = SLOW_HZ if slow else config.refresh
+    config, hz = _read_config(slow)
     return _open_live(lambda: start_session(request, Subscribe(hz=hz, rows=True), process), config, hz, request)
 
 
 def open_attached(session_id: str, *, slow: bool) -> AppResult:
-    config = _read_config()
-    hz = SLOW_HZ if slow else config.refresh
+    config, hz = _read_config(slow)
     client = attach(session_id, Subscribe(hz=hz, rows=True))
     return _open_live(lambda: client, config, hz, None)
 
 
 def open_setup(session_root: Path | None, *, slow: bool) -> AppResult:
-    config = _read_config()
-    return _run(None, config=config, session_root=session_root, hz=SLOW_HZ if slow else config.refresh)
+    config, hz = _read_config(slow)
+    return _run(None, config=config, session_root=session_root, hz=hz)
 
 
 def open_tune(directory: Path) -> AppResult:
     """Show a tune; the sessions of its configurations are in the directory that contains all tunes."""
-    config = _read_config()
-    return _run(None, config=config, tune=directory, session_root=directory.parent.parent, hz=config.refresh)
+    config, hz = _read_config()
+    return _run(None, config=config, tune=directory, session_root=directory.parent.parent, hz=hz)
 
 
 def open_replayed(root: Path, which: str, *, slow: bool) -> AppResult:
     from swarmtui.sessions.replay import open_replay
 
-    config = _read_config()
-    hz = SLOW_HZ if slow else config.refresh
+    config, hz = _read_config(slow)
     replay = open_replay(root, which)
 
     def source() -> ReplaySource:
@@ -94,25 +94,34 @@ def _open_live(client: Callable[[], Client], config: Config, hz: float, request:
     return _run(source, config=config, request=request, session_root=root, hz=hz)
 
 
-def _read_config() -> Config:
-    _prepare()
-    from swarmtui.tui.config import read_config
-
-    return read_config()
-
-
-def _prepare() -> None:
-    """Set what Textual reads at import; importing makes no garbage, so collection waits until the first screen."""
+def _read_config(slow: bool = False) -> tuple[Config, float]:
+    """Return the configuration and the frames per second; set what Textual reads when it is imported."""
+    # Importing makes no garbage: collection waits until the first screen.
     gc.disable()
     os.environ.setdefault("TEXTUAL_FPS", "20")
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    config = read_app_config()
+    return config, SLOW_HZ if slow else config.refresh
+
+
+def read_app_config(directory: Path | None = None) -> Config:
+    """Read config.toml; the key table, which imports much of Textual, is loaded only to check a [keymap]."""
+    config = read_config(directory)
+    if config.keymap:
+        from swarmtui.tui.keys import known_ids
+
+        known = known_ids()
+        for name in config.keymap:
+            if name not in known:
+                text = f"no such action; known are {', '.join(sorted(known))}"
+                raise BadInput(text, source=str(config_path(directory)), key=f"keymap.{name}")
+    return config
 
 
 def _run(source: Callable[[], LiveSource | ReplaySource] | None, **options: Any) -> AppResult:
     """Run the app, and restore the terminal however it ends."""
     from swarmtui.tui.terminal_guard import TerminalGuard
 
-    _prepare()
     guard = TerminalGuard()
     try:
         return _show(source, options)

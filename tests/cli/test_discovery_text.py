@@ -50,6 +50,6 @@ def test_no_server_suggests_the_simulator() -> None:
 
 def test_check_line_has_sign_and_state_and_fits() -> None:
     line = QualityLine(name="disk", state="wrong", value="0.0 GiB free", sentence="clear some " * 20)
-    text = check_line(line, 12)
+    text = check_line(line)
     assert text.startswith("✗ wrong     disk          0.0 GiB free\n")
     assert max(map(len, text.splitlines())) <= 100

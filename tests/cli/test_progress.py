@@ -11,7 +11,7 @@ import pytest
 
 from swarmtui.cli.progress import (
     PlainProgress,
-    QuietProgress,
+    Progress,
     TerminalProgress,
     describe_frame,
     open_progress,
@@ -137,16 +137,16 @@ def test_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_quiet_progress_writes_messages_only() -> None:
     out = io.StringIO()
     quiet = open_progress(out, quiet=True)
-    assert isinstance(quiet, QuietProgress)
+    assert isinstance(quiet, Progress)
     quiet.show(frame())
     quiet.clear()
     quiet.write("saved: here")
     assert out.getvalue() == "saved: here\n"
 
 
-@pytest.mark.parametrize("kind", [QuietProgress, PlainProgress, TerminalProgress])
+@pytest.mark.parametrize("kind", [Progress, PlainProgress, TerminalProgress])
 def test_escape_sequences_from_a_server_are_removed(
-    kind: type[QuietProgress | PlainProgress | TerminalProgress],
+    kind: type[Progress | PlainProgress | TerminalProgress],
 ) -> None:
     out = io.StringIO()
     kind(out).write("bad\x1b[31m red\x07\nsecond line")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from swarmtui.client import client
-from swarmtui.client.sockets import socket_path
+from swarmtui.client.spawn import socket_path
 from swarmtui.model import client_protocol
 from swarmtui.model.schema import BadInput
 from swarmtui.model.worker_protocol import pack

@@ -34,7 +34,8 @@ from swarmtui.sim.presets import parse_spec
 from swarmtui.telemetry import metrics
 from swarmtui.telemetry.gpu import dcgm
 from swarmtui.text import display_width, sanitize, sanitize_lines, truncate
-from swarmtui.tui.config import read_config, read_setup_choices
+from swarmtui.tui.launch import read_app_config as read_config
+from swarmtui.tui.setup.form import read_setup_choices
 from tests.faults.fuzz_stream import FRAGMENTS, HEAD, run_request
 from tests.sessions.session_builders import full_session
 

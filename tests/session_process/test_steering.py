@@ -22,18 +22,18 @@ ENDLESS = respond_with_words(100_000, gap_s=0.02)
 GOALS = (client_protocol.SetConcurrency(3), client_protocol.Sweep((1, 2)), client_protocol.FindCliff())
 
 
-def test_only_a_second_stop_means_hurry() -> None:
+def test_only_a_second_stop_means_now() -> None:
     steering = Steering(Plan())
     assert steering.handle_command(client_protocol.Stop(grace_s=5.0))
-    assert (steering.state, steering.grace_s, steering.hurry.is_set()) == ("stop", 5.0, False)
+    assert (steering.state, steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, False)
     assert steering.handle_command(client_protocol.Stop(grace_s=9.0))
-    assert (steering.state, steering.grace_s, steering.hurry.is_set()) == ("stop", 5.0, True)
+    assert (steering.state, steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, True)
 
 
-def test_stop_without_grace_means_hurry() -> None:
+def test_stop_without_grace_means_now() -> None:
     steering = Steering(Plan())
     steering.handle_command(client_protocol.Stop(grace_s=0.0))
-    assert steering.hurry.is_set()
+    assert steering.stop_now.is_set()
 
 
 @pytest.mark.parametrize("load", FIXED_MODES)

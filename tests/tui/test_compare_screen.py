@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.analysis.compare.sessions import compare
+from swarmtui.cli.render.comparison import comparison_text
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
@@ -84,3 +85,11 @@ async def test_checklist_shows_values_and_limits(tmp_path: Path, until: Until) -
         shown = screen_text(app)
         for check in summarise(load(root, first)).checks:
             assert check.name in shown and f"(limit: {check.limit})"[:40] in shown
+
+
+def test_levels_of_one_session_only_are_named_with_their_unit() -> None:
+    closed = level(4, tps=100)
+    a, b = summary((closed,), "a"), summary((closed, msgspec.structs.replace(closed, load="open", rate=2.0)), "b")
+    found = compare([a, b])
+    assert "only in b: 2/s" in text_of(comparison_lines(found, {}, 80))
+    assert "only in B: 2/s" in comparison_text(found)

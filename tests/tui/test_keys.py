@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from swarmtui.model import client_protocol as protocol
+from swarmtui.model.config import Config
 from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SCREENS, SwarmApp
-from swarmtui.tui.config import Config, read_config
 from swarmtui.tui.cursor_list import PickList
-from swarmtui.tui.help import help_lines
+from swarmtui.tui.dialogs import help_lines
 from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
+from swarmtui.tui.launch import read_app_config as read_config
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel

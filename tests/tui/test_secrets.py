@@ -10,11 +10,11 @@ import pytest
 from textual.widgets import Input
 
 from swarmtui.client.request_builder import build_request
+from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui import launch
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.config import Config, EndpointConfig
-from swarmtui.tui.help import HelpScreen
+from swarmtui.tui.dialogs import HelpScreen
 from swarmtui.tui.setup.form import SetupForm, run_choices
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, scripted_server
 from tests.tui.conftest import Until

@@ -17,8 +17,14 @@ from swarmtui.model.config import Config, Defaults, EndpointConfig
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.config import SetupChoices, read_setup_choices, with_defaults, write_setup_choices
-from swarmtui.tui.setup.form import SetupForm, run_choices
+from swarmtui.tui.setup.form import (
+    SetupChoices,
+    SetupForm,
+    read_setup_choices,
+    run_choices,
+    with_defaults,
+    write_setup_choices,
+)
 from swarmtui.tui.setup.view import align_columns, plan_text, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until

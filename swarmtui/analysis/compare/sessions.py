@@ -72,7 +72,10 @@ class MachineRow(PerLevel, frozen=True, kw_only=True):
 
 
 class Pair(Stored, frozen=True, kw_only=True):
-    """`b` compared with `a`; `only_a` and `only_b` are levels (C, or rates) that the other does not have."""
+    """`b` compared with `a`; `only_a` and `only_b` are levels (C, or rates) that the other does not have.
+
+    `only_a_names` and `only_b_names` tell which are rates: `C=2`, `2/s`.
+    """
 
     a: str
     b: str
@@ -84,6 +87,8 @@ class Pair(Stored, frozen=True, kw_only=True):
     machine: tuple[MachineRow, ...]
     only_a: tuple[float, ...]
     only_b: tuple[float, ...]
+    only_a_names: tuple[str, ...] = ()
+    only_b_names: tuple[str, ...] = ()
     sentence: str
 
 
@@ -138,6 +143,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         refused += (Finding(code="replicates", text=text),)
     before, after = {level.key: level for level in a.levels}, {level.key: level for level in b.levels}
     both = [key for key in before if key in after]
+    only_a = [level for level in a.levels if level.key not in after]
+    only_b = [level for level in b.levels if level.key not in before]
     evidence = {} if refused else _evidence(a, b, both, () if is_pooled(a) else _repeats(a, b, history))
     every = [_row(name, before[key], after[key], evidence.get((key, name))) for key in both for name in FIGURES]
     rows = _with_verdicts(
@@ -155,8 +162,10 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         differences=(*session_differences(a.session, b.session), *server_differences(a, b)),
         rows=rows,
         machine=tuple(row for key in both for row in _machine_rows(before[key], after[key])),
-        only_a=tuple(level.offered_load for key, level in before.items() if key not in after),
-        only_b=tuple(level.offered_load for key, level in after.items() if key not in before),
+        only_a=tuple(level.offered_load for level in only_a),
+        only_b=tuple(level.offered_load for level in only_b),
+        only_a_names=tuple(level.name for level in only_a),
+        only_b_names=tuple(level.name for level in only_b),
         sentence=_sentence(rows, refused, [before[key] for key in both], is_pooled(a)),
     )
 

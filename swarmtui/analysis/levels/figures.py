@@ -16,7 +16,7 @@ from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ratio, spread, stream_rate, tally_spread
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates
-from swarmtui.model.plan import LevelKey
+from swarmtui.model.plan import CLOSED_LOOPS, LevelKey
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
 
@@ -195,7 +195,7 @@ def _with_contention(level: Level, single: Level | None) -> Level:
     if single is None:
         return level
     kept = ratio(level.per_stream_tps.mean, single.per_stream_tps.mean)
-    batches = level.load not in ("closed", "ramp")
+    batches = level.load not in CLOSED_LOOPS
     contention = None if kept is None else 1.0 - kept
     return msgspec.structs.replace(
         level,

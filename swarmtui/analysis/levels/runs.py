@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.model.plan import LevelKey, Mode
+from swarmtui.model.plan import CLOSED_LOOPS, LevelKey, Mode
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import StageEnd, StageStart
@@ -161,7 +161,7 @@ class LevelRun(NamedTuple):
     def held_window(self) -> Span | None:
         """The time in which the client had work for C streams; None if there were no more requests than streams."""
         sent = self._sent_ns
-        if self.load not in ("closed", "ramp") or len(sent) <= self.c:
+        if self.load not in CLOSED_LOOPS or len(sent) <= self.c:
             return None
         return self.steady_window if self.has_preroll or self.steered else (sent[self.c - 1], sent[-1])
 

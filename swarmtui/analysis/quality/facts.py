@@ -12,13 +12,13 @@ import msgspec
 from swarmtui.analysis.levels.runs import Span, in_flight_span, in_flight_spans
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
+from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level, QualityEntry, Session
 from swarmtui.model.telemetry import QualityFacts, ServerState, Telemetry
 
 # Clocks drop between levels: only samples of a busy GPU show whether they were lowered.
 _BUSY = 0.5
-_CLOSED_LOOP = ("closed", "ramp")
 # The share of an engine's tokens that complete answers must cover for a comparison of decode rates.
 _MIN_COVERED = 0.5
 # A server may have generated this many tokens of a cancelled request that never arrived.
@@ -47,7 +47,7 @@ def session_facts(
     if measured is not None:
         live = measured.facts or QualityFacts(lag_p99_s=measured.lag_p99_s, worker_cpu=measured.cpu)
     turnaround = Turnaround()
-    if session.plan.load in _CLOSED_LOOP:
+    if session.plan.load in CLOSED_LOOPS:
         for record in sorted(records, key=lambda record: record.t_sent_ns or 0):
             turnaround.add(record)
     return merge_facts(
@@ -100,7 +100,7 @@ def record_facts(answered: Collection[Record]) -> QualityFacts:
 
 def level_facts(levels: Sequence[Level]) -> QualityFacts:
     """Return the load, its furthest distance from the planned concurrency, and the worst of the other conditions."""
-    closed = [level for level in levels if level.load in _CLOSED_LOOP]
+    closed = [level for level in levels if level.load in CLOSED_LOOPS]
     off = [(1.0 - level.c_held / level.c, level) for level in closed if level.c_held is not None]
     furthest = max(off, key=lambda pair: pair[0])[1] if off else None
     delays = [share for level in levels if (share := send_delay_share(level)) is not None]

@@ -66,7 +66,7 @@ def _pair(pair: Pair, labels: dict[str, str]) -> str:
         if row.verdict and row is not headline
         for line in wrap(f"{row.name}, {FIGURES[row.figure]}: {row.verdict.sentence}")
     ]
-    for name, only in (("A", pair.only_a), ("B", pair.only_b)):
+    for name, only in (("A", pair.only_a_names), ("B", pair.only_b_names)):
         if only:
-            tail.append(f"only in {name}: {','.join(f'{load:g}' for load in only)}")
+            tail.append(f"only in {name}: {', '.join(only)}")
     return "\n\n".join([*parts, "\n".join([*wrap(sanitize(pair.sentence)), *tail])])

@@ -8,24 +8,20 @@ from collections.abc import Sequence
 from swarmtui.cli.render.table import page_width
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import MISSING
-from swarmtui.text import display_width, pad, sanitize
+from swarmtui.text import sanitize
 
 _SIGNS = {"ok": "✓", "note": "·", "doubtful": "?", "wrong": "✗"}
+_NAME = len("client speed")
 _SHOWN_FLAGS = 12
 
 
-def check_line(line: QualityLine, name_width: int) -> str:
+def check_line(line: QualityLine) -> str:
     """Sign, state, name and value; below it what that means, or what to do."""
-    name = pad(sanitize(line.name), name_width, right=False)
-    head = f"{_SIGNS[line.state]} {line.state:<8}  {name}  {sanitize(line.value)}"
-    indent = " " * (14 + name_width)
+    head = f"{_SIGNS[line.state]} {line.state:<8}  {line.name:<{_NAME}}  {sanitize(line.value)}"
+    indent = " " * (14 + _NAME)
     return "\n".join(
         [head, *textwrap.wrap(sanitize(line.sentence), page_width(), initial_indent=indent, subsequent_indent=indent)]
     )
-
-
-def name_column_width(names: Sequence[str]) -> int:
-    return max(map(display_width, names), default=0)
 
 
 def discovery_text(servers: Sequence[DiscoveredServer]) -> str:

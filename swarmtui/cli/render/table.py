@@ -11,6 +11,7 @@ from typing import NamedTuple
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.findings import Check
+from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.session import Event, Level, Spread, Summary
 from swarmtui.numbers import MISSING, factor, percent, significant
 from swarmtui.sessions.index import SessionRow
@@ -83,7 +84,7 @@ def level_table(levels: Sequence[Level]) -> str:
         unused |= {"steady", "slowdown", "scaling"}
     best = best_level(levels)
     table, left_out = _fit_table(levels, best, unused)
-    batches = any(level.load not in ("closed", "ramp") for level in levels)
+    batches = any(level.load not in CLOSED_LOOPS for level in levels)
     legend = _OPEN_LOOP_LEGEND if is_open_loop(levels) else _legend(batches, best is not None)
     return "\n".join([*table, "", *left_out, *wrap(legend), *_level_notes(levels)]) + "\n"
 

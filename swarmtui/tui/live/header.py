@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from swarmtui.model.client_protocol import Ended, Frame
-from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
+from swarmtui.model.plan import CLOSED_LOOPS, MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, rate, seconds
@@ -131,9 +131,7 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
     if frame.status == "ended" and frame.levels:
         return _level_tiles(frame)
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
-    headline = (
-        f"{rate(level.headline_tps if level else None)} {'steady' if frame.load in ('closed', 'ramp') else 'wall'}"
-    )
+    headline = f"{rate(level.headline_tps if level else None)} {'steady' if frame.load in CLOSED_LOOPS else 'wall'}"
     delay = (Tile("send delay", seconds(frame.send_delay_s), "max"),) if frame.load == "open" else ()
     per_stream = Tile("per stream", rate(frame.per_stream_tps), "tok/s")
     if mixed is not None:

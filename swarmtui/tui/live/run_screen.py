@@ -11,7 +11,7 @@ import msgspec
 
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.endpoint import Secrets
-from swarmtui.model.plan import MAX_STREAMS, parse_levels
+from swarmtui.model.plan import CLOSED_LOOPS, MAX_STREAMS, parse_levels
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
@@ -105,7 +105,7 @@ class RunScreen(LiveScreen):
         if session is not None and session.plan.load in FIXED_MODES:
             self.app.toast(f"{session.workload} has load mode {session.plan.load}, which cannot be changed; x stops it")
             return False
-        if frame is not None and frame.load not in ("closed", "ramp"):
+        if frame is not None and frame.load not in CLOSED_LOOPS:
             self.app.toast("manual control: closed loop from here on")
         return True
 

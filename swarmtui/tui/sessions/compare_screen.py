@@ -93,10 +93,9 @@ def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
     for row in pair.rows:
         if row is not headline and row.verdict is not None:
             lines += _wrapped(f"{row.name}: {row.verdict.sentence}", "  ", "dim", width)
-    for only, name in ((pair.only_a, pair.a), (pair.only_b, pair.b)):
+    for only, name in ((pair.only_a_names, pair.a), (pair.only_b_names, pair.b)):
         if only:
-            loads = ",".join(f"{value:g}" for value in only)
-            lines.append([(f"   only in {names.get(name, name)}: {loads}", "dim")])
+            lines.append([(f"   only in {names.get(name, name)}: {', '.join(only)}", "dim")])
     return lines
 
 

@@ -19,10 +19,10 @@ from swarmtui.model.run_request import SIMULATOR
 from swarmtui.model.schema import BadInput
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
-from swarmtui.tui.config import SetupChoices
 from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.lines import wrap
+from swarmtui.tui.setup.form import SetupChoices
 from swarmtui.tui.setup.view import preset_rows, server_rows, server_text
 
 if TYPE_CHECKING:

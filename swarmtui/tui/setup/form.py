@@ -1,17 +1,18 @@
-"""The fields of the setup screen as typed, and their mapping to the request builder."""
+"""The fields of the setup screen: as typed, as remembered for the next start, and as input of the request builder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from swarmtui.client import catalogue
 from swarmtui.client.request_builder import FieldError, PlanKind, RunChoices
-from swarmtui.model.config import Defaults, EndpointConfig
+from swarmtui.files import make_private_directory, read_file
+from swarmtui.model.config import Config, Defaults, EndpointConfig
 from swarmtui.model.plan import Mode
-from swarmtui.model.schema import BadInput
+from swarmtui.model.schema import BadInput, Stored
 
 PlanField = Literal["levels", "rate", "runs", "requests", "warmup"]
 
@@ -28,20 +29,28 @@ _FIELDS_OF_LOAD: dict[Mode, tuple[PlanField, ...]] = {
     "dag": ("runs", "warmup"),
 }
 _LABELS = {"endpoints": "endpoint", "mode": "plan", "warmup": "warm-up"}
+_FILE = "setup.json"
+_RECENT = 8
 
 
-class SetupForm(msgspec.Struct, frozen=True, kw_only=True):
-    """An empty text falls back to the workload; `defaults` apply to options that have no field."""
+class SetupChoices(Stored, frozen=True, kw_only=True):
+    """The choices of the last start, and the endpoints of the last few."""
 
-    endpoint: str
-    model: str
-    workload: str
-    plan: PlanKind
+    endpoint: str = ""
+    model: str = ""
+    workload: str = ""
+    plan: str = ""
     levels: str = ""
     rate: str = ""
     runs: str = ""
     requests: str = ""
     warmup: str = ""
+    recent: tuple[str, ...] = ()
+
+
+class SetupForm(SetupChoices, frozen=True, kw_only=True):
+    """An empty text falls back to the workload; `defaults` apply to options that have no field."""
+
     label: str = ""
     note: str = ""
     flags: str = ""
@@ -56,16 +65,17 @@ def plan_fields(plan: PlanKind, load: Mode) -> tuple[PlanField, ...]:
 
 def run_choices(form: SetupForm, root: Path) -> RunChoices:
     """Map the form to the request builder; fields that do not apply to the plan are left out."""
-    applicable = plan_fields(form.plan, _load_mode(form.workload))
+    plan = cast(PlanKind, form.plan)
+    applicable = plan_fields(plan, _load_mode(form.workload))
     typed = {name: text for name in applicable if (text := str(getattr(form, name)).strip())}
     defaults = form.defaults
-    has_duration = form.plan == "sweep" and "requests" in applicable and "requests" not in typed
+    has_duration = plan == "sweep" and "requests" in applicable and "requests" not in typed
     return RunChoices(
         endpoints=(form.known or EndpointConfig(url=form.endpoint),),
         session_root=str(root),
         workload=form.workload,
         model=form.model,
-        mode=form.plan,
+        mode=plan,
         levels=typed.get("levels"),
         rate=typed.get("rate"),
         runs=typed.get("runs"),
@@ -98,3 +108,50 @@ def _load_mode(workload: str) -> Mode:
         return catalogue.find_workload(workload).plan.load
     except BadInput:
         return "closed"
+
+
+# remembered choices
+
+
+def read_setup_choices(directory: Path | None = None) -> SetupChoices:
+    try:
+        return msgspec.json.decode(read_file((directory or _state_directory()) / _FILE), type=SetupChoices)
+    except (OSError, msgspec.DecodeError):
+        return SetupChoices()
+
+
+def with_defaults(choices: SetupChoices, config: Config) -> SetupChoices:
+    """Fill empty choices from [defaults] in config.toml, as `swarmtui run` does."""
+    options = config.defaults.options()
+    endpoint = options.get("endpoints", ("",))[0]
+    known = config.endpoints.get(endpoint)
+    defaults: dict[str, str] = {
+        "endpoint": known.url if known else endpoint,
+        "workload": options.get("workload", "coding"),
+        "plan": "sweep" if "levels" in options else "manual",
+        **{name: str(options[name]) for name in ("levels", "runs", "requests", "warmup") if name in options},
+    }
+    filled = {name: getattr(choices, name) or value for name, value in defaults.items()}
+    return msgspec.structs.replace(choices, **filled)
+
+
+def write_setup_choices(choices: SetupChoices, config: Config, directory: Path | None = None) -> None:
+    """Save the choices that differ from the defaults, which may change; a full disk is ignored."""
+    path = (directory or _state_directory()) / _FILE
+    defaults = with_defaults(SetupChoices(), config)
+    saved: dict[str, Any] = {
+        name: "" if getattr(choices, name) == getattr(defaults, name) else getattr(choices, name)
+        for name in SetupChoices.__struct_fields__
+    }
+    saved["recent"] = tuple(dict.fromkeys(choices.recent))[:_RECENT]
+    try:
+        make_private_directory(path.parent)
+        path.write_bytes(msgspec.json.encode(SetupChoices(**saved)))
+    except OSError:
+        pass
+
+
+def _state_directory() -> Path:
+    from platformdirs import user_state_dir
+
+    return Path(user_state_dir("swarmtui"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -19,12 +19,20 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter
-from swarmtui.tui.config import SetupChoices, read_setup_choices, with_defaults, write_setup_choices
 from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust
 from swarmtui.tui.setup.endpoint import TYPED, EndpointPart, field
-from swarmtui.tui.setup.form import SetupForm, error_text, plan_fields, run_choices
+from swarmtui.tui.setup.form import (
+    SetupChoices,
+    SetupForm,
+    error_text,
+    plan_fields,
+    read_setup_choices,
+    run_choices,
+    with_defaults,
+    write_setup_choices,
+)
 from swarmtui.tui.setup.view import PLAN_TEXTS, align_columns, field_hints, ready_text, sweep_text, workload_lines
 
 if TYPE_CHECKING:
@@ -163,12 +171,14 @@ class SetupScreen(Screen[None]):
 
     def _form(self) -> SetupForm:
         part = self._endpoint_part
+        names = [*(name for name, _ in _PLAN_FIELDS), "label", "note"]
+        typed: dict[str, Any] = {name: self._entry(name).value for name in names}
         return SetupForm(
             endpoint=part.endpoint,
             model=part.model,
             workload=self._workload(),
-            plan=cast(PlanKind, self._pick_list("plans").picked),
-            **{name: self._entry(name).value for name, _ in (*_PLAN_FIELDS, ("label", ""), ("note", ""))},
+            plan=self._pick_list("plans").picked,
+            **typed,
             flags=part.flags,
             known=part.known,
             defaults=self.app.config.defaults,
@@ -179,6 +189,7 @@ class SetupScreen(Screen[None]):
         if not self._workloads:
             return
         form, workload = self._form(), self._workload_info()
+        plan = cast(PlanKind, form.plan)
         width = self.app.size.width
         self._endpoint_part.describe(max(20, width // 2 - 4))
         status = self.query_one("#problem", Static)
@@ -186,13 +197,13 @@ class SetupScreen(Screen[None]):
         if isinstance(request, list):
             status.update(ljust(f" ✖ {sanitize(error_text(request[0]))}", width))
             status.set_class(True, "-bad")
-            self._update_fields(form.plan, workload, workload.plan if workload is not None else None)
+            self._update_fields(plan, workload, workload.plan if workload is not None else None)
         else:
             server = self._endpoint_part.server
             unreachable = server is not None and not server.reachable
             status.update(ljust(f" {ready_text(request, unreachable, width)}", width))
             status.set_class(unreachable, "-bad")
-            self._update_fields(form.plan, workload, request.plan)
+            self._update_fields(plan, workload, request.plan)
         if workload is not None:
             preview = self.query_one("#preview", Static)
             lines = workload_lines(workload, max(20, width // 2 - 4), max(4, preview.size.height))
