@@ -189,8 +189,7 @@ def report(
     `root` is where the baseline is found; by default, next to the session.
     """
     # Imported only now: no run waits for the code that renders it.
-    from swarmtui.cli.render.machine import load_text, machine_table
-    from swarmtui.cli.render.table import findings_text, level_table
+    from swarmtui.cli.render.table import findings_text, level_table, load_text, machine_table
     from swarmtui.sessions.documents import read_saved_summary, summary_json
 
     summary = read_saved_summary(ended.directory)

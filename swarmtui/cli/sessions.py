@@ -68,8 +68,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
 
     SESSION is an id, the beginning of one, `last`, or `last~1` for the one before.
     """
-    from swarmtui.cli.render.machine import load_text, machine_table
-    from swarmtui.cli.render.table import session_text
+    from swarmtui.cli.render.table import load_text, machine_table, session_text
     from swarmtui.sessions.documents import summary_json
     from swarmtui.sessions.store import ensure_summary, load
 

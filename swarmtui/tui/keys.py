@@ -7,21 +7,9 @@ from typing import Literal, NamedTuple
 from textual.binding import Binding
 
 KeyContext = Literal[
-    "live",
-    "replay",
-    "watch",
-    "setup",
-    "stream",
-    "sessions",
-    "tune",
-    "tunes",
-    "log",
-    "probes",
-    "page",
-    "compare",
-    "pick",
-    "everywhere",
-]
+    "live", "replay", "watch", "setup", "stream", "sessions", "tune", "tunes", "log", "probes", "page", "compare",
+    "pick", "everywhere",
+]  # fmt: skip
 
 
 class Action(NamedTuple):

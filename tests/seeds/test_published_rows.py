@@ -9,8 +9,7 @@ import re
 
 import pytest
 
-from swarmtui.cli.render.machine import load_text
-from swarmtui.cli.render.table import findings_text
+from swarmtui.cli.render.table import findings_text, load_text
 from swarmtui.model.plan import parse_requests
 from swarmtui.model.record import LEVEL_PHASES
 from swarmtui.model.session import Summary

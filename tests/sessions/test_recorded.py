@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.cli.render.machine import machine_table
+from swarmtui.cli.render.table import machine_table
 from swarmtui.sessions.store import load, summarise
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -2,101 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from swarmtui.model.telemetry import Gpu, ServerState, Telemetry
 from swarmtui.numbers import count, gib, percent, rate
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, bar, heading, ljust, rjust, sparkline, wrapped_note
-from swarmtui.tui.live.header import StatusStyle
 
 _TEXT = 15
 _MIN_SAMPLES, _MAX_SAMPLES = 12, 60
 
-
-class Gauge(NamedTuple):
-    label: str
-    share: float | None
-    text: str
-    spark: str
-
-
-class GpuLine(NamedTuple):
-    title: str
-    simulated: bool
-    memory: Gauge
-    power: Gauge
-    facts: str
-    throttle: str
-    throttle_style: StatusStyle
+Samples = tuple[float | None, ...]
 
 
 class GpusView(NamedTuple):
-    gpus: tuple[GpuLine, ...]
-    server: str
-    empty: str
+    """The newest telemetry, and the last samples of power and memory of each GPU by its uuid."""
+
+    telemetry: Telemetry | None
+    power: dict[str, Samples]
+    memory: dict[str, Samples]
+    is_replay: bool
 
 
-# views
+class GpusPanel(Panel[GpusView]):
+    def draw(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        if view is None:
+            return [heading("3", "GPUs", "", width)]
+        telemetry = view.telemetry
+        gpus = telemetry.gpus if telemetry else ()
+        lines = [heading("3", "GPUs", "SIMULATED" if any(gpu.simulated for gpu in gpus) else "", width)]
+        if telemetry is None:
+            empty = (
+                "no samples so far in this session"
+                if view.is_replay
+                else "no samples yet: about one per second follows"
+            )
+            return [*lines, *wrapped_note(empty, width)]
+        if not gpus:
+            lines += wrapped_note(sanitize(telemetry.gpu_problem) or "no GPU on this host", width)
+        for gpu in gpus:
+            lines += _gpu_lines(gpu, view.power.get(gpu.uuid, ()), view.memory.get(gpu.uuid, ()), width)
+        server = _server(telemetry)
+        return [*lines, *wrapped_note(server, width)] if server else lines
 
 
-def gpus_view(
-    telemetry: Telemetry | None,
-    power: Mapping[str, tuple[float | None, ...]],
-    memory: Mapping[str, tuple[float | None, ...]],
-    is_replay: bool,
-    samples: int = _MIN_SAMPLES,
-) -> GpusView:
-    """`samples` is the width of the sparklines."""
-    if telemetry is None:
-        empty = "no samples so far in this session" if is_replay else "no samples yet: about one per second follows"
-        return GpusView((), "", empty)
-    gpus = tuple(_gpu(gpu, power.get(gpu.uuid, ()), memory.get(gpu.uuid, ()), samples) for gpu in telemetry.gpus)
-    empty = sanitize(telemetry.gpu_problem) or "no GPU on this host"
-    return GpusView(gpus, _server(telemetry), empty)
-
-
-def _gpu(gpu: Gpu, power: tuple[float | None, ...], memory: tuple[float | None, ...], samples: int) -> GpuLine:
-    used, total = gpu.memory_used, gpu.memory_total
+def _gpu_lines(gpu: Gpu, power: Samples, memory: Samples, width: int) -> list[Line]:
+    """Title, memory, power, and a line of facts."""
+    title = f"{gpu.index} {sanitize(gpu.name)}"
+    mark = "  SIMULATED" if gpu.simulated and "SIMULATED" not in title else ""
+    used, total, watts, limit = gpu.memory_used, gpu.memory_total, gpu.power_w, gpu.power_limit_w
     memory_text = f"{gib(used)}/{gib(total)} GiB" if total is not None else f"{gib(used)} GiB"
-    limit = f"/{count(gpu.power_limit_w)}" if gpu.power_limit_w is not None else ""
-    throttle, style = _throttle(gpu)
+    power_text = f"{count(watts)}/{count(limit)} W" if limit is not None else f"{count(watts)} W"
     facts = [
         "" if gpu.utilisation is None else f"busy {percent(gpu.utilisation)}",
         "" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
         "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:,} MHz",
     ]
-    return GpuLine(
-        title=f"{gpu.index} {sanitize(gpu.name)}",
-        simulated=gpu.simulated,
-        memory=Gauge(
-            "mem", used / total if used is not None and total else None, memory_text, _spark(memory, total, samples)
-        ),
-        power=Gauge(
-            "pow",
-            gpu.power_w / gpu.power_limit_w if gpu.power_w is not None and gpu.power_limit_w else None,
-            f"{count(gpu.power_w)}{limit} W",
-            _spark(power, gpu.power_limit_w, samples),
-        ),
-        facts=" · ".join(fact for fact in facts if fact) or "no samples",
-        throttle=throttle,
-        throttle_style=style,
-    )
+    line: Line = [(f" {' · '.join(fact for fact in facts if fact) or 'no samples'}", "dim")]
+    if gpu.throttle:
+        line.append((" · throttled: " + ", ".join(sanitize(reason) for reason in gpu.throttle), "warn"))
+    elif gpu.throttle is not None:
+        line.append((" · not throttled", "good"))
+    return [
+        [(f" {title}", "bold"), (mark, "second")],
+        _gauge("mem", used, total, memory, memory_text, width, "first"),
+        _gauge("pow", watts, limit, power, power_text, width, "second"),
+        line,
+    ]
 
 
-def _throttle(gpu: Gpu) -> tuple[str, StatusStyle]:
-    if gpu.throttle is None:
-        return "", ""
-    if not gpu.throttle:
-        return "not throttled", "good"
-    return "throttled: " + ", ".join(sanitize(reason) for reason in gpu.throttle), "warn"
-
-
-def _spark(values: tuple[float | None, ...], top: float | None, samples: int) -> str:
+def _gauge(
+    label: str, value: float | None, limit: float | None, values: Samples, text: str, width: int, style: str
+) -> Line:
+    """Draw a bar and a sparkline; without a limit only the sparkline."""
+    room = width - 6 - _TEXT
+    samples = min(_MAX_SAMPLES, max(_MIN_SAMPLES, room // 3))
+    share = value / limit if value is not None and limit else None
+    spark = samples + 1 if share is None or room >= samples + 10 else 0
+    full, rest = bar(share, max(0, room - spark)) if share is not None else (" " * max(0, room - spark), "")
     newest = values[-samples:]
-    highest = max((value for value in newest if value is not None), default=None)
-    return sparkline((None,) * (samples - len(newest)) + newest, top or highest)
+    top = limit or max((known for known in newest if known is not None), default=None)
+    shown = sparkline((None,) * (samples - len(newest)) + newest, top)
+    return [
+        (f" {label} ", "dim"),
+        (full, style),
+        (rest, "empty"),
+        (ljust(f" {shown}", spark) if spark else "", style),
+        (rjust(text, _TEXT), ""),
+    ]
 
 
 def _server(telemetry: Telemetry) -> str:
@@ -112,44 +106,3 @@ def _server(telemetry: Telemetry) -> str:
         "" if state.vram_bytes is None else f"models {gib(state.vram_bytes)} GiB",
     ]
     return f"{sanitize(state.engine)}: " + (", ".join(part for part in parts if part) or "no metrics")
-
-
-# widget
-
-
-class GpusPanel(Panel[GpusView]):
-    @property
-    def samples(self) -> int:
-        """How many samples fit beside the bar."""
-        return min(_MAX_SAMPLES, max(_MIN_SAMPLES, (self.size.width - 6 - _TEXT) // 3))
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        view = self.view
-        if view is None:
-            return [heading("3", "GPUs", "", width)]
-        lines = [heading("3", "GPUs", "SIMULATED" if any(gpu.simulated for gpu in view.gpus) else "", width)]
-        if not view.gpus:
-            lines += wrapped_note(view.empty, width)
-        for gpu in view.gpus:
-            mark = "  SIMULATED" if gpu.simulated and "SIMULATED" not in gpu.title else ""
-            lines.append([(f" {gpu.title}", "bold"), (mark, "second")])
-            lines += [_gauge(gauge, width, style) for gauge, style in ((gpu.memory, "first"), (gpu.power, "second"))]
-            lines.append([(f" {gpu.facts}", "dim"), (f" · {gpu.throttle}" if gpu.throttle else "", gpu.throttle_style)])
-        if view.server:
-            lines += wrapped_note(view.server, width)
-        return lines
-
-
-def _gauge(gauge: Gauge, width: int, style: str) -> Line:
-    """Draw a bar and a sparkline; without a limit only the sparkline."""
-    room = width - 6 - _TEXT
-    wide = len(gauge.spark) + 1
-    spark = wide if gauge.share is None or room >= wide + 9 else 0
-    full, rest = bar(gauge.share, max(0, room - spark)) if gauge.share is not None else (" " * max(0, room - spark), "")
-    return [
-        (f" {gauge.label} ", "dim"),
-        (full, style),
-        (rest, "empty"),
-        (ljust(f" {gauge.spark}", spark) if spark else "", style),
-        (rjust(gauge.text, _TEXT), ""),
-    ]

@@ -17,7 +17,7 @@ from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import LineWidget
 from swarmtui.tui.live.curve import CurvePanel, curve_view
-from swarmtui.tui.live.gpus import GpusPanel, gpus_view
+from swarmtui.tui.live.gpus import GpusPanel, GpusView
 from swarmtui.tui.live.header import HeaderPanel, ReplayClock, TilesPanel, header_view, tiles
 from swarmtui.tui.live.history import HistoryPanel, HistoryStrip, history_view, strip_view
 from swarmtui.tui.live.levels import LevelsPanel, levels_view
@@ -151,7 +151,7 @@ class LiveScreen(CursorScreen):
                 panel.show(history_view(live.points, t0_ns, panel.columns, self._only_panel is HistoryPanel))
             case GpusPanel():
                 telemetry = frame.telemetry if frame else None
-                panel.show(gpus_view(telemetry, live.power, live.memory, self._is_replay, panel.samples))
+                panel.show(GpusView(telemetry, dict(live.power), dict(live.memory), self._is_replay))
             case LevelsPanel():
                 planned = session is not None and session.plan.mode == "sweep"
                 panel.show_made(levels_view, levels, self._pair, frame.tasks if frame else (), planned)
