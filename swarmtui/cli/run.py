@@ -232,9 +232,14 @@ def probe(
 def _probe_command(options: dict[str, Any]) -> list[str]:
     """The command line of this probe, for a timer."""
     import shutil
+    import zipfile
+    from pathlib import Path
 
     program = shutil.which("swarmtui")
-    command = [program] if program else [sys.executable, "-m", "swarmtui"]
+    if zipfile.is_zipfile(sys.argv[0]):  # swarmtui.pyz
+        command = [sys.executable, str(Path(sys.argv[0]).resolve())]
+    else:
+        command = [program] if program else [sys.executable, "-m", "swarmtui"]
     command += ["probe", "--quiet"]
     command += [part for endpoint in options["endpoints"] for part in ("--endpoint", endpoint)]
     for name in ("model", "workload", "runs", "max_tokens", "api_key_env", "session_dir"):

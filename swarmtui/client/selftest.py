@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from swarmtui.client.spawn import child_environment
+from swarmtui.client.spawn import child_environment, module_command
 from swarmtui.model import worker_protocol
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
@@ -41,11 +41,11 @@ class SelfTestFailed(Exception):
 def measure_client_speed() -> ClientSpeed:
     """Tokens arrive one at a time, as real ones do: bursts are cheaper to read, and would give too high a result."""
     ours, theirs = socket.socketpair()
-    python, env = [sys.executable, "-P", "-m"], child_environment()
-    server = subprocess.Popen([*python, __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+    env = child_environment()
+    server = subprocess.Popen(module_command(__name__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
     with theirs:
         worker = subprocess.Popen(
-            [*python, "swarmtui.loadgen.worker"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env
+            module_command("swarmtui.loadgen.worker"), stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env
         )
     try:
         assert server.stdout is not None

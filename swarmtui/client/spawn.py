@@ -27,6 +27,12 @@ class StartedProcess(NamedTuple):
     process: subprocess.Popen[bytes]
 
 
+def module_command(module: str) -> list[str]:
+    """Return the command that runs a module of the package, also from an unpacked swarmtui.pyz."""
+    unpacked = Path(__file__).parents[2] / "swarmtui_module.py"
+    return [sys.executable, "-P", *([str(unpacked)] if unpacked.exists() else ["-m"]), module]
+
+
 def start_session_process() -> StartedProcess:
     """Start it in its own process group, so that it continues after we exit."""
     # It also needs the variables that name the user's directories.
@@ -51,7 +57,7 @@ class SimulatorProcess:
 
     def __init__(self, spec: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "swarmtui.sim", spec, "--watch-stdin"],
+            [*module_command("swarmtui.sim"), spec, "--watch-stdin"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=child_environment(),
@@ -79,7 +85,7 @@ def _start(module: str, env: dict[str, str], stderr: int | None, own_session: bo
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
+            module_command(module),
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=stderr,

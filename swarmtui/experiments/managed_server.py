@@ -8,7 +8,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -18,6 +17,7 @@ import psutil
 
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.config_file import read_config
+from swarmtui.client.spawn import module_command
 from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, ServerSpec
 from swarmtui.files import make_private_directory
@@ -87,7 +87,7 @@ class ManagedServer:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, GUARDIAN_SIGNALS)
         try:
             self._guardian = subprocess.Popen(
-                [sys.executable, "-P", "-m", "swarmtui.experiments.server_guardian"],
+                module_command("swarmtui.experiments.server_guardian"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,

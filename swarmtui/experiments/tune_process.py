@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.client.spawn import module_command
 from swarmtui.experiments.managed_server import server_environment
 from swarmtui.experiments.measure import NoDisplay, StopRequest
 from swarmtui.experiments.tune import TuneRunner
@@ -41,7 +42,7 @@ def start_tune_process(job: TuneJob) -> None:
         with log.open("wb") as out:
             log.chmod(0o600)
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "swarmtui.experiments.tune_process"],
+                module_command("swarmtui.experiments.tune_process"),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.client.spawn import child_environment
+from swarmtui.client.spawn import child_environment, module_command
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, RequestEntry, StageEnd, StageStart, entry_encoder
@@ -67,7 +66,7 @@ class LevelRecords:
         journal = self._journal.fileno()
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "swarmtui.sessions.compute_levels", str(journal),
+                *module_command("swarmtui.sessions.compute_levels"), str(journal),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                 pass_fds=(journal,), env=child_environment(),
             )  # fmt: skip
