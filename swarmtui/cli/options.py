@@ -25,6 +25,7 @@ _COMMANDS = {
     "tune": ("experiments", "measure a grid of server flags"),
     "probe": ("run", "one short timed run, once or at intervals, with a history"),
     "workloads": ("catalogue", "prompts to send: list, show, check"),
+    "traces": ("traces", "recorded agent sessions: show, record"),
     "schema": ("catalogue", "JSON Schema of journals, sessions, workloads and config"),
     "sim": ("catalogue", "run the embedded simulator as a server"),
 }

@@ -1,0 +1,74 @@
+"""The commands `traces show` and `traces record`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from swarmtui.cli.options import commands, json_option, to_json
+from swarmtui.model.schema import BadInput
+from swarmtui.text import count_noun, echo
+
+if TYPE_CHECKING:
+    from swarmtui.prompts.traces.agent_logs import Agent
+
+
+@commands.group()
+def traces() -> None:
+    """Recorded agent sessions: look at them, or make them from the logs of your coding agent."""
+
+
+@traces.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@json_option
+def show(paths: tuple[str, ...], as_json: bool) -> None:
+    """Describe trace files or folders: lengths, think times, sub-agents, prefix-cache hit rate.
+
+    Formats: Weka .json, Mooncake, Bailian and OpenTelemetry GenAI .jsonl, Azure and BurstGPT .csv.
+    """
+    from swarmtui.analysis.trace_stats import trace_stats
+    from swarmtui.cli.render.traces import traces_text
+    from swarmtui.prompts.traces.reader import read_sessions
+
+    found = trace_stats(read_sessions(Path(path).expanduser() for path in paths))
+    echo(to_json(found) if as_json else traces_text(found), nl=as_json)
+
+
+@traces.command()
+@click.option("--from", "agent", required=True, type=click.Choice(["claude-code", "codex"]), help="Whose logs to read.")
+@click.option(
+    "--output",
+    default="traces",
+    show_default=True,
+    metavar="DIR",
+    help="New directory for the traces, one per session.",
+)
+@click.argument("path", required=False)
+def record(agent: Agent, output: str, path: str | None) -> None:
+    """Make traces from the logs of a coding agent: lengths, times, sub-agents; no text leaves the logs.
+
+    PATH is a log file or a folder; by default that of the agent in your home directory.
+    """
+    from swarmtui.files import make_private_directory
+    from swarmtui.prompts.traces.agent_logs import LOG_FOLDERS, record_sessions
+    from swarmtui.prompts.traces.weka import weka_json
+
+    directory = Path(output).expanduser()
+    if directory.exists():
+        raise BadInput("already exists; choose a new directory", source=output, key="--output")
+    logs = Path(path or LOG_FOLDERS[agent]).expanduser()
+    count = 0
+    try:
+        for session in record_sessions(agent, logs):
+            make_private_directory(directory)
+            (directory / f"{session.id}.json").write_bytes(weka_json(session))
+            count += 1
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", source=output) from None
+    if not count:
+        raise BadInput("no session with calls of a model found", source=str(logs))
+    echo(
+        f"{count_noun(count, 'session', 'sessions')} recorded: {directory}\nsee them: swarmtui traces show {directory}"
+    )

@@ -1,0 +1,65 @@
+"""Read recorded traces: find the files, recognise their format, and yield their sessions one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from swarmtui.files import MAX_DATA, read_lines
+from swarmtui.model.schema import BadInput
+from swarmtui.model.trace import TraceSession
+from swarmtui.prompts.library import unreadable_error
+from swarmtui.prompts.traces.arrivals import read_bailian, read_csv, read_mooncake
+from swarmtui.prompts.traces.spans import read_spans
+from swarmtui.prompts.traces.weka import read_weka
+
+_SUFFIXES = (".json", ".jsonl", ".csv")
+_FORMATS = "Weka .json, Mooncake, Bailian or OpenTelemetry .jsonl, Azure or BurstGPT .csv"
+MAX_FILES = 100_000
+
+# The first line decides the format; the longest prompts have a few hundred thousand block ids.
+_HEAD = 4 << 20
+
+Reader = Callable[[Path], Iterator[TraceSession]]
+
+
+def trace_files(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the trace files: those named, and those below the directories named, in order of their names."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise BadInput("no such file or directory", source=str(path))
+        inside = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES) if path.is_dir() else [path]
+        if not inside:
+            raise BadInput(f"contains no trace files ({_FORMATS})", source=str(path))
+        found += inside
+        if len(found) > MAX_FILES:
+            raise BadInput(f"more than {MAX_FILES:,} files", source=str(path))
+    return tuple(found)
+
+
+def read_sessions(paths: Iterable[Path]) -> Iterator[TraceSession]:
+    """Yield the sessions of all trace files; only one file is in memory at a time."""
+    for path in trace_files(paths):
+        yield from reader_of(path)(path)
+
+
+def reader_of(path: Path) -> Reader:
+    """Recognise the format by the suffix and the first line."""
+    if path.suffix == ".csv":
+        return read_csv
+    if path.suffix == ".json":
+        return read_weka
+    try:
+        head = next((line for line in read_lines(path, MAX_DATA, _HEAD) if line is None or line.strip()), b"")
+    except OSError as error:
+        raise unreadable_error(path, error) from None
+    if head is None:
+        raise BadInput(f"longer than {_HEAD >> 20} MB", source=str(path), line=1)
+    if b'"chat_id"' in head:
+        return read_bailian
+    if b'"input_length"' in head:
+        return read_mooncake
+    if b'"resourceSpans"' in head or b'"attributes"' in head:
+        return read_spans
+    raise BadInput(f"not a trace of a known format; expected {_FORMATS}", source=str(path), line=1)

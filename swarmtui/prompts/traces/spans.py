@@ -1,0 +1,145 @@
+"""Read OpenTelemetry spans of model calls (GenAI semantic conventions), as JSON lines.
+
+Both forms are read: the OTLP batches that a collector writes to a file, and single spans as SDKs print them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession
+from swarmtui.prompts.traces.arrivals import decode_line, lines_of
+
+_INPUT, _OUTPUT, _CONVERSATION = "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.conversation.id"
+_AGENT = "gen_ai.agent.id"
+
+
+class _Span(msgspec.Struct, frozen=True):
+    """A call of a model; times are in seconds."""
+
+    session: str
+    agent: str
+    start_s: float
+    end_s: float
+    input_tokens: int
+    output_tokens: int
+
+
+class _OtlpValue(Stored, frozen=True, kw_only=True):
+    """Integers are written as text in OTLP's JSON."""
+
+    int_value: int | str | None = msgspec.field(name="intValue", default=None)
+    string_value: str | None = msgspec.field(name="stringValue", default=None)
+
+
+class _OtlpAttribute(Stored, frozen=True, kw_only=True):
+    key: str
+    value: _OtlpValue = _OtlpValue()
+
+
+class _OtlpSpan(Stored, frozen=True, kw_only=True, rename="camel"):
+    trace_id: str
+    start_time_unix_nano: int | str
+    end_time_unix_nano: int | str
+    attributes: tuple[_OtlpAttribute, ...] = ()
+
+
+class _OtlpScope(Stored, frozen=True, kw_only=True):
+    spans: tuple[_OtlpSpan, ...] = ()
+
+
+class _OtlpResource(Stored, frozen=True, kw_only=True):
+    scopes: tuple[_OtlpScope, ...] = msgspec.field(name="scopeSpans", default=())
+
+
+class _SdkContext(Stored, frozen=True, kw_only=True):
+    trace_id: str
+
+
+class _Line(Stored, frozen=True, kw_only=True):
+    """One of the two forms; the fields of the other are empty."""
+
+    resources: tuple[_OtlpResource, ...] = msgspec.field(name="resourceSpans", default=())
+    context: _SdkContext | None = None
+    start_time: str = ""
+    end_time: str = ""
+    attributes: dict[str, Any] = {}
+
+
+def read_spans(path: Path) -> Iterator[TraceSession]:
+    """Group the spans by conversation, or by trace if none is named; other agents in it are sub-agents."""
+    decoder = msgspec.json.Decoder(_Line)
+    sessions: dict[str, list[_Span]] = {}
+    for number, line in lines_of(path):
+        found = decode_line(decoder, line, path, number)
+        try:
+            for span in _spans(found):
+                sessions.setdefault(span.session, []).append(span)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise BadInput(f"not a valid span: {error}", source=str(path), line=number) from None
+    for index, spans in enumerate(sessions.values(), 1):
+        yield _to_session(f"{path.stem}:{index}", sorted(spans, key=lambda span: span.start_s))
+
+
+def _spans(line: _Line) -> Iterator[_Span]:
+    for resource in line.resources:
+        for scope in resource.scopes:
+            for span in scope.spans:
+                attributes = {item.key: item.value.int_value or item.value.string_value for item in span.attributes}
+                start, end = int(span.start_time_unix_nano) / 1e9, int(span.end_time_unix_nano) / 1e9
+                yield from _model_call(span.trace_id, start, end, attributes)
+    if line.context is not None:
+        start, end = (datetime.fromisoformat(text).timestamp() for text in (line.start_time, line.end_time))
+        yield from _model_call(line.context.trace_id, start, end, line.attributes)
+
+
+def _model_call(trace_id: str, start_s: float, end_s: float, attributes: Mapping[str, Any]) -> Iterator[_Span]:
+    """Yield the span if it has token counts; spans of tools and of whole agents have none."""
+    if attributes.get(_INPUT) is None or attributes.get(_OUTPUT) is None:
+        return
+    session = str(attributes.get(_CONVERSATION) or trace_id)
+    tokens = int(attributes[_INPUT]), int(attributes[_OUTPUT])
+    if min(tokens) < 0 or end_s < start_s:
+        raise ValueError("negative tokens or duration")
+    yield _Span(session, str(attributes.get(_AGENT) or ""), start_s, end_s, *tokens)
+
+
+def _to_session(name: str, spans: list[_Span]) -> TraceSession:
+    parent, start = spans[0].agent, spans[0].start_s
+    others: dict[str, list[_Span]] = {}
+    for span in spans:
+        if span.agent != parent:
+            others.setdefault(span.agent, []).append(span)
+    waiting = sorted(others.values(), key=lambda found: found[0].start_s)
+    requests: list[TraceRequest] = []
+    for request, span in zip(_requests(mine := [s for s in spans if s.agent == parent], start), mine, strict=True):
+        before = [found for found in waiting if found[0].start_s < span.start_s]
+        waiting = [found for found in waiting if found[0].start_s >= span.start_s]
+        requests.append(msgspec.structs.replace(request, subagents=tuple(_subagent(found, start) for found in before)))
+    return TraceSession(
+        id=name, requests=tuple(requests), subagents=tuple(_subagent(found, start) for found in waiting)
+    )
+
+
+def _subagent(spans: list[_Span], session_start_s: float) -> SubAgent:
+    start = spans[0].start_s
+    return SubAgent(at_s=start - session_start_s, requests=tuple(_requests(spans, start)))
+
+
+def _requests(spans: list[_Span], start_s: float) -> Iterator[TraceRequest]:
+    previous_end: float | None = None
+    for span in spans:
+        think = None if previous_end is None else max(0.0, span.start_s - previous_end)
+        previous_end = span.end_s
+        yield TraceRequest(
+            input_tokens=span.input_tokens,
+            output_tokens=span.output_tokens,
+            at_s=span.start_s - start_s,
+            think_s=think,
+        )
