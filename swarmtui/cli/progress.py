@@ -143,11 +143,11 @@ def _phase(frame: Frame) -> str:
 
 def _describe_level(level: Level) -> str:
     parts = [f"{level.name}: {level.ok} ok, {level.errors} errors"]
-    approximate = "~" if level.token_source in ("chunks", "mixed") else ""
+    approximate = "~" if level.tokens_estimated else ""
     if level.out_tps_steady is not None:
         parts.append(f"{approximate}{significant(level.out_tps_steady)} tok/s steady")
     if level.out_tps_wall is not None:
         parts.append(f"{approximate}{significant(level.out_tps_wall)} wall")
     if level.ttft_s.mean is not None:
-        parts.append(f"TTFT {seconds(level.ttft_s.p50 or level.ttft_s.mean)}")
+        parts.append(f"TTFT {seconds(level.ttft_s.median_or_mean)}")
     return ", ".join(parts)

@@ -186,6 +186,11 @@ class Spread(Stored, frozen=True, kw_only=True):
     p99: float | None = None
     max: float | None = None
 
+    @property
+    def median_or_mean(self) -> float | None:
+        """The median; for a sample that is too small for one, the mean."""
+        return self.p50 if self.p50 is not None else self.mean
+
 
 class RateSummary(Stored, frozen=True, kw_only=True):
     """Rates of single answers; `mean` weighs each by its time: Σ tokens after the first / Σ time of these."""
@@ -329,6 +334,11 @@ class Level(PerLevel, frozen=True, kw_only=True):
     def slowdown(self) -> float | None:
         """The contention as it is shown: null where a stream was faster than a single one, which a flag explains."""
         return None if self.contention is None or self.contention < -FASTER else max(0.0, self.contention)
+
+    @property
+    def tokens_estimated(self) -> bool:
+        """Whether tokens were counted as chunks, at least in part; rates are then marked with ~."""
+        return self.token_source in ("chunks", "mixed")
 
     @property
     def headline_tps(self) -> float | None:

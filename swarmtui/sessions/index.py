@@ -95,7 +95,7 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
         best_out_tps=best.headline_tps if best else None,
         best_c=best.c if best else None,
         best_rate=best.rate if best else None,
-        chunks_counted=best is not None and best.token_source in ("chunks", "mixed"),
+        chunks_counted=best is not None and best.tokens_estimated,
         requests=sum(level.n for level in summary.levels),
     )
     return msgspec.json.encode(_IndexFile(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"

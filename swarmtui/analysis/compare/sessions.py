@@ -298,7 +298,7 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
                 best_c=at.c if at else None,
                 best_rate=at.rate if at else None,
                 tpot_s=at.tpot_s.mean if at else None,
-                ttft_s=(at.ttft_s.p50 or at.ttft_s.mean) if at else None,
+                ttft_s=at.ttft_s.median_or_mean if at else None,
                 changes=_changes(summaries[index - 1], summary) if index else (),
                 best_of_model=rate is not None and rate == best[_model(summary)],
             )
@@ -337,7 +337,7 @@ def _value(figure: Figure, level: Level) -> float | None:
     if figure == "per_stream_tps":
         return level.per_stream_tps.mean
     if figure == "ttft_s":
-        return level.ttft_s.p50 or level.ttft_s.mean
+        return level.ttft_s.median_or_mean
     value: float | None = getattr(level, figure)
     return value
 
@@ -349,7 +349,7 @@ def _notes(a: Summary, b: Summary) -> Findings:
         found.append(("models", "different models: tokens of two tokenizers are not the same amount of text"))
     for summary in (a, b):
         name = summary.session.id
-        if any(level.token_source in ("chunks", "mixed") for level in summary.levels):
+        if any(level.tokens_estimated for level in summary.levels):
             found.append(("token_source", f"{name}: tokens are estimates (~)"))
         if any(not level.complete for level in summary.levels):
             found.append(("incomplete", f"{name}: a level ended before all planned requests were done"))

@@ -328,7 +328,7 @@ def shrink_columns(titles: list[str], rows: list[list[str]], least: dict[int, in
 def _tokens(level: Level, value: float | None, factor: float = 1.0) -> str:
     """A rate, marked with ~ if the server did not count the tokens."""
     text = significant(None if value is None else value * factor)
-    return f"~{text}" if value is not None and level.token_source in ("chunks", "mixed") else text
+    return f"~{text}" if value is not None and level.tokens_estimated else text
 
 
 def _median_or_range(spread: Spread) -> str:

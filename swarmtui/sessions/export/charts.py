@@ -75,7 +75,7 @@ def _ttft(sessions: Sequence[SessionData]) -> Chart:
     unit, factor = ("ms", 1e3) if largest < _LONG_S else ("s", 1.0)
 
     def median(level: Level) -> float | None:
-        value = level.ttft_s.p50 if level.ttft_s.p50 is not None else level.ttft_s.mean
+        value = level.ttft_s.median_or_mean
         return None if value is None else factor * value
 
     def maximum(level: Level) -> float | None:

@@ -116,7 +116,7 @@ def _send_delay(delay: Spread | None) -> str:
 
 
 def _median(spread: Spread) -> str:
-    return seconds(spread.p50 if spread.p50 is not None else spread.mean)
+    return seconds(spread.median_or_mean)
 
 
 def _primary(tasks: Sequence[TaskFigures], levels: Sequence[Level]) -> Table:
@@ -130,7 +130,7 @@ def _primary(tasks: Sequence[TaskFigures], levels: Sequence[Level]) -> Table:
         first = own.get(_FIRST_TURN)
         if first is None:
             continue
-        ttft = first.ttft_s.p50 if first.ttft_s.p50 is not None else first.ttft_s.mean
+        ttft = first.ttft_s.median_or_mean
         base = ttft if base is None else base
         change = MISSING if not base or ttft is None else signed_percent(ttft / base - 1, 0)
         times = [task.e2e_s for task in own.values()]

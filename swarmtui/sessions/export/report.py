@@ -131,7 +131,7 @@ Cell = Callable[[Level], str]
 
 def _rate(level: Level, value: float | None) -> str:
     text = significant(value)
-    return f"~{text}" if value is not None and level.token_source in ("chunks", "mixed") else text
+    return f"~{text}" if value is not None and level.tokens_estimated else text
 
 
 def _median_or_range(spread: Spread, unit: Callable[[float | None], str]) -> str:

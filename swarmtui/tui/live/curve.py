@@ -11,7 +11,7 @@ from swarmtui.model.findings import Scaling
 from swarmtui.model.session import Level
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, heading, ljust, longest_fit, wrapped_note
-from swarmtui.tui.live.levels import best_load, median_or_mean
+from swarmtui.tui.live.levels import best_load
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
 
 
@@ -37,7 +37,7 @@ def curve_view(levels: Sequence[Level], baseline: Sequence[Level], baseline_name
     best = best_load(levels)
     return CurveView(
         tps=tps,
-        ttft=level_points(levels, lambda level: median_or_mean(level.ttft_s)),
+        ttft=level_points(levels, lambda level: level.ttft_s.median_or_mean),
         baseline=level_points(baseline, lambda level: level.headline_tps),
         baseline_name=sanitize(baseline_name),
         best=best,

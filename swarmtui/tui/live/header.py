@@ -11,7 +11,6 @@ from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, wrap
-from swarmtui.tui.live.levels import median_or_mean
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
@@ -160,7 +159,7 @@ def _level_tiles(frame: Frame) -> tuple[Tile, ...]:
         load,
         Tile("steady" if level.headline_is_steady else "wall", rate(level.headline_tps), "tok/s", width=14),
         Tile("stream", rate(level.per_stream_tps.mean), "tok/s"),
-        Tile("TTFT", seconds(median_or_mean(level.ttft_s)), "median" if level.ttft_s.p50 is not None else "mean"),
+        Tile("TTFT", seconds(level.ttft_s.median_or_mean), "median" if level.ttft_s.p50 is not None else "mean"),
         Tile("errors", str(level.errors), f"of {level.n:,}", "bad" if level.errors else ""),
         Tile("tokens/J", rate(energy), "GPU only", width=9),
     )

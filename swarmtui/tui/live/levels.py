@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
-from swarmtui.model.session import Level, Spread, TaskFigures
+from swarmtui.model.session import Level, TaskFigures
 from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_percent
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, heading, rjust, wrap, wrapped_note
@@ -87,10 +87,6 @@ def best_load(levels: Sequence[Level]) -> float | None:
     return found.offered_load if found else None
 
 
-def median_or_mean(spread: Spread) -> float | None:
-    return spread.p50 if spread.p50 is not None else spread.mean
-
-
 def _insert(cells: tuple[Cell, ...], comparison: tuple[Cell, ...]) -> tuple[Cell, ...]:
     return (*cells[:_BASELINE_AT], *comparison, *cells[_BASELINE_AT:])
 
@@ -117,7 +113,7 @@ def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> tupl
             LevelColumn("rate", 6, lambda level: f"{level.offered_load:g}"),
             LevelColumn("done/s", 8, lambda level: rate(level.served_per_s)),
             LevelColumn("tok/s", 8, lambda level: _tokens(level, level.out_tps_wall)),
-            LevelColumn("TTFT", 8, lambda level: seconds(median_or_mean(level.ttft_s))),
+            LevelColumn("TTFT", 8, lambda level: seconds(level.ttft_s.median_or_mean)),
             LevelColumn("send delay", 11, lambda level: seconds(level.lateness_s.max if level.lateness_s else None)),
             *passes, _N, _ERRORS, _STREAM, _IN_FLIGHT,
         )  # fmt: skip
@@ -144,14 +140,14 @@ def _task_lines(tasks: Sequence[TaskFigures]) -> tuple[str, ...]:
         verdicts = ", ".join(f"{count} {name}" for name, count in task.verdicts.items())
         lines.append(
             f"{task.c:>4}  {task.type[:13]:<14}{task.turn + 1:>4}{task.n:>5}{rate(task.per_stream_tps):>8}"
-            f"{seconds(median_or_mean(task.ttft_s)):>9}{seconds(task.e2e_s):>9}  {verdicts}"
+            f"{seconds(task.ttft_s.median_or_mean):>9}{seconds(task.e2e_s):>9}  {verdicts}"
         )
     return tuple(lines)
 
 
 def _tokens(level: Level, value: float | None) -> str:
     """Mark a rate with ~ if its tokens were counted as chunks."""
-    estimated = "~" if level.token_source in ("chunks", "mixed") and value is not None else ""
+    estimated = "~" if level.tokens_estimated and value is not None else ""
     return estimated + rate(value)
 
 
@@ -173,7 +169,7 @@ _C = LevelColumn("C", 4, lambda level: f"{level.offered_load:g}")
 _STEADY = LevelColumn("steady", 8, lambda level: _tokens(level, level.out_tps_steady))
 _WALL = LevelColumn("wall", 8, lambda level: _tokens(level, level.out_tps_wall))
 _STREAM = LevelColumn("stream", 7, lambda level: _tokens(level, level.per_stream_tps.mean))
-_TTFT = LevelColumn("TTFT", 8, lambda level: seconds(median_or_mean(level.ttft_s)))
+_TTFT = LevelColumn("TTFT", 8, lambda level: seconds(level.ttft_s.median_or_mean))
 _SLOWDOWN = LevelColumn("slowdown", 9, lambda level: percent(level.slowdown))
 _SCALING = LevelColumn("scaling", 8, lambda level: factor(level.rate_speedup))
 _SPEED_UP = LevelColumn(

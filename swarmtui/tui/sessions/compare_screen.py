@@ -13,7 +13,6 @@ from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap
 from swarmtui.tui.live.curve import level_points
-from swarmtui.tui.live.levels import median_or_mean
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ PlottedFigure = Literal["output tok/s", "TTFT, s", "tok/s per stream"]
 
 PLOTTED_FIGURES: dict[PlottedFigure, Callable[[Level], float | None]] = {
     "output tok/s": lambda level: level.headline_tps,
-    "TTFT, s": lambda level: median_or_mean(level.ttft_s),
+    "TTFT, s": lambda level: level.ttft_s.median_or_mean,
     "tok/s per stream": lambda level: level.per_stream_tps.mean,
 }
 _FIGURE_NAMES = {"out_tps_steady": "tok/s steady", "out_tps_wall": "tok/s wall", "per_stream_tps": "tok/s stream"}
