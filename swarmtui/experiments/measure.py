@@ -39,11 +39,10 @@ class NoDisplay:
 
 
 class Measurement(Stored, frozen=True, kw_only=True):
-    """The result of one run: `problem` is empty if the plan was completed; `aborted` means that we stopped it."""
+    """The result of one run: `problem` is empty if the plan was completed."""
 
     summary: Summary | None = None
     problem: str = ""
-    aborted: bool = False
 
 
 class StopRequest:
@@ -91,11 +90,8 @@ def measure(
         display.clear()
         client.close()
     summary = read_saved_summary(ended.directory)
-    if reason:
-        return Measurement(summary=summary, problem=reason, aborted=True)
-    if ended.ending == "done":
-        return Measurement(summary=summary)
-    return Measurement(summary=summary, problem=ended.message or ended.ending)
+    problem = "" if ended.ending == "done" else ended.message or ended.ending
+    return Measurement(summary=summary, problem=reason or problem)
 
 
 def _follow(

@@ -37,7 +37,7 @@ from swarmtui.model.plan import parse_seconds
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session_tags import Series
-from swarmtui.model.tuning import Flags, TuneFile, TuneResult, TuneState, TuneStatus, format_flags
+from swarmtui.model.tuning import Flags, TuneFile, TuneResult, TuneStatus, format_flags
 from swarmtui.numbers import significant
 
 
@@ -66,7 +66,7 @@ class TuneRunner:
         kept = tuple(row for row in self.state.rows if row.state == "done")
         self.state = msgspec.structs.replace(self.state, rows=kept)
 
-    def run(self, stop: StopRequest) -> TuneState:
+    def run(self, stop: StopRequest) -> None:
         """Run until all rounds are done, or until a stop is requested."""
         with exclusive_lock(self._directory):
             write_tune(self._directory, self._tune)
@@ -77,7 +77,6 @@ class TuneRunner:
                 ended = "stopped" if stop() else "done"
             finally:
                 self._publish(flags=None, ended=ended)
-            return self.state
 
     def _publish(self, **fields: object) -> None:
         """Write the status file, from which UIs read what is running."""
@@ -86,7 +85,7 @@ class TuneRunner:
             self._status = msgspec.structs.replace(status, since=time.time())
             write_status(self._directory, self._status)
 
-    def _run_rounds(self, stop: StopRequest) -> TuneState:
+    def _run_rounds(self, stop: StopRequest) -> None:
         if stop_orphaned_runs(self._series):
             self._report("stopped a run that an interrupted tune had left running")
         flag_sets: Sequence[Flags] = all_configurations(self._tune)
@@ -95,8 +94,7 @@ class TuneRunner:
                 flag_sets = survivors(self._rows(round_.number - 1), round_.configurations, self._tune.objective)
             for flags in shuffled(flag_sets, self._tune.seed, round_.number):
                 if not self._is_done(flags, round_) and not self._run_configuration(flags, round_, stop):
-                    return self.state
-        return self.state
+                    return
 
     def remaining(self) -> int:
         """How many configurations of the current round are still to be measured."""

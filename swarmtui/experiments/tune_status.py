@@ -10,6 +10,7 @@ from typing import Literal
 
 import psutil
 
+from swarmtui.experiments.effects import latest
 from swarmtui.experiments.grid import all_configurations, configuration_key, halving_rounds, survivors
 from swarmtui.experiments.tune_store import read_saved_tune, read_state, read_status
 from swarmtui.model.schema import Stored
@@ -75,14 +76,12 @@ def configuration_statuses(snapshot: TuneSnapshot) -> list[ConfigurationStatus]:
     active = status if snapshot.alive and status and status.flags is not None and not status.ended else None
     active_key = configuration_key(active.flags) if active and active.flags is not None else None
     number = active.round if active else max((row.round for row in snapshot.rows), default=0)
-    latest: dict[str, TuneResult] = {}
-    for row in sorted(snapshot.rows, key=lambda row: row.round):
-        latest[configuration_key(row.flags)] = row
+    results = {configuration_key(row.flags): row for row in latest(snapshot.rows)}
     in_round = {configuration_key(flags) for flags in _in_round(tune, snapshot.rows, number)}
     statuses = []
     for flags in all_configurations(tune):
         key = configuration_key(flags)
-        known = latest.get(key)
+        known = results.get(key)
         repeats = known is not None and known.round < number and key in in_round
         state: ConfigurationState = "waiting" if known is None or repeats else known.state
         if active and key == active_key:

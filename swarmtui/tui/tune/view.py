@@ -21,7 +21,6 @@ _SIGNS = {
     "waiting": "·", "starting": "◌", "warming up": "◐", "running": "▶", "stopping": "◑", "done": "●", "broken": "✖",
 }  # fmt: skip
 _STYLES = {"waiting": "dim", "done": "good", "broken": "bad"}
-_STANDINGS = {"tied": "tied", "behind": "behind"}
 _STATE = 14
 _MIN_FLAGS = 18
 _TITLES = ("tok/s", "C", "TTFT", "J/token", "W", "GPU GiB", "start", "err")
@@ -227,11 +226,12 @@ def _leaderboard_lines(summary: TuneSummary) -> list[ConfigurationLine]:
     lines = []
     for rank, (row, standing) in enumerate(zip(summary.leaderboard, summary.standings, strict=True), start=1):
         done = row.state == "done"
+        shown = "failed" if not done else "" if standing == "best" else standing
         lines.append(
             ConfigurationLine(
                 key=configuration_key(row.flags),
                 style="good" if row is best else "dim" if done else "bad",
-                state=f"{'▸' if row is best else rank} {_STANDINGS.get(standing, '') if done else 'failed'}",
+                state=f"{'▸' if row is best else rank} {shown}",
                 flags=sanitize(format_flags(row.flags)),
                 figures=_figures(row),
                 error="" if done else sanitize(row.reason),
