@@ -109,8 +109,12 @@ class Agent:
         ):
             # The server had closed the idle connection: send again; the first attempt does not count.
             self._retried = True
+            if exchange.connection_served:
+                self._pool.count_reuse(failed=True)
             self._send()
             return
+        if exchange.connection_served and exchange.bytes_seen and not self._pool.closes_connections:
+            self._pool.count_reuse(failed=False)
         if exchange.status in (400, 422) and not self._cancelled and self._omit_rejected_fields(response.error_detail):
             self._send()
             return
@@ -267,6 +271,7 @@ class Agent:
             cap_hit=ok and response.finish_reason == "length" and not task.exact,
             degenerate=ok and response.degenerate(tokens, task.exact),
             retried=self._retried,
+            new_connection=self._pool.closes_connections,
             left_out=tuple(f for f in self._pool.dialect.optional_fields(task) if f in omitted),
             error=response.error,
             error_detail=redact(response.error_detail)[:_MAX_DETAIL],

@@ -63,7 +63,7 @@ def fault_text(error: Exception) -> str:
 class Connection:
     __slots__ = (
         "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_sock",
-        "_tls", "_tls_context", "fd", "open", "user",
+        "_tls", "_tls_context", "fd", "open", "served", "user",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,7 @@ class Connection:
         self._sock: socket.socket | None = None
         self.fd = -1
         self.open = False
+        self.served = False
         self.user: ConnectionUser | None = None
 
     def connect(self) -> None:

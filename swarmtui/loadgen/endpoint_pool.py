@@ -15,6 +15,9 @@ from swarmtui.model.endpoint import PATHS, Secrets, parse_address
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.worker_protocol import Target
 
+# After this many reused connections in a row that the server had closed, none is reused.
+_FAILED_REUSES = 2
+
 
 class EndpointPool:
     def __init__(self, loop: EventLoop, clock: KernelClock, index: int, target: Target) -> None:
@@ -25,6 +28,7 @@ class EndpointPool:
         self.assigned = 0
         self.rejected_fields: set[str] = set()
         self._idle: list[Connection] = []
+        self._failed_reuses = 0
         self.redactor = Redactor(Secrets(api_key=target.api_key, headers=target.headers))
         address = parse_address(target.url)
         self._hostname = address.host
@@ -63,9 +67,31 @@ class EndpointPool:
         """Open a connection for a later request; `ready` is called when it is open or has failed."""
         _Preconnection(self, ready).start()
 
-    def release(self, connection: Connection) -> None:
+    def keep(self, connection: Connection) -> None:
+        """Keep an open connection for a later request."""
         connection.user = None
         self._idle.append(connection)
+
+    def release(self, connection: Connection) -> None:
+        """Keep the connection of a complete response, unless the server would close it.
+
+        Then each request opens its own. One that is opened earlier would occupy a thread of servers that have one
+        thread per connection, such as llama.cpp.
+        """
+        if self.closes_connections:
+            connection.close()
+        else:
+            connection.served = True
+            self.keep(connection)
+
+    def count_reuse(self, failed: bool) -> None:
+        """Count a request on a connection that had served another one."""
+        self._failed_reuses = self._failed_reuses + 1 if failed else 0
+
+    @property
+    def closes_connections(self) -> bool:
+        """Whether the server closes connections after a response, although it promises to keep them."""
+        return self._failed_reuses >= _FAILED_REUSES
 
 
 def _tls_context(target: Target) -> ssl.SSLContext:
@@ -92,7 +118,7 @@ class _Preconnection:
         self._connection.connect()
 
     def connection_made(self) -> None:
-        self._pool.release(self._connection)
+        self._pool.keep(self._connection)
         self._ready()
 
     def data_received(self, data: memoryview | bytes) -> None:

@@ -37,7 +37,7 @@ class HttpExchange:
     __slots__ = (
         "_body", "_body_read", "_connection", "_done", "_encoding", "_feed", "_finish", "_header_count", "_is_stream",
         "_parser", "_pieces", "_pool", "_read", "_request", "_reusable", "_type", "_unframed", "bytes_seen",
-        "kernel_stamped", "response", "reused", "status", "t", "t_done", "t_headers", "t_sent",
+        "connection_served", "kernel_stamped", "response", "reused", "status", "t", "t_done", "t_headers", "t_sent",
     )  # fmt: skip
 
     def __init__(self, pool: EndpointPool, done: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class HttpExchange:
         self.t_sent: int | None = None
         self.t_headers: int | None = None
         self.t_done: int | None = None
-        self.reused = False
+        self.reused = self.connection_served = False
         self.bytes_seen = False
         self._is_stream = False
         self._type = self._encoding = ""
@@ -69,7 +69,7 @@ class HttpExchange:
         self._request = request
         connection = None if new_connection else self._pool.idle_connection()
         if connection is not None:
-            self.reused = True
+            self.reused, self.connection_served = True, connection.served
             self._attach(connection)
             self._send(connection)
         else:

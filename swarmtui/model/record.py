@@ -34,7 +34,9 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     sessions both are empty for most requests, and `stall_us` is the longest gap. `first_tokens` is the part of
     `tokens_out` up to the first chunk. `t_finish_ns` is the event that stands for a token without output: the finish
     reason at the end of a sequence. `shared_reads` counts chunks that were read together with the chunk before, and
-    have its time stamp. `left_out` names request fields that were omitted because the server refused them.
+    have its time stamp. `retried`: the server had closed the idle connection, and the request was sent again;
+    `new_connection`: it does so after each response, and connections are no longer reused. `left_out` names request
+    fields that were omitted because the server refused them.
     """
 
     task: int
@@ -75,6 +77,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     cap_hit: bool = False
     degenerate: bool = False
     retried: bool = False
+    new_connection: bool = False
     left_out: tuple[str, ...] = ()
     error: str | None = None
     error_detail: str = ""

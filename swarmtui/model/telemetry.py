@@ -180,6 +180,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     of the level furthest from its C. `other_clients` counts requests in flight on the server beyond our `in_flight`,
     `other_requests` those that finished beyond our `own_requests`. `client_tokens` and `server_tokens` count the output
     tokens of the same requests, `uncertain_tokens` those that may have been on their way to cancelled ones.
+    `closed_connections`: the server closes connections after each response, although it promises to keep them.
     `engine_ratio` is the engine's decode rate over the client's. `cold_expected`: the workload promises prompts that
     are not in the prefix cache. `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest
     clock of a busy GPU during a level, and `clock_steps` how often the client's clock was set. `stalls` counts the
@@ -216,6 +217,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     coalesced_chunks: float | None = None
     stalls: int | None = None
     stall_s: float | None = None
+    closed_connections: bool | None = None
     restarted: bool = False
     several_servers: bool = False
 

@@ -49,7 +49,7 @@ def test_good_facts_give_one_ok_line_per_rule() -> None:
     lines = judge(GOOD)
     assert [line.state for line in lines] == ["ok"] * 15
     assert all(line.value and line.sentence and line.name for line in lines)
-    events = {"server_restart", "server_stall", "several_servers"}
+    events = {"server_restart", "server_stall", "several_servers", "connections"}
     assert {line.code for line in lines} == {rule.code for rule in RULES} - events
 
 
@@ -64,6 +64,7 @@ def test_unknown_facts_give_no_line() -> None:
         ("client_lag", {"lag_p99_s": 0.0021, "tpot_s": 0.02}, "doubtful"),
         ("client_lag", {"lag_p99_s": 0.03, "tpot_s": 0.02, "kernel_stamps": False}, "doubtful"),
         ("client_lag", {"lag_p99_s": 0.03, "tpot_s": 0.02, "kernel_stamps": True}, "ok"),
+        ("connections", {"closed_connections": True}, "note"),
         ("turnaround", {"turnaround": 0.01}, "ok"),
         ("turnaround", {"turnaround": 0.011}, "doubtful"),
         ("send_delay", {"send_delay": 0.02}, "ok"),

@@ -101,6 +101,39 @@ def test_connections_closed_while_idle_are_not_used() -> None:
     assert len(server.calls) == 2
 
 
+def test_connections_are_not_reused_after_two_that_the_server_closed() -> None:
+    """Some builds of llama.cpp promise to keep connections, and close them after each stream."""
+    answered: set[int] = set()
+
+    def handler(call: RawCall) -> None:
+        if call.connection in answered:
+            call.close()
+        else:
+            answered.add(call.connection)
+            hello(call)
+
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
+        records = worker.run(task(n) for n in range(6))
+    assert [record.error for record in records] == [None] * 6
+    assert [record.retried for record in records] == [False, True, True, False, False, False]
+    assert [record.new_connection for record in records] == [False, False, True, True, True, True]
+    assert len(server.calls) == 8
+
+
+def test_single_closed_connections_do_not_end_reuse() -> None:
+    def handler(call: RawCall) -> None:
+        if len(server.calls) in (2, 5, 8):
+            call.close()
+        else:
+            hello(call)
+
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
+        records = worker.run(task(n) for n in range(8))
+    assert [record.retried for record in records] == [n in (1, 3, 5) for n in range(8)]
+    assert not any(record.new_connection for record in records)
+    assert server.connections == 4
+
+
 # fields
 
 
@@ -280,9 +313,9 @@ def test_tls_close_notify_on_an_idle_connection_is_retried(authority: trustme.CA
 
     with _tls_server(authority, handler) as server, DrivenWorker(server.url, ca_file=ca_file) as worker:
         records = worker.run(task(n) for n in range(6))
-        assert all(call.client_closed.wait(TLS_CLOSE_TIMEOUT_S) for call in server.calls[1::2])
+        assert all(call.client_closed.wait(TLS_CLOSE_TIMEOUT_S) for call in server.calls[1:4:2])
     assert [record.error for record in records] == [None] * 6
-    assert [record.retried for record in records] == [False, *[True] * 5]
+    assert [record.retried for record in records] == [False, True, True, False, False, False]
 
 
 def test_tls_connection_closed_while_idle_is_not_used(authority: trustme.CA, ca_file: str) -> None:

@@ -95,6 +95,7 @@ def record_facts(answered: Collection[Record]) -> QualityFacts:
         ),
         cached_share=ratio(sum(cached), sum(record.tokens_in or 0 for record in answered)) if cached else None,
         coalesced_chunks=ratio(sum(record.coalesced_chunks for record in answered), chunks),
+        closed_connections=any(record.new_connection for record in answered) or None,
     )
 
 

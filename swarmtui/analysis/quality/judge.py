@@ -114,6 +114,11 @@ def _several_servers(facts: QualityFacts) -> Grade | None:
     return Grade("note", "behind a balancer", "", sentence) if facts.several_servers else None
 
 
+def _connections(facts: QualityFacts) -> Grade | None:
+    sentence = "the server closes connections after each response although it promises to keep them: none is reused"
+    return Grade("note", "closed by the server", "", sentence) if facts.closed_connections else None
+
+
 def _client_lag(facts: QualityFacts) -> Grade | None:
     if facts.lag_p99_s is None or not facts.tpot_s:
         return None
@@ -256,6 +261,7 @@ RULES = (
     Rule("server_restart", "server restart", "none", "", _server_restart),
     Rule("server_stall", "stall of all streams", "none", "", _server_stall),
     Rule("several_servers", "several servers", "one, or each by its own URL", "", _several_servers),
+    Rule("connections", "connections", "kept, or a note", "", _connections),
     Rule(
         "client_lag", "client lag", f"kernel stamps, or p99 ≤ {short_percent(CLIENT_LAG.ok)} of the time per token",
         "the client's lag was not recorded", _client_lag,
