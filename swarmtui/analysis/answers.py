@@ -21,6 +21,7 @@ REGEX_TIMEOUT_S = 0.25
 _FENCED = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 _PYTHON = ("", "python", "py", "python3")
 _JSON = ("", "json")
+_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
 class RegexTimeout(Exception):
@@ -127,7 +128,7 @@ def matches_schema(value: Any, schema: dict[str, Any]) -> bool:
         return least <= len(value) <= most and all(matches_schema(item, schema.get("items", {})) for item in value)
     if isinstance(value, str):
         return bool(schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)))
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if _number(value):
         return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
     return True
 
@@ -142,21 +143,9 @@ def _fits_object(value: dict[str, Any], schema: dict[str, Any]) -> bool:
 
 
 def _is(value: Any, kind: str) -> bool:
-    match kind:
-        case "object":
-            return isinstance(value, dict)
-        case "array":
-            return isinstance(value, list)
-        case "string":
-            return isinstance(value, str)
-        case "boolean":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-        case "integer":
-            return _number(value) and float(value).is_integer()
-        case _:
-            return _number(value)
+    if kind in _TYPES:
+        return isinstance(value, _TYPES[kind])
+    return _number(value) and (kind == "number" or float(value).is_integer())
 
 
 def _number(value: Any) -> bool:

@@ -10,42 +10,38 @@ import msgspec
 from swarmtui.model.plan import Mode
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
-from swarmtui.model.worker_protocol import StreamRow
+from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow
 
 Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
 
 
-class _ClientMessage(msgspec.Struct, frozen=True, tag=True):
-    """Base of all messages; the class name is the tag."""
-
-
-class Subscribe(_ClientMessage, frozen=True):
+class Subscribe(ProtocolMessage, frozen=True):
     """First message of a client; `hz` is in frames per second, `rows` adds a row for each stream."""
 
     hz: float = 4.0
     rows: bool = False
 
 
-class SetConcurrency(_ClientMessage, frozen=True):
+class SetConcurrency(ProtocolMessage, frozen=True):
     """Set C, and switch to manual control. `cancel`: do not wait for the streams above `c`."""
 
     c: int
     cancel: bool = False
 
 
-class Pause(_ClientMessage, frozen=True):
+class Pause(ProtocolMessage, frozen=True):
     pass
 
 
-class Resume(_ClientMessage, frozen=True):
+class Resume(ProtocolMessage, frozen=True):
     pass
 
 
-class NextLevel(_ClientMessage, frozen=True):
+class NextLevel(ProtocolMessage, frozen=True):
     pass
 
 
-class Stop(_ClientMessage, frozen=True):
+class Stop(ProtocolMessage, frozen=True):
     """Send no new requests, cancel those still in flight after `grace_s`, and save.
 
     `immediate`: wait for nothing; the figures can be derived from the journal later.
@@ -55,33 +51,33 @@ class Stop(_ClientMessage, frozen=True):
     immediate: bool = False
 
 
-class Sweep(_ClientMessage, frozen=True):
+class Sweep(ProtocolMessage, frozen=True):
     """Run these levels in order, after what was measured under manual control."""
 
     levels: tuple[int, ...]
     runs: int = 1
 
 
-class FindCliff(_ClientMessage, frozen=True):
+class FindCliff(ProtocolMessage, frozen=True):
     """Double C until requests queue or throughput stops growing, then bisect to the cliff."""
 
     max_c: int = 1024
 
 
-class Describe(_ClientMessage, frozen=True):
+class Describe(ProtocolMessage, frozen=True):
     """Set the label and note of the session."""
 
     label: str
     note: str
 
 
-class SaveTo(_ClientMessage, frozen=True):
+class SaveTo(ProtocolMessage, frozen=True):
     """Move the session to this directory and continue there; a failure is a warning with the code `save_refused`."""
 
     directory: str
 
 
-class WatchStream(_ClientMessage, frozen=True):
+class WatchStream(ProtocolMessage, frozen=True):
     agent: int | None
 
 
@@ -90,7 +86,7 @@ ClientCommand = (
 )
 
 
-class Hello(_ClientMessage, frozen=True):
+class Hello(ProtocolMessage, frozen=True):
     """First message to a client: the session as its journal has it, and the history so far."""
 
     session: Session
@@ -147,7 +143,7 @@ class SessionWarning(msgspec.Struct, frozen=True):
     text: str
 
 
-class Frame(_ClientMessage, frozen=True):
+class Frame(ProtocolMessage, frozen=True):
     """The current state. Rates are over the last second; null is not known.
 
     `points` are the latest of the history; they are sent more than once, so that a client that misses frames still gets
@@ -202,7 +198,7 @@ class Frame(_ClientMessage, frozen=True):
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]
 
 
-class Ended(_ClientMessage, frozen=True):
+class Ended(ProtocolMessage, frozen=True):
     """The last message: how the session ended, and its directory, which is empty if nothing is saved.
 
     unusable: the endpoint could not be used; failed: saving failed; interrupted: a process of swarmtui died.

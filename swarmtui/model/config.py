@@ -121,8 +121,8 @@ def merge_endpoints(endpoints: list[EndpointConfig]) -> EndpointConfig:
                     f"{first.url} and {other.url} differ in {name}; the endpoints of a run must share it",
                     key="--endpoint",
                 )
-    urls = (tuple(dict.fromkeys(url for one in endpoints for url in getattr(one, name))) for name in _LIST_FIELDS)
-    return msgspec.structs.replace(first, **dict(zip(_LIST_FIELDS, urls, strict=True)))
-
-
-_LIST_FIELDS = ("metrics_urls", "gpu_metrics_urls")
+    urls = {
+        name: tuple(dict.fromkeys(url for one in endpoints for url in getattr(one, name)))
+        for name in ("metrics_urls", "gpu_metrics_urls")
+    }
+    return msgspec.structs.replace(first, **urls)

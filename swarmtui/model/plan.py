@@ -22,14 +22,14 @@ class Timeouts(Stored, frozen=True, kw_only=True):
     total: float = 600.0
 
 
-def parse_timeouts(total: str, idle: str, prefix: str = "") -> Timeouts:
+def parse_timeouts(total: str, idle: str) -> Timeouts:
     """Parse timeouts; a total other than the default is also the limit for the first token."""
     default = Timeouts()
-    total_s = parse_seconds(total, f"{prefix}timeout")
+    total_s = parse_seconds(total, "timeout")
     return Timeouts(
         connect=min(default.connect, total_s),
         first_token=min(default.first_token, total_s) if total_s == default.total else total_s,
-        idle=parse_seconds(idle, f"{prefix}idle-timeout"),
+        idle=parse_seconds(idle, "idle-timeout"),
         total=total_s,
     )
 

@@ -74,24 +74,24 @@ def _choose_load(options: PlanOptions, workload: Workload) -> Load:
     load = effective_load(workload)
     mode = mode_of(load)
     own = options.mode == "sweep" and options.rate is None
+
+    def refuse(key: str, why: str) -> BadInput:
+        return BadInput(f"workload {workload.name} has load mode {mode}, which {why}", key=key)
+
     if options.mode == "cliff" and (options.levels or options.rate or (options.runs or 1) > 1):
         raise BadInput("chooses its own levels; do not give levels, runs or rate", key="find_cliff")
     if options.rate is not None and options.levels:
         raise BadInput("an open loop has a rate and no levels; give one of them", key="rate")
     if not own and mode in FIXED_MODES:
-        raise BadInput(f"workload {workload.name} has load mode {mode}, which cannot be changed", key="workload")
+        raise refuse("workload", "cannot be changed")
     if options.levels and mode in ("dag", "ramp", "open") and options.mode == "sweep":
-        raise BadInput(f"workload {workload.name} has load mode {mode}, which has no levels to choose", key="levels")
+        raise refuse("levels", "has no levels to choose")
     if options.requests and mode not in ("closed", "open") and own:
-        raise BadInput(
-            f"workload {workload.name} has load mode {mode}, which sets the number of requests", key="requests"
-        )
+        raise refuse("requests", "sets the number of requests")
     if options.duration and mode not in ("closed", "open") and own:
-        raise BadInput(f"workload {workload.name} has load mode {mode}, which has no duration", key="duration")
+        raise refuse("duration", "has no duration")
     if options.serial_rates and mode not in ("barrier", "swarm"):
-        raise BadInput(
-            f"workload {workload.name} has load mode {mode}, which has no serial baseline", key="serial_rates"
-        )
+        raise refuse("serial_rates", "has no serial baseline")
     if options.mode != "sweep":
         return Closed(levels=(1,))
     if options.rate is not None:

@@ -104,11 +104,10 @@ def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, 
         steps = [*steps, name]
     else:
         message = _plain_message(message) + _hint(message, kind, steps)
-    key = "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps).lstrip(".")
     return BadInput(
         message,
         source=source,
-        key=key,
+        key=format_path(steps),
         line=find_line(steps, text),
         unknown=unknown is not None,
         missing=missing.group(1) if missing else "",
@@ -159,6 +158,10 @@ def parse_path(path: str) -> list[str | int]:
     """Split `$.a.b[2].c` or `.a.b[2].c` into its parts; `[...]` stands for any key of a table with free keys."""
     parts = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", path)
     return [name or (index if index == _ANY else int(index)) for name, index in parts]
+
+
+def format_path(steps: list[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
 
 
 def _resolve_free_keys(steps: list[str | int], kind: Any, data: Any, message: str) -> list[str | int]:

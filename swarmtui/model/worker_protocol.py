@@ -18,7 +18,7 @@ HEADER_BYTES = 4
 MAX_MESSAGE = 256 << 20
 
 
-class _WorkerMessage(msgspec.Struct, frozen=True, tag=True):
+class ProtocolMessage(msgspec.Struct, frozen=True, tag=True):
     """Base of all messages; the class name is the tag."""
 
 
@@ -34,7 +34,7 @@ class Target(msgspec.Struct, frozen=True):
     insecure: bool = False
 
 
-class Setup(_WorkerMessage, frozen=True):
+class Setup(ProtocolMessage, frozen=True):
     """First message to a worker. It writes its unacknowledged records to the first of `spools` that takes them, if the
     session process exits.
 
@@ -49,13 +49,13 @@ class Setup(_WorkerMessage, frozen=True):
     keep_text: bool = False
 
 
-class Enqueue(_WorkerMessage, frozen=True):
+class Enqueue(ProtocolMessage, frozen=True):
     """Append tasks to the queue."""
 
     tasks: tuple[Task, ...]
 
 
-class StartStage(_WorkerMessage, frozen=True):
+class StartStage(ProtocolMessage, frozen=True):
     """Run `agents` streams; requests sent from now on belong to this stage, which has `c` streams over all workers.
 
     Agents above that number finish their request, unless `cancel`. Zero agents is a pause. `preconnect` is the number
@@ -71,31 +71,31 @@ class StartStage(_WorkerMessage, frozen=True):
     preconnect: int | None = None
 
 
-class TakeBack(_WorkerMessage, frozen=True):
+class TakeBack(ProtocolMessage, frozen=True):
     """Return up to `count` tasks from the end of the queue, to be started by other workers."""
 
     count: int
 
 
-class Drop(_WorkerMessage, frozen=True):
+class Drop(ProtocolMessage, frozen=True):
     """Return all queued tasks; with `cancel` also cancel the requests in flight."""
 
     cancel: bool = False
 
 
-class Ack(_WorkerMessage, frozen=True):
+class Ack(ProtocolMessage, frozen=True):
     """Acknowledge that records up to this number are in the journal, on disk."""
 
     number: int
 
 
-class WatchAgent(_WorkerMessage, frozen=True):
+class WatchAgent(ProtocolMessage, frozen=True):
     """Send the time stamps and text of this agent's response with each frame; None: of no agent."""
 
     agent: int | None
 
 
-class SpoolTo(_WorkerMessage, frozen=True):
+class SpoolTo(ProtocolMessage, frozen=True):
     """Write the spool file to one of these paths, because the session has moved."""
 
     paths: tuple[str, ...]
@@ -136,7 +136,7 @@ class WatchedUpdate(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class WorkerFrame(_WorkerMessage, frozen=True):
+class WorkerFrame(ProtocolMessage, frozen=True):
     """The streams that changed and the state of the worker, about ten times per second.
 
     `measured` counts the tasks in flight whose phase is that of the stage. `coalesced_chunks` counts those of finished
@@ -158,20 +158,20 @@ class WorkerFrame(_WorkerMessage, frozen=True):
     measured: int = 0
 
 
-class Finished(_WorkerMessage, frozen=True):
+class Finished(ProtocolMessage, frozen=True):
     """A finished request; the worker keeps it until it is acknowledged."""
 
     number: int
     record: Record
 
 
-class Returned(_WorkerMessage, frozen=True):
+class Returned(ProtocolMessage, frozen=True):
     """The tasks removed from the queue by a `TakeBack` or `Drop`: those that have not been started."""
 
     tasks: tuple[int, ...]
 
 
-class Failed(_WorkerMessage, frozen=True):
+class Failed(ProtocolMessage, frozen=True):
     """The worker cannot continue; `problem` is a sentence for the user."""
 
     problem: str

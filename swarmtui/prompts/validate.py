@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, convert, find_line, parse_path, parse_toml
+from swarmtui.model.schema import BadInput, convert, find_line, format_path, parse_path, parse_toml
 from swarmtui.model.workload import (
     ByLevel,
     Cycle,
@@ -143,7 +143,7 @@ def _replace_value(data: dict[str, Any], steps: list[str | int], source: str, te
     for placeholder in _PLACEHOLDERS:
         table[last] = copy.deepcopy(placeholder)
         following = _next_problem(data, source, text)
-        if following is None or not _overlap(following.key, _key(steps)):
+        if following is None or not _overlap(following.key, format_path(steps)):
             return following
     del table[last]
     following = _next_problem(data, source, text)
@@ -156,10 +156,6 @@ def _table(data: Any, steps: list[str | int]) -> Any:
     for step in steps[:-1]:
         data = data[step]
     return data
-
-
-def _key(steps: list[str | int]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
 
 
 def _next_problem(data: dict[str, Any], source: str, text: str) -> BadInput | None:

@@ -18,7 +18,7 @@ from swarmtui.model.session import RequestEntry, StageEnd, StageStart
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
 from swarmtui.session_process.journal_queue import JournalQueue
-from swarmtui.session_process.live_levels import LevelRecords, LiveLevels
+from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import (
     ClosedLoopTasks,
@@ -30,7 +30,6 @@ from swarmtui.session_process.load_modes import (
     WarmupTasks,
 )
 from swarmtui.session_process.steering import Steering, SteeringState
-from swarmtui.session_process.time_left import RequestTimes
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 
 _POLL_S = 0.1

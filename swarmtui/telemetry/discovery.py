@@ -74,12 +74,9 @@ def listeners_at(urls: Iterable[str]) -> dict[str, Listener]:
 
 
 def identify(
-    url: str, listener: Listener | None = None, timeout_s: float = 2.0, *, client: HttpClient | None = None
+    url: str, listener: Listener | None = None, timeout_s: float = 2.0, *, client: HttpClient
 ) -> DiscoveredServer | None:
     """Describe the server at this address and, if it is on this host, its process; None if it does not answer."""
-    if client is None:
-        with HttpClient() as own:
-            return identify(url, listener, timeout_s, client=own)
     listener = listener or listeners_at([url]).get(url)
     deadline = time.monotonic() + timeout_s
     if listener is None:

@@ -44,12 +44,9 @@ class _Prober:
 
 
 def fingerprint(
-    url: str, *, timeout_s: float = 1.0, client: HttpClient | None = None, deadline: float | None = None
+    url: str, *, client: HttpClient, timeout_s: float = 1.0, deadline: float | None = None
 ) -> DiscoveredServer | None:
     """Describe the server at this address (without /v1); None if it is not an inference server."""
-    if client is None:
-        with HttpClient() as own:
-            return fingerprint(url, timeout_s=timeout_s, client=own, deadline=deadline)
     prober = _Prober(url.rstrip("/"), client, time.monotonic() + timeout_s if deadline is None else deadline)
     listed = prober.get(MODELS_PATH)
     if not prober.alive:

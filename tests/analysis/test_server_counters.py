@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 import pytest
 
-from swarmtui.analysis.machine.server_counters import counter_change, counters_reset, histogram_mean
+from swarmtui.analysis.machine.server_counters import counter_change, counters_reset, histogram_change, histogram_mean
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0)
@@ -21,12 +21,12 @@ def observed(*values: float) -> ServerHistogram:
 
 def test_histogram_change_counts_new_observations() -> None:
     before, after = observed(4.0, 4.0, 4.0), observed(4.0, 4.0, 4.0, 0.2, 0.4)
-    assert histogram_mean(before, after) == pytest.approx(0.3)
-    assert histogram_mean(before, before) is None
+    assert histogram_mean(histogram_change(before, after)) == pytest.approx(0.3)
+    assert histogram_mean(histogram_change(before, before)) is None
 
 
 def test_reset_histogram_has_no_change() -> None:
-    assert histogram_mean(observed(1.0, 2.0), observed(1.0)) is None
+    assert histogram_change(observed(1.0, 2.0), observed(1.0)) is None
 
 
 def state(url: str, tokens: float, finished: float, running: float | None = None) -> ServerState:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.session_process.time_left import RequestTimes
+from swarmtui.session_process.live_levels import RequestTimes
 
 
 def times(**seconds: float) -> RequestTimes:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, GpuProcess
 from swarmtui.model.worker_protocol import pack
 from swarmtui.telemetry.discovery import discover, identify, process_flags, with_gpus
@@ -43,8 +44,8 @@ TGI: dict[str, Reply] = {"/info": '{"model_id":"m","version":"3.3.0","max_total_
 
 
 def probe(replies: dict[str, Reply]) -> tuple[DiscoveredServer | None, TextServer]:
-    with serving(dict(replies)) as server:
-        found = fingerprint(server.url)
+    with serving(dict(replies)) as server, HttpClient() as client:
+        found = fingerprint(server.url, client=client)
     assert {method for method, _ in server.requests} == {"GET"}
     return found, server
 
@@ -129,7 +130,7 @@ def test_implausible_replies_are_survived_and_not_stored(replies: dict[str, Repl
 
 
 def test_port_without_http_is_ignored() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    with socket.create_server(("127.0.0.1", 0)) as other, HttpClient() as client:
         port = other.getsockname()[1]
         other_server = subprocess.Popen(
             [
@@ -139,7 +140,7 @@ def test_port_without_http_is_ignored() -> None:
             ],
             stdin=other.fileno(),
         )
-        assert fingerprint(f"http://127.0.0.1:{port}") is None
+        assert fingerprint(f"http://127.0.0.1:{port}", client=client) is None
         assert other_server.wait(10) == 0
 
 
@@ -195,15 +196,15 @@ def test_silent_server_is_listed_as_unreachable(tmp_path: Path, timeout_s: float
 
 def test_timeout_inside_a_probe_is_no_other_answer(tmp_path: Path) -> None:
     """The deadline may pass in the probe before the collector notices it."""
-    with program(tmp_path, _SILENT) as (url, pid):
-        found = identify(url, timeout_s=0.1)
+    with program(tmp_path, _SILENT) as (url, pid), HttpClient() as client:
+        found = identify(url, timeout_s=0.1, client=client)
     assert found is not None and (found.pid, found.reachable) == (pid, False)
 
 
 def test_process_names_the_engine_that_replies_do_not(tmp_path: Path) -> None:
     code = _PROGRAM.replace("dict(VLLM)", """{"/v1/models": '{"object":"list","data":[]}'}""")
-    with program(tmp_path, code, name="transformers") as (url, _):
-        found = identify(url, timeout_s=5.0)
+    with program(tmp_path, code, name="transformers") as (url, _), HttpClient() as client:
+        found = identify(url, timeout_s=5.0, client=client)
     assert found is not None
     assert (found.engine, found.models, found.reachable) == ("transformers", ("tiny",), True)
 

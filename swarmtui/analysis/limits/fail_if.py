@@ -65,8 +65,8 @@ class FailCondition(NamedTuple):
         return _judge(self.node, levels)
 
 
-def parse_fail_if(text: str, key: str = _KEY) -> FailCondition:
-    parser = _Parser(text, key)
+def parse_fail_if(text: str) -> FailCondition:
+    parser = _Parser(text)
     node = parser.any_of(0)
     parser.end()
     return FailCondition(text, node)
@@ -83,8 +83,8 @@ class _Token(NamedTuple):
 class _Parser:
     """Recursive descent parser with limited depth."""
 
-    def __init__(self, text: str, key: str) -> None:
-        self._text, self._key = text, key
+    def __init__(self, text: str) -> None:
+        self._text = text
         self._tokens = list(self._tokenize())
         self._at = 0
 
@@ -139,7 +139,7 @@ class _Parser:
             raise self._error("expected one of > >= < <= == !=", sign.start)
         number = self._next("number", "a number, with its unit where it is a time")
         try:
-            limit = parse_amount(number.text, number.unit, quantity.kind, self._key)
+            limit = parse_amount(number.text, number.unit, quantity.kind, _KEY)
         except BadInput as error:
             raise self._error(error.problem, number.start) from None
         return _Compare(word.text, quantity, at, sign.text, limit, self._text[word.start : number.end].strip())
@@ -167,9 +167,9 @@ class _Parser:
         if position is None:
             position = self._tokens[self._at].start if self._at < len(self._tokens) else len(self._text)
         if not self._text.strip():
-            return BadInput("is empty; expected something like ttft_p50>1s", key=self._key)
+            return BadInput("is empty; expected something like ttft_p50>1s", key=_KEY)
         line = self._text.replace("\n", " ").replace("\t", " ")
-        return BadInput(f"{problem}\n  {line}\n  {' ' * position}^", key=self._key)
+        return BadInput(f"{problem}\n  {line}\n  {' ' * position}^", key=_KEY)
 
 
 def _judge(node: _Node, levels: Sequence[Level]) -> LimitResult:

@@ -59,27 +59,27 @@ def validate_slo(text: str) -> str:
     return text
 
 
-def parse_slo(text: str, key: str = _KEY) -> Slo:
+def parse_slo(text: str) -> Slo:
     most: dict[str, float] = {}
     share = DEFAULT_SHARE
     for part in text.split(","):
         match = re.fullmatch(r"\s*([a-z0-9]+)\s*=\s*(\d+(?:\.\d+)?)\s*([a-z%/]*)\s*", part)
         if match is None:
-            raise BadInput(f"{part.strip()!r} is not in the form ttft=500ms", key=key)
+            raise BadInput(f"{part.strip()!r} is not in the form ttft=500ms", key=_KEY)
         name, number, unit = match.groups()
         if name != "share" and name not in FIGURES:
-            raise BadInput(f"unknown figure {name!r}; use one of {', '.join(FIGURES)}, share", key=key)
+            raise BadInput(f"unknown figure {name!r}; use one of {', '.join(FIGURES)}, share", key=_KEY)
         if name in most:
-            raise BadInput(f"{name} is given twice", key=key)
-        value = parse_amount(number, unit, "share" if name == "share" else "time", key)
+            raise BadInput(f"{name} is given twice", key=_KEY)
+        value = parse_amount(number, unit, "share" if name == "share" else "time", _KEY)
         if name == "share":
             share = value
         else:
             most[name] = value
     if not most:
-        raise BadInput("sets no limit; expected something like ttft=500ms,tpot=50ms", key=key)
+        raise BadInput("sets no limit; expected something like ttft=500ms,tpot=50ms", key=_KEY)
     if not 0.0 < share <= 1.0:
-        raise BadInput("share must be between 1% and 100%", key=key)
+        raise BadInput("share must be between 1% and 100%", key=_KEY)
     return Slo(limits_s=most, share=share)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.schema import Stored
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 
@@ -72,9 +73,8 @@ def histogram_change(before: ServerHistogram | None, after: ServerHistogram | No
     return ServerHistogram(count=after.count - before.count, sum=max(0.0, after.sum - before.sum), buckets=buckets)
 
 
-def histogram_mean(before: ServerHistogram | None, after: ServerHistogram | None) -> float | None:
-    found = histogram_change(before, after)
-    return found.sum / found.count if found is not None and found.count else None
+def histogram_mean(found: ServerHistogram | None) -> float | None:
+    return ratio(found.sum, found.count) if found is not None else None
 
 
 def _difference(before: float | None, after: float | None) -> float | None:

@@ -31,7 +31,7 @@ def split_by_counters(
     """
     if ttft_s is None or server is None:
         return None
-    queue_s, prefill_s = histogram_mean(None, server.queue), _prefill_s(server, prompt_tokens, n)
+    queue_s, prefill_s = histogram_mean(server.queue), _prefill_s(server, prompt_tokens, n)
     if queue_s is None and prefill_s is None:
         return None
     rest_s = ttft_s - (queue_s or 0.0) - (prefill_s or 0.0)
@@ -175,10 +175,10 @@ def _prefill_s(server: ServerState, prompt_tokens: float | None, n: int) -> floa
 
     The number of requests follows from the server's count of prompt tokens, since a sample can miss some of ours.
     """
-    known = histogram_mean(None, server.prefill)
+    known = histogram_mean(server.prefill)
     if known is not None:
         return known
-    first_s, queue_s = histogram_mean(None, server.ttft), histogram_mean(None, server.queue)
+    first_s, queue_s = histogram_mean(server.ttft), histogram_mean(server.queue)
     if first_s is not None and queue_s is not None:
         return max(0.0, first_s - queue_s)
     requests = server.prompt_tokens / prompt_tokens if server.prompt_tokens and prompt_tokens else n
