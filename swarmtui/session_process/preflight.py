@@ -19,7 +19,6 @@ from swarmtui.http_client import HttpClient, HttpReply, RequestFailed
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.model.endpoint import PATHS, Address, Dialect, Endpoint, dialect_from_url, parse_address
 from swarmtui.model.run_request import SIMULATOR, RunRequest
-from swarmtui.model.schema import Stored
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
@@ -47,24 +46,20 @@ class EndpointUnusable(Exception):
     """The endpoint cannot be used; the message says what failed and what to do."""
 
 
-class ServerIdentity(Stored, frozen=True, kw_only=True):
-    model: str
-    engine: str
-
-
 class EndpointProbe:
     """Sends single requests to one endpoint."""
 
     def __init__(self, address: Address, client: HttpClient) -> None:
         self._address, self._client = address, client
 
-    def inspect(self, dialect: Dialect, model: str | None) -> ServerIdentity:
+    def inspect(self, dialect: Dialect, model: str | None) -> tuple[str, str]:
+        """Return the model to use, which may be given, and the name of the engine."""
         path = load_dialect(dialect).models_path
         response = self._get(path)
         rows = _model_rows(response)
         names = None if rows is None else [str(row.get("id") or row.get("name") or "") for row in rows]
         chosen = model if model is not None else self._first_model(names, path, response)
-        return ServerIdentity(model=chosen, engine=self._engine(rows or [], response.server))
+        return chosen, self._engine(rows or [], response.server)
 
     def _engine(self, rows: list[dict[str, Any]], server_header: str) -> str:
         """Return the engine's name, empty if unknown; send more requests only if the model list is not enough."""
@@ -210,18 +205,18 @@ def inspect_endpoints(
         dialect = dialect_from_url(url)
         with http_client(request, (url,)) as client:
             probe = EndpointProbe(parse_address(url), client)
-            server = probe.inspect(dialect, request.model)
+            model, engine = probe.inspect(dialect, request.model)
             if calibration is None and needs_calibration(workload.workload):
-                calibration = probe.calibrate(dialect, server.model, workload.workload.system, request.plan.seed)
-            own_metrics = metrics_url(parse_address(url).root, server.engine) if server.engine else None
+                calibration = probe.calibrate(dialect, model, workload.workload.system, request.plan.seed)
+            own_metrics = metrics_url(parse_address(url).root, engine) if engine else None
             if own_metrics and not request.metrics_urls and (page := fetch_metrics(client, own_metrics)):
                 findings.metrics_pages.append(page)
         endpoints.append(
             Endpoint(
                 url=url,
-                model=server.model,
+                model=model,
                 dialect=dialect,
-                engine=server.engine,
+                engine=engine,
                 ca_file=request.ca_file,
                 insecure=request.insecure,
                 header_names=tuple(sorted(request.secrets.headers)),

@@ -129,49 +129,43 @@ def render(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[M
         for replica, meter in zip(replicas, meters, strict=True)
     ]
 
-    def numbers(kind: Literal["counter", "gauge"], name: str, meaning: str, values: list[float]) -> Iterable[str]:
-        suffix = "_total" if kind == "counter" else ""
-        samples: list[Sample] = [("", labels, value) for (labels, _, _), value in zip(engines, values, strict=True)]
-        return family(f"vllm:{name}{suffix}", kind, meaning, samples)
-
     replicas = [replica for _, replica, _ in engines]
     meters = [meter for _, _, meter in engines]
-    room = kv_capacity(preset)
-    drafted = preset.speculative.tokens
-    yield from numbers(
-        "gauge", "num_requests_running", "Number of requests in model execution batches.",
-        [len(r.running) for r in replicas],
-    )  # fmt: skip
-    yield from numbers(
-        "gauge", "num_requests_waiting", "Number of requests waiting to be processed.",
-        [len(r.waiting) for r in replicas],
-    )  # fmt: skip
+    room, drafted = kv_capacity(preset), preset.speculative.tokens
+    gauges: dict[str, tuple[str, list[float]]] = {
+        "num_requests_running": ("Number of requests in model execution batches.", [len(r.running) for r in replicas]),
+        "num_requests_waiting": ("Number of requests waiting to be processed.", [len(r.waiting) for r in replicas]),
+        "kv_cache_usage_perc": (
+            "KV-cache usage. 1 means 100 percent usage.", [min(r.kv_tokens_used / room, 1.0) for r in replicas]
+        ),
+    }  # fmt: skip
+    counters: dict[str, tuple[str, list[float]]] = {
+        "prompt_tokens": ("Number of prefill tokens processed.", [m.prompt_tokens for m in meters]),
+        "prompt_tokens_cached": ("Number of cached prompt tokens.", [m.cached_tokens for m in meters]),
+        "generation_tokens": ("Number of generation tokens processed.", [m.generation_tokens for m in meters]),
+        "prefix_cache_queries": ("Prefix cache queries, in tokens.", [r.prefix_queries for r in replicas]),
+        "prefix_cache_hits": ("Prefix cache hits, in tokens.", [r.prefix_hits for r in replicas]),
+        "num_preemptions": ("Cumulative number of preemptions.", [r.preemptions for r in replicas]),
+    }
+    if drafted:
+        counters |= {
+            "spec_decode_num_drafts": ("Number of drafts.", [m.drafts for m in meters]),
+            "spec_decode_num_draft_tokens": ("Number of draft tokens.", [m.drafts * drafted for m in meters]),
+            "spec_decode_num_accepted_tokens": ("Number of accepted tokens.", [m.accepted for m in meters]),
+        }
+
+    def samples_of(values: list[float]) -> list[Sample]:
+        return [("", labels, value) for (labels, _, _), value in zip(engines, values, strict=True)]
+
+    for name, (meaning, values) in gauges.items():
+        yield from family(f"vllm:{name}", "gauge", meaning, samples_of(values))
     waiting: list[Sample] = []
     for labels, replica, _ in engines:
         waiting.append(("", {**labels, "reason": "capacity"}, len(replica.waiting)))
         waiting.append(("", {**labels, "reason": "deferred"}, 0))
     yield from family("vllm:num_requests_waiting_by_reason", "gauge", "Waiting requests by reason.", waiting)
-    yield from numbers(
-        "gauge", "kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.",
-        [min(r.kv_tokens_used / room, 1.0) for r in replicas],
-    )  # fmt: skip
-    counters: tuple[tuple[str, str, list[float]], ...] = (
-        ("prompt_tokens", "Number of prefill tokens processed.", [m.prompt_tokens for m in meters]),
-        ("prompt_tokens_cached", "Number of cached prompt tokens.", [m.cached_tokens for m in meters]),
-        ("generation_tokens", "Number of generation tokens processed.", [m.generation_tokens for m in meters]),
-        ("prefix_cache_queries", "Prefix cache queries, in tokens.", [r.prefix_queries for r in replicas]),
-        ("prefix_cache_hits", "Prefix cache hits, in tokens.", [r.prefix_hits for r in replicas]),
-        ("num_preemptions", "Cumulative number of preemptions.", [r.preemptions for r in replicas]),
-    )
-    for name, meaning, values in counters:
-        yield from numbers("counter", name, meaning, values)
-    if drafted:
-        drafts = [float(m.drafts) for m in meters]
-        yield from numbers("counter", "spec_decode_num_drafts", "Number of drafts.", drafts)
-        tokens = [count * drafted for count in drafts]
-        yield from numbers("counter", "spec_decode_num_draft_tokens", "Number of draft tokens.", tokens)
-        accepted: list[float] = [m.accepted for m in meters]
-        yield from numbers("counter", "spec_decode_num_accepted_tokens", "Number of accepted tokens.", accepted)
+    for name, (meaning, values) in counters.items():
+        yield from family(f"vllm:{name}_total", "counter", meaning, samples_of(values))
     finished: list[Sample] = [
         ("", {**labels, "finished_reason": how}, count)
         for labels, _, meter in engines

@@ -125,13 +125,7 @@ def _bound(text: str) -> float:
 class MetricsReader:
     """Read the metrics of several servers at once. Never raises: problems are returned as text."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        client: HttpClient | None = None,
-        *,
-        engine: str = "",
-    ) -> None:
+    def __init__(self, urls: Sequence[str], client: HttpClient | None = None, *, engine: str = "") -> None:
         self._engine = engine
         self._no_urls = "" if urls else f"{engine or 'the server'} reports no metrics"
         self._fetcher = Fetcher(urls, client)

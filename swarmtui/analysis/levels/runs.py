@@ -180,10 +180,7 @@ def finished_by_level(
 
 
 def runs_by_level(
-    records: Sequence[Record],
-    stages: Sequence[StageStart],
-    ends: Sequence[StageEnd],
-    phase: Phase = "level",
+    records: Sequence[Record], stages: Sequence[StageStart], ends: Sequence[StageEnd], phase: Phase = "level"
 ) -> dict[LevelKey, list[LevelRun]]:
     by_stage: defaultdict[int, list[Record]] = defaultdict(list)
     for record in records:
