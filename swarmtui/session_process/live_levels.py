@@ -26,12 +26,15 @@ _levels_decoder: msgspec.json.Decoder[tuple[Level, ...]] = msgspec.json.Decoder(
 
 
 class LevelRecords:
-    """The records and stages that levels are computed from; `answered` once a request of a level succeeded."""
+    """The records and stages that levels are computed from; `answered` once a request of a level succeeded.
+
+    The scheduler adds the `starts` and `ends` of stages.
+    """
 
     def __init__(self, plan: Plan, journal: JournalQueue) -> None:
         self._rates, self._journal = serial_rates(plan), journal
-        self._starts: list[StageStart] = []
-        self._ends: list[StageEnd] = []
+        self.starts: list[StageStart] = []
+        self.ends: list[StageEnd] = []
         self._records: list[Record] | None = []
         self._gaps = 0
         self._gap_cache = GapCache()
@@ -47,23 +50,17 @@ class LevelRecords:
         if self._gaps > _MAX_GAPS:
             self._records, self._gap_cache = None, GapCache()
 
-    def start_stage(self, start: StageStart) -> None:
-        self._starts.append(start)
-
-    def end_stage(self, end: StageEnd) -> None:
-        self._ends.append(end)
-
     @property
     def levels_in_memory(self) -> tuple[Level, ...] | None:
         """Return the levels, or None if the journal has to be read for them."""
         if self._records is None:
             return None
-        return level_figures(self._records, self._starts, self._ends, self._rates)
+        return level_figures(self._records, self.starts, self.ends, self._rates)
 
     async def levels_from_journal(self) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
         unsaved = (entry for entry in self._journal.unsaved if isinstance(entry, RequestEntry))
-        lines = [entry_encoder.encode(entry) for entry in (*self._starts, *self._ends, *unsaved)]
+        lines = [entry_encoder.encode(entry) for entry in (*self.starts, *self.ends, *unsaved)]
         journal = self._journal.fileno()
         try:
             process = await asyncio.create_subprocess_exec(

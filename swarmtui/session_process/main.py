@@ -81,7 +81,7 @@ class SessionProcess:
         self._leave_now = asyncio.Event()
         self._clients = ClientConnections(self._hello, self._state.frame, self._handle_command)
         count = request.plan.workers or worker_count(max(request.plan.levels))
-        self._workers = WorkerPool(count, first_worker, self._handle_report, self._worker_exited)
+        self._workers = WorkerPool(count, first_worker, self._handle_report, self._interrupt)
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.accept(reader, writer)
@@ -264,9 +264,6 @@ class SessionProcess:
                 self._update_warnings()
             case worker_protocol.Failed(problem):
                 self._interrupt(problem)
-
-    def _worker_exited(self, link: WorkerLink, how: str) -> None:
-        self._interrupt(f"worker {link.number} exited {how}")
 
     def _interrupt(self, reason: str) -> None:
         self._interruption = self._interruption or reason

@@ -292,7 +292,7 @@ class Scheduler:
             number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
             steered=steered, load=load, rate=rate,
         )  # fmt: skip
-        self._records.start_stage(start)
+        self._records.starts.append(start)
         self._journal.write(start)
         self._workers.start_stage(stage)
         self._supply()
@@ -308,7 +308,7 @@ class Scheduler:
         elif source.fills:
             self._workers.drop(cancel=False)
         end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
-        self._records.end_stage(end)
+        self._records.ends.append(end)
         self._journal.write(end)
         self._stage = None
         return stage

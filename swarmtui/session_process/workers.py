@@ -191,14 +191,14 @@ class WorkerLink:
 
 
 class WorkerPool:
-    """All workers of the session. `on_report` gets their reports, `on_exit` a worker that exited early."""
+    """All workers of the session. `on_report` gets their reports, `on_exit` a sentence on one that exited early."""
 
     def __init__(
         self,
         count: int,
         first: StartedProcess,
         on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None],
-        on_exit: Callable[[WorkerLink, str], None],
+        on_exit: Callable[[str], None],
     ) -> None:
         self.links = [WorkerLink(0, first), *(WorkerLink(number, start_worker()) for number in range(1, count))]
         self._on_report, self._on_exit = on_report, on_exit
@@ -215,7 +215,7 @@ class WorkerPool:
     async def _follow(self, link: WorkerLink) -> None:
         how = await link.receive(self._on_report)
         if not self._shutting_down:
-            self._on_exit(link, how)
+            self._on_exit(f"worker {link.number} exited {how}")
 
     def start_stage(self, stage: ActiveStage, *, c: int | None = None, cancel: bool = False) -> None:
         """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
             port=given.port,
             speed=settings.speed,
             seed=settings.seed,
-            on_ready=_announce,
+            on_ready=echo,
             watch_stdin=given.watch_stdin,
         )
     except BadInput as problem:
@@ -50,10 +50,6 @@ def _spec(given: argparse.Namespace) -> str:
     settings = [f"{key}={getattr(given, key)}" for key in ("speed", "seed", "seats", "replicas") if getattr(given, key)]
     settings += given.set
     return f"{given.preset}{'&' if '?' in given.preset else '?'}{'&'.join(settings)}" if settings else str(given.preset)
-
-
-def _announce(url: str) -> None:
-    echo(url)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ def level_records(journal_file: JournalQueue) -> LevelRecords:
         journal_file.write(entry)
         match entry:
             case StageStart():
-                records.start_stage(entry)
+                records.starts.append(entry)
             case StageEnd():
-                records.end_stage(entry)
+                records.ends.append(entry)
             case RequestEntry(record=record) if record.phase != "warmup":
                 records.add(record)
     return records

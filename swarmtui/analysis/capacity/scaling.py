@@ -158,17 +158,14 @@ def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | Non
     most = max(level.headline_tps or 0.0 for level in before)
     enough = next(level for level in before if (level.headline_tps or 0.0) >= PLATEAU * most)
     bind = slots is not None and levels[-1].c >= slots.total and (cliff is None or slots.total < cliff.c)
-    if slots and bind and enough.c >= min(slots.total, _highest(levels, slots.total)):
+    within = [level.c for level in levels if slots and level.c <= slots.total]
+    if slots and bind and enough.c >= max(within, default=slots.total):
         return msgspec.structs.replace(found, sweet_spot=slots.total)
     if len(levels) == 1:
         return _refuse(found, "single_level", "only one level", "sweet spot")
     if enough.c == levels[-1].c:
         return _refuse(found, "still_growing", f"tok/s still grew at C={enough.c}, the highest level", "sweet spot")
     return msgspec.structs.replace(found, sweet_spot=enough.c)
-
-
-def _highest(levels: Sequence[Level], limit: int) -> int:
-    return max((level.c for level in levels if level.c <= limit), default=limit)
 
 
 def _refuse(found: Scaling, code: str, text: str, *figures: str) -> Scaling:

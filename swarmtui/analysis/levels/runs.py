@@ -179,12 +179,17 @@ def finished_by_level(
     return {key: [record for run in found for record in run.finished] for key, found in runs.items()}
 
 
+def group_by_stage(records: Sequence[Record]) -> defaultdict[int, list[Record]]:
+    stages: defaultdict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        stages[record.stage].append(record)
+    return stages
+
+
 def runs_by_level(
     records: Sequence[Record], stages: Sequence[StageStart], ends: Sequence[StageEnd], phase: Phase = "level"
 ) -> dict[LevelKey, list[LevelRun]]:
-    by_stage: defaultdict[int, list[Record]] = defaultdict(list)
-    for record in records:
-        by_stage[record.stage].append(record)
+    by_stage = group_by_stage(records)
     ended = {end.number: end for end in ends}
     runs: defaultdict[LevelKey, list[LevelRun]] = defaultdict(list)
     all_stages = _with_missing_stages(stages, by_stage)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.levels.runs import runs_by_level
+from swarmtui.analysis.levels.runs import group_by_stage, runs_by_level
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
@@ -33,9 +32,7 @@ def add_machine_figures(
     runs = runs_by_level(records, stages, ends)
     single = next((level for level in levels if level.c == 1), None)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
-    by_stage: defaultdict[int, list[Record]] = defaultdict(list)
-    for record in records:
-        by_stage[record.stage].append(record)
+    by_stage = group_by_stage(records)
     all_ends = request_ends(records) if samples else []
     found = []
     for level in levels:

@@ -26,7 +26,10 @@ def energy_used(
     Joules are null unless each of these GPUs has a counter reading near both ends of each span. MIG devices have no
     counters and are part of the whole GPU.
     """
-    chosen = [(reading.t_ns, _selected(reading, uuids)) for reading in readings]
+    chosen = [
+        (reading.t_ns, [gpu for gpu in reading.gpus if not gpu.part_of and (not uuids or gpu.uuid in uuids)])
+        for reading in readings
+    ]
     names = sorted({gpu.uuid for _, gpus in chosen for gpu in gpus})  # a fixed order, so that sums are reproducible
     if not names:
         return None
@@ -53,10 +56,6 @@ def energy_used(
         simulated=simulated,
         all_gpus=not uuids and len(names) > 1 and not simulated,
     )
-
-
-def _selected(reading: Telemetry, uuids: Collection[str]) -> list[Gpu]:
-    return [gpu for gpu in reading.gpus if not gpu.part_of and (not uuids or gpu.uuid in uuids)]
 
 
 def _joules(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
