@@ -136,19 +136,34 @@ def discover(timeout: float, as_json: bool) -> None:
 @click.option(
     "--streams", default=256, show_default=True, type=WholeNumber(1), metavar="C", help="Concurrency to check for."
 )
+@click.option(
+    "--hosts",
+    default="",
+    metavar="auto|ray://…|ADDRESS|local:N",
+    help="Also check how many streams each node of this Ray cluster can follow.",
+)
 @json_option
 @session_dir_option
-def doctor(endpoint: str | None, streams: int, as_json: bool, session_dir: str | None) -> None:
+def doctor(endpoint: str | None, streams: int, hosts: str, as_json: bool, session_dir: str | None) -> None:
     """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
     from swarmtui.cli.render.discovery import check_line
     from swarmtui.client.doctor import run_checks
+    from swarmtui.client.request_builder import check_hosts
 
+    check_hosts(hosts)
     server = find_endpoints((endpoint,))[0] if endpoint else None
     lines = []
     for line in run_checks(server, streams, session_root(session_dir)):
         lines.append(line)
         if not as_json:
             echo(check_line(line))
+    if hosts:
+        from swarmtui.hosts.speed import check_host_speeds
+
+        for line in check_host_speeds(hosts, streams):
+            lines.append(line)
+            if not as_json:
+                echo(check_line(line))
     if as_json:
         echo(to_json(lines))
     sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)

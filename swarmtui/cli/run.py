@@ -165,6 +165,12 @@ missed: to show 95 % takes at least 59 requests.
     help="Compare with this session at the end, and log the change; its seed is used again.",
 )
 @detect_option
+@click.option(
+    "--hosts",
+    default="",
+    metavar="auto|ray://…|ADDRESS|local:N",
+    help="Send the requests from the nodes of this Ray cluster; local:N: from a private test cluster of N nodes.",
+)
 @click.option("--workers", type=click.IntRange(1, 64), hidden=True)
 @json_option
 @quiet_option

@@ -14,6 +14,7 @@ from swarmtui.client.catalogue import load_workload, validate_endpoint
 from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
 from swarmtui.model.config import EndpointConfig, merge_endpoints
 from swarmtui.model.endpoint import Secrets, parse_address
+from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.plan import Arrival, Plan, parse_timeouts
 from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
 from swarmtui.model.run_request import RunRequest, parse_restart
@@ -27,6 +28,7 @@ T = TypeVar("T")
 PlanKind = Literal["sweep", "manual", "cliff", "open", "probe"]
 
 _MAX_RUNS = 1000
+_MIN_RAY = (2, 50)
 # Keys of errors that are not the name of a field.
 _FIELDS = {"find_cliff": "mode", "endpoint": "endpoints"}
 
@@ -55,6 +57,7 @@ class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     seed: int | None = None
     workers: int | None = None
+    hosts: str = ""
     slo: str = ""
     timeout: str = "600s"
     idle_timeout: str = "30s"
@@ -129,6 +132,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
     tags = catch("tags", _pairs, choices.tags)
     metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
     gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
+    catch("hosts", check_hosts, choices.hosts)
     restart_s = catch("on_restart", parse_restart, choices.on_restart, "on_restart")
     if errors.found or plan is None:
         return errors.found
@@ -138,6 +142,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         workload=str(Path(workload.source).resolve()),
         plan=plan,
         session_root=choices.session_root,
+        hosts=choices.hosts.strip(),
         secrets=Secrets(api_key=api_key, headers=endpoint.headers | headers),
         ca_file=choices.ca_file or endpoint.ca_file,
         insecure=choices.insecure or endpoint.insecure,
@@ -156,6 +161,21 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         # The same requests as the baseline's, but not in the server's prefix cache.
         salt=secrets.token_hex(4) if baseline else "",
     )
+
+
+def check_hosts(text: str) -> None:
+    """Refuse hosts that are written wrongly, and any hosts if Ray is not installed."""
+    if parse_hosts(text) is None:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        installed = version("ray")
+    except PackageNotFoundError:
+        installed = ""
+    if tuple(int(part) for part in installed.split(".")[:2] if part.isdecimal()) < _MIN_RAY:
+        found = f"Ray {installed} is too old" if installed else "this needs Ray"
+        raise BadInput(f"{found}; install it with: pip install 'swarmtui[ray]'", key="hosts")
 
 
 def _plan(choices: RunChoices, workload: Workload, seed: int | None) -> Plan:

@@ -38,14 +38,51 @@ def start_session_process() -> StartedProcess:
     # It also needs the variables that name the user's directories.
     names = (*_INHERITED, "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
     handle = os.open(error_log(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    ours, theirs = _socket_pair()
     try:
-        return _start("swarmtui.session_process", child_environment(names), stderr=handle, own_session=True)
+        with theirs:
+            process = start_module(
+                "swarmtui.session_process",
+                theirs,
+                child_environment(names) | _ray_environment(),
+                stderr=handle,
+                own_session=True,
+            )
     finally:
         os.close(handle)
+    return StartedProcess(ours, process)
 
 
 def start_worker() -> StartedProcess:
-    return _start("swarmtui.loadgen.worker", child_environment(_INHERITED), stderr=None, own_session=False)
+    """Start a worker on this host."""
+    ours, theirs = _socket_pair()
+    with theirs:
+        return StartedProcess(ours, start_worker_on(theirs))
+
+
+def start_worker_on(connection: socket.socket, *, own_session: bool = False) -> subprocess.Popen[bytes]:
+    """Start a worker that talks to its session process over this connection; the caller may close its own handle."""
+    return start_module("swarmtui.loadgen.worker", connection, child_environment(), own_session=own_session)
+
+
+def start_launcher(module: str) -> StartedProcess:
+    """Start the process that starts agents on other hosts, in a process group of its own; it logs to our error log."""
+    ours, theirs = _socket_pair()
+    with theirs:
+        environment = child_environment() | _ray_environment()
+        return StartedProcess(ours, start_module(module, theirs, environment, own_session=True))
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    ends = socket.socketpair()
+    for end in ends:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+    return ends
+
+
+def _ray_environment() -> dict[str, str]:
+    """Return the variables that configure Ray, among them the address of the cluster."""
+    return {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
 
 
 def child_environment(names: tuple[str, ...] = _INHERITED) -> dict[str, str]:
@@ -79,20 +116,22 @@ class SimulatorProcess:
             self._process.wait()
 
 
-def _start(module: str, env: dict[str, str], stderr: int | None, own_session: bool) -> StartedProcess:
-    ours, theirs = socket.socketpair()
-    for end in (ours, theirs):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-    with theirs:
-        process = subprocess.Popen(
-            module_command(module),
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            env=env,
-            start_new_session=own_session,
-        )
-    return StartedProcess(ours, process)
+def start_module(
+    module: str,
+    standard_input: socket.socket,
+    env: dict[str, str],
+    *,
+    stderr: int | None = None,
+    own_session: bool = False,
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        module_command(module),
+        stdin=standard_input.fileno(),
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        env=env,
+        start_new_session=own_session,
+    )
 
 
 def socket_directory() -> Path:

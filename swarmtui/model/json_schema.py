@@ -9,6 +9,7 @@ import msgspec
 from swarmtui.model.config import Config
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
+from swarmtui.model.hosts import Host
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
 from swarmtui.model.schema import BadInput, Stored, suggest
@@ -61,6 +62,7 @@ class SummaryFile(Stored, frozen=True, kw_only=True):
     workload: WorkloadName
     plan: Plan
     client: ClientInfo
+    hosts: tuple[Host, ...]
     endpoints: tuple[Endpoint, ...]
     servers: tuple[DiscoveredServer, ...]
     levels: tuple[Level, ...]

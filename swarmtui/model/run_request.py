@@ -33,13 +33,15 @@ class RunRequest(Stored, frozen=True, kw_only=True):
 
     `endpoints` are URLs, or `sim:PRESET` for the embedded simulator. `restart_s` is how long to wait for a server that
     goes away; zero ends the run. `salt` changes only the nonces at the start of prompts, so that the same requests are
-    not in the prefix cache. `keep_text`: keep whole answers. `previews`: keep the beginning of answers with a check.
+    not in the prefix cache. `hosts` is written as on the command line; empty is this host. `keep_text`: keep whole
+    answers. `previews`: keep the beginning of answers with a check.
     """
 
     endpoints: tuple[str, ...]
     workload: str
     plan: Plan
     session_root: str
+    hosts: str = ""
     model: str | None = None
     secrets: Secrets = Secrets()
     ca_file: str | None = None

@@ -8,6 +8,7 @@ import msgspec
 
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Findings, Goodput, Scaling, with_codes
+from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.plan import CLOSED_LOOPS, Mode, PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
@@ -35,6 +36,7 @@ class Session(Stored, frozen=True, kw_only=True):
 
     `t0_ns` is the monotonic clock at `created` (ISO 8601, UTC): the one anchor to wall-clock time.
     `previous` is the session that this one is compared with, so that the sessions of a tuning loop form a chain.
+    `hosts` are the nodes whose workers sent the requests, empty if that was the host of the client alone.
     """
 
     id: str
@@ -46,6 +48,7 @@ class Session(Stored, frozen=True, kw_only=True):
     workload_spec: dict[str, Any]
     plan: Plan
     client: ClientInfo
+    hosts: tuple[Host, ...] = ()
     label: str = ""
     note: str = ""
     tags: dict[str, str] = {}
@@ -138,6 +141,13 @@ class ServerEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="serv
     server: DiscoveredServer
 
 
+class ClockEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="clock"):
+    """The clock of a host, measured at the start and every two seconds; times in records are already converted."""
+
+    host: str
+    clock: ClockOffset
+
+
 class QualityEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="trust"):
     """The measurement quality at the end of a session, and the `facts` that it was judged from.
 
@@ -166,6 +176,7 @@ Entry = (
     | TelemetryEntry
     | TokenCount
     | ServerEntry
+    | ClockEntry
     | QualityEntry
     | End
 )

@@ -19,7 +19,8 @@ class Gpu(Stored, frozen=True, kw_only=True):
 
     `throttle` lists the reasons for lowered clocks; empty is none, null is not known.
     `nvlink_sent` and `nvlink_received` are counters, in bytes. A MIG device is `part_of` the GPU with that UUID, whose
-    figures include its memory and processes.
+    figures include its memory and processes. `host` is the name of the node that reported it, empty for the session's
+    own host; `other_host`: no endpoint runs there, so that it is shown and not counted.
     """
 
     uuid: str
@@ -50,6 +51,8 @@ class Gpu(Stored, frozen=True, kw_only=True):
     nvlink_received: int | None = None
     processes: tuple[GpuProcess, ...] = ()
     part_of: str = ""
+    host: str = ""
+    other_host: bool = False
 
 
 class Bucket(Stored, frozen=True, kw_only=True, array_like=True):
@@ -114,6 +117,11 @@ class Telemetry(Stored, frozen=True, kw_only=True):
     servers: tuple[ServerState, ...] = ()
     server_problem: str = ""
     servers_t_ns: int | None = None
+
+    @property
+    def serving_gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs of hosts that run an endpoint: the only ones that figures are about."""
+        return tuple(gpu for gpu in self.gpus if not gpu.other_host)
 
     @property
     def servers_read_ns(self) -> int:
@@ -183,7 +191,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     `closed_connections`: the server closes connections after each response, although it promises to keep them.
     `engine_ratio` is the engine's decode rate over the client's. `cold_expected`: the workload promises prompts that
     are not in the prefix cache. `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest
-    clock of a busy GPU during a level, and `clock_steps` how often the client's clock was set. `stalls` counts the
+    clock of a busy GPU during a level, and `clock_steps` how often the client's clock was set. `clock_bound_s` is the
+    largest error of the clock offset between hosts. `stalls` counts the
     times that no stream received anything for seconds, `stall_s` is the longest. `several_servers`: the metrics come
     from different servers in turn, and their counters mean nothing.
     """
@@ -214,6 +223,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     throttle: tuple[str, ...] = ()
     clock_spread: float | None = None
     clock_steps: int | None = None
+    clock_bound_s: float | None = None
     coalesced_chunks: float | None = None
     stalls: int | None = None
     stall_s: float | None = None

@@ -109,7 +109,7 @@ class LiveState:
         """Add the current values to the history; when it is full, every second point is dropped."""
         frame = self.frame(rows=False)
         server = self.telemetry.servers if self.telemetry else ()
-        gpus = self.telemetry.gpus if self.telemetry else ()
+        gpus = self.telemetry.serving_gpus if self.telemetry else ()
         point = HistoryPoint(
             t_ns=frame.t_ns,
             c=frame.c,

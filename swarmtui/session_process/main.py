@@ -13,22 +13,24 @@ import traceback
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 import swarmtui
 from swarmtui.analysis.capacity.slots import server_slots
-from swarmtui.client.spawn import SimulatorProcess, StartedProcess, error_log, socket_path
+from swarmtui.client.spawn import SimulatorProcess, StartedProcess, error_log, socket_path, start_worker
 from swarmtui.engines.simulator import Simulator
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Ending, SessionWarning
-from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.endpoint import Endpoint, parse_address
+from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.schema import BadInput
-from swarmtui.model.session import ClientInfo, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
+from swarmtui.model.session import ClientInfo, ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
 from swarmtui.session_process import finish, preflight
@@ -40,9 +42,20 @@ from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
 from swarmtui.session_process.sampler import PreflightFindings, Sampler
 from swarmtui.session_process.scheduler import Scheduler
-from swarmtui.session_process.workers import WorkerLink, WorkerPool, check_open_file_limit, worker_count, worker_setup
+from swarmtui.session_process.workers import (
+    WorkerLink,
+    WorkerPool,
+    check_open_file_limit,
+    open_file_limit,
+    unfinished,
+    worker_setup,
+    workers_per_host,
+)
 from swarmtui.sessions.files import new_session_id
 from swarmtui.sessions.store import discard_session
+
+if TYPE_CHECKING:
+    from swarmtui.hosts.pool import HostLink, HostPool, HostWorker
 
 _POINT_S = 0.25
 _JOURNAL_SAMPLE_NS = 900_000_000
@@ -80,8 +93,11 @@ class SessionProcess:
         self._stop_now = asyncio.Event()
         self._leave_now = asyncio.Event()
         self._clients = ClientConnections(self._hello, self._state.frame, self._handle_command)
-        count = request.plan.workers or worker_count(max(request.plan.levels))
-        self._workers = WorkerPool(count, first_worker, self._handle_report, self._interrupt)
+        if request.hosts:
+            first_worker.socket.close()
+        started = [] if request.hosts else self._start_local_workers(first_worker)
+        self._workers = WorkerPool(started, self._handle_report, self._interrupt)
+        self._hosts: HostPool | None = None
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.accept(reader, writer)
@@ -101,9 +117,39 @@ class SessionProcess:
         for simulator in self._simulators:
             simulator.end()
 
+    def _start_local_workers(self, first_worker: StartedProcess) -> list[StartedProcess]:
+        (count,) = workers_per_host(self._request.plan, [os.cpu_count() or 2])
+        return [first_worker, *(start_worker() for _ in range(1, count))]
+
+    async def _start_hosts(self, endpoints: tuple[Endpoint, ...]) -> bool:
+        """Start workers on other hosts instead of this one; return False if the user stopped it meanwhile."""
+        from swarmtui.hosts.pool import HostPool
+
+        request, self._state.note = self._request, f"starting workers on hosts ({self._request.hosts})"
+        hosts = self._hosts = HostPool(request.hosts, self._host_lost, self._clock_measured, self._log_host_event)
+        starting = asyncio.create_task(self._start_host_workers(hosts, endpoints))
+        stopped = asyncio.create_task(self._stopped_early.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        for task in (starting, stopped):
+            task.cancel()
+        self._state.note = ""
+        if starting.cancelled() or not starting.done():
+            return False
+        self._workers = WorkerPool(starting.result(), self._handle_report, self._interrupt)
+        return True
+
+    async def _start_host_workers(self, hosts: HostPool, endpoints: tuple[Endpoint, ...]) -> list[HostWorker]:
+        await hosts.start()
+        hosts.check_addresses([parse_address(endpoint.url).host for endpoint in endpoints])
+        counts = workers_per_host(self._request.plan, [link.host.cores for link in hosts.links])
+        limits = [link.host.open_files for link in hosts.links if link.host.open_files is not None]
+        check_open_file_limit(max(self._request.plan.levels), sum(counts), min(limits, default=None))
+        return await hosts.start_workers(counts)
+
     async def _measure(self) -> tuple[Ending, str]:
         request = self._request
-        check_open_file_limit(max(request.plan.levels), len(self._workers.links))
+        if not request.hosts:
+            check_open_file_limit(max(request.plan.levels), len(self._workers.links), open_file_limit())
         workload = find_workload(request.workload)
         session_id = new_session_id(datetime.now(UTC))
         self._journal = journal = _open_journal(Path(request.session_root) / session_id)
@@ -118,16 +164,21 @@ class SessionProcess:
         except preflight.EndpointUnusable as error:
             return "unusable", str(error)
         self._endpoints = endpoints
+        if request.hosts and not await self._start_hosts(endpoints):
+            return "stopped", "stopped before the first request"
         generator = preflight.task_generator(request, workload, calibration, endpoints)
         self._events = events = ServerEvents(journal)
         self._quality = QualityMonitor(
             cold_expected=generator.task(0, 1, 0).cold, closed=request.plan.load in CLOSED_LOOPS, events=events
         )
-        session = _describe_session(request, session_id, self._t0, workload, endpoints, calibration)
+        session = _describe_session(request, session_id, self._t0, workload, endpoints, calibration, self._hosts)
         self._session = session
         journal.write(Head(session=session, pid=os.getpid()))
         if journal.warning is not None:
             return "failed", journal.final_problem
+        if self._hosts is not None:
+            for link in self._hosts.links:
+                self._clock_measured(link, link.clock.newest)
         self._scheduler = scheduler = Scheduler(
             request.plan,
             generator,
@@ -149,7 +200,7 @@ class SessionProcess:
         receiving = self._workers.start(partial(worker_setup, request, journal.directory, endpoints))
         for command in self._early_commands:
             self._handle_command(command)
-        sampler = Sampler(endpoints, request, simulated=session.simulated, findings=self._findings)
+        sampler = Sampler(endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts)
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
         sampling = asyncio.create_task(self._sample(sampler, journal, events))
         running = asyncio.create_task(scheduler.run())
@@ -265,6 +316,24 @@ class SessionProcess:
             case worker_protocol.Failed(problem):
                 self._interrupt(problem)
 
+    def _host_lost(self, host: HostLink, how: str) -> None:
+        """Name what is missing, and end: without its streams the level is no longer the one that was planned."""
+        links = [link for link in self._workers.links if link.host is host]
+        problem = f"{host.host.name} was lost: {how}{unfinished(links)}"
+        if self._journal is not None and self._session is not None:
+            self._journal.log_event("host_lost", problem)
+        self._interrupt(problem)
+
+    def _clock_measured(self, host: HostLink, measured: ClockOffset) -> None:
+        if self._journal is not None and self._session is not None:
+            self._journal.write(ClockEntry(host=host.host.name, clock=measured))
+        if self._hosts is not None:
+            self._quality.clock_bound_s = self._hosts.bound_s
+
+    def _log_host_event(self, text: str) -> None:
+        if self._journal is not None and self._session is not None:
+            self._journal.log_event("hosts", text)
+
     def _interrupt(self, reason: str) -> None:
         self._interruption = self._interruption or reason
         self._interrupted.set()
@@ -278,6 +347,8 @@ class SessionProcess:
         self._state.status = "saving"
         journal, scheduler = self._journal, self._scheduler
         await self._workers.shut_down(journal.saved())
+        if self._hosts is not None:
+            await self._hosts.close()
         if self._session is None or not self._state.finished:
             journal.close()
             discard_session(journal.directory)
@@ -314,6 +385,7 @@ def _describe_session(
     workload: WorkloadFile,
     endpoints: tuple[Endpoint, ...],
     calibration: Calibration | None,
+    hosts: HostPool | None,
 ) -> Session:
     redact = Redactor(request.secrets).redact  # a server may repeat the key as the name of its model
     return Session(
@@ -332,6 +404,7 @@ def _describe_session(
             cores=os.cpu_count() or 1,
             kernel=platform.release(),
         ),
+        hosts=tuple(link.host for link in hosts.links) if hosts is not None else (),
         label=request.label,
         note=request.note,
         tags=request.tags,

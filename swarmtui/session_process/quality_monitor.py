@@ -62,6 +62,7 @@ class QualityMonitor:
         self._tokens = self._chunks = self._cancelled = self._cancelled_chunks = 0
         self._failed = False
         self.cpu: float | None = None
+        self.clock_bound_s: float | None = None
 
     def add_frame(self, worker: int, frame: WorkerFrame) -> None:
         if frame.in_flight:
@@ -94,7 +95,7 @@ class QualityMonitor:
 
     def add_sample(self, sample: Telemetry, in_flight: int) -> None:
         self._own_counts.append((sample.t_ns, in_flight))
-        reported = [gpu.throttle for gpu in sample.gpus if gpu.throttle is not None]
+        reported = [gpu.throttle for gpu in sample.serving_gpus if gpu.throttle is not None]
         if reported and in_flight:
             throttle = THROTTLE_REASONS.intersection(reason for reasons in reported for reason in reasons)
             self._throttled.append(bool(throttle))
@@ -152,6 +153,7 @@ class QualityMonitor:
                 uncertain_tokens=float(UNCERTAIN_TOKENS * self._cancelled),
                 cold_expected=self._cold_expected,
                 clock_steps=self._clock_steps if self._lags else None,
+                clock_bound_s=self.clock_bound_s,
                 stalls=events.stalls if events is not None else None,
                 stall_s=events.stall_s if events is not None and events.stalls else None,
                 restarted=events is not None and events.restarted,

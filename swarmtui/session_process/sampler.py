@@ -19,6 +19,7 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
 
 if TYPE_CHECKING:
+    from swarmtui.hosts.pool import HostPool
     from swarmtui.http_client import HttpClient
     from swarmtui.telemetry.discovery import Listener
 
@@ -42,8 +43,15 @@ class Sampler:
     """`servers` receives the server of each endpoint, `baseline` the metrics from before the load; each once."""
 
     def __init__(
-        self, endpoints: tuple[Endpoint, ...], request: RunRequest, *, simulated: bool, findings: PreflightFindings
+        self,
+        endpoints: tuple[Endpoint, ...],
+        request: RunRequest,
+        *,
+        simulated: bool,
+        findings: PreflightFindings,
+        hosts: HostPool | None = None,
     ) -> None:
+        self._hosts = hosts
         self._endpoints, self._request, self._simulated, self._findings = endpoints, request, simulated, findings
         self._gpus: tuple[Gpu, ...] = ()
         # The last sample that holds energy counters, and when it was taken.
@@ -60,6 +68,10 @@ class Sampler:
     def start(self) -> None:
         if self._request.gpus:
             self._start_thread(self._sample_gpus)
+            if self._hosts is not None:
+                # What is measured on a simulator says nothing about the GPUs of its host.
+                hosts = () if self._simulated else [parse_address(endpoint.url).host for endpoint in self._endpoints]
+                self._hosts.sample_gpus(tuple(hosts))
         self._start_thread(self._sample_servers)
 
     def _start_thread(self, work: Callable[[], None]) -> None:
@@ -99,6 +111,14 @@ class Sampler:
 
     def _telemetry(self, t_ns: int, gpus: tuple[Gpu, ...]) -> Telemetry:
         read_ns, servers = self._metrics
+        if self._hosts is not None:
+            name = socket.gethostname()
+            own = (gpu if gpu.simulated else msgspec.structs.replace(gpu, host=name) for gpu in gpus)
+            # Hosts that share a machine, perhaps with us, report the same GPUs.
+            seen: dict[str, Gpu] = {}
+            for gpu in (*own, *self._hosts.gpus()):
+                seen.setdefault(gpu.uuid, gpu)
+            gpus = tuple(seen.values())
         return Telemetry(
             t_ns=t_ns,
             gpus=gpus,
@@ -132,11 +152,13 @@ class Sampler:
 
     def _gpu_urls(self) -> tuple[str, ...] | None:
         """Return the exporters to read, empty for the GPUs of this host, None if the GPUs cannot be reached."""
+        from swarmtui.telemetry.gpu.readers import is_local
+
         if self._request.gpu_metrics_urls:
             return self._request.gpu_metrics_urls
         if self._simulated:
             return tuple(f"{parse_address(endpoint.url).root}/gpu/metrics" for endpoint in self._endpoints)
-        return () if any(_is_local(parse_address(endpoint.url).host) for endpoint in self._endpoints) else None
+        return () if any(is_local(parse_address(endpoint.url).host) for endpoint in self._endpoints) else None
 
     def _parse_baseline(self) -> None:
         """Parse the metrics that preflight read, which had no time for it."""
@@ -176,14 +198,3 @@ class Sampler:
             self._metrics = (started_ns, servers)
             pause = _METRICS_S
         reader.close()
-
-
-def _is_local(host: str) -> bool:
-    """Return whether an address belongs to this host, which only then can bind it."""
-    try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
-            probe.bind(found[0][4])
-    except OSError:
-        return False
-    return True

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import signal
 import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.client.spawn import StartedProcess, start_worker
+from swarmtui.client.spawn import StartedProcess
 from swarmtui.model import worker_protocol
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.plan import Mode
+from swarmtui.model.plan import Mode, Plan
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
@@ -27,6 +27,10 @@ from swarmtui.model.workload import Task
 from swarmtui.session_process.dispatch import Dispatcher
 from swarmtui.session_process.load_modes import LOAD_MODES, TaskSource
 from swarmtui.sessions.journal import spool_paths
+from swarmtui.text import count_noun
+
+if TYPE_CHECKING:
+    from swarmtui.hosts.pool import HostLink, HostWorker, HostWorkerProcess
 
 _STREAMS_PER_WORKER = 512
 
@@ -42,16 +46,29 @@ _LOOPING_DEPTH = 3
 _EXIT_TIMEOUT_S = 2.0
 
 
-def worker_count(streams: int) -> int:
+def worker_count(streams: int, cores: int) -> int:
     """Return one worker per 512 streams, but leave one core for everything else."""
-    return max(1, min(-(-streams // _STREAMS_PER_WORKER), (os.cpu_count() or 2) - 1))
+    return max(1, min(-(-streams // _STREAMS_PER_WORKER), cores - 1))
 
 
-def check_open_file_limit(streams: int, workers: int) -> None:
-    """Raise BadInput if a worker may not open a file per stream; it raises its soft limit to the hard limit itself."""
+def workers_per_host(plan: Plan, cores: Sequence[int]) -> list[int]:
+    """Divide C over hosts with so many cores, and return the number of workers of each."""
+    hosts = len(cores)
+    if plan.workers is not None:
+        return [plan.workers // hosts + (number < plan.workers % hosts) for number in range(hosts)]
+    return [worker_count(-(-max(plan.levels) // hosts), each) for each in cores]
+
+
+def open_file_limit() -> int | None:
+    """Return the hard limit of a process, to which a worker raises its soft limit; None if there is none."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
+def check_open_file_limit(streams: int, workers: int, hard: int | None) -> None:
+    """Raise BadInput if a worker may not open a file per stream."""
     needed = -(-streams // workers) + _SPARE_FILES
-    if hard != resource.RLIM_INFINITY and needed > hard:
+    if hard is not None and needed > hard:
         raise BadInput(
             f"C={streams} needs {needed} open files and the limit is {hard}: raise it (ulimit -Hn, limits.conf), "
             f"or stay below C={max(1, workers * (hard - _SPARE_FILES))}",
@@ -134,16 +151,22 @@ class ActiveStage:
 
 
 class WorkerLink:
-    """One worker process and the connection to it."""
+    """One worker process, here or on another host, and the connection to it."""
 
-    def __init__(self, number: int, started: StartedProcess) -> None:
-        self.number = number
+    def __init__(
+        self,
+        number: int,
+        connection: socket.socket,
+        process: subprocess.Popen[bytes] | HostWorkerProcess,
+        host: HostLink | None = None,
+    ) -> None:
+        self.number, self.host = number, host
         self.frame: worker_protocol.WorkerFrame | None = None
         self.saved = 0
         # The place in the journal of each record that is not acknowledged.
         self.unacknowledged: deque[int] = deque()
         self.drops = 0
-        self._socket, self._process = started
+        self._socket, self._process = connection, process
         self._writer: asyncio.StreamWriter | None = None
         self._closed = False
 
@@ -154,11 +177,21 @@ class WorkerLink:
         try:
             while data := await reader.read(1 << 20):
                 for body in unpacker.feed(data):
-                    on_report(self, worker_protocol.decode_report(body))
-        except ConnectionError:
-            pass
+                    report = worker_protocol.decode_report(body)
+                    on_report(self, report if self.host is None else self.host.clock.convert(report))
+        except OSError:
+            pass  # the worker is gone, or its host
         code = await asyncio.to_thread(self._process.wait)
         return f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.number}" if self.host is None else f"worker {self.number} on {self.host.host.name}"
+
+    @property
+    def can_spool(self) -> bool:
+        """Whether the worker can write to the session directory, and in the session's clock."""
+        return self.host is None or self.host.is_this_machine
 
     def send(self, command: msgspec.Struct) -> None:
         """Dropped silently if the worker has exited or was closed; `receive` reports its exit."""
@@ -195,27 +228,27 @@ class WorkerPool:
 
     def __init__(
         self,
-        count: int,
-        first: StartedProcess,
+        started: Iterable[StartedProcess | HostWorker],
         on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None],
         on_exit: Callable[[str], None],
     ) -> None:
-        self.links = [WorkerLink(0, first), *(WorkerLink(number, start_worker()) for number in range(1, count))]
+        self.links = [WorkerLink(number, *one) for number, one in enumerate(started)]
         self._on_report, self._on_exit = on_report, on_exit
-        self._dispatcher = Dispatcher(count)
+        self._dispatcher = Dispatcher(len(self.links))
         self._shutting_down = False
 
     def start(self, setup: Callable[[int, int], worker_protocol.Setup]) -> asyncio.Future[list[None]]:
         """Return a future that is done when all workers have exited, or when handling their reports has raised."""
         following = [asyncio.create_task(self._follow(link)) for link in self.links]
         for link in self.links:
-            link.send(setup(link.number, len(self.links)))
+            message = setup(link.number, len(self.links))
+            link.send(message if link.can_spool else msgspec.structs.replace(message, spools=()))
         return asyncio.gather(*following)
 
     async def _follow(self, link: WorkerLink) -> None:
         how = await link.receive(self._on_report)
         if not self._shutting_down:
-            self._on_exit(f"worker {link.number} exited {how}")
+            self._on_exit(f"{link.name} exited {how}{unfinished([link])}")
 
     def start_stage(self, stage: ActiveStage, *, c: int | None = None, cancel: bool = False) -> None:
         """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""
@@ -301,7 +334,8 @@ class WorkerPool:
 
     def spool_to(self, directory: Path) -> None:
         for link in self.links:
-            link.send(worker_protocol.SpoolTo(_spools(directory, link.number)))
+            if link.can_spool:
+                link.send(worker_protocol.SpoolTo(_spools(directory, link.number)))
 
     async def shut_down(self, saved: int) -> None:
         """Wait in threads: the event loop still has to send the last commands and receive the last reports."""
@@ -310,6 +344,12 @@ class WorkerPool:
         for link in self.links:
             link.close()
         await asyncio.gather(*(asyncio.to_thread(link.wait) for link in self.links))
+
+
+def unfinished(links: Iterable[WorkerLink]) -> str:
+    """Return what is missing from workers that are gone, as the end of a sentence."""
+    in_flight = sum(link.frame.in_flight for link in links if link.frame is not None)
+    return f"; {count_noun(in_flight, 'request', 'requests')} in flight there did not finish" if in_flight else ""
 
 
 def _spools(directory: Path, worker: int) -> tuple[str, ...]:

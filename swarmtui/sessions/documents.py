@@ -71,6 +71,7 @@ def summary_toml(summary: Summary) -> bytes:
         },
         "plan": session.plan,
         "client": session.client,
+        "hosts": session.hosts,
         "endpoints": session.endpoints,
         "servers": summary.servers,
         "levels": [_level_fields(level) for level in summary.levels],

@@ -222,7 +222,7 @@ class Replay:
         answered = bisect_right(self._answered_ns, now)
         telemetry = self._telemetry_at(now)
         servers = telemetry.servers if telemetry else ()
-        gpus = telemetry.gpus if telemetry else ()
+        gpus = telemetry.serving_gpus if telemetry else ()
         return HistoryPoint(
             t_ns=now,
             c=stage.c if stage else 0,

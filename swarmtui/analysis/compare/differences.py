@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding, Findings
+from swarmtui.model.hosts import Host
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
@@ -91,6 +92,7 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
         ("simulated", "simulated", _yes(a.simulated), _yes(b.simulated)),
         ("client_version", "client", f"swarmtui {a.client.version}", f"swarmtui {b.client.version}"),
         ("client_host", "client host", a.client.host, b.client.host),
+        ("hosts", "hosts of the workers", _names(a.hosts), _names(b.hosts)),
     )
     found = [
         Difference(code=code, what=what, before=x or None, after=y or None)
@@ -229,6 +231,10 @@ def _mapped(before: dict[str, str], after: dict[str, str], code: str, nameless: 
 
 def _join(endpoints: Sequence[Endpoint], field: str) -> str:
     return ", ".join(sorted({str(getattr(endpoint, field)) for endpoint in endpoints}))
+
+
+def _names(hosts: Sequence[Host]) -> str:
+    return ", ".join(host.name for host in hosts)
 
 
 def _text(value: float | None) -> str:

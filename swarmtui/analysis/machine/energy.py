@@ -27,7 +27,7 @@ def energy_used(
     counters and are part of the whole GPU.
     """
     chosen = [
-        (reading.t_ns, [gpu for gpu in reading.gpus if not gpu.part_of and (not uuids or gpu.uuid in uuids)])
+        (reading.t_ns, [gpu for gpu in reading.serving_gpus if not gpu.part_of and (not uuids or gpu.uuid in uuids)])
         for reading in readings
     ]
     names = sorted({gpu.uuid for _, gpus in chosen for gpu in gpus})  # a fixed order, so that sums are reproducible
@@ -103,7 +103,7 @@ def server_gpus(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServ
 
 def gpu_names(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> tuple[str, ...]:
     """Return the names of the GPUs that the servers use, else of all; MIG devices are part of their GPU."""
-    seen: dict[str, Gpu] = {gpu.uuid: gpu for sample in telemetry for gpu in sample.gpus if not gpu.part_of}
+    seen: dict[str, Gpu] = {gpu.uuid: gpu for sample in telemetry for gpu in sample.serving_gpus if not gpu.part_of}
     used = server_gpus(telemetry, servers)
     kept = [gpu for uuid, gpu in seen.items() if not used or uuid in used]
     return tuple(_gpu_name(gpu) for gpu in sorted(kept, key=lambda gpu: gpu.index))

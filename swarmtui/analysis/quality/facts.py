@@ -195,7 +195,7 @@ def _clock_spread(records: Sequence[Record], telemetry: Sequence[Telemetry]) -> 
     spreads = []
     for start, end in map(_window, _stages(records).values()):
         by_gpu: defaultdict[str, list[int]] = defaultdict(list)
-        for gpu in (gpu for sample in telemetry if start <= sample.t_ns <= end for gpu in sample.gpus):
+        for gpu in (gpu for sample in telemetry if start <= sample.t_ns <= end for gpu in sample.serving_gpus):
             if gpu.sm_mhz and (gpu.utilisation is None or gpu.utilisation >= _BUSY):
                 by_gpu[gpu.uuid].append(gpu.sm_mhz)
         for clocks in map(sorted, by_gpu.values()):

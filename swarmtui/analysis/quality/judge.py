@@ -39,6 +39,7 @@ PREEMPTIONS = Limit(0.0)
 THROTTLED = Limit(0.05)  # of a level's time
 GPU_CLOCKS = Limit(0.05)  # (highest − lowest) / highest during a level
 CLOCK_STEPS = Limit(0.0)
+HOST_CLOCKS = Limit(0.001, 0.005)  # seconds; latencies do not depend on it, only how requests of hosts overlap
 COALESCED_CHUNKS = Limit(0.01, 0.05)  # of all chunks
 TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
 
@@ -332,6 +333,14 @@ RULES = (
             lambda facts: facts.clock_steps, CLOCK_STEPS, lambda steps: f"{steps:g} steps",
             "the clock of this machine ran evenly",
             "the clock of this machine was set during the run; arrival times around that moment may be off",
+        ),
+    ),
+    Rule(
+        "host_clocks", "host clocks", f"within ±{short(1e3 * HOST_CLOCKS.note)} ms", "",
+        _single(
+            lambda facts: facts.clock_bound_s, HOST_CLOCKS, lambda bound: f"within ±{short(1e3 * bound)} ms",
+            "the clocks of the hosts are known well enough to order their requests",
+            "the clocks of the hosts are not known exactly: throughput may be off; TTFT and gaps are not",
         ),
     ),
     Rule(

@@ -232,6 +232,7 @@ def session_text(summary: Summary, tables: str = "") -> str:
         ("workload", f"{session.workload}, {session.workload_digest[:12]}"),
         ("plan", f"{plan.mode} {levels}, {plan.runs} × {each} per level, {summary.warmup_requests} for warm-up"),
         ("client", f"swarmtui {client.version} on {client.host}, Python {client.python}"),
+        ("hosts", ", ".join(f"{host.name} ({host.cores} cores)" for host in session.hosts)),
         ("label", session.label),
         ("note", session.note),
         ("series", str(session.series or "")),

@@ -194,7 +194,7 @@ def _gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stages: Sequence[Sta
     for name, title, unit, read, note in _READINGS:
         by_gpu: dict[tuple[int, str], list[tuple[float, float]]] = {}
         for moment in telemetry:
-            for gpu in moment.gpus:
+            for gpu in moment.serving_gpus:
                 value = None if gpu.part_of else _drawable(read(gpu))
                 if value is not None:
                     by_gpu.setdefault((gpu.index, gpu.uuid), []).append(((moment.t_ns - t0_ns) / 1e9, value))

@@ -95,6 +95,7 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Temperature", "" if plan.temperature is None else f"{plan.temperature:g}"),
         ("SLO", plan.slo),
         ("Client", f"swarmtui {session.client.version}, Python {session.client.python}, {session.client.cores} cores"),
+        ("Hosts", ", ".join(f"{host.name} ({host.cores} cores)" for host in session.hosts)),
         ("Schema", str(summary.schema)),
         ("Note", session.note),
         ("Series", str(session.series or "")),

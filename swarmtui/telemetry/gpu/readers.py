@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -39,3 +40,14 @@ def open_gpus(metrics_urls: Sequence[str] = (), client: HttpClient | None = None
             nvidia.close()
             return others
     return nvidia
+
+
+def is_local(host: str) -> bool:
+    """Return whether an address belongs to this host, which only then can bind it."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+            probe.bind(found[0][4])
+    except OSError:
+        return False
+    return True

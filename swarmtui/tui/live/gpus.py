@@ -49,7 +49,7 @@ class GpusPanel(Panel[GpusView]):
 
 def _gpu_lines(gpu: Gpu, power: Samples, memory: Samples, width: int) -> list[Line]:
     """Title, memory, power, and a line of facts."""
-    title = f"{gpu.index} {sanitize(gpu.name)}"
+    title = " ".join(filter(None, (sanitize(gpu.host), str(gpu.index), sanitize(gpu.name))))
     mark = "  SIMULATED" if gpu.simulated and "SIMULATED" not in title else ""
     used, total, watts, limit = gpu.memory_used, gpu.memory_total, gpu.power_w, gpu.power_limit_w
     memory_text = f"{gib(used)}/{gib(total)} GiB" if total is not None else f"{gib(used)} GiB"

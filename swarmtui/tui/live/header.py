@@ -181,7 +181,8 @@ def _title(session: Session | None) -> tuple[str, ...]:
     address = endpoint.url.removeprefix("http://") + more if endpoint else ""
     engine = endpoint.engine if endpoint and not session.simulated else ""
     first = (session.label, "SIMULATED" if session.simulated else "")
-    last = (endpoint.model if endpoint else "", session.workload)
+    hosts = f"{len(session.hosts)} hosts" if len(session.hosts) > 1 else ""
+    last = (endpoint.model if endpoint else "", session.workload, hosts)
     versions = ((*first, address, engine, *last), (*first, address, *last), (*first, *last))
     return tuple(" · ".join(sanitize(part) for part in parts if part) for parts in versions)
 
@@ -270,7 +271,7 @@ def _ttft_note(parts: TtftSplit | None) -> str:
 
 def _tokens_per_joule(frame: Frame) -> float | None:
     """Current tok/s / current power; a level has a more exact value from the energy counter."""
-    gpus = frame.telemetry.gpus if frame.telemetry else ()
+    gpus = frame.telemetry.serving_gpus if frame.telemetry else ()
     watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     return frame.out_tps / sum(watts) if frame.out_tps is not None and watts and sum(watts) > 0 else None
 

@@ -45,6 +45,7 @@ class SetupChoices(Stored, frozen=True, kw_only=True):
     runs: str = ""
     requests: str = ""
     warmup: str = ""
+    hosts: str = ""
     recent: tuple[str, ...] = ()
 
 
@@ -81,6 +82,7 @@ def run_choices(form: SetupForm, root: Path) -> RunChoices:
         runs=typed.get("runs"),
         requests=typed.get("requests"),
         warmup=typed.get("warmup"),
+        hosts=form.hosts,
         duration=defaults.duration if has_duration else None,
         max_tokens=defaults.max_tokens,
         temperature=defaults.temperature,

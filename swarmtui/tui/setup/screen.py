@@ -72,6 +72,7 @@ class SetupScreen(Screen[None]):
                 yield PickList([PickItem(kind, text) for kind, text in PLAN_TEXTS.items()], id="plans")
                 for name, label in _PLAN_FIELDS:
                     yield from field(name, label, getattr(self._choices, name))
+                yield from field("hosts", "hosts", self._choices.hosts, hint="this host; or auto, ray://…, local:2")
         yield Static("", markup=False, id="problem")
         yield KeyFooter()
 
@@ -171,7 +172,7 @@ class SetupScreen(Screen[None]):
 
     def _form(self) -> SetupForm:
         part = self._endpoint_part
-        names = [*(name for name, _ in _PLAN_FIELDS), "label", "note"]
+        names = [*(name for name, _ in _PLAN_FIELDS), "hosts", "label", "note"]
         typed: dict[str, Any] = {name: self._entry(name).value for name in names}
         return SetupForm(
             endpoint=part.endpoint,

@@ -159,6 +159,7 @@ def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
     """Say what Enter starts, with the endpoint if there is room."""
     action = "does not answer; Enter tries anyway" if unreachable else "Enter starts"
     text = f"{'▲' if unreachable else '●'} {action}: {plan_text(request.plan)}"
+    text += f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
     address = f" · {sanitize(request.endpoints[0])}"
     return text + address if len(text + address) < width else text
 

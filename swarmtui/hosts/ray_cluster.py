@@ -1,0 +1,179 @@
+"""Start an agent on each node of a Ray cluster; the only module that imports Ray.
+
+It runs as a process of its own, because Ray ends its driver when a node or the head dies, and the session must survive
+that. It ends when the session process closes the connection; with it end the actors and, if there is one, the private
+cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import socket
+import threading
+from typing import Any
+
+import msgspec
+
+from swarmtui.model import host_protocol, worker_protocol
+from swarmtui.model.hosts import HostsSpec, parse_hosts
+from swarmtui.model.schema import BadInput
+
+_LOOPBACK = "127.0.0.1"
+_OBJECT_STORE_BYTES = 80_000_000
+_POLL_S = 0.5
+# A cluster that lost its head may never confirm that the driver leaves.
+_LEAVE_TIMEOUT_S = 5.0
+
+
+class PrivateCluster:
+    """A Ray cluster on this host, with a token that nobody else has.
+
+    Its processes are children of this process, and the kernel kills them with it.
+    """
+
+    def __init__(self, nodes: int, directory: str) -> None:
+        # With a directory of its own, it does not become the cluster that `auto` finds.
+        os.environ["RAY_TMPDIR"] = directory
+        # Ray reads these variables when it is imported.
+        os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
+        from ray.cluster_utils import Cluster
+
+        node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": _OBJECT_STORE_BYTES}
+        self._cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+        for _ in range(nodes - 1):
+            self._cluster.add_node(**node)
+        self.address: str = self._cluster.address
+
+    def end(self) -> None:
+        self._cluster.shutdown()
+
+
+class HostActor:
+    """Runs the agent of a node."""
+
+    def run(self, address: str, port: int, token: str, node: str) -> None:
+        from swarmtui.hosts.agent import run_agent
+
+        run_agent(address, port, token, node)
+
+
+class Launcher:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._messages = worker_protocol.Unpacker()
+        self._cluster: PrivateCluster | None = None
+        self._closed = threading.Event()
+
+    def run(self) -> None:
+        wanted = self._receive()
+        if not isinstance(wanted, host_protocol.FindNodes):
+            return
+        try:
+            spec = parse_hosts(wanted.hosts)
+            assert spec is not None
+            address, nodes = self._find_nodes(spec, wanted.directory)
+            self._send(host_protocol.NodesFound(address, nodes))
+            command = self._receive()
+            if isinstance(command, host_protocol.LaunchAgents):
+                self._run_agents(address, nodes, command)
+        except (BadInput, ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+            self._send(host_protocol.LaunchFailed(_first_line(error)))
+        finally:
+            self._leave()
+            shutil.rmtree(wanted.directory, ignore_errors=True)
+
+    def _receive(self) -> host_protocol.LauncherCommand | None:
+        """Return the next command; None when the session process has closed the connection."""
+        while data := self._control.recv(1 << 16):
+            for body in self._messages.feed(data):
+                return host_protocol.decode_launcher_command(body)
+        return None
+
+    def _send(self, message: msgspec.Struct) -> None:
+        self._control.sendall(worker_protocol.pack(message))
+
+    def _find_nodes(self, spec: HostsSpec, directory: str) -> tuple[str, tuple[str, ...]]:
+        """Connect to the cluster; return the address of this host for its nodes, and their ids."""
+        if spec.kind == "local":
+            self._cluster = PrivateCluster(spec.nodes, directory)
+        import ray
+
+        address = self._cluster.address if self._cluster else spec.address
+        # The address is never empty: without one, Ray would start a cluster.
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="swarmtui")
+        nodes = tuple(sorted(node["NodeID"] for node in ray.nodes() if node["Alive"]))
+        return (_LOOPBACK if self._cluster else _own_address(spec.address)), nodes
+
+    def _run_agents(self, address: str, nodes: tuple[str, ...], command: host_protocol.LaunchAgents) -> None:
+        """Report agents that end early, until the session process closes the connection."""
+        import ray
+        from ray.exceptions import RayError
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        actor_class = ray.remote(num_cpus=0, max_restarts=0)(HostActor)
+        actors = {
+            node: actor_class.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+            ).remote()
+            for node in nodes
+        }
+        running = {actor.run.remote(address, command.port, command.token, node): node for node, actor in actors.items()}
+        threading.Thread(target=self._await_close, daemon=True).start()
+        while not self._closed.wait(_POLL_S):
+            ended, _ = ray.wait(list(running), timeout=0) if running else ([], [])
+            for result in ended:
+                node = running.pop(result)
+                try:
+                    ray.get(result)
+                except RayError as error:
+                    self._send(host_protocol.AgentEnded(node, _first_line(error)))
+
+    def _await_close(self) -> None:
+        self._receive()
+        self._closed.set()
+
+    def _leave(self) -> None:
+        """Leave the cluster; actors end with their driver. The process exits even if Ray does not respond."""
+        threading.Thread(target=self._exit_later, daemon=True).start()
+        import ray
+
+        ray.shutdown()
+        if self._cluster is not None:
+            self._cluster.end()
+
+    def _exit_later(self) -> None:
+        threading.Event().wait(_LEAVE_TIMEOUT_S)
+        os._exit(1)
+
+
+def _own_address(cluster: str) -> str:
+    """Return the address of this host on the way to a cluster."""
+    import ray
+
+    if not cluster.startswith("ray://"):
+        return str(ray.util.get_node_ip_address())
+    host, port = cluster.removeprefix("ray://").rsplit(":", 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, int(port)))  # sends nothing
+        return str(probe.getsockname()[0])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def main() -> None:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    with socket.socket(fileno=os.dup(0)) as control:
+        # Processes of a private cluster inherit the standard input.
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        Launcher(control).run()
+    # Threads of Ray may still run.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

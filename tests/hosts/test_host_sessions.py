@@ -1,0 +1,98 @@
+"""A session whose workers run on other hosts, played by plain processes."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from swarmtui.client import client
+from swarmtui.client.spawn import StartedProcess
+from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.run_request import RunRequest
+from swarmtui.model.session import ClockEntry
+from swarmtui.sessions.journal import read_entries, read_journal
+from tests.cli.programs import SIM, Sandbox, open_sandbox, send_signal, wait_until
+from tests.hosts.plain_launcher import AHEAD_S, clocks_can_differ
+from tests.session_process.harness import OFTEN, RecordingClient
+
+_SESSION_PROCESS = """
+import runpy
+import swarmtui.hosts.pool
+swarmtui.hosts.pool.LAUNCHER = "tests.hosts.plain_launcher"
+runpy.run_module("swarmtui.session_process", run_name="__main__")
+"""
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    with open_sandbox(tmp_path) as sandbox:
+        for name, value in sandbox.environment.items():
+            monkeypatch.setenv(name, value)
+        yield sandbox
+
+
+def start(sandbox: Sandbox, plan: Plan, endpoint: str = SIM) -> RecordingClient:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen([sys.executable, "-P", "-c", _SESSION_PROCESS], stdin=theirs.fileno())
+    request = RunRequest(
+        endpoints=(endpoint,),
+        workload="chat",
+        plan=plan,
+        session_root=str(sandbox.sessions),
+        hosts="local:2",
+        gpus=False,
+    )
+    return RecordingClient(client.start_session(request, OFTEN, StartedProcess(ours, process)))
+
+
+def test_times_of_all_hosts_are_in_the_clock_of_the_session(sandbox: Sandbox) -> None:
+    plan = Plan(levels=(4,), requests=Requests(count=16, per_stream=False), warmup=0, max_tokens=8, seed=1)
+    session = start(sandbox, plan)
+    ended = session.wait_for_end()
+    assert ended.ending == "done", ended
+    journal = read_journal(Path(ended.directory))
+    hosts = journal.head.session.hosts
+    assert [host.workers for host in hosts] == [(0,), (1,)]
+    assert len({host.name for host in hosts}) == 2
+    records = [record for record in journal.records if record.phase == "level"]
+    assert {record.agent % 2 for record in records} == {0, 1}
+    assert [record.tokens_out for record in records] == [8] * 16
+    (start_ns,), (end_ns,) = [stage.t_ns for stage in journal.stages], [end.t_ns for end in journal.ends]
+    assert all(start_ns <= (r.t_sent_ns or 0) < (r.t_first_ns or 0) <= (r.t_done_ns or 0) <= end_ns for r in records)
+    clocks = [
+        entry for entry in read_entries(Path(ended.directory) / "journal.jsonl")[0] if isinstance(entry, ClockEntry)
+    ]
+    assert {entry.host for entry in clocks} == {host.name for host in hosts}
+    ahead_ns = 1_000_000_000 * AHEAD_S if clocks_can_differ() else 0
+    for entry in clocks:
+        expected_ns = ahead_ns if abs(entry.clock.offset_ns) > 1e9 else 0
+        assert abs(entry.clock.offset_ns - expected_ns) <= entry.clock.bound_ns
+    assert journal.quality is not None
+    assert any(line.code == "host_clocks" for line in journal.quality.lines)
+    session.client.close()
+    wait_until(lambda: not sandbox.processes(), "all processes have exited")
+
+
+def test_lost_host_is_named_and_what_finished_is_saved(sandbox: Sandbox) -> None:
+    session = start(sandbox, Plan(mode="manual", levels=(6,), warmup=0, max_tokens=64, seed=1))
+    session.wait_for_frame(lambda frame: frame.finished >= 12 and frame.in_flight == 6)
+    agents = [process.pid for process in sandbox.processes() if "run_agent" in process.command_line]
+    assert len(agents) == 2
+    send_signal(agents[0], signal.SIGKILL)
+    ended = session.wait_for_end()
+    assert ended.ending == "interrupted"
+    journal = read_journal(Path(ended.directory))
+    lost = [event.detail for event in journal.events if event.name == "host_lost"]
+    assert len(lost) == 1 and lost[0] in ended.message
+    assert any(f"{host.name} was lost" in lost[0] for host in journal.head.session.hosts)
+    assert "in flight there did not finish" in lost[0]
+    assert len(journal.records) >= max(frame.finished for frame in session.frames)
+    session.client.close()
+    wait_until(lambda: not sandbox.processes(), "all processes have exited")
