@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import aclosing
 from functools import cache
@@ -65,8 +65,9 @@ class HttpReply(NamedTuple):
 class HttpClient:
     """Sends single requests. Redirects are not followed, and proxies set in the environment are not used.
 
-    The secrets go to URLs with the scheme, host and port of one of `endpoints`, and to no others. `stopped` is called
-    while waiting: if it returns true, the request fails.
+    The secrets go to URLs with the scheme, host and port of one of `endpoints`, and to no others, as do the headers in
+    `auth`, in which an API wants its key; by default that is a Bearer token. `stopped` is called while waiting: if it
+    returns true, the request fails.
     """
 
     def __init__(
@@ -74,14 +75,16 @@ class HttpClient:
         endpoints: Iterable[str] = (),
         secrets: Secrets = _NO_SECRETS,
         *,
+        auth: Mapping[str, str] | None = None,
         ca_file: str | None = None,
         insecure: bool = False,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._origins = {_origin(url) for url in endpoints}
         overridden = {name.lower() for name in secrets.headers}
-        bearer = {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
-        self._headers = secrets.headers if "authorization" in overridden else bearer | secrets.headers
+        if auth is None:
+            auth = {"Authorization": f"Bearer {secrets.api_key}"} if secrets.api_key else {}
+        self._headers = {n: value for n, value in auth.items() if n.lower() not in overridden} | secrets.headers
         self._ca_file, self._insecure, self._stopped = ca_file, insecure, stopped
         self._clients: dict[str, httpx2.AsyncClient] = {}
         self.redactor = Redactor(secrets)

@@ -13,6 +13,7 @@ from swarmtui.cli.app import is_terminal
 from swarmtui.cli.options import (
     WholeNumber,
     api_key_option,
+    api_option,
     commands,
     config_defaults,
     json_option,
@@ -55,6 +56,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 )
 @workload_option
 @model_option
+@api_option
 @click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
 @click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 @click.option("--warmup", metavar="N|none", help="Warm-up requests before each run; they are discarded.")
@@ -165,7 +167,7 @@ def tune(
     plan = tune_file.plan
     request = _run_request(
         {name: getattr(plan, name) for name in ("workload", "model", "runs", "max_tokens", "temperature", "duration")}
-        | {"timeout": plan.timeout, "idle_timeout": plan.idle_timeout, "api_key_env": plan.api_key_env}
+        | {name: getattr(plan, name) for name in ("api", "api_key_env", "timeout", "idle_timeout")}
         | {name: None if (value := getattr(plan, name)) is None else str(value) for name in ("requests", "warmup")}
         | {"seed": tune_file.seed, "session_dir": options["session_dir"]}
         | {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else ()},

@@ -21,6 +21,7 @@ from swarmtui.client.spawn import StartedProcess
 from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
 from swarmtui.model.client_protocol import Ended
+from swarmtui.model.endpoint import AUTO, PATHS
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
@@ -94,7 +95,7 @@ def _follow(request: RunRequest, process: StartedProcess, progress: Progress) ->
     signal.signal(signal.SIGTERM, request_stop)
     client = start_session(request, client_protocol.Subscribe(hz=4.0), process)
     control.attach(client)
-    follower = _Follower(progress, control)
+    follower = _Follower(progress, control, show_api=request.api == AUTO)
     try:
         ended = follower.follow(client)
     except ConnectionLost:
@@ -107,8 +108,8 @@ def _follow(request: RunRequest, process: StartedProcess, progress: Progress) ->
 class _Follower:
     """Read the messages of a session, and keep its directory and latest levels."""
 
-    def __init__(self, progress: Progress, control: StopControl) -> None:
-        self._progress, self._control = progress, control
+    def __init__(self, progress: Progress, control: StopControl, show_api: bool) -> None:
+        self._progress, self._control, self._show_api = progress, control, show_api
         self._stop_announced = False
         self._saving = False
         self.directory = ""
@@ -120,8 +121,10 @@ class _Follower:
             message = client.receive(_POLL_S)
             self._check_stop()
             match message:
-                case client_protocol.Hello(directory=directory):
+                case client_protocol.Hello(directory=directory, session=session):
                     self.directory = directory
+                    for endpoint in session.endpoints if self._show_api else ():
+                        self._progress.write(f"API: {endpoint.dialect} ({PATHS[endpoint.dialect]})")
                 case client_protocol.Frame():
                     self.levels, self.finished = message.levels, message.finished
                     self._saving = message.status == "saving"

@@ -131,6 +131,12 @@ endpoint_option = click.option(
     help="What to benchmark; repeat for replicas.  [default: the one server found on this host]",
 )
 model_option = click.option("--model", metavar="NAME", help="Model name.  [default: the first that the server lists]")
+api_option = click.option(
+    "--api",
+    metavar="NAME",
+    help="chat, messages, responses, completions, ollama, or auto: the first of them that the server knows.  "
+    "[default: by the URL's path, else chat]",
+)
 workload_option = click.option(
     "--workload",
     default="coding",

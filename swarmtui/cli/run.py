@@ -13,6 +13,7 @@ from swarmtui.cli.options import (
     Number,
     WholeNumber,
     api_key_option,
+    api_option,
     commands,
     config_defaults,
     detect_option,
@@ -69,6 +70,7 @@ missed: to show 95 % takes at least 59 requests.
 @commands.command(epilog=_FIGURES)
 @endpoint_option
 @model_option
+@api_option
 @workload_option
 @click.option("--levels", metavar="C,C,…", help="Concurrency levels.  [default: those of the workload, else 1,2,4,8]")
 @click.option(
@@ -196,6 +198,7 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
 @commands.command()
 @endpoint_option
 @model_option
+@api_option
 @workload_option
 @click.option("--runs", default=1, show_default=True, type=WholeNumber(1, 100), metavar="N", help="Timed runs.")
 @max_tokens_option
@@ -248,7 +251,7 @@ def _probe_command(options: dict[str, Any]) -> list[str]:
         command = [program] if program else [sys.executable, "-m", "swarmtui"]
     command += ["probe", "--quiet"]
     command += [part for endpoint in options["endpoints"] for part in ("--endpoint", endpoint)]
-    for name in ("model", "workload", "runs", "max_tokens", "api_key_env", "session_dir"):
+    for name in ("model", "api", "workload", "runs", "max_tokens", "api_key_env", "session_dir"):
         if options[name] is not None:
             command += [f"--{name.replace('_', '-')}", str(options[name])]
     return command

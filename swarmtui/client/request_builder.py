@@ -13,7 +13,7 @@ from swarmtui.analysis.limits.slo import validate_slo
 from swarmtui.client.catalogue import load_workload, validate_endpoint
 from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
 from swarmtui.model.config import EndpointConfig, merge_endpoints
-from swarmtui.model.endpoint import Secrets, parse_address
+from swarmtui.model.endpoint import AUTO, PATHS, Secrets, parse_address
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.plan import Arrival, Plan, parse_timeouts
 from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
@@ -43,6 +43,7 @@ class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
     session_root: str
     workload: str = "coding"
     model: str | None = None
+    api: str | None = None
     mode: PlanKind = "sweep"
     levels: str | None = None
     rate: str | None = None
@@ -117,6 +118,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         catch("endpoints", validate_endpoint, configured.url)
     endpoint = catch("endpoints", merge_endpoints, list(choices.endpoints)) or EndpointConfig(url="")
     urls = tuple(configured.url for configured in choices.endpoints)
+    api = catch("api", _api, choices.api) or endpoint.api
     workload = catch("workload", load_workload, choices.workload)
     baseline = catch("baseline", _find_baseline, choices.session_root, choices.baseline)
     seed = baseline.plan.seed if baseline and choices.seed is None else choices.seed
@@ -139,6 +141,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
     return RunRequest(
         endpoints=urls,
         model=(choices.model or "").strip() or endpoint.model,
+        api=api,
         workload=str(Path(workload.source).resolve()),
         plan=plan,
         session_root=choices.session_root,
@@ -176,6 +179,13 @@ def check_hosts(text: str) -> None:
     if tuple(int(part) for part in installed.split(".")[:2] if part.isdecimal()) < _MIN_RAY:
         found = f"Ray {installed} is too old" if installed else "this needs Ray"
         raise BadInput(f"{found}; install it with: pip install 'swarmtui[ray]'", key="hosts")
+
+
+def _api(text: str | None) -> str | None:
+    name = (text or "").strip() or None
+    if name is not None and name != AUTO and name not in PATHS:
+        raise BadInput(f"{name!r} is not one of {', '.join((*PATHS, AUTO))}")
+    return name
 
 
 def _plan(choices: RunChoices, workload: Workload, seed: int | None) -> Plan:

@@ -230,6 +230,7 @@ class Agent:
         assert self._task is not None and self._pool is not None
         task, stage, response, times = self._task, self._sent_stage, exchange.response, exchange.response.times
         tokens, source = response.token_count()
+        finish_reason = response.final_reason(tokens, task.max_tokens)
         ok = response.error is None
         omitted, redact = self._pool.rejected_fields.union(self._omitted), self._pool.redactor.redact
         keep = self._keep_text or task.check is not None or task.with_text or (ok and source == "chunks")
@@ -263,12 +264,13 @@ class Agent:
             tokens_in=response.tokens_in,
             tokens_out=tokens,
             cached_tokens=response.cached_tokens,
+            cache_write_tokens=response.cache_write_tokens,
             reasoning_tokens=response.reasoning_tokens,
             token_source=source,
             engine_decode_tps=response.engine_decode_tps,
             engine_prefill_s=response.engine_prefill_s,
-            finish_reason=redact(response.finish_reason)[:_MAX_NAME] if response.finish_reason else None,
-            cap_hit=ok and response.finish_reason == "length" and not task.exact,
+            finish_reason=redact(finish_reason)[:_MAX_NAME] if finish_reason else None,
+            cap_hit=ok and finish_reason == "length" and not task.exact,
             degenerate=ok and response.degenerate(tokens, task.exact),
             retried=self._retried,
             new_connection=self._pool.closes_connections,

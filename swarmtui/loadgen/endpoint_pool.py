@@ -40,9 +40,7 @@ class EndpointPool:
             "Accept": self.dialect.accept,
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
-        }
-        if target.api_key:
-            headers["Authorization"] = f"Bearer {target.api_key}"
+        } | self.dialect.auth_headers(target.api_key)
         overridden = {name.lower() for name in target.headers}
         headers = {name: value for name, value in headers.items() if name.lower() not in overridden} | target.headers
         lines = [f"POST {address.base}{PATHS[target.dialect]} HTTP/1.1"]

@@ -201,7 +201,7 @@ class HttpExchange:
             for payload in self._finish():
                 self._read(response, payload, self.t)
             if not response.finished and response.finish_reason is None:
-                response.fail("closed_early", "the stream ended without a finish reason and without [DONE]")
+                response.fail("closed_early", "the stream ended without a finish reason and without its last event")
         elif self.status != 200:
             response.fail(f"http_{self.status}", error_text(self._body))
         else:

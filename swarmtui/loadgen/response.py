@@ -12,15 +12,18 @@ MAX_CHUNKS = 1 << 18
 _REPEATS = 16
 _FEW_TOKENS = 2
 
+# The finish reason of servers that do not say whether they completed an answer or cut it at its limit.
+COMPLETED = "completed"
+
 
 class Response:
     """Accumulates what a stream delivers. `add_output` is on the hot path: it appends, and does little else."""
 
     __slots__ = (
-        "cached_tokens", "chars", "coalesced_chunks", "content", "empty_chunks", "engine_decode_tps",
-        "engine_prefill_s", "engine_tokens", "error", "error_detail", "finish_reason", "finished", "first_chars", "id",
-        "leading_empty", "reasoning", "reasoning_tokens", "t_finish", "t_first_content", "t_first_event",
-        "t_first_reasoning", "times", "tokens_in", "usage_after", "usage_tokens",
+        "cache_write_tokens", "cached_tokens", "chars", "coalesced_chunks", "content", "empty_chunks",
+        "engine_decode_tps", "engine_prefill_s", "engine_tokens", "error", "error_detail", "finish_reason", "finished",
+        "first_chars", "id", "leading_empty", "reasoning", "reasoning_tokens", "t_finish", "t_first_content",
+        "t_first_event", "t_first_reasoning", "times", "tokens_in", "usage_after", "usage_tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,6 +45,7 @@ class Response:
         self.engine_tokens: int | None = None
         self.tokens_in: int | None = None
         self.cached_tokens: int | None = None
+        self.cache_write_tokens: int | None = None
         self.reasoning_tokens: int | None = None
         self.engine_decode_tps: float | None = None
         self.engine_prefill_s: float | None = None
@@ -93,6 +97,12 @@ class Response:
             return self.engine_tokens, "engine"
         return (len(self.times), "chunks") if self.times else (None, None)
 
+    def final_reason(self, total: int | None, max_tokens: int | None) -> str | None:
+        """Return the finish reason; an answer that is only known to be complete was cut if it reached its limit."""
+        if self.finish_reason != COMPLETED:
+            return self.finish_reason
+        return "length" if total is not None and max_tokens is not None and total >= max_tokens else "stop"
+
     def _usage_per_chunk(self) -> bool:
         return len(self.times) > 1 and len(self.usage_after) == len(self.times)
 
@@ -135,4 +145,4 @@ class Response:
             return True
         if total is not None and 2 * total < len(self.times):
             return True
-        return not exact and self.finish_reason == "stop" and total is not None and total <= _FEW_TOKENS
+        return not exact and self.finish_reason in ("stop", COMPLETED) and total is not None and total <= _FEW_TOKENS

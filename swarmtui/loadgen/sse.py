@@ -46,6 +46,17 @@ class _Pending:
         return chunk.removeprefix(_BOM)
 
 
+def _data_after_type(event: bytes) -> bytes | None:
+    """Return the data of an event of two lines, `event: …` and `data: …`; None for any other event, and for errors."""
+    if event[:7] != b"event: ":
+        return None
+    end = event.find(b"\n")
+    start = end + 7
+    if event[end:start] != b"\ndata: " or event.find(b"\n", start) >= 0 or event[7:end].strip() == b"error":
+        return None
+    return event[start:]
+
+
 class EventSplitter(_Pending):
     """Returns the `data` of each Server-Sent Event, as an `ErrorPayload` if its type is `error`; the rest is skipped.
 
@@ -66,8 +77,11 @@ class EventSplitter(_Pending):
     def feed(self, chunk: bytes) -> list[bytes]:
         if not (self._pending or self._by_line or self._at_start):
             # Fast path: nearly all chunks hold exactly one event.
-            if chunk[-2:] == b"\n\n" and chunk[:6] == b"data: " and chunk.count(b"\n") == 2 and b"\r" not in chunk:
-                return [chunk[6:-2]]
+            if chunk[-2:] == b"\n\n" and b"\r" not in chunk:
+                if chunk[:6] == b"data: " and chunk.count(b"\n") == 2:
+                    return [chunk[6:-2]]
+                if (data := _data_after_type(chunk[:-2])) is not None:
+                    return [data]
         elif self._at_start:
             chunk = self._skip_bom(chunk)
         if self._by_line or b"\r" in chunk:
@@ -85,6 +99,8 @@ class EventSplitter(_Pending):
         for event in events:
             if event.startswith(b"data: ") and b"\n" not in event:
                 payloads.append(event[6:])
+            elif (data := _data_after_type(event)) is not None:
+                payloads.append(data)
             else:
                 payloads += self._read_lines([*event.split(b"\n"), b""])
         return payloads

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.model.endpoint import parse_address
+from swarmtui.model.endpoint import ApiChoice, parse_address
 from swarmtui.model.redaction import is_secret_name
 from swarmtui.model.run_request import SIMULATOR
 from swarmtui.model.schema import BadInput, InputStruct, parse_toml, suggest
@@ -20,6 +20,7 @@ class EndpointConfig(InputStruct, frozen=True, kw_only=True):
 
     url: str
     model: str | None = None
+    api: ApiChoice | None = None
     api_key_env: str | None = None
     headers: dict[str, str] = {}
     ca_file: str | None = None
@@ -115,7 +116,7 @@ def merge_endpoints(endpoints: list[EndpointConfig]) -> EndpointConfig:
     """Merge the replicas of one run; they must share credentials, so that no key is sent to another endpoint."""
     first, *others = endpoints
     for other in others:
-        for name in ("model", "api_key_env", "headers", "ca_file", "insecure"):
+        for name in ("model", "api", "api_key_env", "headers", "ca_file", "insecure"):
             if getattr(first, name) != getattr(other, name):
                 raise BadInput(
                     f"{first.url} and {other.url} differ in {name}; the endpoints of a run must share it",

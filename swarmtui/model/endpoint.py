@@ -9,14 +9,22 @@ import msgspec
 
 from swarmtui.model.schema import BadInput, Stored
 
-# The URL path of each API dialect, whose code is the module of that name in swarmtui/loadgen/dialects.
+# The URL path of each API dialect, whose code is the module of that name in swarmtui/loadgen/dialects. If the API is to
+# be detected, the first one that the server knows is used.
 PATHS = {
     "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
     "completions": "/v1/completions",
     "ollama": "/api/chat",
 }
 
+AUTO = "auto"
+
 Dialect = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(PATHS)})$")]
+
+# What users may ask for.
+ApiChoice = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join((*PATHS, AUTO))})$")]
 
 _SUFFIXES = (*(path.removeprefix("/v1") for path in PATHS.values()), "/v1", "/")
 
@@ -40,6 +48,11 @@ class Endpoint(Stored, frozen=True, kw_only=True):
     insecure: bool = False
     header_names: tuple[str, ...] = ()
     embedded: bool = False
+
+
+def api_text(endpoint: Endpoint) -> str:
+    """Name the API of an endpoint; empty for chat, which is the usual one."""
+    return "" if endpoint.dialect == "chat" else f"{endpoint.dialect} API"
 
 
 class Secrets(Stored, frozen=True, kw_only=True):

@@ -69,6 +69,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     tokens_in: int | None = None
     tokens_out: int | None = None
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     token_source: TokenSource | None = None
     engine_decode_tps: float | None = None

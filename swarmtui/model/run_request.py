@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from swarmtui.model.endpoint import Secrets
+from swarmtui.model.endpoint import ApiChoice, Secrets
 from swarmtui.model.plan import Plan, parse_seconds
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session_tags import Series
@@ -31,10 +31,10 @@ def parse_restart(text: str, key: str) -> float:
 class RunRequest(Stored, frozen=True, kw_only=True):
     """What to run. It contains secrets, so it is only sent in a pipe.
 
-    `endpoints` are URLs, or `sim:PRESET` for the embedded simulator. `restart_s` is how long to wait for a server that
-    goes away; zero ends the run. `salt` changes only the nonces at the start of prompts, so that the same requests are
-    not in the prefix cache. `hosts` is written as on the command line; empty is this host. `keep_text`: keep whole
-    answers. `previews`: keep the beginning of answers with a check.
+    `endpoints` are URLs, or `sim:PRESET` for the embedded simulator; without `api` the path of the URL decides.
+    `restart_s` is how long to wait for a server that goes away; zero ends the run. `salt` changes only the nonces at
+    the start of prompts, so that the same requests are not in the prefix cache. `hosts` is written as on the command
+    line; empty is this host. `keep_text`: keep whole answers. `previews`: keep the beginning of answers with a check.
     """
 
     endpoints: tuple[str, ...]
@@ -43,6 +43,7 @@ class RunRequest(Stored, frozen=True, kw_only=True):
     session_root: str
     hosts: str = ""
     model: str | None = None
+    api: ApiChoice | None = None
     secrets: Secrets = Secrets()
     ca_file: str | None = None
     insecure: bool = False

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from swarmtui.model.endpoint import ApiChoice
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, InputStruct, Stored, parse_toml
 
 Value = str | int | float | bool
@@ -24,6 +25,7 @@ class TunePlan(InputStruct, frozen=True, kw_only=True):
 
     workload: str = "coding"
     model: str | None = None
+    api: ApiChoice | None = None
     levels: Annotated[tuple[int, ...], Meta(min_length=1)] = (4,)
     runs: Annotated[int, Meta(ge=1)] = 1
     requests: str | int | None = None

@@ -58,7 +58,7 @@ async def recount(
 
 def _count_tokens(request: RunRequest, endpoint: Endpoint, uncounted: list[Record], counts: list[TokenCount]) -> None:
     deadline = time.monotonic() + _RECOUNT_S
-    with preflight.open_probe(request, endpoint.url) as probe:
+    with preflight.open_probe(request, endpoint.url, endpoint.dialect) as probe:
         for record in uncounted:
             tokens = probe.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
             if tokens is None or time.monotonic() > deadline:

@@ -17,7 +17,7 @@ from swarmtui.client.spawn import SimulatorProcess
 from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
 from swarmtui.http_client import HttpClient, HttpReply, RequestFailed
 from swarmtui.loadgen.dialects import load_dialect
-from swarmtui.model.endpoint import PATHS, Address, Dialect, Endpoint, dialect_from_url, parse_address
+from swarmtui.model.endpoint import AUTO, PATHS, Address, Dialect, Endpoint, dialect_from_url, parse_address
 from swarmtui.model.run_request import SIMULATOR, RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task
@@ -38,6 +38,9 @@ _CALIBRATION_TIMEOUT_S = 120.0
 _IDENTIFY_ATTEMPTS = 2
 _IDENTIFY_PAUSE_S = 1.0
 
+# Not found, method not allowed, not implemented.
+_UNKNOWN_PATH = (404, 405, 501)
+
 # What parsing a token count may raise: no JSON, a missing key, a wrong type, infinity.
 _COUNT_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
@@ -51,6 +54,15 @@ class EndpointProbe:
 
     def __init__(self, address: Address, client: HttpClient) -> None:
         self._address, self._client = address, client
+
+    def serves(self, dialect: Dialect) -> bool:
+        """Return whether the server knows the path of an API, by an empty request: it fails before any work is done."""
+        try:
+            url = self._address.root + PATHS[dialect]
+            status = self._client.request("POST", url, _TIMEOUT_S, json={}).status
+        except RequestFailed as error:
+            raise EndpointUnusable(self._explain(error, PATHS[dialect])) from None
+        return status not in _UNKNOWN_PATH
 
     def inspect(self, dialect: Dialect, model: str | None) -> tuple[str, str]:
         """Return the model to use, which may be given, and the name of the engine."""
@@ -116,8 +128,9 @@ class EndpointProbe:
     def calibrate(self, dialect: Dialect, model: str, system: str, seed: int) -> Calibration:
         """Count the tokens of sample texts after `system`, with `/tokenize` or the usage of one-token requests."""
         texts = calibration_texts(seed, salt=str(time.time_ns()))
-        prompts = [_prompt_body(dialect, system, text) for text in texts]
-        counts = [self._tokenize(model, prompt) for prompt in prompts]
+        prompts = [_prompt(system, text) for text in texts]
+        api = load_dialect(dialect)
+        counts = [self._tokenize(model, msgspec.to_builtins(api.tokenize_fields(prompt))) for prompt in prompts]
         if None in counts:
             return fit_calibration(texts, [self._prompt_usage(dialect, model, prompt) for prompt in prompts], "usage")
         return fit_calibration(texts, [count for count in counts if count is not None], "tokenize")
@@ -142,13 +155,13 @@ class EndpointProbe:
         # llama.cpp returns an empty list for a request body that it does not understand.
         return count if isinstance(count, int) and count > 0 else None
 
-    def _prompt_usage(self, dialect: Dialect, model: str, prompt: dict[str, Any]) -> int:
-        root, path = self._address.root, PATHS[dialect]
-        limit = load_dialect(dialect).sampling_fields(Task(id=0, messages=(), max_tokens=1))
+    def _prompt_usage(self, dialect: Dialect, model: str, prompt: tuple[Message, ...]) -> int:
+        root, path, api = self._address.root, PATHS[dialect], load_dialect(dialect)
+        limit = api.sampling_fields(Task(id=0, messages=(), max_tokens=1))
         try:
-            body = {"model": model, "stream": False} | prompt | limit
+            body = {"model": model, "stream": False} | msgspec.to_builtins(api.prompt_fields(prompt)) | limit
             found = self._client.request("POST", root + path, _CALIBRATION_TIMEOUT_S, json=body).json()
-            return int(found.get("prompt_eval_count") or found["usage"]["prompt_tokens"])
+            return api.prompt_tokens(found)
         except (RequestFailed, *_COUNT_ERRORS) as error:
             raise EndpointUnusable(
                 f"{root}{path}: prompt lengths cannot be calibrated: no /tokenize, and a one-token request "
@@ -156,11 +169,9 @@ class EndpointProbe:
             ) from None
 
 
-def _prompt_body(dialect: Dialect, system: str, text: str) -> dict[str, Any]:
+def _prompt(system: str, text: str) -> tuple[Message, ...]:
     messages = (Message(role="system", content=system),) if system else ()
-    fields = load_dialect(dialect).prompt_fields((*messages, Message(role="user", content=text)))
-    body: dict[str, Any] = msgspec.to_builtins(fields)
-    return body
+    return (*messages, Message(role="user", content=text))
 
 
 def _model_rows(response: HttpReply) -> list[dict[str, Any]] | None:
@@ -173,13 +184,14 @@ def _model_rows(response: HttpReply) -> list[dict[str, Any]] | None:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
 
 
-def http_client(request: RunRequest, endpoints: Iterable[str]) -> HttpClient:
-    return HttpClient(endpoints, request.secrets, ca_file=request.ca_file, insecure=request.insecure)
+def http_client(request: RunRequest, endpoints: Iterable[str], dialect: Dialect = "chat") -> HttpClient:
+    auth = load_dialect(dialect).auth_headers(request.secrets.api_key)
+    return HttpClient(endpoints, request.secrets, auth=auth, ca_file=request.ca_file, insecure=request.insecure)
 
 
 @contextmanager
-def open_probe(request: RunRequest, url: str) -> Iterator[EndpointProbe]:
-    with http_client(request, (url,)) as client:
+def open_probe(request: RunRequest, url: str, dialect: Dialect) -> Iterator[EndpointProbe]:
+    with http_client(request, (url,), dialect) as client:
         yield EndpointProbe(parse_address(url), client)
 
 
@@ -202,8 +214,8 @@ def inspect_endpoints(
         url, embedded = address, address.startswith(SIMULATOR)
         if embedded:
             url = _start_simulator(address, simulators)
-        dialect = dialect_from_url(url)
-        with http_client(request, (url,)) as client:
+        dialect = _choose_dialect(request, url)
+        with http_client(request, (url,), dialect) as client:
             probe = EndpointProbe(parse_address(url), client)
             model, engine = probe.inspect(dialect, request.model)
             if calibration is None and needs_calibration(workload.workload):
@@ -230,6 +242,18 @@ def inspect_endpoints(
     return tuple(_with_engine_of_process(endpoint, findings) for endpoint in endpoints), calibration
 
 
+def _choose_dialect(request: RunRequest, url: str) -> Dialect:
+    """Return the API that the user asks for, or the one in the URL; `auto` is the first that the server knows."""
+    if request.api != AUTO:
+        return request.api or dialect_from_url(url)
+    for dialect in PATHS:
+        with open_probe(request, url, dialect) as probe:
+            if probe.serves(dialect):
+                return dialect
+    root = parse_address(url).root
+    raise EndpointUnusable(f"{root}: it knows none of {', '.join(PATHS.values())}; is the path of the URL right?")
+
+
 def _start_simulator(address: str, simulators: list[SimulatorProcess]) -> str:
     simulator = SimulatorProcess(address.removeprefix(SIMULATOR))
     simulators.append(simulator)
@@ -249,7 +273,7 @@ def _with_engine_of_process(endpoint: Endpoint, findings: PreflightFindings) -> 
 
 def all_respond(request: RunRequest, endpoints: tuple[Endpoint, ...]) -> bool:
     for endpoint in endpoints:
-        with open_probe(request, endpoint.url) as probe:
+        with open_probe(request, endpoint.url, endpoint.dialect) as probe:
             if not probe.responds(endpoint.dialect):
                 return False
     return True

@@ -1,19 +1,20 @@
-"""One response to one client: its progress, and the point at which a fault applies."""
+"""One response to one client, streamed or whole: its progress, and the point at which a fault applies."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
 from swarmtui.sim.batching import Job
-from swarmtui.sim.http import SimConnection
-from swarmtui.sim.presets import Fault
-from swarmtui.sim.requests import ParsedRequest
+from swarmtui.sim.http import LAST_CHUNK, SimConnection
+from swarmtui.sim.presets import Fault, Preset
+from swarmtui.sim.requests import ParsedRequest, RequestRefused
 
-FAILED = {"message": "EngineCore encountered an issue (simulated).", "type": "InternalServerError", "param": None}
+FAILURE = RequestRefused(500, "EngineCore encountered an issue (simulated).", kind="InternalServerError")
 
 
 class ReplySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +38,7 @@ class Reply(ABC):
         self.request = request
         self.fault = fault
         self.settings = settings
+        self.id = f"{settings.boot:08x}{job.number:08x}"
         self.created = int(time.time())
         self.sent = 0
         self.faulted = False
@@ -59,16 +61,6 @@ class Reply(ABC):
         """End the stall; there is only one per response."""
         self.stalled = False
         self._limit = self.request.output_tokens
-
-    def usage(self, produced: int) -> dict[str, Any]:
-        prompt = self.job.prompt_tokens
-        usage: dict[str, Any] = {"prompt_tokens": prompt, "total_tokens": prompt + produced}
-        usage["completion_tokens"] = produced
-        if self.settings.reports_cache:
-            usage["prompt_tokens_details"] = {"cached_tokens": self.job.cached}
-        if self.request.reasoning_tokens:
-            usage["completion_tokens_details"] = {"reasoning_tokens": min(produced, self.request.reasoning_tokens)}
-        return usage
 
     @abstractmethod
     def start(self) -> None:
@@ -107,61 +99,83 @@ class WholeReply(Reply):
         words, reasoned, total = self.request.words, self.request.reasoning_tokens, self.request.output_tokens
         reasoning = words.text(0, reasoned).decode() if reasoned else None
         content = words.text(reasoned, total - reasoned).decode()
-        if self.request.dialect == "ollama":
-            message = {"role": "assistant", "content": content, **({"thinking": reasoning} if reasoning else {})}
-            body = {"message": message, **ollama_end(self)}
-        else:
-            body = self._openai(content, reasoning)
-        self.connection.respond(200, msgspec.json.encode(body))
+        self.connection.respond(200, msgspec.json.encode(self._document(content, reasoning)))
 
     def fail(self) -> None:
-        error: Any = FAILED["message"] if self.request.dialect == "ollama" else {**FAILED, "code": 500}
-        self.connection.respond(500, msgspec.json.encode({"error": error}))
+        self.connection.respond(FAILURE.status, msgspec.json.encode(self._failure()))
 
-    def _openai(self, content: str, reasoning: str | None) -> dict[str, Any]:
-        chat = self.request.dialect == "chat"
-        choice: dict[str, Any] = {"index": 0}
-        if chat:
-            choice["message"] = {"role": "assistant", "content": content, self.settings.reasoning_field: reasoning}
+    @abstractmethod
+    def _document(self, content: str, reasoning: str | None) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def _failure(self) -> dict[str, Any]: ...
+
+
+class Stream(Reply):
+    """Collects the bytes of all steps until the next flush, so that a late wake-up does one write."""
+
+    content_type: str
+
+    def __init__(
+        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
+    ) -> None:
+        super().__init__(connection, job, request, fault, settings)
+        self._pending: list[bytes] = []
+
+    def start(self) -> None:
+        self.connection.start_stream(self.content_type)
+
+    def _add(self, start: int, count: int) -> None:
+        if not start:
+            self._open()
+        thinking = self.request.reasoning_tokens - start
+        if thinking <= 0:
+            self._emit(self._delta(start, count, reasoning=False))
+        elif thinking >= count:
+            self._emit(self._delta(start, count, reasoning=True))
         else:
-            choice["text"] = (reasoning or "") + content
-        choice |= {"logprobs": None, "finish_reason": self.request.finish_reason, "stop_reason": None}
-        return {
-            "id": openai_id(self),
-            "object": "chat.completion" if chat else "text_completion",
-            "created": self.created,
-            "model": self.settings.model,
-            "choices": [choice],
-            "usage": self.usage(self.request.output_tokens),
-        }
+            self._emit(self._delta(start, thinking, reasoning=True))
+            self._emit(self._delta(start + thinking, count - thinking, reasoning=False))
+
+    def flush(self) -> None:
+        if self._pending:
+            self.connection.transport.write(b"".join(self._pending))
+            self._pending.clear()
+
+    def complete(self) -> None:
+        self._close()
+        self._end()
+
+    def fail(self) -> None:
+        self._emit(self._error())
+        self._end()
+
+    def _end(self) -> None:
+        self._pending.append(LAST_CHUNK)
+        self.flush()
+        self.connection.finish()
+
+    def _emit(self, event: bytes) -> None:
+        self._pending.append(b"%x\r\n%b\r\n" % (len(event), event))
+
+    def _open(self) -> None:
+        """Send what precedes the first token."""
+        return
+
+    @abstractmethod
+    def _delta(self, start: int, count: int, *, reasoning: bool) -> bytes: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    @abstractmethod
+    def _error(self) -> bytes: ...
 
 
-def openai_id(reply: Reply) -> str:
-    return (
-        f"{'chatcmpl' if reply.request.dialect == 'chat' else 'cmpl'}-{reply.settings.boot:08x}{reply.job.number:08x}"
-    )
+class SimApi(NamedTuple):
+    """One HTTP API: how its requests are read, and in which form it responds; `error` is the body of an error."""
 
-
-def ollama_end(reply: Reply) -> dict[str, Any]:
-    """Return the fields of Ollama's last message: counts, and durations in nanoseconds of the client's clock."""
-    job, count = reply.job, reply.request.output_tokens
-    assert job.admitted is not None and job.first_token is not None and job.last_token is not None
-    # The first token comes with the last prefill step, so its decode time is taken to be the mean of the others.
-    decoding = (job.last_token - job.first_token) * count / (count - 1) if count > 1 else 0.0
-    scale = 1e9 / reply.settings.speed
-    return {
-        "model": reply.settings.model,
-        "created_at": iso(int(time.time())),
-        "done": True,
-        "done_reason": reply.request.finish_reason,
-        "total_duration": round((job.last_token - job.arrived) * scale),
-        "load_duration": 0,
-        "prompt_eval_count": job.prompt_tokens,
-        "prompt_eval_duration": round(max(job.last_token - job.admitted - decoding, 0.0) * scale),
-        "eval_count": count,
-        "eval_duration": round(decoding * scale),
-    }
-
-
-def iso(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    parse: Callable[[bytes, Preset, int], ParsedRequest]
+    stream: type[Stream]
+    whole: type[WholeReply]
+    error: Callable[[RequestRefused], dict[str, Any]]

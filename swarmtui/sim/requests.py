@@ -1,9 +1,10 @@
-"""Parse requests of the three dialects, with the same validation as vLLM and Ollama."""
+"""Validate requests as vLLM does, and determine the prompt and the answer; the bodies are those of each API."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -13,7 +14,6 @@ from swarmtui.sim.presets import Preset
 
 T = TypeVar("T")
 
-Dialect = Literal["chat", "completions", "ollama"]
 Cap = Annotated[int, Meta(ge=1)]
 
 
@@ -33,60 +33,24 @@ class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     content: str | list[ContentPart] | None = None
+    tool_calls: list[Any] = []
 
     def pair(self) -> tuple[str, str]:
-        if isinstance(self.content, list):
-            return self.role, "".join(part.text for part in self.content)
-        return self.role, self.content or ""
-
-
-class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
-
-
-class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields that chat and completions share."""
-
-    model: str | None = None
-    max_tokens: Cap | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    ignore_eos: bool = False
-    n: Annotated[int, Meta(ge=1, le=1)] | None = None
-
-
-class ChatBody(Completion, frozen=True, kw_only=True):
-    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
-    max_completion_tokens: Cap | None = None
-
-
-class CompletionsBody(Completion, frozen=True, kw_only=True):
-    prompt: str | list[str | int]
-
-
-class OllamaOptions(msgspec.Struct, frozen=True, kw_only=True):
-    num_predict: int | None = None
-
-
-class OllamaBody(msgspec.Struct, frozen=True, kw_only=True):
-    model: str
-    messages: list[ChatMessage]
-    stream: bool | None = None
-    options: OllamaOptions | None = None
+        text = "".join(part.text for part in self.content) if isinstance(self.content, list) else self.content or ""
+        return self.role, text + _compact(self.tool_calls)
 
 
 class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
+    tools: list[Any] = []
     add_generation_prompt: bool = True
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A validated request, with the answer that it will get."""
 
-    dialect: Dialect
     stream: bool
     include_usage: bool
     continuous_usage: bool
@@ -97,47 +61,12 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: Literal["stop", "length"]
 
 
-def parse_chat(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
-    request = _decode(body, ChatBody)
-    _check_model(request.model, preset)
-    prompt = tokens.chat_pieces(message.pair() for message in request.messages)
-    return _openai("chat", request, prompt, request.max_completion_tokens or request.max_tokens, preset, seed)
-
-
-def parse_completions(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
-    request = _decode(body, CompletionsBody)
-    _check_model(request.model, preset)
-    if isinstance(request.prompt, str):
-        prompt = tokens.pieces(request.prompt)
-    elif all(isinstance(piece, int) for piece in request.prompt):
-        prompt = [str(piece) for piece in request.prompt]
-    elif len(request.prompt) == 1:
-        prompt = tokens.pieces(str(request.prompt[0]))
-    else:
-        raise RequestRefused(400, "The simulator accepts one prompt per request.", param="prompt")
-    if not prompt:
-        raise RequestRefused(400, "The prompt is empty.", param="prompt")
-    return _openai("completions", request, prompt, request.max_tokens, preset, seed)
-
-
-def parse_ollama(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
-    request = _decode(body, OllamaBody)
-    if request.model != preset.model:
-        raise RequestRefused(404, f"model '{request.model}' not found")
-    prompt = tokens.chat_pieces(message.pair() for message in request.messages)
-    cap = request.options.num_predict if request.options else None
-    room = max(preset.max_model_len - len(prompt), 1)
-    cap = room if cap is None or cap < 1 else min(cap, room)
-    return _parsed("ollama", request.stream is not False, prompt, cap, preset, seed)
-
-
 def tokenize(body: bytes, preset: Preset) -> bytes:
-    request = _decode(body, TokenizeBody)
-    _check_model(request.model, preset)
+    request = decode(body, TokenizeBody)
+    check_model(request.model, preset)
     if request.messages is not None:
-        prompt = tokens.chat_pieces(
-            (message.pair() for message in request.messages), open_answer=request.add_generation_prompt
-        )
+        pairs = (message.pair() for message in request.messages)
+        prompt = chat_prompt(pairs, request.tools, open_answer=request.add_generation_prompt)
     elif request.prompt is not None:
         prompt = tokens.pieces(request.prompt)
     else:
@@ -146,9 +75,29 @@ def tokenize(body: bytes, preset: Preset) -> bytes:
     return msgspec.json.encode({**answer, "token_strs": None})
 
 
-def _openai(
-    dialect: Dialect, request: Completion, prompt: list[str], cap: int | None, preset: Preset, seed: int
+def chat_prompt(messages: Iterable[tuple[str, str]], tools: list[Any], *, open_answer: bool = True) -> list[str]:
+    """Return the tokens of messages; tool definitions come first, as chat templates put them."""
+    defined = [("system", _compact(tools))] if tools else []
+    return tokens.chat_pieces([*defined, *messages], open_answer=open_answer)
+
+
+def plain_text(content: Any) -> str:
+    """Return a content field as text: a string, or parts of which those without text count as JSON."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") if isinstance(part, dict) else None for part in parts]
+    return "".join(text if isinstance(text, str) else _compact([part]) for part, text in zip(parts, texts, strict=True))
+
+
+def _compact(values: list[Any]) -> str:
+    return msgspec.json.encode(values).decode() if values else ""
+
+
+def plan_answer(
+    prompt: list[str], cap: int | None, preset: Preset, seed: int, *, stream: bool, exact: bool = False
 ) -> ParsedRequest:
+    """Check the lengths as vLLM does, and determine the answer."""
     room = preset.max_model_len - len(prompt)
     if room < 1:
         raise RequestRefused(
@@ -164,23 +113,16 @@ def _openai(
             f"{len(prompt)} input tokens. Please request fewer output tokens.",
             param="max_tokens",
         )
-    options = request.stream_options or StreamOptions()
-    parsed = _parsed(dialect, bool(request.stream), prompt, cap or room, preset, seed, exact=request.ignore_eos)
-    return msgspec.structs.replace(
-        parsed,
-        include_usage=bool(options.include_usage),
-        continuous_usage=bool(options.include_usage and options.continuous_usage_stats),
-    )
+    return answer_within(prompt, cap or room, preset, seed, stream=stream, exact=exact)
 
 
-def _parsed(
-    dialect: Dialect, stream: bool, prompt: list[str], cap: int, preset: Preset, seed: int, *, exact: bool = False
+def answer_within(
+    prompt: list[str], cap: int, preset: Preset, seed: int, *, stream: bool, exact: bool = False
 ) -> ParsedRequest:
     words = tokens.AnswerText(prompt, preset.output, seed)
     length = cap if exact else min(words.natural_length, cap)
     reasoning = preset.reasoning
     return ParsedRequest(
-        dialect=dialect,
         stream=stream,
         include_usage=False,
         continuous_usage=False,
@@ -192,13 +134,13 @@ def _parsed(
     )
 
 
-def _check_model(name: str | None, preset: Preset) -> None:
+def check_model(name: str | None, preset: Preset) -> None:
     if name and name != preset.model:
         message = f"The model `{name}` does not exist. Valid aliases: {preset.model}."
         raise RequestRefused(404, message, kind="NotFoundError", param="model")
 
 
-def _decode(body: bytes, kind: type[T]) -> T:
+def decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:

@@ -19,21 +19,17 @@ import msgspec
 
 from swarmtui.model.schema import BadInput
 from swarmtui.sim import gpu, metrics
+from swarmtui.sim.apis import APIS
 from swarmtui.sim.batching import BatchingEngine, Job, block_hashes
 from swarmtui.sim.http import HttpRequest, SimConnection
 from swarmtui.sim.presets import Preset, fault_for
-from swarmtui.sim.replies import FAILED, Reply, ReplySettings, WholeReply
-from swarmtui.sim.requests import ParsedRequest, RequestRefused, parse_chat, parse_completions, parse_ollama, tokenize
-from swarmtui.sim.streams import OllamaStream, OpenAiStream
+from swarmtui.sim.replies import FAILURE, Reply, ReplySettings, SimApi
+from swarmtui.sim.requests import ParsedRequest, RequestRefused, tokenize
 
 HOST = "127.0.0.1"
 VERSION = "sim-1"
 _BACKLOG = 4096
-_PARSERS = {
-    "/v1/chat/completions": parse_chat,
-    "/v1/completions": parse_completions,
-    "/api/chat": parse_ollama,
-}
+_OPENAI = APIS["/v1/chat/completions"]
 
 
 class SimulatorServer:
@@ -99,50 +95,45 @@ class SimulatorServer:
         }
         path = request.path
         key = self._preset.api_key
-        if key and path.startswith(("/v1/", "/api/")) and request.headers.get("authorization") != f"Bearer {key}":
+        if key and path.startswith(("/v1/", "/api/")) and not _has_key(request, key):
             connection.respond(401, b'{"error":"Unauthorized"}')
         elif path in gets and request.method == "GET":
             kind = metrics.CONTENT_TYPE if path.endswith("/metrics") else "application/json"
             connection.respond(200, gets[path](), kind)
-        elif (path in _PARSERS or path == "/tokenize") and request.method == "POST":
+        elif (path in APIS or path == "/tokenize") and request.method == "POST":
             self._post(connection, request)
-        elif path in gets or path in _PARSERS or path == "/tokenize":
+        elif path in gets or path in APIS or path == "/tokenize":
             connection.respond(405, b'{"detail":"Method Not Allowed"}')
         else:
             connection.respond(404, b'{"detail":"Not Found"}')
 
     def _post(self, connection: SimConnection, request: HttpRequest) -> None:
+        api = APIS.get(request.path, _OPENAI)
         try:
             if request.path == "/tokenize":
                 connection.respond(200, tokenize(request.body, self._preset))
                 return
-            parsed = _PARSERS[request.path](request.body, self._preset, self._seed)
+            parsed = api.parse(request.body, self._preset, self._seed)
             if parsed.stream and not request.http_1_1:
                 raise RequestRefused(400, "A stream needs HTTP/1.1.")
         except RequestRefused as refusal:
-            if request.path == "/api/chat":
-                error: object = refusal.message
-            else:
-                error = {
-                    "message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.status,
-                }  # fmt: skip
-            connection.respond(refusal.status, msgspec.json.encode({"error": error}))
+            connection.respond(refusal.status, msgspec.json.encode(api.error(refusal)))
         else:
-            self._accept(connection, parsed)
+            self._accept(connection, api, parsed)
 
-    def _accept(self, connection: SimConnection, parsed: ParsedRequest) -> None:
+    def _accept(self, connection: SimConnection, api: SimApi, parsed: ParsedRequest) -> None:
         """Submit a valid request to the engine, unless it is to fail immediately."""
         number = self._count
         self._count += 1
         fault = fault_for(number, self._preset.failures, self._seed)
         if fault == "http_500" or fault == "http_503":
-            code = int(fault.removeprefix("http_"))
-            connection.respond(code, msgspec.json.encode({"error": {**FAILED, "code": code}}))
+            failure = RequestRefused(int(fault.removeprefix("http_")), FAILURE.message, kind=FAILURE.kind)
+            connection.respond(failure.status, msgspec.json.encode(api.error(failure)))
             return
         preset = self._preset
         blocks = block_hashes(parsed.prompt, preset.block_size) if preset.prefix_cache else ()
         job = Job(number, len(parsed.prompt), parsed.output_tokens, blocks)
-        kind = WholeReply if not parsed.stream else OllamaStream if parsed.dialect == "ollama" else OpenAiStream
+        kind: type[Reply] = api.stream if parsed.stream else api.whole
         reply = kind(connection, job, parsed, fault, self._settings)
         self._replies[number] = self._by_connection[connection] = reply
         reply.start()
@@ -241,6 +232,10 @@ class SimulatorServer:
             for cards, replica in zip(self._cards, self._engine.replicas, strict=True)
         ]
         return metrics.page(gpu.render(self._preset.gpu, readings))
+
+
+def _has_key(request: HttpRequest, key: str) -> bool:
+    return request.headers.get("authorization") == f"Bearer {key}" or request.headers.get("x-api-key") == key
 
 
 def serve(

@@ -44,6 +44,7 @@ def test_all_wrong_fields_are_named_at_once() -> None:
     ("choices", "field"),
     [
         ({"levels": "0"}, "levels"),
+        ({"api": "chatt"}, "api"),
         ({"runs": "1001"}, "runs"),
         ({"requests": "many"}, "requests"),
         ({"requests": "4", "duration": "1s"}, "duration"),
@@ -70,11 +71,14 @@ def test_error_in_a_simulator_preset_is_one_of_the_endpoint() -> None:
 
 def test_config_of_the_endpoint_counts_where_nothing_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "secret")
-    box = EndpointConfig(url="http://box:8000", model="m", api_key_env="KEY", headers={"X-Team": "blue"})
+    box = EndpointConfig(
+        url="http://box:8000", model="m", api="messages", api_key_env="KEY", headers={"X-Team": "blue"}
+    )
     built = request(box, headers=("X-Run=1",), model=" ")
     assert (built.model, built.secrets.api_key) == ("m", "secret")
     assert built.secrets.headers == {"X-Team": "blue", "X-Run": "1"}
     assert request(box, model="other").model == "other"
+    assert (built.api, request(box, api="auto").api, request(api=" ").api) == ("messages", "auto", None)
 
 
 def test_missing_key_is_blamed_on_what_named_it(monkeypatch: pytest.MonkeyPatch) -> None:

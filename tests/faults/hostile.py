@@ -8,13 +8,15 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta, event, usage
+from tests.loadgen.raw_server import RawCall, RawServer
+from tests.loadgen.wire import Wire, wire_of
 
 WORDS = 12
 GAP_S = 0.01
@@ -28,162 +30,178 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encodin
 class HostileCase(NamedTuple):
     """`error` is the expected error name; None if the response is unusual but valid."""
 
-    handler: Callable[[RawCall], None]
+    handler: Callable[[RawCall, Wire], None]
     error: str | None
 
 
-def healthy(call: RawCall, sent: list[tuple[int, int]]) -> None:
+def healthy(call: RawCall, wire: Wire, sent: list[tuple[int, int]]) -> None:
     """Respond correctly; add the times before and after sending each word to `sent`."""
-    call.begin_stream()
-    call.chunk(ROLE)
+    call.begin_stream(wire.content_type)
+    if wire.start:
+        call.chunk(wire.start)
     for number in range(WORDS):
         time.sleep(GAP_S)
         before = time.perf_counter_ns()
-        call.chunk(delta(content=f"word{number} "))
+        call.chunk(wire.word(f"word{number} "))
         sent.append((before, time.perf_counter_ns()))
-    call.chunk(delta("stop") + usage(WORDS) + DONE)
+    call.chunk(wire.end(WORDS))
     call.end_stream()
 
 
-def _hang(call: RawCall) -> None:
+def _hang(call: RawCall, wire: Wire) -> None:
     """Wait until the client gives up."""
     call.wait_for_disconnect(_HANG_S)
     call.close()
 
 
-def _hang_after_headers(call: RawCall) -> None:
-    call.begin_stream()
-    _hang(call)
+def _hang_after_headers(call: RawCall, wire: Wire) -> None:
+    call.begin_stream(wire.content_type)
+    _hang(call, wire)
 
 
-def _hang_in_mid_stream(call: RawCall) -> None:
-    call.begin_stream()
-    call.chunk(ROLE + delta(content="Hel"))
-    _hang(call)
+def _hang_in_mid_stream(call: RawCall, wire: Wire) -> None:
+    call.begin_stream(wire.content_type)
+    call.chunk(wire.start + wire.word("Hel"))
+    _hang(call, wire)
 
 
-def _trickle(call: RawCall) -> None:
+def _trickle(call: RawCall, wire: Wire) -> None:
     """Send single bytes that never form an event."""
-    call.begin_stream()
+    call.begin_stream(wire.content_type)
     while True:
         call.chunk(b"x")
         time.sleep(0.02)
 
 
-def _close_early(call: RawCall) -> None:
-    call.begin_stream()
-    call.chunk(ROLE + delta(content="Hel"))
+def _close_early(call: RawCall, wire: Wire) -> None:
+    call.begin_stream(wire.content_type)
+    call.chunk(wire.start + wire.word("Hel"))
     call.close()
 
 
-def _reset_in_mid_stream(call: RawCall) -> None:
-    call.begin_stream()
-    call.chunk(ROLE + delta(content="Hel"))
+def _reset_in_mid_stream(call: RawCall, wire: Wire) -> None:
+    call.begin_stream(wire.content_type)
+    call.chunk(wire.start + wire.word("Hel"))
     call.reset()
 
 
-def _page(status: str, text: str, kind: str = "application/json", *headers: str) -> Callable[[RawCall], None]:
-    def answer(call: RawCall) -> None:
+def _page(status: str, text: str, kind: str = "application/json", *headers: str) -> Callable[[RawCall, Wire], None]:
+    def answer(call: RawCall, wire: Wire) -> None:
         head = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(text.encode())}", *headers]
         call.send("\r\n".join([*head, "", text]).encode())
 
     return answer
 
 
-def _stream(*events: bytes) -> Callable[[RawCall], None]:
-    return lambda call: call.stream(*events)
+def _stream(make_events: Callable[[Wire], Iterable[bytes]]) -> Callable[[RawCall, Wire], None]:
+    def answer(call: RawCall, wire: Wire) -> None:
+        call.begin_stream(wire.content_type)
+        for event in filter(None, make_events(wire)):
+            call.chunk(event)
+        call.end_stream()
+
+    return answer
 
 
-def _byte_by_byte(call: RawCall) -> None:
+def _words(wire: Wire) -> list[bytes]:
+    return [wire.start, *(wire.word(f"word{n} ") for n in range(WORDS))]
+
+
+def _bad(payload: bytes) -> Callable[[RawCall, Wire], None]:
+    """Send an event that cannot be decoded."""
+    return _stream(lambda wire: (wire.start, wire.raw(payload)))
+
+
+def _byte_by_byte(call: RawCall, wire: Wire) -> None:
     """Send each byte as its own chunk, including multi-byte characters."""
-    call.begin_stream()
+    call.begin_stream(wire.content_type)
     for number in range(WORDS):
-        for byte in delta(content=f"wörd{number} …"):
+        for byte in wire.word(f"wörd{number} …"):
             call.chunk(bytes([byte]))
-    for byte in delta("stop") + usage(WORDS) + DONE:
+    for byte in wire.end(WORDS):
         call.chunk(bytes([byte]))
     call.end_stream()
 
 
-def _long_line(call: RawCall) -> None:
-    call.begin_stream()
-    call.chunk(b"data: ")
+def _long_line(call: RawCall, wire: Wire) -> None:
+    call.begin_stream(wire.content_type)
+    call.chunk(wire.raw(b"").split(b"\n")[0] or b" ")
     for _ in range(160):
         call.chunk(b"x" * (64 << 10))
     call.end_stream()
 
 
-def _long_line_in_bytes(call: RawCall) -> None:
-    call.begin_stream()
+def _long_line_in_bytes(call: RawCall, wire: Wire) -> None:
+    call.begin_stream(wire.content_type)
     piece = b"1\r\nx\r\n" * 10_000
     for _ in range(1_000):
         call.send(piece)
     call.end_stream()
 
 
-def _endless_stream(call: RawCall) -> None:
-    call.begin_stream()
-    one = delta(content="on ")
+def _endless_stream(call: RawCall, wire: Wire) -> None:
+    call.begin_stream(wire.content_type)
+    one = wire.word("on ")
     piece = b"%x\r\n%s\r\n" % (len(one), one) * 500
     while True:
         call.send(piece)
 
 
-def _endless_headers(call: RawCall) -> None:
+def _endless_headers(call: RawCall, wire: Wire) -> None:
     call.send(_HEAD)
     while True:
         call.send(b"X-More: of it\r\n" * 1_000)
 
 
-def _endless_header(call: RawCall) -> None:
+def _endless_header(call: RawCall, wire: Wire) -> None:
     call.send(_HEAD + b"X-Long: ")
     while True:
         call.send(b"y" * (64 << 10))
 
 
-def _endless_trailer(call: RawCall) -> None:
-    call.begin_stream()
+def _endless_trailer(call: RawCall, wire: Wire) -> None:
+    call.begin_stream(wire.content_type)
     call.send(b"0\r\nX-Long: ")
     while True:
         call.send(b"y" * (64 << 10))
 
 
-def _endless_page(call: RawCall) -> None:
+def _endless_page(call: RawCall, wire: Wire) -> None:
     call.begin_stream("text/html")
     while True:
         call.chunk(b"<p>" * (16 << 10))
         time.sleep(0.02)
 
 
-def _gzip(call: RawCall) -> None:
+def _gzip(call: RawCall, wire: Wire) -> None:
     """Send a compressed stream, although the client accepts none."""
-    packed = gzip.compress(ROLE + delta("stop", content="Hel") + DONE)
-    head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/event-stream\r\n"
+    packed = gzip.compress(wire.start + wire.word("Hel") + wire.end(1))
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: {wire.content_type}\r\n"
     call.send(f"{head}Content-Length: {len(packed)}\r\n\r\n".encode() + packed)
 
 
-def _burst(call: RawCall) -> None:
+def _burst(call: RawCall, wire: Wire) -> None:
     """Send several words at a time, as a buffering proxy does."""
-    call.begin_stream()
+    call.begin_stream(wire.content_type)
     for tick in range(3):
         time.sleep(0.1)
-        call.chunk(b"".join(delta(content=f"word{tick}.{n} ") for n in range(WORDS // 3)))
-    call.chunk(delta("stop") + usage(WORDS) + DONE)
+        call.chunk(b"".join(wire.word(f"word{tick}.{n} ") for n in range(WORDS // 3)))
+    call.chunk(wire.end(WORDS))
     call.end_stream()
 
 
-def _respond_twice(call: RawCall) -> None:
+def _respond_twice(call: RawCall, wire: Wire) -> None:
     """Send an unsolicited second response along with the first."""
-    body = b"".join([ROLE, *(delta(content=f"word{n} ") for n in range(WORDS)), delta("stop"), usage(WORDS), DONE])
-    whole = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    body = b"".join([*_words(wire), wire.end(WORDS)])
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {wire.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    whole = head.encode() + body
     call.send(whole * 2)
 
 
-_WELL = (ROLE, *(delta(content=f"word{n} ") for n in range(WORDS)), delta("stop"))
 _LOADING = json.dumps({"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}})
 
 CASES: dict[str, HostileCase] = {
-    "reset": HostileCase(lambda call: call.reset(), "reset"),
+    "reset": HostileCase(lambda call, wire: call.reset(), "reset"),
     "reset in mid-stream": HostileCase(_reset_in_mid_stream, "reset"),
     "hangs before headers": HostileCase(_hang, "first_token_timeout"),
     "hangs after headers": HostileCase(_hang_after_headers, "first_token_timeout"),
@@ -196,13 +214,13 @@ CASES: dict[str, HostileCase] = {
     "wrong type": HostileCase(_page("200 OK", '{"choices":[]}'), "not_a_stream"),
     "HTML": HostileCase(_page("200 OK", "<html>log in here</html>", "text/html"), "not_a_stream"),
     "endless HTML": HostileCase(_endless_page, "first_token_timeout"),
-    "truncated JSON": HostileCase(_stream(ROLE, b'data: {"id":"a","choices":[{"delta\n\n'), "bad_json"),
-    "invalid JSON": HostileCase(_stream(ROLE, b"data: {oops}\n\n"), "bad_json"),
-    "nested JSON": HostileCase(_stream(ROLE, b'data: {"error":' + b"[" * 100_000 + b"\n\n"), "bad_json"),
+    "truncated JSON": HostileCase(_bad(b'{"id":"a","choices":[{"delta'), "bad_json"),
+    "invalid JSON": HostileCase(_bad(b"{oops}"), "bad_json"),
+    "nested JSON": HostileCase(_bad(b'{"error":' + b"[" * 100_000), "bad_json"),
     "invalid UTF-8": HostileCase(
-        _stream(ROLE, b'data: {"choices":[{"delta":{"content":"\xff\xfe"}}]}\n\n'), "bad_json"
+        _stream(lambda wire: (wire.start, wire.word("??").replace(b"??", b"\xff\xfe"))), "bad_json"
     ),
-    "huge count": HostileCase(_stream(*_WELL, usage(1 << 70), DONE), "bad_json"),
+    "huge count": HostileCase(_stream(lambda wire: (*_words(wire), wire.end(1 << 70))), "bad_json"),
     "split at each byte": HostileCase(_byte_by_byte, None),
     "10 MB line": HostileCase(_long_line, "too_long"),
     "10 MB line in bytes": HostileCase(_long_line_in_bytes, "too_long"),
@@ -211,16 +229,16 @@ CASES: dict[str, HostileCase] = {
     "endless header": HostileCase(_endless_header, "too_long"),
     "endless trailer": HostileCase(_endless_trailer, "too_long"),
     "gzip": HostileCase(_gzip, "not_a_stream"),
-    "[DONE] twice": HostileCase(_stream(*_WELL, usage(WORDS), DONE, DONE), None),
+    "last event twice": HostileCase(_stream(lambda wire: (*_words(wire), wire.end(WORDS), wire.last)), None),
     "responds twice": HostileCase(_respond_twice, None),
-    "error event": HostileCase(_stream(*_WELL[:3], event({"error": {"message": "engine died"}})), "error_event"),
-    "usage contradicts": HostileCase(_stream(*_WELL, usage(1), DONE), None),
+    "error event": HostileCase(_stream(lambda wire: (*_words(wire)[:3], wire.error("engine died"))), "error_event"),
+    "usage contradicts": HostileCase(_stream(lambda wire: (*_words(wire), wire.end(1))), None),
     "bursts": HostileCase(_burst, None),
 }
 
 
 class HostileServer(RawServer):
-    """Serves `share` of the requests with one of `cases`, those in `once` at most once.
+    """Serves `share` of the requests with one of `cases`, those in `once` at most once; or the case in `<…>`.
 
     Beyond `limit` connections new ones are closed at once. `cases` has the case of each prompt, empty if healthy, and
     `sent_ns` the times before and after sending each word of the healthy responses.
@@ -247,15 +265,18 @@ class HostileServer(RawServer):
         if call.request_line.startswith("GET"):
             call.reply("200 OK", json.dumps({"object": "list", "data": [{"id": "hostile", "object": "model"}]}))
             return
-        prompt = json.dumps(call.body["messages"])
+        wire = wire_of(call)
+        prompt = json.dumps(next(call.body[name] for name in ("messages", "input", "prompt") if name in call.body))
         with self._lock:
             case = self.cases.setdefault(prompt, self._draw(prompt))
         if case:
-            CASES[case].handler(call)
+            CASES[case].handler(call, wire)
         else:
-            healthy(call, self.sent_ns.setdefault(prompt, []))
+            healthy(call, wire, self.sent_ns.setdefault(prompt, []))
 
     def _draw(self, prompt: str) -> str:
+        if named := re.search("<(.*)>", prompt):
+            return named[1]
         chance = random.Random(f"{self._seed} {prompt}")
         case = chance.choice(self._cases) if chance.random() < self._share else ""
         return "" if case in self._once and case in self.cases.values() else case

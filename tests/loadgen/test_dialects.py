@@ -29,8 +29,13 @@ def read(stream: bytes, dialect: Dialect = "chat", piece: int = 97) -> Response:
     return response
 
 
+def dialect_of(name: str) -> Dialect:
+    named = (dialect for dialect in ("messages", "responses") if dialect in name)
+    return next(named, "ollama" if name.endswith(".ndjson") else "chat")
+
+
 def sample(name: str) -> Response:
-    return read((SAMPLES / name).read_bytes(), "ollama" if name.endswith(".ndjson") else "chat")
+    return read((SAMPLES / name).read_bytes(), dialect_of(name))
 
 
 def payload(**fields: Any) -> bytes:
@@ -58,6 +63,14 @@ def delta(**fields: Any) -> bytes:
         ("transformers.sse", 21, "usage", 19, 19, "stop"),
         ("llama-cpp-python.sse", 12, "chunks", None, 12, "stop"),
         ("ollama.ndjson", 8, "engine", 11, 5, "stop"),
+        ("vllm-messages.sse", 5, "usage", 25, 4, "stop"),
+        ("vllm-messages-limit.sse", 12, "usage", 25, 11, "length"),
+        ("llama-server-messages.sse", 10, "usage", 27, 8, "stop"),
+        ("llama-server-messages-limit.sse", 12, "usage", 27, 11, "length"),
+        ("vllm-responses.sse", 7, "usage", 25, 5, "stop"),
+        ("vllm-responses-limit.sse", 12, "usage", 25, 11, "length"),
+        ("llama-server-responses.sse", 7, "usage", 27, 5, "completed"),
+        ("llama-server-responses-limit.sse", 12, "usage", 27, 11, "completed"),
     ],
 )
 def test_token_count_matches_server(
@@ -74,14 +87,23 @@ def test_token_count_matches_server(
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.sse")), ids=lambda path: path.stem)
 def test_result_does_not_depend_on_how_the_stream_is_split(path: Path) -> None:
     stream = path.read_bytes()
-    whole, crumbs = read(stream, piece=len(stream)), read(stream, piece=1)
+    dialect = dialect_of(path.name)
+    whole, crumbs = read(stream, dialect, len(stream)), read(stream, dialect, 1)
     for name in ("content", "reasoning", "usage_tokens", "finish_reason", "error", "error_detail", "id", "times"):
         assert getattr(whole, name) == getattr(crumbs, name)
 
 
 @pytest.mark.parametrize(
     ("name", "finished"),
-    [("vllm-usage.sse", True), ("llama-server-usage.sse", True), ("transformers.sse", False), ("ollama.ndjson", True)],
+    [
+        ("vllm-usage.sse", True),
+        ("llama-server-usage.sse", True),
+        ("transformers.sse", False),
+        ("ollama.ndjson", True),
+        ("vllm-messages.sse", True),
+        ("vllm-messages-killed.sse", False),
+        ("llama-server-responses.sse", True),
+    ],
 )
 def test_finished_only_after_done_marker(name: str, finished: bool) -> None:
     assert sample(name).finished is finished
@@ -421,3 +443,145 @@ def test_no_max_tokens_unless_task_has_it() -> None:
 def test_optional_fields_are_those_sent() -> None:
     assert load_dialect("chat").optional_fields(TASK) == ("stream_options", "ignore_eos", "top_k")
     assert load_dialect("ollama").optional_fields(TASK) == ("top_k",)
+
+
+def typed(type: str, **fields: Any) -> bytes:
+    return f"event: {type}\n".encode() + payload(type=type, **fields)
+
+
+def test_parts_of_input_tokens_are_added() -> None:
+    """The Messages API reports input tokens without those read from the cache or written to it."""
+    usage = {"input_tokens": 5, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 30, "output_tokens": 1}
+    start = typed(type="message_start", message={"id": "m1", "usage": usage})
+    response = read(start + typed(type="message_delta", delta={}, usage={"output_tokens": 3}), "messages")
+    assert (response.id, response.tokens_in, response.usage_tokens) == ("m1", 125, 3)
+    assert (response.cached_tokens, response.cache_write_tokens) == (90, 30)
+    assert sample("llama-server-messages.sse").cached_tokens == 26
+    assert sample("llama-server-responses.sse").cached_tokens == 26
+    assert sample("llama-server-responses.sse").engine_prefill_s is not None
+
+
+def test_messages_thinking_text_and_tool_calls() -> None:
+    def delta_event(**fields: Any) -> bytes:
+        return typed(type="content_block_delta", index=0, delta=fields)
+
+    response = read(
+        typed(type="ping")
+        + typed(type="content_block_start", index=0, content_block={"type": "thinking", "thinking": ""})
+        + delta_event(type="thinking_delta", thinking="hm")
+        + delta_event(type="signature_delta", signature="x")
+        + delta_event(type="text_delta", text="ok")
+        + typed(type="content_block_start", index=2, content_block={"type": "tool_use", "name": "f", "input": {}})
+        + delta_event(type="input_json_delta", partial_json="")
+        + delta_event(type="input_json_delta", partial_json="{}")
+        + typed(type="message_delta", delta={"stop_reason": "tool_use"})
+        + typed(type="message_stop"),
+        "messages",
+    )
+    assert (response.reasoning, response.content) == (["hm"], ["ok", "f", "{}"])
+    assert (response.t_first_event, response.times) == (0, [2, 4, 5, 7])
+    assert (response.finish_reason, response.finished, response.t_finish) == ("tool_calls", True, 8)
+
+
+def test_responses_reasoning_text_and_tool_calls() -> None:
+    response = read(
+        typed(type="response.created", response={"id": "r1", "status": "in_progress"})
+        + typed(type="response.reasoning_summary_text.delta", delta="hm")
+        + typed(type="response.output_text.delta", delta="ok")
+        + typed(type="response.output_item.added", item={"type": "function_call", "name": "f", "arguments": ""})
+        + typed(type="response.function_call_arguments.delta", delta="{}")
+        + typed(type="response.function_call_arguments.done", arguments="{}")
+        + typed(
+            type="response.completed",
+            response={
+                "status": "completed",
+                "incomplete_details": None,
+                "usage": {
+                    "input_tokens": 9,
+                    "output_tokens": 5,
+                    "input_tokens_details": {"cached_tokens": 4},
+                    "output_tokens_details": {"reasoning_tokens": 2},
+                },
+            },
+        ),
+        "responses",
+    )
+    assert (response.id, response.reasoning, response.content) == ("r1", ["hm"], ["ok", "f", "{}"])
+    assert (response.times, response.finish_reason) == ([1, 2, 3, 4], "stop")
+    assert (response.tokens_in, response.usage_tokens) == (9, 5)
+    assert (response.cached_tokens, response.reasoning_tokens) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "stream", "detail"),
+    [
+        ("messages", typed(type="error", error={"type": "overloaded_error", "message": "Overloaded"}), "Overloaded"),
+        ("messages", payload(type="error", error={"message": "Overloaded"}), "Overloaded"),
+        ("responses", typed(type="error", code="x", message="too busy"), "too busy"),
+        ("responses", payload(type="error", message="too busy"), "too busy"),
+        (
+            "responses",
+            typed(type="response.failed", response={"status": "failed", "error": {"code": "x", "message": "died"}}),
+            "died",
+        ),
+    ],
+)
+def test_error_events_of_typed_streams(dialect: Dialect, stream: bytes, detail: str) -> None:
+    response = read(stream, dialect)
+    assert (response.error, response.error_detail) == ("error_event", detail)
+
+
+def test_error_event_of_a_killed_engine() -> None:
+    killed = sample("vllm-messages-killed.sse")
+    assert (killed.error, len(killed.times)) == ("error_event", 22)
+    assert "En...am" in killed.error_detail
+
+
+@pytest.mark.parametrize(("total", "reason"), [(7, "stop"), (12, "length"), (None, "stop")])
+def test_answer_that_reached_its_limit_was_cut(total: int | None, reason: str) -> None:
+    """llama.cpp's Responses API reports every answer as completed."""
+    assert sample("llama-server-responses.sse").final_reason(total, 12) == reason
+
+
+def test_bodies_of_messages_and_responses() -> None:
+    messages = json.loads(load_dialect("messages").body("m", TASK, TASK.messages))
+    assert messages == {
+        "model": "m",
+        "stream": True,
+        "system": "Be brief.",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "max_tokens": 16,
+        "temperature": 0.5,
+        "ignore_eos": True,
+        "top_k": 1,
+    }
+    responses = json.loads(load_dialect("responses").body("m", TASK, TASK.messages))
+    assert responses == {
+        "model": "m",
+        "stream": True,
+        "store": False,
+        "instructions": "Be brief.",
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+        "max_output_tokens": 16,
+        "temperature": 0.5,
+        "ignore_eos": True,
+        "top_k": 1,
+    }
+    assert load_dialect("responses").optional_fields(TASK) == ("store", "ignore_eos", "top_k")
+
+
+def test_messages_always_have_a_limit() -> None:
+    body = json.loads(load_dialect("messages").body("m", Task(id=1, messages=TASK.messages), TASK.messages))
+    assert body["max_tokens"] == 4096
+
+
+def test_key_is_sent_as_the_api_wants_it() -> None:
+    assert load_dialect("messages").auth_headers("k") == {
+        "anthropic-version": "2023-06-01",
+        "x-api-key": "k",
+        "Authorization": "Bearer k",
+    }
+    assert load_dialect("messages").auth_headers(None) == {"anthropic-version": "2023-06-01"}
+    for dialect in ("chat", "completions", "responses", "ollama"):
+        assert load_dialect(dialect).auth_headers("k") == {"Authorization": "Bearer k"}
+        assert load_dialect(dialect).auth_headers(None) == {}

@@ -37,9 +37,10 @@ from swarmtui.session_process.load_modes import (
 )
 from swarmtui.sessions.journal import Journal
 from swarmtui.sessions.store import LoadedSession, summarise
+from swarmtui.sim.apis.openai import parse_chat
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset, parse_spec
-from swarmtui.sim.requests import ParsedRequest, parse_chat
+from swarmtui.sim.requests import ParsedRequest
 from swarmtui.sim.tokens import chat_pieces
 
 _THINK_S = 0.001

@@ -1,12 +1,17 @@
-"""A server with unusable answers is refused with a reason, before any load."""
+"""Before any load, the API of a server is found, and one with unusable answers is refused with a reason."""
 
 from __future__ import annotations
 
 import pytest
 
 from swarmtui.http_client import HttpClient
-from swarmtui.model.endpoint import parse_address
-from swarmtui.session_process.preflight import EndpointProbe, EndpointUnusable
+from swarmtui.model.endpoint import PATHS, Dialect, Endpoint, Secrets, parse_address
+from swarmtui.model.plan import Plan
+from swarmtui.model.run_request import RunRequest
+from swarmtui.prompts.library import find_workload
+from swarmtui.session_process.preflight import EndpointProbe, EndpointUnusable, inspect_endpoints
+from swarmtui.session_process.sampler import PreflightFindings
+from tests.loadgen.raw_server import RawCall, RawServer
 from tests.telemetry.text_server import serving
 
 
@@ -18,3 +23,60 @@ def test_server_without_token_counts_cannot_be_calibrated(answer: str) -> None:
         probe = EndpointProbe(parse_address(server.url), HttpClient())
         with pytest.raises(EndpointUnusable, match="prompt lengths cannot be calibrated"):
             probe.calibrate("chat", "model", "", seed=0)
+
+
+class SeveralApis(RawServer):
+    """Lists one model, and knows the paths of some APIs; an empty request to them is refused."""
+
+    def __init__(self, *known: Dialect) -> None:
+        super().__init__(self._respond)
+        self._paths = {PATHS[dialect] for dialect in known}
+
+    def _respond(self, call: RawCall) -> None:
+        method, path, _ = call.request_line.split()
+        if method == "GET":
+            call.reply("200 OK", '{"data":[{"id":"m","owned_by":"vllm"}],"models":[{"name":"m"}]}')
+        elif path in self._paths:
+            call.reply("400 Bad Request", '{"error":"no model"}')
+        else:
+            call.reply("404 Not Found", '{"detail":"Not Found"}')
+
+
+def inspect(url: str, api: str | None) -> Endpoint:
+    request = RunRequest(
+        endpoints=(url,), workload="coding", plan=Plan(), session_root="", api=api, secrets=Secrets(api_key="k" * 8)
+    )
+    (endpoint,), _ = inspect_endpoints(request, find_workload("coding"), [], PreflightFindings())
+    return endpoint
+
+
+@pytest.mark.parametrize(
+    ("known", "api", "path", "found"),
+    [
+        (("chat", "messages"), "auto", "", "chat"),
+        (("messages", "ollama"), "auto", "", "messages"),
+        (("ollama",), "auto", "", "ollama"),
+        (("chat",), "responses", "", "responses"),
+        (("chat",), None, "", "chat"),
+        (("chat",), None, "/v1/messages", "messages"),
+        (("chat", "messages"), "auto", "/v1/messages", "chat"),
+    ],
+)
+def test_api_of_an_endpoint(known: tuple[Dialect, ...], api: str | None, path: str, found: Dialect) -> None:
+    with SeveralApis(*known) as server:
+        assert inspect(server.url + path, api).dialect == found
+    sent = [call for call in server.calls if call.request_line.startswith("POST")]
+    assert (len(sent) > 0) == (api == "auto")
+    assert all(call.body == {} for call in sent)
+
+
+def test_server_that_knows_no_api_is_refused() -> None:
+    with SeveralApis() as server, pytest.raises(EndpointUnusable, match="knows none of /v1/chat/completions, "):
+        inspect(server.url, "auto")
+
+
+def test_key_goes_where_the_api_wants_it_also_before_the_load() -> None:
+    with SeveralApis("messages") as server:
+        inspect(server.url, "messages")
+    listing = next(call for call in server.calls if "/v1/models" in call.request_line)
+    assert (listing.headers["x-api-key"], listing.headers["anthropic-version"]) == ("k" * 8, "2023-06-01")

@@ -11,8 +11,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from swarmtui.loadgen.dialects import load_dialect
+from swarmtui.loadgen.dialects.base import error_text
+from swarmtui.loadgen.response import Response
+from swarmtui.model.endpoint import PATHS, Dialect
+from swarmtui.model.workload import Message, Task
 from tests.sim.sim_process import TIMEOUT_S, Sim, events_of, simulator
 
 CHAT, COMPLETIONS, OLLAMA = "/v1/chat/completions", "/v1/completions", "/api/chat"
@@ -124,6 +130,53 @@ def test_ollama_stream(sim: Sim) -> None:
     assert whole["message"]["content"] == "".join(line["message"]["content"] for line in lines)
 
 
+def read_stream(sim: Sim, dialect: Dialect, task: Task) -> Response:
+    """Read the answer to a task as a worker does; the arrival time of an event is its number."""
+    api, response = load_dialect(dialect), Response()
+    status, text, headers = sim.call("POST", PATHS[dialect], api.body(sim.model, task, task.messages))
+    assert (status, headers["content-type"].partition(";")[0]) == (200, api.accept), text
+    splitter = api.splitter()
+    for number, payload in enumerate([*splitter.feed(text.encode()), *splitter.finish()]):
+        api.read(response, payload, number)
+    assert (response.error, response.finished) == (None, True)
+    return response
+
+
+@pytest.mark.parametrize("dialect", ["messages", "responses", "ollama"])
+@pytest.mark.parametrize("preset", ["", "&reasoning.tokens=5"])
+def test_every_api_gives_the_same_answer(dialect: Dialect, preset: str) -> None:
+    messages = (Message(role="system", content="Be brief."), Message(role="user", content="Tell me of APIs." * 20))
+    task = Task(id=0, messages=messages, max_tokens=12)
+    with simulator(f"moe-tp1?speed=50&prefix_cache=true{preset}") as sim:
+        chat, first, second = (read_stream(sim, name, task) for name in ("chat", dialect, dialect))
+        api = load_dialect(dialect)
+        fields = api.prompt_fields(messages) | api.sampling_fields(task)
+        whole = sim.post(PATHS[dialect], msgspec.to_builtins({"model": sim.model, "stream": False} | fields))
+    for response in (first, second):
+        for name in ("content", "reasoning", "tokens_in", "finish_reason"):
+            assert getattr(response, name) == getattr(chat, name), name
+        assert response.token_count()[0] == chat.token_count()[0] == 12
+    assert api.prompt_tokens(whole) == chat.tokens_in
+    assert "".join(chat.content) in json.dumps(whole)
+    if dialect != "ollama":
+        assert second.cached_tokens and second.cache_write_tokens == 0
+    assert len(chat.reasoning) == (5 if preset else 0)
+
+
+@pytest.mark.parametrize("dialect", ["messages", "responses"])
+def test_error_in_mid_stream_and_bad_request(sim: Sim, dialect: Dialect) -> None:
+    status, text, _ = sim.call("POST", PATHS[dialect], {"model": "nope"})
+    assert status == 400 and "missing required field" in error_text(text.encode())
+    with simulator("moe-tp1?speed=50&failures.error_event=1") as failing:
+        api, response = load_dialect(dialect), Response()
+        task = Task(id=0, messages=(Message(role="user", content="Hi"),), max_tokens=8)
+        _, text, _ = failing.call("POST", PATHS[dialect], api.body(failing.model, task, task.messages))
+        for payload in api.splitter().feed(text.encode()):
+            api.read(response, payload, 0)
+    assert (response.error, len(response.times)) == ("error_event", 4)
+    assert "EngineCore" in response.error_detail
+
+
 def test_ollama_error_for_an_unknown_model(sim: Sim) -> None:
     status, text, _ = sim.call("POST", OLLAMA, {"model": "nope", "messages": []})
     assert (status, json.loads(text)) == (404, {"error": "model 'nope' not found"})
@@ -182,6 +235,7 @@ def test_api_key_is_required_if_set() -> None:
         assert sim.call("POST", CHAT, body)[:2] == (401, '{"error":"Unauthorized"}')
         assert sim.call("POST", CHAT, body, {"authorization": "Bearer wrong"})[0] == 401
         assert sim.call("POST", CHAT, body, {"authorization": "Bearer secret"})[0] == 200
+        assert sim.call("POST", "/v1/messages", body, {"x-api-key": "secret"})[0] == 200
         assert sim.call("GET", "/metrics")[0] == 200
 
 

@@ -144,9 +144,12 @@ async def test_flags_can_be_typed_for_a_server_that_does_not_report_them(
         app.screen.query_one("#url", Input).value = "http://127.0.0.1:1"
         await until(lambda: app.screen.query_one("#flags-field").display)
         app.screen.query_one("#flags", Input).value = " --max-num-seqs 4 "
+        app.screen.query_one("#api", Input).value = "mesages"
+        await until(lambda: "API: 'mesages' is not one of chat, messages" in screen_text(app))
+        app.screen.query_one("#api", Input).value = "messages"
         await pilot.press("f5")
         await until(lambda: bool(requests))
-    assert requests[0].server_flags == "--max-num-seqs 4"
+    assert (requests[0].server_flags, requests[0].api) == ("--max-num-seqs 4", "messages")
 
 
 async def test_a_mixed_workload_runs_with_its_own_plan(tmp_path: Path, until: Until) -> None:

@@ -83,6 +83,7 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
     pairs = (
         ("model", "model", _join(a.endpoints, "model"), _join(b.endpoints, "model")),
         ("engine", "engine", _join(a.endpoints, "engine"), _join(b.endpoints, "engine")),
+        ("api", "API", _join(a.endpoints, "dialect"), _join(b.endpoints, "dialect")),
         ("endpoint", "endpoint", _join(a.endpoints, "url"), _join(b.endpoints, "url")),
         ("replicas", "replicas", str(len(a.endpoints)), str(len(b.endpoints))),
         ("workload", "workload", f"{a.workload} {a.workload_digest[:12]}", f"{b.workload} {b.workload_digest[:12]}"),

@@ -29,17 +29,22 @@ class ApiDialect(NamedTuple):
     """One HTTP API: how its requests are built and how its streamed responses are read.
 
     `read` is called for each payload that the splitter returns, with the payload's arrival time. `models_path` lists
-    the served models. The fields are those of a request body: `stream_fields` in every one, `prompt_fields` from the
-    messages, `sampling_fields` from the task.
+    the served models, and `auth_headers` has what each request carries besides the user's own headers. The fields are
+    those of a request body: `stream_fields` in every one, `prompt_fields` from the messages, `sampling_fields` from the
+    task; `tokenize_fields` are those of a request to `/tokenize`. `prompt_tokens` reads a response that is not
+    streamed.
     """
 
     accept: str
     models_path: str
+    auth_headers: Callable[[str | None], dict[str, str]]
     splitter: Callable[[], Splitter]
     read: Callable[[Response, bytes, int], None]
     stream_fields: dict[str, Any]
     prompt_fields: Callable[[tuple[Message, ...]], dict[str, Any]]
     sampling_fields: Callable[[Task], dict[str, Any]]
+    tokenize_fields: Callable[[tuple[Message, ...]], dict[str, Any]]
+    prompt_tokens: Callable[[Any], int]
 
     def body(self, model: str, task: Task, messages: tuple[Message, ...], omit: Collection[str] = ()) -> bytes:
         """Encode the request body, without the fields named in `omit`."""
@@ -53,6 +58,20 @@ class ApiDialect(NamedTuple):
             *(name for name in self.stream_fields if name != "stream"),
             *(name for name in task.extra if name in sent),
         )
+
+
+def bearer(api_key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+def chat_messages(messages: tuple[Message, ...]) -> dict[str, Any]:
+    return {"messages": messages}
+
+
+def split_system(messages: tuple[Message, ...]) -> tuple[str, list[Message]]:
+    """Separate the system prompt from the conversation, for APIs that have a field for it."""
+    system = "\n\n".join(message.content for message in messages if message.role == "system")
+    return system, [message for message in messages if message.role != "system"]
 
 
 def whole(count: float | None) -> int | None:

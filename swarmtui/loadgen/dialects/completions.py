@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from swarmtui.loadgen.dialects import openai
-from swarmtui.loadgen.dialects.base import ApiDialect
+from swarmtui.loadgen.dialects.base import ApiDialect, bearer
 from swarmtui.loadgen.sse import EventSplitter
 from swarmtui.model.workload import Message
 
@@ -17,9 +17,12 @@ def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
 DIALECT = ApiDialect(
     accept=openai.ACCEPT,
     models_path=openai.MODELS_PATH,
+    auth_headers=bearer,
     splitter=EventSplitter,
     read=openai.read_chunk,
     stream_fields=openai.STREAM_FIELDS,
     prompt_fields=_prompt_fields,
     sampling_fields=openai.sampling_fields,
+    tokenize_fields=_prompt_fields,
+    prompt_tokens=openai.prompt_tokens,
 )

@@ -6,10 +6,19 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.loadgen.dialects.base import DECODE_ERRORS, ApiDialect, Chunk, Count, error_message, whole
+from swarmtui.loadgen.dialects.base import (
+    DECODE_ERRORS,
+    ApiDialect,
+    Chunk,
+    Count,
+    bearer,
+    chat_messages,
+    error_message,
+    whole,
+)
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import LineSplitter
-from swarmtui.model.workload import Message, Task
+from swarmtui.model.workload import Task
 
 
 class _OllamaMessage(Chunk):
@@ -32,10 +41,6 @@ class _OllamaChunk(Chunk):
 _decode = msgspec.json.Decoder(_OllamaChunk).decode
 
 
-def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
-    return {"messages": messages}
-
-
 def _sampling_fields(task: Task) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if task.max_tokens is not None:
@@ -44,6 +49,10 @@ def _sampling_fields(task: Task) -> dict[str, Any]:
         options["temperature"] = task.temperature
     # Ollama has no ignore_eos: an exact output length can only be requested as a limit.
     return {"options": options} | {name: value for name, value in task.extra.items() if name != "ignore_eos"}
+
+
+def _prompt_tokens(document: Any) -> int:
+    return int(document["prompt_eval_count"])
 
 
 def _read_chunk(response: Response, payload: bytes, t: int) -> None:
@@ -76,9 +85,12 @@ def _read_chunk(response: Response, payload: bytes, t: int) -> None:
 DIALECT = ApiDialect(
     accept="application/x-ndjson",
     models_path="/api/tags",
+    auth_headers=bearer,
     splitter=LineSplitter,
     read=_read_chunk,
     stream_fields={"stream": True},
-    prompt_fields=_prompt_fields,
+    prompt_fields=chat_messages,
     sampling_fields=_sampling_fields,
+    tokenize_fields=chat_messages,
+    prompt_tokens=_prompt_tokens,
 )

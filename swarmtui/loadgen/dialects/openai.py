@@ -51,7 +51,7 @@ class _Usage(Chunk):
     completion_tokens_details: _UsageDetails | None = None
 
 
-class _Timings(Chunk):
+class Timings(Chunk):
     """llama.cpp's own measurement of a request."""
 
     prompt_ms: float | None = None
@@ -64,7 +64,7 @@ class _OpenAiChunk(Chunk):
     id: str | None = None
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    timings: _Timings | None = None
+    timings: Timings | None = None
     error: Any = None
 
 
@@ -85,6 +85,10 @@ def sampling_fields(task: Task) -> dict[str, Any]:
     if task.temperature is not None:
         fields["temperature"] = task.temperature
     return fields | task.extra
+
+
+def prompt_tokens(document: Any) -> int:
+    return int(document["usage"]["prompt_tokens"])
 
 
 def read_chunk(response: Response, payload: bytes, t: int) -> None:
@@ -130,7 +134,7 @@ def read_chunk(response: Response, payload: bytes, t: int) -> None:
     if chunk.usage is not None:
         _read_usage(response, chunk.usage, had_output)
     if chunk.timings is not None:
-        _read_timings(response, chunk.timings)
+        read_timings(response, chunk.timings)
     if chunk.error is not None:
         response.fail("error_event", error_message(chunk.error))
     elif not chunk.choices and bytes(_decode_error_object(payload).object) == b'"error"':
@@ -156,7 +160,7 @@ def _read_usage(response: Response, usage: _Usage, had_output: bool) -> None:
         response.reasoning_tokens = whole(usage.completion_tokens_details.reasoning_tokens)
 
 
-def _read_timings(response: Response, timings: _Timings) -> None:
+def read_timings(response: Response, timings: Timings) -> None:
     response.engine_tokens = whole(timings.predicted_n)
     response.engine_decode_tps = timings.predicted_per_second
     if timings.prompt_ms is not None:

@@ -8,6 +8,7 @@ from typing import Literal
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
+from swarmtui.model.endpoint import api_text
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, gib, milliseconds, seconds, short_percent, significant
@@ -85,7 +86,7 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     facts = [
         ("Session", session.id),
         ("Date", session.created),
-        *(("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine)))) for e in session.endpoints),
+        *(("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine, api_text(e))))) for e in session.endpoints),
         *(("Server", text) for text in dict.fromkeys(map(server_description, summary.servers))),
         ("Server flags", session.server_flags),
         ("GPUs", count_names(summary.gpus)),

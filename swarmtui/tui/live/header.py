@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from swarmtui.model.client_protocol import Ended, Frame
+from swarmtui.model.endpoint import api_text
 from swarmtui.model.plan import CLOSED_LOOPS, MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
@@ -180,10 +181,11 @@ def _title(session: Session | None) -> tuple[str, ...]:
     more = f" +{len(session.endpoints) - 1}" if len(session.endpoints) > 1 else ""
     address = endpoint.url.removeprefix("http://") + more if endpoint else ""
     engine = endpoint.engine if endpoint and not session.simulated else ""
+    api = api_text(endpoint) if endpoint else ""
     first = (session.label, "SIMULATED" if session.simulated else "")
     hosts = f"{len(session.hosts)} hosts" if len(session.hosts) > 1 else ""
     last = (endpoint.model if endpoint else "", session.workload, hosts)
-    versions = ((*first, address, engine, *last), (*first, address, *last), (*first, *last))
+    versions = ((*first, address, engine, api, *last), (*first, address, api, *last), (*first, *last))
     return tuple(" · ".join(sanitize(part) for part in parts if part) for parts in versions)
 
 

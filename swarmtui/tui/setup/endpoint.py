@@ -1,4 +1,4 @@
-"""The left half of the setup screen: endpoint, model, label and note."""
+"""The left half of the setup screen: endpoint, model, API, label and note."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from textual.worker import Worker, WorkerState
 
 from swarmtui.client import catalogue
 from swarmtui.model.config import EndpointConfig
+from swarmtui.model.endpoint import AUTO, PATHS
 from swarmtui.model.run_request import SIMULATOR
 from swarmtui.model.schema import BadInput
 from swarmtui.model.telemetry import DiscoveredServer
@@ -72,6 +73,7 @@ class EndpointPart(VerticalScroll):
         yield Static("── 2 model ", markup=False, classes="rule")
         yield PickList(id="models")
         yield from field("model", "name", hint="another model")
+        yield from field("api", "API", self._choices.api, hint=f"{', '.join(PATHS)} or {AUTO}")
         yield from field("label", "label", hint="a name for this session")
         yield from field("note", "note", hint="a comment on this session")
         yield from field("flags", "flags", hint="flags the server was started with")

@@ -28,7 +28,7 @@ _FIELDS_OF_LOAD: dict[Mode, tuple[PlanField, ...]] = {
     "ramp": ("warmup",),
     "dag": ("runs", "warmup"),
 }
-_LABELS = {"endpoints": "endpoint", "mode": "plan", "warmup": "warm-up"}
+_LABELS = {"endpoints": "endpoint", "api": "API", "mode": "plan", "warmup": "warm-up"}
 _FILE = "setup.json"
 _RECENT = 8
 
@@ -40,6 +40,7 @@ class SetupChoices(Stored, frozen=True, kw_only=True):
     model: str = ""
     workload: str = ""
     plan: str = ""
+    api: str = ""
     levels: str = ""
     rate: str = ""
     runs: str = ""
@@ -76,6 +77,7 @@ def run_choices(form: SetupForm, root: Path) -> RunChoices:
         session_root=str(root),
         workload=form.workload,
         model=form.model,
+        api=form.api,
         mode=plan,
         levels=typed.get("levels"),
         rate=typed.get("rate"),

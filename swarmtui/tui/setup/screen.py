@@ -172,7 +172,7 @@ class SetupScreen(Screen[None]):
 
     def _form(self) -> SetupForm:
         part = self._endpoint_part
-        names = [*(name for name, _ in _PLAN_FIELDS), "hosts", "label", "note"]
+        names = [*(name for name, _ in _PLAN_FIELDS), "api", "hosts", "label", "note"]
         typed: dict[str, Any] = {name: self._entry(name).value for name in names}
         return SetupForm(
             endpoint=part.endpoint,

@@ -1,0 +1,163 @@
+"""Anthropic Messages: typed Server-Sent Events, with input tokens in the first and output tokens near the last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from swarmtui.loadgen.dialects.base import (
+    DECODE_ERRORS,
+    ApiDialect,
+    Chunk,
+    Count,
+    bearer,
+    chat_messages,
+    error_message,
+    error_text,
+    split_system,
+)
+from swarmtui.loadgen.response import Response
+from swarmtui.loadgen.sse import ErrorPayload, EventSplitter
+from swarmtui.model.workload import Message, Task
+
+_VERSION = "2023-06-01"
+
+# The API requires a limit; this one is sent if the task has none.
+_MAX_TOKENS = 4096
+
+_FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+}
+
+
+class _MessagesDelta(Chunk):
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _ContentBlock(Chunk):
+    """The start of a content block. That of a tool call has its name."""
+
+    text: str | None = None
+    thinking: str | None = None
+    name: str | None = None
+
+
+class _MessagesUsage(Chunk):
+    input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    output_tokens: Count | None = None
+
+
+class _MessageStart(Chunk):
+    id: str | None = None
+    usage: _MessagesUsage | None = None
+
+
+class _MessagesEvent(Chunk):
+    type: str = ""
+    delta: _MessagesDelta | None = None
+    content_block: _ContentBlock | None = None
+    message: _MessageStart | None = None
+    usage: _MessagesUsage | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_MessagesEvent).decode
+
+
+def _auth_headers(api_key: str | None) -> dict[str, str]:
+    """Send the key both ways: the API wants `x-api-key`, and some servers that imitate it know only Bearer."""
+    return {"anthropic-version": _VERSION} | ({"x-api-key": api_key} if api_key else {}) | bearer(api_key)
+
+
+def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
+    system, conversation = split_system(messages)
+    return ({"system": system} if system else {}) | {"messages": conversation}
+
+
+def _sampling_fields(task: Task) -> dict[str, Any]:
+    fields: dict[str, Any] = {"max_tokens": _MAX_TOKENS if task.max_tokens is None else task.max_tokens}
+    if task.temperature is not None:
+        fields["temperature"] = task.temperature
+    return fields | task.extra
+
+
+def _prompt_tokens(document: Any) -> int:
+    usage = document["usage"]
+    cached = (usage.get(f"cache_{how}_input_tokens") or 0 for how in ("read", "creation"))
+    return int(usage["input_tokens"]) + sum(map(int, cached))
+
+
+def _read_event(response: Response, payload: bytes, t: int) -> None:
+    if response.finished:
+        return
+    if type(payload) is ErrorPayload:
+        response.fail("error_event", error_text(payload))
+        return
+    try:
+        event = _decode(payload)
+    except DECODE_ERRORS as error:
+        if payload.strip():  # empty events are keep-alives
+            response.fail("bad_json", f"{error}: {payload!r}")
+        return
+    if response.t_first_event is None:
+        response.t_first_event = t
+    delta, block = event.delta, event.content_block
+    if delta is not None:
+        if delta.text or delta.thinking or delta.partial_json:
+            response.add_output(t, delta.text, delta.thinking, delta.partial_json or "")
+        if delta.stop_reason is not None:
+            response.finish_reason = _FINISH_REASONS.get(delta.stop_reason, delta.stop_reason)
+            if response.finish_reason != "length":
+                # Stands for the token that ends the sequence.
+                response.add_empty()
+                response.t_finish = t
+    elif block is not None and (block.text or block.thinking or block.name):
+        response.add_output(t, block.text, block.thinking, block.name or "")
+    if event.message is not None:
+        response.id = event.message.id or ""
+        if event.message.usage is not None:
+            _read_input(response, event.message.usage)
+    if event.usage is not None:
+        _read_input(response, event.usage)
+        if event.usage.output_tokens is not None:
+            response.usage_tokens = int(event.usage.output_tokens)
+    if event.error is not None:
+        response.fail("error_event", error_message(event.error))
+    elif event.type == "message_stop":
+        response.finished = True
+
+
+def _read_input(response: Response, usage: _MessagesUsage) -> None:
+    """Read the input tokens, which the API reports in three parts: not cached, read from the cache, and written."""
+    if usage.input_tokens is None:
+        return
+    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    response.tokens_in = int(usage.input_tokens + (read or 0) + (written or 0))
+    if read is not None:
+        response.cached_tokens = int(read)
+    if written is not None:
+        response.cache_write_tokens = int(written)
+
+
+DIALECT = ApiDialect(
+    accept="text/event-stream",
+    models_path="/v1/models",
+    auth_headers=_auth_headers,
+    splitter=EventSplitter,
+    read=_read_event,
+    stream_fields={"stream": True},
+    prompt_fields=_prompt_fields,
+    sampling_fields=_sampling_fields,
+    tokenize_fields=chat_messages,
+    prompt_tokens=_prompt_tokens,
+)
