@@ -18,6 +18,9 @@ from swarmtui.model.workload import Message, Task
 _BACKOFF_S = 0.05
 _BACKOFF_MAX_S = 2.0
 
+# The most text of the watched stream in one update; what is left follows in later ones.
+_MAX_UPDATE = 64 << 10
+
 # The longest text, error and name that a record carries.
 _MAX_TEXT = 1 << 20
 _MAX_DETAIL = 500
@@ -218,8 +221,8 @@ class Agent:
             return WatchedUpdate(self.number, -1)
         response, (chunks, reasoned, written) = exchange.response, self._watched_up_to
         redact_streamed = self._pool.redactor.redact_streamed
-        reasoning, more_reasoned = redact_streamed("".join(response.reasoning)[reasoned:])
-        content, more_written = redact_streamed("".join(response.content)[written:])
+        reasoning, more_reasoned = redact_streamed("".join(response.reasoning)[reasoned : reasoned + _MAX_UPDATE])
+        content, more_written = redact_streamed("".join(response.content)[written : written + _MAX_UPDATE])
         self._watched_up_to = (len(response.times), reasoned + more_reasoned, written + more_written)
         return WatchedUpdate(
             self.number, task.id, self._turn, task.type, self._t_sched, exchange.t_sent, exchange.t_headers,
@@ -232,12 +235,12 @@ class Agent:
         tokens, source = response.token_count()
         finish_reason = response.final_reason(tokens, task.max_tokens)
         ok = response.error is None
-        omitted, redact = self._pool.rejected_fields.union(self._omitted), self._pool.redactor.redact
+        omitted, redact_start = self._pool.rejected_fields.union(self._omitted), self._pool.redactor.redact_start
         keep = self._keep_text or task.check is not None or task.with_text or (ok and source == "chunks")
         return Record(
             task=task.id,
             turn=self._turn,
-            id=redact(response.id)[:_MAX_NAME],
+            id=redact_start(response.id, _MAX_NAME),
             type=task.type,
             stage=stage.number,
             c=stage.c,
@@ -269,14 +272,14 @@ class Agent:
             token_source=source,
             engine_decode_tps=response.engine_decode_tps,
             engine_prefill_s=response.engine_prefill_s,
-            finish_reason=redact(finish_reason)[:_MAX_NAME] if finish_reason else None,
+            finish_reason=redact_start(finish_reason, _MAX_NAME) if finish_reason else None,
             cap_hit=ok and finish_reason == "length" and not task.exact,
             degenerate=ok and response.degenerate(tokens, task.exact),
             retried=self._retried,
             new_connection=self._pool.closes_connections,
             left_out=tuple(f for f in self._pool.dialect.optional_fields(task) if f in omitted),
             error=response.error,
-            error_detail=redact(response.error_detail)[:_MAX_DETAIL],
-            text=redact("".join(response.content))[:_MAX_TEXT] if keep else None,
-            reasoning=redact("".join(response.reasoning))[:_MAX_TEXT] if keep else None,
+            error_detail=redact_start(response.error_detail, _MAX_DETAIL),
+            text=redact_start("".join(response.content), _MAX_TEXT) if keep else None,
+            reasoning=redact_start("".join(response.reasoning), _MAX_TEXT) if keep else None,
         )

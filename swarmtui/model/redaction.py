@@ -68,6 +68,12 @@ class Redactor:
     def redact(self, text: str) -> str:
         return _masked(text, self._spans(_lower(text)))
 
+    def redact_start(self, text: str, limit: int) -> str:
+        """Redact the first `limit` characters; no more is read than shows whether a secret continues after them."""
+        spans = [span for span in self._spans(_lower(text[: limit + self._longest])) if span[0] < limit]
+        end = max([limit, *(span[1] for span in spans[-1:])])
+        return _masked(text[:end], spans)[:limit]
+
     def redact_streamed(self, text: str) -> tuple[str, int]:
         """Redact text that continues, up to what may be the start of a secret; return it and where to resume."""
         lowered = _lower(text)

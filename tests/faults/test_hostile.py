@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from swarmtui.model.endpoint import PATHS, Dialect
@@ -15,6 +16,7 @@ from swarmtui.model.record import Record
 from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import Sandbox
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
+from tests.faults.fuzz_stream import run_request
 from tests.faults.hostile import CASES, WORDS, HostileServer
 from tests.loadgen.driver import DrivenWorker, task
 
@@ -55,6 +57,31 @@ def peak_bytes(pid: int) -> int:
 
 def assert_healthy(record: Record) -> None:
     assert (record.error, record.tokens_out, record.chunks) == (None, WORDS, WORDS), record
+
+
+def _stream_of(*contents: str, choices: int = 1) -> list[bytes]:
+    events = (
+        b"data: " + msgspec.json.encode({"choices": [{"delta": {"content": content}}] * choices}) + b"\n\n"
+        for content in contents
+    )
+    head, end = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b"data: [DONE]\n\n"
+    data = b"".join((head, *events, end))
+    return [data[at : at + (32 << 10)] for at in range(0, len(data), 32 << 10)]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "refused"),
+    [
+        ([b"HTTP/1.1 503 No\r\nX: ", b"x" * 250_000], [b"HTTP/1.1 503 No\r\nX: ", b"x" * (256 << 10)]),
+        (_stream_of("x" * 4_190_000), _stream_of("x" * 4_300_000)),
+        (_stream_of(*["x" * (4_000 << 10)] * 8), _stream_of(*["x" * (4_000 << 10)] * 9)),
+        (_stream_of(*"abcd", choices=1 << 16), _stream_of(*"abcde", choices=1 << 16)),
+    ],
+    ids=["256 KB of headers", "4 MB per event", "32 MB per answer", "262,144 chunks per answer"],
+)
+def test_bounds_of_a_response(accepted: list[bytes], refused: list[bytes]) -> None:
+    assert run_request("chat", accepted).error in (None, "closed_early")
+    assert run_request("chat", refused).error == "too_long"
 
 
 @pytest.mark.parametrize("dialect", PATHS)
@@ -160,6 +187,7 @@ LISTINGS: dict[str, Callable[[ScriptedHandler], None]] = {
     "endless": _endless,
     "nested": lambda to: to.whole(200, b'{"data":' + b"[" * 100_000),
     "not UTF-8": lambda to: to.whole(200, b'{"data":[{"id":"\xff"}]}'),
+    "lone surrogate": lambda to: to.whole(200, b'{"data":[{"id":"\\ud800"}]}'),
     "wrong types": lambda to: to.whole(200, b'{"data":[1,null,{"id":{}},[]],"models":7}'),
     "gzip of zeros": lambda to: to.whole(200, b"\x1f\x8b" + bytes(200)),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64encode
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus, unquote_plus
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,9 @@ from swarmtui.model.redaction import Redactor, is_secret_name
 from swarmtui.model.telemetry import DiscoveredServer
 
 KEY = "sk-Live/7Qm+4zT2=xW9aB3cD5eF7gH1jK6mN8pR0s"
-redactor = Redactor(Secrets(api_key=KEY, headers={"X-Team": "Production", "X-Auth-Token": "Bearer hidden-token-1"}))
+VALUE = "team ???>>> a/b"
+HEADERS = {"X-Team": "Production", "X-Path": VALUE, "X-Auth-Token": "Bearer hidden-token-1"}
+redactor = Redactor(Secrets(api_key=KEY, headers=HEADERS))
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,10 @@ redactor = Redactor(Secrets(api_key=KEY, headers={"X-Team": "Production", "X-Aut
         KEY[11:19],
         *(b64encode(b"x" * shift + KEY.encode() + b"yz").decode() for shift in range(4)),
         urlsafe_b64encode(f"user:{KEY}".encode()).decode(),
+        "İ" * 9 + KEY,
+        quote(VALUE, safe=""),
+        quote_plus(VALUE),
+        urlsafe_b64encode(VALUE.encode()).decode(),
         "production",
         "hidden-token-1",
         "token-1 hidden-t",
@@ -39,6 +45,7 @@ def test_every_form_is_redacted(said: str) -> None:
     redacted = redactor.redact(f"before {said} after")
     assert redacted.startswith("before ") and redacted.endswith(" after") and "…" in redacted
     assert not any(redacted.lower().count(KEY.lower()[at : at + 8]) for at in range(len(KEY) - 7))
+    assert VALUE not in unquote_plus(redacted)
 
 
 @pytest.mark.parametrize("text", ["", "an answer", "Prod", KEY[:7], "İstanbul ﬁ", "product of Team"])
@@ -62,6 +69,14 @@ def test_streamed_text_is_redacted_like_the_whole(pieces: list[str]) -> None:
     assert done == len(text)
     assert redactor.redact(shown) == shown
     assert shown == redactor.redact(text)
+
+
+@given(st.integers(0, 100))
+def test_secret_across_the_end_of_what_is_kept_is_redacted(limit: int) -> None:
+    text = f"a header {VALUE}, a key {KEY} and Production, which is more"
+    shown = redactor.redact_start(text, limit)
+    assert redactor.redact(text).startswith(shown)
+    assert len(shown) <= limit <= len(text)
 
 
 def test_all_text_of_a_struct_is_redacted() -> None:
