@@ -118,7 +118,8 @@ def _read_row(directory: Path) -> SessionRow:
         if row.requests is None and row.state != "running":
             row = msgspec.structs.replace(row, requests=_count_requests(directory))
     except OSError as error:
-        return _unreadable_row(directory, f"{JOURNAL} cannot be read: {error.strerror}")
+        file = Path(error.filename or JOURNAL).name  # or one of its spool files
+        return _unreadable_row(directory, f"{file} cannot be read: {error.strerror}")
     finally:
         os.close(fd)
     return msgspec.structs.replace(row, id=_utf8(directory.name), directory=_utf8(str(directory)))

@@ -69,6 +69,13 @@ class Sandbox:
     def run(self, *arguments: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> CommandResult:
         return self.start(*arguments, env=env, before=before).wait()
 
+    def run_each(self, *commands: tuple[str, ...]) -> list[CommandResult]:
+        """Run commands one after the other, each in a fork of one process: most of a short command is its imports."""
+        command = [sys.executable, "-c", _FORKED, *(json.dumps(words) for words in commands)]
+        ran = Program(command, self.environment, self.home).wait()
+        assert ran.code == 0, ran
+        return [CommandResult(*json.loads(line)) for line in ran.out.splitlines()]
+
     def run_benchmark(self, endpoint: str, *arguments: str, env: dict[str, str] | None = None) -> CommandResult:
         """`swarmtui run` with sessions saved in this sandbox."""
         return self.run("run", "--endpoint", endpoint, "--session-dir", str(self.sessions), *arguments, env=env)
@@ -124,6 +131,32 @@ class Sandbox:
         for process in self.processes(""):
             send_signal(process.pid, signal.SIGKILL)
         shutil.rmtree(self.runtime, ignore_errors=True)
+
+
+# Prints exit code, stdout and stderr of each command as a line of JSON.
+_FORKED = """
+import importlib, json, os, pkgutil, sys, tempfile
+import swarmtui.cli
+
+for name in ("analysis", "cli", "client", "experiments", "sessions"):
+    package = importlib.import_module(f"swarmtui.{name}")
+    for module in pkgutil.walk_packages(package.__path__, f"swarmtui.{name}."):
+        importlib.import_module(module.name)
+for words in sys.argv[1:]:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        if not (pid := os.fork()):
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            sys.argv = ["swarmtui", *json.loads(words)]
+            try:
+                swarmtui.cli.main()
+            except SystemExit as ended:
+                sys.stdout.flush()
+                os._exit(ended.code)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        texts = [os.pread(file.fileno(), 1 << 24, 0).decode() for file in (out, err)]
+    print(json.dumps([code, *texts]), flush=True)
+"""
 
 
 class Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -16,17 +17,14 @@ SESSION, OTHER = "20261115-014455-3f9a", "20261115-014455-aaaa"
 DEEP = 100_000
 
 
-def nested(name: str) -> bytes:
-    return f"{name} = ".encode() + b"[" * 2_000 + b"]" * 2_000 + b"\n"
-
-
 FILES = {
-    "nested": lambda name: nested("x"),
-    "digits": lambda name: b"seed = " + b"9" * 5_000 + b"\n",
-    "too large": lambda name: b"seed = 99999999999999999999999\n",
-    "not UTF-8": lambda name: b'x = "\xff\xfe"\n',
-    "NUL": lambda name: b"\0" * 4096,
-    "empty": lambda name: b"",
+    "nested": b"x = " + b"[" * 2_000 + b"]" * 2_000 + b"\n",
+    "nested JSON": b"[" * DEEP,
+    "digits": b"seed = " + b"9" * 5_000 + b"\n",
+    "too large": b"seed = 99999999999999999999999\n",
+    "not UTF-8": b'x = "\xff\xfe"\n',
+    "NUL": b"\0" * 4096,
+    "empty": b"",
 }
 
 
@@ -45,7 +43,7 @@ def place(path: Path, kind: str) -> None:
             with path.open("wb") as file:
                 file.truncate(50 << 30)
         case _:
-            path.write_bytes(FILES[kind](path.name))  # type: ignore[no-untyped-call]
+            path.write_bytes(FILES[kind])
 
 
 KINDS = ("fifo", "device", "directory", "sparse", *FILES)
@@ -54,7 +52,6 @@ KINDS = ("fifo", "device", "directory", "sparse", *FILES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_unusable_file_is_one_line(sandbox: Sandbox, kind: str) -> None:
     path = sandbox.home / "given"
-    config = sandbox.home / ".config" / "swarmtui" / "config.toml"
     place(path, kind)
     place(path.with_suffix(".json"), kind)
     commands = [
@@ -65,53 +62,56 @@ def test_unusable_file_is_one_line(sandbox: Sandbox, kind: str) -> None:
         ("workloads", "show", str(path)),
         ("compare", str(path.with_suffix(".json")), str(path.with_suffix(".json"))),
     ]
-    for words in commands:
-        ran = sandbox.run(*words)
+    for ran in sandbox.run_each(*commands):
         assert ran.code == 2 and ran.err and "Traceback" not in ran.err, ran
+    checks = []
     for form in ("jsonl", "sharegpt", "prompts"):
-        text = f'kind = "{form}"\nname = "x"\nfile = "given"\n'
-        (sandbox.home / "workload.toml").write_text(text)
-        ran = sandbox.run("workloads", "check", str(sandbox.home / "workload.toml"))
+        workload = sandbox.home / f"{form}.toml"
+        workload.write_text(f'kind = "{form}"\nname = "x"\nfile = "given"\n')
+        checks.append(("workloads", "check", str(workload)))
+    place(sandbox.home / ".config" / "swarmtui" / "config.toml", kind)
+    for ran in sandbox.run_each(*checks, ("discover",)):
         assert ran.code in (0, 2) and "Traceback" not in ran.err, ran
-    place(config, kind)
-    ran = sandbox.run("discover")
-    assert ran.code == (0 if kind == "empty" else 2) and "Traceback" not in ran.err, ran
+    assert ran.code == (0 if kind == "empty" else 2)
 
 
 @pytest.mark.parametrize("text", ["[" * DEEP, '{"conversations":' * DEEP, "9" * 5_000, '"\\ud800"'])
 def test_data_file_with_impossible_json_is_one_line(sandbox: Sandbox, text: str) -> None:
     (sandbox.home / "data").write_text(text)
-    for form in ("jsonl", "sharegpt"):
-        (sandbox.home / "workload.toml").write_text(f'kind = "{form}"\nname = "x"\nfile = "data"\n')
-        assert sandbox.run("workloads", "check", str(sandbox.home / "workload.toml")).error_line(2)
-        words = ("--workload", str(sandbox.home / "workload.toml"))
-        assert sandbox.run("run", "--endpoint", "127.0.0.1:9", *words).error_line(2)
     (sandbox.home / "data.json").write_text(text)
-    assert sandbox.run("compare", str(sandbox.home / "data.json"), "last").error_line(2)
+    commands: list[tuple[str, ...]] = [("compare", str(sandbox.home / "data.json"), "last")]
+    for form in ("jsonl", "sharegpt"):
+        workload = sandbox.home / f"{form}.toml"
+        workload.write_text(f'kind = "{form}"\nname = "x"\nfile = "data"\n')
+        commands.append(("workloads", "check", str(workload)))
+        commands.append(("run", "--endpoint", "127.0.0.1:9", "--workload", str(workload)))
+    for ran in sandbox.run_each(*commands):
+        assert ran.error_line(2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["journal.jsonl", "index.json", "spool-0.jsonl", "detail.json"])
-def test_bad_session_does_not_hide_the_others(sandbox: Sandbox, name: str, kind: str) -> None:
-    root = sandbox.home / "data" / "swarmtui" / "sessions"
-    for session in (SESSION, OTHER):
-        write_session(root / session, full_session())
-    place(root / SESSION / name, kind)
-    if name in ("index.json", "detail.json"):
-        (root / SESSION / "index.json.nested").write_bytes(b"")
-    rows = sandbox.json("sessions", "--json")
-    assert {row["id"] for row in rows} == {SESSION, OTHER}
-    assert next(row for row in rows if row["id"] == OTHER)["problem"] is None
-    if name == "journal.jsonl":
-        assert next(row for row in rows if row["id"] == SESSION)["problem"]
-        for words in (
-            ("sessions", "show", SESSION),
-            ("export", SESSION, "--format", "md"),
-            ("compare", SESSION, OTHER),
-        ):
-            assert sandbox.run(*words).error_line(2), words
-    ran = sandbox.run("sessions", "show", SESSION)
-    assert ran.code in (0, 2) and "Traceback" not in ran.err, ran
+def test_bad_session_does_not_hide_the_others(sandbox: Sandbox, name: str) -> None:
+    commands: list[tuple[str, ...]] = []
+    for kind in KINDS:
+        root = sandbox.home / kind
+        for session in (SESSION, OTHER):
+            write_session(root / session, full_session())
+        place(root / SESSION / name, kind)
+        where = ("--session-dir", str(root))
+        commands += [
+            ("sessions", "--json", *where),
+            ("sessions", "show", SESSION, *where),
+            ("compare", SESSION, OTHER, *where),
+            ("export", SESSION, "--format", "md", *where),
+        ]
+    found = sandbox.run_each(*commands)
+    for kind, listed, *used in zip(KINDS, *(found[at::4] for at in range(4)), strict=True):
+        rows = {row["id"]: row for row in json.loads(listed.out)}
+        assert rows.keys() == {SESSION, OTHER} and rows[OTHER]["problem"] is None
+        is_damaged = name == "journal.jsonl" or (name == "spool-0.jsonl" and kind not in FILES)
+        assert name in (rows[SESSION]["problem"] or "") or not is_damaged
+        for ran in used:
+            assert name in ran.error_line(2) if is_damaged else ran.code == 0, (kind, ran)
 
 
 def test_deeply_nested_index_and_tuning_log(sandbox: Sandbox) -> None:
@@ -138,34 +138,28 @@ def test_directory_names_that_are_not_utf8_are_listed(sandbox: Sandbox) -> None:
     assert ran.code == 0 and "\x1b" not in ran.out
 
 
-@pytest.mark.parametrize("option", ["--label", "--note", "--tag", "--model", "--session-dir"])
-def test_text_that_is_not_utf8_is_one_line(sandbox: Sandbox, option: str) -> None:
-    value = os.fsdecode(b"a=\xff")
-    assert "not UTF-8" in sandbox.run("run", "--endpoint", "127.0.0.1:9", option, value).error_line(2)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("run", "--seed", str(1 << 64)),
-        ("run", "--max-tokens", str(1 << 70)),
-        ("run", "--levels", "9" * 5_000),
-        ("run", "--requests", "9" * 5_000),
-        ("run", "--runs", "9" * 5_000),
-        ("run", "--duration", "9" * 5_000),
-        ("run", "--rate", "9" * 5_000),
+def test_impossible_values_are_one_line(sandbox: Sandbox) -> None:
+    run = ("run", "--endpoint", "127.0.0.1:9")
+    long = "9" * 5_000
+    commands = [
+        *(
+            (*run, option, os.fsdecode(b"a=\xff"))
+            for option in ("--label", "--note", "--tag", "--model", "--session-dir")
+        ),
+        *((*run, option, long) for option in ("--levels", "--requests", "--runs", "--duration", "--rate")),
+        (*run, "--seed", str(1 << 64)),
+        (*run, "--max-tokens", str(1 << 70)),
+        (*run, "--metrics-url", "http://a..b/metrics"),
         ("run", "--endpoint", "https://a..b"),
         ("run", "--endpoint", f"https://{'a' * 70}.b"),
-        ("run", "--metrics-url", "http://a..b/metrics"),
-        ("sessions", "show", "last~" + "9" * 5_000),
+        ("sessions", "show", f"last~{long}"),
         ("sessions", "log", str(1 << 70)),
         ("export", "last", "--format", "md", "--session-dir", "/dev/null"),
-    ],
-)
-def test_impossible_values_are_one_line(sandbox: Sandbox, words: tuple[str, ...]) -> None:
-    endpoint = ("--endpoint", "127.0.0.1:9") if words[0] == "run" and "--endpoint" not in words else ()
-    ran = sandbox.run(*words, *endpoint)
-    assert ran.code == 2 and "Traceback" not in ran.err and ran.err, ran
+    ]
+    found = sandbox.run_each(*commands)
+    for ran in found:
+        assert ran.code == 2 and "Traceback" not in ran.err and ran.err, ran
+    assert all("not UTF-8" in ran.error_line(2) for ran in found[:5])
 
 
 def test_key_that_is_not_ascii_is_one_line(sandbox: Sandbox) -> None:
