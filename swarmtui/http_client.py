@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -26,7 +27,9 @@ _starting = Lock()
 # A stop is noticed within this time.
 _POLL_S = 0.1
 
-FailureKind = Literal["address", "connect", "connect_timeout", "tls", "timeout", "too_large", "protocol"]
+FailureKind = Literal[
+    "address", "unknown_host", "refused", "connect", "connect_timeout", "tls", "timeout", "too_large", "protocol"
+]  # fmt: skip
 
 
 class RequestFailed(Exception):
@@ -135,6 +138,9 @@ class HttpClient:
             raise RequestFailed(kind, redact(_reason(error))) from None
         except (BadInput, httpx2.InvalidURL, UnicodeError) as error:
             raise RequestFailed("address", redact(str(error))) from None
+        except OSError as error:
+            reason = "no certificate in PEM form" if isinstance(error, ssl.SSLError) else _reason(error)
+            raise RequestFailed("tls", f"{self._ca_file} cannot be used: {reason}") from None
 
     async def _send(
         self, method: str, url: str, timeout_s: float, json: Any, max_bytes: int, state: _Progress
@@ -142,8 +148,8 @@ class HttpClient:
         origin, body, redact = _origin(url), bytearray(), self.redactor.redact
         headers = self._headers if origin in self._origins else {}
         client, extensions = self._client(origin[0]), {"trace": state.trace}
+        request = client.build_request(method, url, headers=headers, json=json, extensions=extensions)
         async with asyncio.timeout(timeout_s):
-            request = client.build_request(method, url, headers=headers, json=json, extensions=extensions)
             try:
                 response = await client.send(request, stream=True)
             except (httpx2.NetworkError, httpx2.RemoteProtocolError):
@@ -167,6 +173,36 @@ class HttpClient:
             context = ssl.create_default_context(cafile=self._ca_file) if verified else False
             self._clients[scheme] = httpx2.AsyncClient(trust_env=False, verify=context, timeout=None)
         return self._clients[scheme]
+
+
+def check_connection(url: str, timeout_s: float) -> None:
+    """Open a connection and close it again; raises RequestFailed. The time limit includes the name server's."""
+    try:
+        asyncio.run_coroutine_threadsafe(_connect(url, timeout_s), _event_loop()).result()
+    except TimeoutError:
+        raise RequestFailed("connect_timeout", f"no answer within {timeout_s:g} s") from None
+    except socket.gaierror as error:
+        raise RequestFailed("unknown_host", _reason(error)) from None
+    except ConnectionRefusedError as error:
+        raise RequestFailed("refused", _reason(error)) from None
+    except OSError as error:
+        raise RequestFailed("connect", _reason(error)) from None
+    except (BadInput, UnicodeError) as error:
+        raise RequestFailed("address", str(error)) from None
+
+
+async def _connect(url: str, timeout_s: float) -> None:
+    loop, (_, host, port) = asyncio.get_running_loop(), _origin(url)
+    async with asyncio.timeout(timeout_s):
+        problem = OSError(f"{host} has no address")
+        for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind, protocol) as sock:
+                sock.setblocking(False)
+                try:
+                    return await loop.sock_connect(sock, address)
+                except OSError as error:
+                    problem = error
+        raise problem
 
 
 class _Progress:

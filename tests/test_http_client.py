@@ -11,13 +11,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
 
 from swarmtui import http_client
-from swarmtui.http_client import HttpClient, RequestFailed
+from swarmtui.http_client import HttpClient, RequestFailed, check_connection
 from swarmtui.model.endpoint import Secrets
 from tests.cli.programs import ROOT
 from tests.loadgen.raw_server import RawCall, RawServer
@@ -47,6 +48,14 @@ def test_own_authorization_header_replaces_the_key() -> None:
         assert server.authorizations == ["Basic abc"]
 
 
+def test_redirect_is_not_followed() -> None:
+    with serving({"/": "ok"}) as other:
+        away = TextReply(307, b"", {"Location": f"{other.url}/"})
+        with serving({"/": away}) as server, HttpClient((server.url, other.url), SECRETS) as client:
+            assert client.get(f"{server.url}/", 5.0).status == 307
+    assert other.requests == []
+
+
 def test_replies_and_errors_are_redacted() -> None:
     def bad_status_line(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(f"HTTP/1.1 {KEY} no\r\n\r\n".encode())
@@ -54,7 +63,7 @@ def test_replies_and_errors_are_redacted() -> None:
 
     escaped = "".join(f"\\u{ord(char):04x}" for char in KEY)
     body = f'{{"id": "{escaped}", "{KEY}": ["{KEY.upper()}"]}}'.encode()
-    headers = {"Content-Type": f"text/{KEY}", "Server": KEY}
+    headers = {"Content-Type": f"text/{KEY}", "Server": f"d\xe4mon \x1b[2J {KEY}"}
     with (
         serving({"/": TextReply(200, body, headers), "/bad": bad_status_line}) as server,
         HttpClient((), SECRETS) as client,
@@ -62,7 +71,7 @@ def test_replies_and_errors_are_redacted() -> None:
         reply = client.get(f"{server.url}/", 5.0)
         with pytest.raises(RequestFailed) as failed:
             client.get(f"{server.url}/bad", 5.0)
-    assert (reply.content_type, reply.server, reply.json()) == ("text/…", "…", {"id": "…", "…": ["…"]})
+    assert (reply.content_type, reply.server, reply.json()) == ("text/…", "dämon \x1b[2J …", {"id": "…", "…": ["…"]})
     assert "canary" not in reply.text.lower() and "…" in str(failed.value) and "canary" not in str(failed.value)
 
 
@@ -75,6 +84,22 @@ def test_deeply_nested_reply_is_a_value_error() -> None:
 def test_impossible_address_is_a_failure(url: str) -> None:
     with HttpClient() as client, pytest.raises(RequestFailed):
         client.get(url, 5.0)
+
+
+def test_reply_of_a_server_with_an_unusable_certificate_file(tmp_path: Path) -> None:
+    """It may be removed during a run."""
+    with HttpClient(ca_file=str(tmp_path / "missing.pem")) as client, pytest.raises(RequestFailed) as failed:
+        client.get("https://127.0.0.1:9/", 5.0)
+    assert failed.value.kind == "tls" and "missing.pem" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"), [("http://127.0.0.1:9", "refused"), ("http://no-such-host.invalid", "unknown_host")]
+)
+def test_failed_connection_has_a_name(url: str, kind: str) -> None:
+    with pytest.raises(RequestFailed) as failed:
+        check_connection(url, 60.0)
+    assert failed.value.kind == kind
 
 
 # time limits
@@ -148,10 +173,14 @@ def test_name_server_that_does_not_answer_ends_at_the_time_limit(monkeypatch: py
         return look_up(host, *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", block)
-    with HttpClient() as client, pytest.raises(RequestFailed) as failed:
-        client.get("http://slow.test/", 0.5)
+    found = []
+    with HttpClient() as client:
+        for send in (client.get, check_connection):
+            with pytest.raises(RequestFailed) as failed:
+                send("http://slow.test/", 0.5)
+            found.append(failed.value.kind)
     released.set()
-    assert failed.value.kind == "connect_timeout"
+    assert found == ["connect_timeout", "connect_timeout"]
 
 
 def test_endless_header_is_not_collected() -> None:

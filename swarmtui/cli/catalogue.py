@@ -9,7 +9,16 @@ from typing import Any
 import click
 
 from swarmtui.cli.app import session_root
-from swarmtui.cli.options import Number, WholeNumber, commands, json_option, session_dir_option, to_json
+from swarmtui.cli.options import (
+    Number,
+    WholeNumber,
+    ca_file_option,
+    commands,
+    insecure_option,
+    json_option,
+    session_dir_option,
+    to_json,
+)
 from swarmtui.cli.run_options import find_endpoints
 from swarmtui.text import echo, write_document
 
@@ -142,16 +151,35 @@ def discover(timeout: float, as_json: bool) -> None:
     metavar="auto|ray://…|ADDRESS|local:N",
     help="Also check how many streams each node of this Ray cluster can follow.",
 )
+@ca_file_option
+@insecure_option
 @json_option
 @session_dir_option
-def doctor(endpoint: str | None, streams: int, hosts: str, as_json: bool, session_dir: str | None) -> None:
+def doctor(
+    endpoint: str | None,
+    streams: int,
+    hosts: str,
+    ca_file: str | None,
+    insecure: bool,
+    as_json: bool,
+    session_dir: str | None,
+) -> None:
     """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
+    import msgspec
+
     from swarmtui.cli.render.discovery import check_line
+    from swarmtui.client.config_file import check_ca_file
     from swarmtui.client.doctor import run_checks
     from swarmtui.client.request_builder import check_hosts
 
     check_hosts(hosts)
     server = find_endpoints((endpoint,))[0] if endpoint else None
+    if ca_file is not None:
+        check_ca_file(ca_file)
+    if server is not None:
+        server = msgspec.structs.replace(
+            server, ca_file=ca_file or server.ca_file, insecure=insecure or server.insecure
+        )
     lines = []
     for line in run_checks(server, streams, session_root(session_dir)):
         lines.append(line)

@@ -14,8 +14,10 @@ from swarmtui.cli.options import (
     WholeNumber,
     api_key_option,
     api_option,
+    ca_file_option,
     commands,
     config_defaults,
+    insecure_option,
     json_option,
     max_tokens_option,
     model_option,
@@ -63,6 +65,8 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @max_tokens_option
 @click.option("--seed", type=WholeNumber(), metavar="N", help="Seed of the requests and of the order of runs.")
 @api_key_option
+@ca_file_option
+@insecure_option
 @click.option(
     "--pass-env", multiple=True, metavar="VAR", help="Pass a variable that holds a key on to started servers."
 )
@@ -96,6 +100,13 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     names = read_config().endpoints
     started = {option: text for option, text in sides.items() if is_command(text) and text not in names}
     launches = [str(launch_for_command(text, options["url"], "PORT", option)) for option, text in started.items()]
+    for option, text in sides.items():
+        if started and text in names and (names[text].api_key_env or names[text].headers):
+            raise BadInput(
+                f"the key and headers of {text} would be sent to the started server too; "
+                "write its URL instead of its name, and --api-key-env if both need the key",
+                key=option,
+            )
     endpoints = [text for option, text in sides.items() if option not in started]
     request = _run_request(options, endpoints, levels=str(options["level"]))
     test = AbTest(

@@ -150,6 +150,10 @@ max_tokens_option = click.option(
 api_key_option = click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the API key.")
 
 
+ca_file_option = click.option(
+    "--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA certificates to trust instead of the system's."
+)
+insecure_option = click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
 detect_option = click.option(
     "--detect",
     default="5%",

@@ -14,11 +14,13 @@ from swarmtui.cli.options import (
     WholeNumber,
     api_key_option,
     api_option,
+    ca_file_option,
     commands,
     config_defaults,
     detect_option,
     drop_overridden_defaults,
     endpoint_option,
+    insecure_option,
     json_option,
     max_tokens_option,
     model_option,
@@ -150,10 +152,8 @@ missed: to show 95 % takes at least 59 requests.
 @click.option(
     "--header", "headers", multiple=True, callback=_strip_headers, metavar="K=V", help="Header to send; repeatable."
 )
-@click.option(
-    "--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA certificates to trust instead of the system's."
-)
-@click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
+@ca_file_option
+@insecure_option
 @click.option(
     "--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="Metrics of the server, if not at /metrics."
 )
@@ -203,6 +203,8 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
 @click.option("--runs", default=1, show_default=True, type=WholeNumber(1, 100), metavar="N", help="Timed runs.")
 @max_tokens_option
 @api_key_option
+@ca_file_option
+@insecure_option
 @click.option("--every", metavar="TIME", help="Repeat at this interval, in the foreground: 30m, 1h.")
 @click.option("--history", "show_history", is_flag=True, help="Print the history of probes and exit.")
 @click.option("--install-hint", is_flag=True, help="Print a systemd timer and a cron line for this probe, and exit.")
@@ -251,10 +253,10 @@ def _probe_command(options: dict[str, Any]) -> list[str]:
         command = [program] if program else [sys.executable, "-m", "swarmtui"]
     command += ["probe", "--quiet"]
     command += [part for endpoint in options["endpoints"] for part in ("--endpoint", endpoint)]
-    for name in ("model", "api", "workload", "runs", "max_tokens", "api_key_env", "session_dir"):
+    for name in ("model", "api", "workload", "runs", "max_tokens", "api_key_env", "ca_file", "session_dir"):
         if options[name] is not None:
             command += [f"--{name.replace('_', '-')}", str(options[name])]
-    return command
+    return [*command, "--insecure"] if options["insecure"] else command
 
 
 def _probe_repeatedly(make_request: Callable[[], RunRequest], every_s: float | None, quiet: bool) -> int:

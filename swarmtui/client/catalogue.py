@@ -60,10 +60,16 @@ def inspect_server(endpoint: EndpointConfig, timeout_s: float = 2.0) -> Discover
     """Identify the server of an endpoint, without sending its key; `problem` says why there is none."""
     import os
 
+    from swarmtui.client.config_file import check_ca_file
     from swarmtui.http_client import HttpClient
     from swarmtui.telemetry.fingerprint import fingerprint
 
     address = parse_address(endpoint.url)
+    if endpoint.ca_file is not None:
+        try:
+            check_ca_file(endpoint.ca_file)
+        except BadInput as error:
+            return DiscoveredServer(url=address.root, reachable=False, problem=str(error))
     secrets = Secrets(api_key=os.environ.get(endpoint.api_key_env or ""), headers=endpoint.headers)
     with HttpClient((), secrets, ca_file=endpoint.ca_file, insecure=endpoint.insecure) as client:
         found = fingerprint(address.root, timeout_s=timeout_s, client=client)
@@ -75,36 +81,35 @@ def inspect_server(endpoint: EndpointConfig, timeout_s: float = 2.0) -> Discover
 
 def _connection_problem(address: Address, client: HttpClient, timeout_s: float) -> str:
     """Explain why no inference server answers at an address."""
-    import socket
-
-    from swarmtui.http_client import RequestFailed
+    from swarmtui.http_client import RequestFailed, check_connection
 
     try:
-        with socket.create_connection((address.host, address.port), timeout=timeout_s):
-            pass
-        client.get(address.root, timeout_s)
-        return "the port is open, but no inference server answers"
+        check_connection(address.root, timeout_s)
     except RequestFailed as error:
-        return str(error) if error.kind == "tls" else "the port is open, but no inference server answers"
-    except socket.gaierror:
-        return f"unknown host {address.host}"
-    except ConnectionRefusedError:
-        return f"no server listens on port {address.port}"
-    except TimeoutError:
-        return f"no answer within {timeout_s:g} s"
-    except OSError as error:
-        return f"cannot be reached: {error.strerror or error}"
+        match error.kind:
+            case "unknown_host":
+                return f"unknown host {address.host}"
+            case "refused":
+                return f"no server listens on port {address.port}"
+            case "connect_timeout":
+                return str(error)
+        return f"cannot be reached: {error}"
+    try:
+        client.get(address.root, timeout_s)
+    except RequestFailed as error:
+        if error.kind == "tls":
+            return str(error)
+    return "the port is open, but no inference server answers"
 
 
 def is_listening(url: str, timeout_s: float = 1.0) -> bool:
-    import socket
+    from swarmtui.http_client import RequestFailed, check_connection
 
-    address = parse_address(url)
     try:
-        with socket.create_connection((address.host, address.port), timeout=timeout_s):
-            return True
-    except OSError:
+        check_connection(url, timeout_s)
+    except RequestFailed:
         return False
+    return True
 
 
 def identify_server(endpoint: Endpoint, secrets: Secrets) -> DiscoveredServer | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import ssl
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import click
 import pytest
 import trustme
 
+from swarmtui.cli.options import commands
 from swarmtui.http_client import HttpClient
 from swarmtui.telemetry.discovery import identify
 from tests.cli.programs import Sandbox
@@ -53,6 +56,40 @@ def test_unknown_authority_and_both_remedies(sandbox: Sandbox, authority: trustm
         assert "_ssl.c" not in error and "is the server up" not in error
         assert sandbox.run_benchmark(https_url(server), *ONE, "--ca-file", ca_file).code == 0
         assert sandbox.run_benchmark(https_url(server), *ONE, "--insecure").code == 0
+
+
+def test_doctor_takes_both_remedies(sandbox: Sandbox, authority: trustme.CA, ca_file: str) -> None:
+    def endpoint_check(*words: str) -> str:
+        ran = sandbox.run("doctor", "--endpoint", https_url(server), "--json", *words)
+        return next(str(line["state"]) for line in json.loads(ran.out) if line["code"] == "endpoint")
+
+    with tls_server(authority.issue_cert("127.0.0.1")) as server:
+        assert [endpoint_check(), endpoint_check("--insecure"), endpoint_check("--ca-file", ca_file)] == [
+            "wrong", "ok", "ok",
+        ]  # fmt: skip
+
+
+def test_commands_that_contact_an_endpoint_take_both_remedies() -> None:
+    """`tune` takes them from its file, and `discover` from config.toml."""
+    for name in ("run", "probe", "ab", "doctor"):
+        command = commands.get_command(click.Context(commands), name)
+        assert command is not None
+        assert {"ca_file", "insecure"} <= {option.name for option in command.params}, name
+
+
+def test_unusable_certificate_file_of_the_config_is_a_row(sandbox: Sandbox) -> None:
+    config = sandbox.home / ".config" / "swarmtui" / "config.toml"
+    config.parent.mkdir(parents=True)
+    os.mkfifo(sandbox.home / "fifo")
+    config.write_text(
+        "".join(
+            f'[endpoints.{name}]\nurl = "https://127.0.0.1:{port}"\nca_file = "{sandbox.home / name}"\n'
+            for port, name in enumerate(("missing", "fifo"), 5)
+        )
+    )
+    found = {server["url"]: server["problem"] for server in sandbox.json("discover", "--json")}
+    assert "No such file or directory" in found["https://127.0.0.1:5"]
+    assert "not a regular file" in found["https://127.0.0.1:6"]
 
 
 def test_local_tls_server_is_identified_with_its_process(authority: trustme.CA) -> None:

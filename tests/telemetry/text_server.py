@@ -38,7 +38,7 @@ def serving(replies: dict[str, Reply], port: int = 0) -> Iterator[TextServer]:
 
         def do_GET(self) -> None:
             served.requests.append((self.command, self.path))
-            served.authorizations.append(self.headers.get("authorization"))
+            served.authorizations.append(" and ".join(self.headers.get_all("authorization", [])) or None)
             scripted = served.replies.get(self.path, TextReply(404, b'{"detail":"Not Found"}', {}))
             if callable(scripted) and not isinstance(scripted, TextReply):
                 scripted(self)
