@@ -18,7 +18,10 @@ import psutil
 import pytest
 import trustme
 
+from swarmtui.client.catalogue import inspect_server
+from swarmtui.client.doctor import check_endpoint
 from swarmtui.model.client_protocol import Stop, Subscribe
+from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.session import Event, RequestEntry
 from swarmtui.model.worker_protocol import pack
@@ -29,6 +32,7 @@ from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, model_li
 from tests.cli.test_tls import https_url, tls_server
 from tests.faults.kill_checks import HoldingResponder
 from tests.sessions.session_builders import full_session, record, write_session
+from tests.telemetry.text_server import serving
 
 KEY, VALUE = "canary-key-5d1f", "canary-value-77aa"
 GIVEN = ("--api-key-env", "MY_KEY", "--header", f"X-Team={VALUE}", "--no-gpu")
@@ -53,7 +57,8 @@ def echo_secrets(to: ScriptedHandler, request: ReceivedRequest) -> None:
     }
     to.event(msgspec.json.encode(chunk).decode())
     if len(to.server.received) % 2:
-        to.event(f'{{"error":{{"message":"bad key {KEY} of {VALUE}"}}}}')
+        team = request.headers.get("x-team")
+        to.event(f'{{"error":{{"message":"bad key {KEY} of {team}"}}}}')
     to.end_stream()
 
 
@@ -63,7 +68,7 @@ def test_secrets_are_neither_written_nor_printed(sandbox: Sandbox) -> None:
     with scripted_server(echo_secrets) as server:
         words = ("--levels", "1", "--requests", "6", "--warmup", "none", "--keep-text", "--seed", "1")
         printed.append(sandbox.run_benchmark(server.url, *GIVEN, *words, env=SECRET))
-        printed.append(sandbox.run("probe", "--endpoint", server.url, *GIVEN[:4], *kept, env=SECRET))
+        printed.append(sandbox.run("probe", "--endpoint", server.url, *GIVEN[:2], *kept, env=SECRET))
     for form in ("md", "csv", "json", "toml", "html"):
         out = str(sandbox.home / f"exported.{form}")
         printed.append(sandbox.run("export", "last", "--format", form, "-o", out, *kept, env=SECRET))
@@ -124,6 +129,16 @@ def test_key_is_sent_to_metrics_of_the_same_scheme_host_and_port_only(sandbox: S
     assert received == {"other": {"None None"}, "own": {f"Bearer {KEY} {VALUE}"}}
 
 
+def test_identifying_a_server_sends_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `discover`, `doctor` and the app do."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    with serving({"/v1/models": '{"data":[{"id":"mine"}]}'}) as server:
+        found = inspect_server(EndpointConfig(url=server.url, api_key_env="MY_KEY", headers={"Cookie": VALUE}))
+        check_endpoint(EndpointConfig(url=server.url, api_key_env="MY_KEY"))
+    assert found.models == ("mine",)
+    assert set(server.authorizations) == {None}
+
+
 # A server has many ways to say a key: in any case, encoded, in parts, across the end of what is kept.
 LONG_KEY = "canary-8Qm4zT2xW9aB3cD5eF7gH1jK6mN8pR0sV"
 
@@ -132,7 +147,7 @@ def spoken_parts(data: bytes) -> set[str]:
     """Return the parts of the key, of 8 characters and more, that are in the data, also encoded."""
     text = data.decode(errors="replace").lower()
     forms = [LONG_KEY, *(b64encode(b"x" * shift + LONG_KEY.encode()).decode()[4:-4] for shift in range(3))]
-    parts = {form[at : at + 8].lower() for form in forms for at in range(len(form) - 7)}
+    parts = {form[at : at + 8].lower() for form in forms for at in range(len(form) - 7)} | {VALUE[:12]}
     return {part for part in parts if part in text}
 
 
@@ -159,7 +174,7 @@ def test_key_is_redacted_wherever_a_server_says_it(sandbox: Sandbox) -> None:
         assert request.body["model"] == f"model-{LONG_KEY}", "requests repeat the exact name"
         match number % 6:
             case 0:
-                to.whole(500, b"x" * (490 - number) + LONG_KEY.encode())
+                to.whole(500, b"x" * (490 - number) + (VALUE if number == 6 else LONG_KEY).encode())
             case 1:
                 to.whole(400, msgspec.json.encode({"error": {"message": "y" * (295 - number) + " ".join(said)}}))
             case 2:
@@ -179,9 +194,9 @@ def test_key_is_redacted_wherever_a_server_says_it(sandbox: Sandbox) -> None:
                 to.event(msgspec.json.encode(done).decode())
                 to.end_stream()
 
-    words = ("--levels", "1", "--requests", "18", "--warmup", "none", "--keep-text", "--seed", "1", "--no-gpu")
+    words = ("--levels", "1", "--requests", "18", "--warmup", "none", "--keep-text", "--seed", "1")
     with scripted_server(answer, listing=listing) as server:
-        ran = sandbox.run_benchmark(server.url, "--api-key-env", "MY_KEY", *words, env={"MY_KEY": LONG_KEY})
+        ran = sandbox.run_benchmark(server.url, *GIVEN, *words, env={"MY_KEY": LONG_KEY})
     assert len(server.received) >= 18, ran
     printed = [ran]
     for form in ("md", "csv", "json", "toml", "html"):
@@ -262,6 +277,14 @@ def test_started_servers_get_keys_by_name_only(sandbox: Sandbox, command: str, p
             {"PLAIN": "kept", "HF_TOKEN": "canary-hub"} if passed else {"PLAIN": "kept"}
         )
         assert found["HOME"] == str(sandbox.home)
+
+
+def test_key_of_an_endpoint_is_not_sent_to_a_started_server(sandbox: Sandbox) -> None:
+    config = sandbox.home / ".config" / "swarmtui" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[endpoints.mine]\nurl = "http://127.0.0.1:9"\napi_key_env = "MY_KEY"\n')
+    ran = sandbox.run("ab", "--a", "mine", "--b", "serve {port}", "--yes", env={"MY_KEY": KEY})
+    assert "would be sent to the started server" in ran.error_line(2)
 
 
 def _listening(sandbox: Sandbox) -> list[Any]:
