@@ -164,11 +164,12 @@ def test_request_that_is_not_read_ends_at_the_time_limit() -> None:
 
 
 def test_name_server_that_does_not_answer_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    released = threading.Event()
+    released, daemons = threading.Event(), list[bool]()
     look_up = socket.getaddrinfo
 
     def block(host: str | bytes, *args: Any, **options: Any) -> Any:
         if host in ("slow.test", b"slow.test"):
+            daemons.append(threading.current_thread().daemon)
             released.wait()
         return look_up(host, *args, **options)
 
@@ -181,6 +182,7 @@ def test_name_server_that_does_not_answer_ends_at_the_time_limit(monkeypatch: py
             found.append(failed.value.kind)
     released.set()
     assert found == ["connect_timeout", "connect_timeout"]
+    assert all(daemons), "no thread that waits keeps the program from exiting"
 
 
 def test_endless_header_is_not_collected() -> None:

@@ -37,6 +37,18 @@ def main() -> None:
         from swarmtui.client.crash_report import FAULT, write_crash_report
 
         _exit_with(FAULT, f"internal error, {type(error).__name__}: {error}{write_crash_report(error)}")
+    finally:
+        _flush_output()
+
+
+def _flush_output() -> None:
+    """Write what is left before the interpreter shuts down: then no signal would end a write that blocks."""
+    while True:
+        try:
+            sys.stdout.flush()
+        except SystemExit:  # Ctrl-C: the process ends if nobody reads
+            continue
+        return
 
 
 def _check_arguments(arguments: list[str]) -> None:
@@ -99,5 +111,8 @@ def _output(stream: TextIO) -> TextIO:
 
 def _exit_on_interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Handle Ctrl-C until a command installs its own handler; write unbuffered, it may interrupt a print."""
+    from swarmtui.client.stuck_output import exit_if_stuck
+
+    exit_if_stuck()
     os.write(2, b"swarmtui: stopped\n")
     sys.exit(4)

@@ -18,6 +18,7 @@ from swarmtui.cli.progress import Progress, open_progress
 from swarmtui.client.client import Client, ConnectionLost, StopControl, start_session
 from swarmtui.client.crash_report import FAULT
 from swarmtui.client.spawn import StartedProcess
+from swarmtui.client.stuck_output import STOPPED, exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
 from swarmtui.model.client_protocol import Ended
@@ -31,7 +32,7 @@ from swarmtui.text import count_noun, echo
 if TYPE_CHECKING:
     from swarmtui.analysis.limits.fail_if import FailCondition
 
-DONE, MISSED, BAD_INPUT, UNUSABLE, STOPPED = 0, 1, 2, 3, 4
+DONE, MISSED, BAD_INPUT, UNUSABLE = 0, 1, 2, 3
 
 _EXIT_CODES: dict[client_protocol.Ending, int] = {
     "done": DONE, "failed": BAD_INPUT, "unusable": UNUSABLE, "stopped": STOPPED, "interrupted": STOPPED,
@@ -62,9 +63,8 @@ def follow_run(
     """Run a session to its end and report it; return the exit code of `swarmtui run`."""
     progress = open_progress(sys.stderr, quiet)
     ended, levels = _follow(request, process, progress)
-    # Everything is saved: another Ctrl-C must not suppress the table or change the exit code.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Everything is saved: another Ctrl-C must not suppress the table or change the exit code, if somebody reads it.
+    ignore_signals_unless_stuck()
     code = report(ended, levels, as_json=as_json, progress=progress, root=Path(request.session_root), detect=detect)
     if ended.directory and _limits_missed(ended.directory, request.plan.slo, limits, progress) and code == DONE:
         return MISSED
@@ -90,6 +90,7 @@ def _follow(request: RunRequest, process: StartedProcess, progress: Progress) ->
     def request_stop(number: int, frame: FrameType | None) -> None:
         """Print nothing here: the signal may arrive in the middle of a print."""
         control.request(_GRACE_S)
+        exit_if_stuck(after_s=1.0 if control.immediate else _GRACE_S + 1.0)
 
     signal.signal(signal.SIGINT, request_stop)
     signal.signal(signal.SIGTERM, request_stop)

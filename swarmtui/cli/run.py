@@ -298,8 +298,8 @@ def _probe_once(request: RunRequest, quiet: bool) -> int:
 
 def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
     """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the exit."""
-    import signal
+    from swarmtui.client.stuck_output import exit_if_stuck, ignore_signals_unless_stuck
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    exit_if_stuck()
+    ignore_signals_unless_stuck()
     raise KeyboardInterrupt

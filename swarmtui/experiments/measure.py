@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Protocol
 
 from swarmtui.client.client import Client, ConnectionLost, StopControl, attach, running_sessions, start_session
+from swarmtui.client.stuck_output import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.model import client_protocol
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput, Stored
@@ -59,6 +60,8 @@ class StopRequest:
 
     def _count(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
+        if self.at_once():
+            exit_if_stuck()
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[StopRequest]:
@@ -66,9 +69,11 @@ class StopRequest:
         try:
             yield self
         finally:
-            # After a stop, further signals must not interrupt the clean-up and the report.
             for number, handler in before:
-                signal.signal(number, signal.SIG_IGN if self() else handler)
+                signal.signal(number, handler)
+            if self():
+                # Further signals must not interrupt the clean-up and the report.
+                ignore_signals_unless_stuck()
 
 
 def measure(

@@ -22,6 +22,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from swarmtui.client.client import start_session
+from swarmtui.client.stuck_output import exit_if_stuck
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
 from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
@@ -31,7 +32,6 @@ from swarmtui.text import sanitize
 from swarmtui.tui.frame_source import LiveSource, ReplaySource
 from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
 from swarmtui.tui.live_model import LiveModel
-from swarmtui.tui.terminal_guard import exit_if_stuck
 from swarmtui.tui.textual_patches import PatchedApp
 from swarmtui.tui.themes import SWARM, THEMES, line_styles
 
@@ -306,8 +306,8 @@ class SwarmApp(PatchedApp[AppResult]):
         loop = asyncio.get_running_loop()
 
         def leave(number: int, frame: FrameType | None) -> None:
-            # A terminal that accepts no output may block the event loop, but not this handler.
-            exit_if_stuck()
+            # A terminal that accepts no output may block the event loop, but not this handler; the guard restores it.
+            exit_if_stuck(outputs=(1,))
             with suppress(RuntimeError):  # the loop is closed: the app has ended
                 loop.call_soon_threadsafe(self.detach)
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import termios
-import threading
-import time
 
 # Reset colours, keyboard modes, focus, paste and mouse reports; show the cursor; leave the alternate screen.
 _RESTORE = b"\x1b[0m\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[?1000l\x1b[?1003l\x1b[?25h\x1b[?1049l"
@@ -16,23 +13,6 @@ _MESSAGE = b"\r\nswarmtui: the app was killed; a run in progress continues: swar
 _IGNORED_SIGNALS = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTOU, signal.SIGTTIN,
 )  # fmt: skip
-
-
-# An app that was told to exit does so after this time, if its terminal accepts no output.
-_STUCK_MS = 1000
-
-
-def exit_if_stuck() -> None:
-    """End this process as soon as its terminal has accepted no output for a second; the guard restores the terminal."""
-
-    def watch() -> None:
-        terminal = select.poll()
-        terminal.register(1, select.POLLOUT)
-        while terminal.poll(_STUCK_MS):
-            time.sleep(_STUCK_MS / 1e4)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 class TerminalGuard:

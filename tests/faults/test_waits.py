@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ import pytest
 from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
 from swarmtui.model.plan import Timeouts, parse_timeouts
-from tests.cli.programs import Sandbox
+from tests.cli.programs import SIM, TIMEOUT_S, Sandbox, wait_until
 from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta
 
 
@@ -144,3 +147,52 @@ def test_stop_ends_the_wait_for_a_dripping_ready_url(tmp_path: Path) -> None:
         managed.start()
         with pytest.raises(Interrupted):
             managed.wait_until_ready(3600.0, server.dripping.is_set)
+
+
+# a full pipe that nobody reads
+
+
+class StuckProgram:
+    """A command one of whose outputs is a full pipe."""
+
+    def __init__(self, sandbox: Sandbox, output: int, *words: str) -> None:
+        self._output = output
+        self._read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        with suppress(BlockingIOError):
+            while os.write(write_end, bytes(4096)):
+                pass
+        os.set_blocking(write_end, True)
+        outputs = {1: subprocess.DEVNULL, 2: subprocess.DEVNULL, output: write_end}
+        self.process = subprocess.Popen(
+            ["env", "--default-signal=INT", sys.executable, "-m", "swarmtui", *words],
+            stdin=subprocess.DEVNULL, stdout=outputs[1], stderr=outputs[2],
+            env=sandbox.environment, cwd=sandbox.home,
+        )  # fmt: skip
+        os.close(write_end)
+
+    def is_stuck(self) -> bool:
+        """Return whether it is in the system call that writes to the pipe."""
+        call = Path(f"/proc/{self.process.pid}/syscall").read_text().split()
+        return call[0] in ("1", "64") and call[1] == hex(self._output)
+
+    def stop(self, signals: int) -> int:
+        wait_until(self.is_stuck, "it is stuck")
+        for _ in range(signals):
+            time.sleep(0.05)  # two signals at the same moment count as one
+            self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.wait(TIMEOUT_S)
+        finally:
+            self.process.kill()
+            os.close(self._read_end)
+
+
+def test_ctrl_c_ends_a_command_whose_output_nobody_reads(sandbox: Sandbox) -> None:
+    assert StuckProgram(sandbox, 1, "schema", "journal").stop(1) == 4
+    short = ("--levels", "1", "--requests", "2", "--warmup", "none", "--no-gpu", "--max-tokens", "4")
+    run = ("run", "--endpoint", SIM, "--session-dir", str(sandbox.sessions))
+    assert StuckProgram(sandbox, 1, *run, *short, "--json").stop(1) == 4
+    assert (sandbox.session / "detail.json").exists()
+    assert StuckProgram(sandbox, 2, *run, "--requests", "100000").stop(2) == 4
+    wait_until(lambda: not sandbox.processes(), "all processes have ended")
