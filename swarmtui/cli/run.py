@@ -263,7 +263,8 @@ def _probe_repeatedly(make_request: Callable[[], RunRequest], every_s: float | N
     """Probe once, or start a probe every `every_s` seconds until stopped; an unreachable server is tried again."""
     import time
 
-    from swarmtui.cli.follow import DONE, STOPPED, UNUSABLE
+    from swarmtui.cli.follow import DONE, UNUSABLE
+    from swarmtui.client.stuck_output import STOPPED
 
     due = time.monotonic()
     try:

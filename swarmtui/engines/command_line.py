@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from swarmtui.model.redaction import is_secret_name
+from swarmtui.model.redaction import MASK, is_secret_name
 
 _SECRET_VALUE = re.compile(
     r"\bhf_\w{16,}|\bsk-[\w-]{16,}|\bgh[pousr]_\w{16,}|\beyJ[\w-]{10,}\.|://[^/\s]*@|\bBearer\s", re.IGNORECASE
@@ -43,6 +44,26 @@ def program_name(argv: Sequence[str]) -> str:
 def is_secret(name: str, value: str) -> bool:
     names = (name, *_INNER_NAME.findall(value))
     return bool(_SECRET_VALUE.search(value)) or any(map(is_secret_name, names))
+
+
+def redact_flags(text: str) -> str:
+    """Replace the values of flags and variables that are secret by name or value; other text is unchanged."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    shown, hidden = list[str](), False
+    for word in words:
+        name, equals, value = word.partition("=")
+        is_flag = bool(_FLAG.match(word))
+        if hidden and not is_flag:
+            shown.append(MASK)
+        elif equals and is_secret(name, value):
+            shown.append(f"{name}={MASK}")
+        else:
+            shown.append(MASK if is_secret("", word) else word)
+        hidden = (is_flag and not equals and is_secret_name(name)) or (hidden and not is_flag)
+    return text if shown == words else " ".join(shown)
 
 
 def _program_length(argv: Sequence[str]) -> int:

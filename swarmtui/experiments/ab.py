@@ -14,7 +14,14 @@ import msgspec
 from swarmtui.analysis.compare.differences import comparison_refusals
 from swarmtui.experiments.baseline import describe_command_changes
 from swarmtui.experiments.grid import LaunchCommand, launch_for_command
-from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port, server_environment
+from swarmtui.experiments.managed_server import (
+    Interrupted,
+    ManagedServer,
+    ServerFailed,
+    free_port,
+    log_redactor,
+    server_environment,
+)
 from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure
 from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.model.run_request import SIMULATOR, RunRequest
@@ -130,8 +137,15 @@ class AbRunner:
 
     def _start_server(self, launch: LaunchCommand, side: Side, index: int, stop: StopRequest) -> ManagedServer:
         log, within_s = self._logs / f"{index + 1}-{side}.log", self._test.stop_within_s
-        environment = server_environment(self._request.secrets, self._test.pass_env)
-        server = ManagedServer(launch, log, environment, stop_within_s=within_s, at_once=stop.at_once)
+        secrets, passed = self._request.secrets, self._test.pass_env
+        server = ManagedServer(
+            launch,
+            log,
+            server_environment(secrets, passed),
+            stop_within_s=within_s,
+            at_once=stop.at_once,
+            redactor=log_redactor(secrets, passed),
+        )
         try:
             server.start()
             server.wait_until_ready(self._test.ready_within_s, stop)

@@ -64,9 +64,11 @@ class ManagedServer:
         directory: str | None = None,
         stop_within_s: float = 20.0,
         at_once: Callable[[], bool] = lambda: False,
+        redactor: Redactor | None = None,
     ) -> None:
         self._launch, self._log, self._directory, self._stop_within_s = launch, log, directory, stop_within_s
         self._environment, self._at_once = environment, at_once
+        self._redactor = redactor or Redactor(Secrets())
         self._guardian: subprocess.Popen[bytes] | None = None
         self._guardian_output = ""
         self._mark = os.urandom(8).hex()
@@ -142,7 +144,7 @@ class ManagedServer:
                 text = log.read().decode(errors="replace")
         except OSError:
             return ()
-        lines = [sanitize(line) for line in text.splitlines()]
+        lines = [sanitize(line) for line in self._redactor.redact(text).splitlines()]
         return tuple([line for line in lines if line][-_LOG_LINES:])
 
     def stop(self) -> None:
@@ -200,6 +202,12 @@ def server_environment(secrets: Secrets, passed: Collection[str]) -> dict[str, s
         for name, value in os.environ.items()
         if name in passed or not (is_secret_name(name) or name in keys or redact(value) != value)
     }
+
+
+def log_redactor(secrets: Secrets, passed: Collection[str]) -> Redactor:
+    """Return what redacts the output of a server: it may print the keys that it was given."""
+    given = {name: os.environ[name] for name in passed if name in os.environ}
+    return Redactor(Secrets(api_key=secrets.api_key, headers=secrets.headers | given))
 
 
 def _marked_processes(mark: str) -> list[psutil.Process]:

@@ -27,6 +27,7 @@ from swarmtui.experiments.managed_server import (
     PortInUse,
     ServerFailed,
     free_port,
+    log_redactor,
     server_environment,
 )
 from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure, stop_orphaned_runs
@@ -135,6 +136,7 @@ class TuneRunner:
             directory=self._tune.directory,
             stop_within_s=self._stop_within_s,
             at_once=stop.at_once,
+            redactor=log_redactor(self._request.secrets, self._tune.pass_env),
         ) as server:
             try:
                 server.start()

@@ -12,9 +12,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.grid import tune_digest
 from swarmtui.files import MAX_DATA, make_private_directory, read_file
-from swarmtui.model.redaction import is_secret_name
 from swarmtui.model.schema import BadInput, parse_json
 from swarmtui.model.tuning import ChangeLog, LoggedChange, TuneFile, TuneResult, TuneState, TuneStatus
 from swarmtui.sessions.files import write_file
@@ -76,20 +76,7 @@ def add_row(directory: Path, state: TuneState, row: TuneResult) -> TuneState:
 
 def write_tune(directory: Path, tune: TuneFile) -> None:
     """Store the tune for UIs that show it, without anything that may be secret."""
-    _write(
-        directory / "tune.json", msgspec.structs.replace(tune, command=_redact_secrets(tune.command), stop="", env={})
-    )
-
-
-def _redact_secrets(command: str) -> str:
-    """Replace the values of options such as --api-key, whose name suggests a secret."""
-    words, hidden = [], False
-    for word in command.split():
-        name, equals, _ = word.partition("=")
-        secret = word.startswith("-") and is_secret_name(name)
-        words.append(f"{name}=…" if secret and equals else "…" if hidden and not word.startswith("-") else word)
-        hidden = secret and not equals
-    return " ".join(words)
+    _write(directory / "tune.json", msgspec.structs.replace(tune, command=redact_flags(tune.command), stop="", env={}))
 
 
 def read_saved_tune(directory: Path) -> TuneFile:

@@ -20,6 +20,7 @@ import msgspec
 import swarmtui
 from swarmtui.analysis.capacity.slots import server_slots
 from swarmtui.client.spawn import SimulatorProcess, StartedProcess, error_log, socket_path, start_worker
+from swarmtui.engines.command_line import redact_flags
 from swarmtui.engines.simulator import Simulator
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Ending, SessionWarning
@@ -27,7 +28,7 @@ from swarmtui.model.endpoint import Endpoint, parse_address
 from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
-from swarmtui.model.redaction import Redactor
+from swarmtui.model.redaction import MASK, Redactor, is_secret_name
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import ClientInfo, ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
@@ -409,7 +410,7 @@ def _describe_session(
         note=request.note,
         tags=request.tags,
         series=request.series,
-        server_flags=request.server_flags,
+        server_flags=redact_flags(redact(request.server_flags)),
         previous=request.previous,
         prompt_tokens_by=calibration.by if calibration else "none",
         simulated=bool(endpoints) and all(endpoint.engine == Simulator.name for endpoint in endpoints),
@@ -420,6 +421,8 @@ def _workload_spec(workload: WorkloadFile) -> dict[str, object]:
     """Return the workload without its prompts, but with the type of a primary task."""
     spec = msgspec.to_builtins(workload.workload)
     kept = {key: value for key, value in spec.items() if key not in _PROMPT_KEYS}
+    if "extra" in kept:
+        kept["extra"] = {name: MASK if is_secret_name(name) else value for name, value in spec["extra"].items()}
     return kept | {"primary": {"type": spec["primary"]["type"]}} if "primary" in spec else kept
 
 

@@ -67,7 +67,14 @@ def test_secrets_are_neither_written_nor_printed(sandbox: Sandbox) -> None:
     printed = []
     with scripted_server(echo_secrets) as server:
         words = ("--levels", "1", "--requests", "6", "--warmup", "none", "--keep-text", "--seed", "1")
-        printed.append(sandbox.run_benchmark(server.url, *GIVEN, *words, env=SECRET))
+        flags = f"--api-key canary-flag --max-num-seqs 4 --header={VALUE} HF_TOKEN=canary-hub"
+        workload = sandbox.home / "workload.toml"
+        workload.write_text(
+            'name = "x"\nkind = "prompts"\n[[prompts]]\ntext = "hello"\n[extra]\nuser_token = "canary-extra"\n'
+        )
+        given = ("--server-flags", flags, "--workload", str(workload), *GIVEN)
+        printed.append(sandbox.run_benchmark(server.url, *given, *words, env=SECRET))
+        workload.unlink()
         printed.append(sandbox.run("probe", "--endpoint", server.url, *GIVEN[:2], *kept, env=SECRET))
     for form in ("md", "csv", "json", "toml", "html"):
         out = str(sandbox.home / f"exported.{form}")
@@ -243,6 +250,7 @@ while not found or "server_guardian" in Path(f"/proc/{pid}/cmdline").read_text()
     found[pid] = Path(f"/proc/{pid}/environ").read_text()
     pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 Path(sys.argv[1]).write_text(chr(1).join(found.values()))
+print("my keys:", *os.environ.values(), flush=True)
 sys.exit(1)
 """
 KEYS = {"MY_KEY": KEY, "HF_TOKEN": "canary-hub", "PLAIN": "kept", "ODD": KEY, "CONFIGURED": "canary-other"}
@@ -270,7 +278,8 @@ def test_started_servers_get_keys_by_name_only(sandbox: Sandbox, command: str, p
         (sandbox.home / "grid.toml").write_text(text)
         words = ["tune", str(sandbox.home / "grid.toml")]
     ran = sandbox.run(*words, "--yes", "--session-dir", str(sandbox.sessions), env=KEYS)
-    assert out.exists(), ran
+    assert out.exists() and "my keys:" in ran.out + ran.err, ran
+    assert not leaks(ran.out + ran.err)
     server, guardian = environments(out)
     for found in (server, guardian):
         assert {name: found[name] for name in KEYS if name in found} == (
