@@ -1,11 +1,14 @@
-"""Run `swarmtui run` for a long time with the app attached, and report the memory of all processes each minute.
+"""Run `swarmtui run` for a long time with the app attached, and judge whether memory and figures stay constant.
 
-    python -m tests.faults.soak [--minutes 5] [--c 64] [--url URL]
+    python -m tests.faults.soak --minutes 60 --c 64                      # an hour
+    python -m tests.faults.soak --requests 100000 --c 256 --speed 20     # many requests
+    python -m tests.faults.soak --minutes 12 --c 16 --leak 200           # the verdict must be "failed"
 
 Each minute: resident MB of client, session process, worker and app, and the size of the journal. Every five minutes:
-latencies of the requests that ended in them, from the journal. At the end: the growth of memory in percent.
-Without --url the benchmark's own server is started, with the first token after 200 ms and one every 20 ms. It keeps
-every token in memory, so that runs of an hour need another endpoint.
+latencies of the requests that ended in them, from the journal. The verdict, and the exit code, compare the time after
+minute 5 in parts: the memory of each process within 3 %, median TTFT and tok/s per stream of an unchanging server
+within 3 %, and no error. `--leak KB` makes the session process keep that much memory per request, to see that the
+verdict notices. Without --url a simulator is started, `--speed` times faster than the machine it simulates.
 """
 
 from __future__ import annotations
@@ -18,25 +21,40 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.analysis.levels.stats import spread
+from swarmtui.analysis.levels.stats import median, spread
 from swarmtui.model.record import Record
 from swarmtui.model.session import RequestEntry, Summary
 from swarmtui.sessions.journal import JOURNAL, decode_line
-from tests.bench.engine import process_tree, truth
+from tests.bench.engine import process_tree
 from tests.bench.terminal import AppScreen
 
 _INTERVAL_S = 60.0
 _FIGURES_EVERY = 5
 _TOKENS = 200
+_SIM = "moe-tp1"
 
 # The first minutes are start-up, not growth.
-_START_UP = 2
-_MAX_GROWTH = 0.05
+_START_UP = 5
+_MAX_CHANGE = 0.03
+
+# Started by Python in every child process that has its directory on PYTHONPATH.
+_LEAK = """
+import os, sys
+if "swarmtui.session_process" in sys.orig_argv:
+    import swarmtui.session_process.live_levels as levels
+    kept, add = [], levels.LevelRecords.add
+    def leak(self, record):
+        kept.append(os.urandom({size}))
+        add(self, record)
+    levels.LevelRecords.add = leak
+"""
 
 
 class JournalTail:
@@ -55,43 +73,68 @@ class JournalTail:
         return [entry.record for entry in entries if isinstance(entry, RequestEntry)]
 
 
-def soak(minutes: float, c: int, url: str | None) -> bool:
-    """Return whether the memory of every process stayed constant."""
+class Window(NamedTuple):
+    """The requests that ended within one minute."""
+
+    ttft_s: float
+    stream_tps: float
+
+
+def soak(options: argparse.Namespace) -> bool:
+    """Return whether the memory of every process and the figures stayed constant."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        if url is None:
-            url = stack.enter_context(truth(folder, "--ttft-ms=200", "--itl-ms=20"))
+        url = options.url or stack.enter_context(_simulator(f"{_SIM}?seats={options.c}&speed={options.speed:g}"))
         sessions = folder / "sessions"
-        for name in ("sessions", "run", "data", "config", "state"):
+        for name in ("sessions", "run", "data", "config", "state", "leak"):
             (folder / name).mkdir(mode=0o700)
-        directories = {
+        environment = {
             "XDG_RUNTIME_DIR": str(folder / "run"),
             "XDG_DATA_HOME": str(folder / "data"),
             "XDG_CONFIG_HOME": str(folder / "config"),
             "XDG_STATE_HOME": str(folder / "state"),
         }
+        if options.leak:
+            (folder / "leak" / "sitecustomize.py").write_text(_LEAK.format(size=options.leak << 10))
+            environment["PYTHONPATH"] = f"{folder / 'leak'}:{Path.cwd()}"
+        length = ("--requests", str(options.requests)) if options.requests else ("--duration", f"{options.minutes:g}m")
         command = [
-            sys.executable, "-m", "swarmtui", "run", "--endpoint", url, "--levels", str(c), "--max-tokens",
-            str(_TOKENS), "--duration", f"{minutes:g}m", "--warmup", "none", "--quiet", "--no-gpu",
-            "--session-dir", str(sessions),
+            sys.executable, "-m", "swarmtui", "run", "--endpoint", url, "--levels", str(options.c), "--max-tokens",
+            str(_TOKENS), *length, "--warmup", "none", "--quiet", "--no-gpu", "--session-dir", str(sessions),
         ]  # fmt: skip
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | directories)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | environment)
         while not (found := list(sessions.glob(f"*/{JOURNAL}"))) and process.poll() is None:
             time.sleep(0.1)
         time.sleep(2.0)
-        app = AppScreen(["attach", "--session-dir", str(sessions)], None, 120, 40, directories)
-        reader = threading.Thread(target=app.read, args=(time.monotonic() + 60 * minutes + 3600,), daemon=True)
+        app = AppScreen(["attach", "--session-dir", str(sessions)], None, 120, 40, environment)
+        reader = threading.Thread(target=app.read, args=(time.monotonic() + 86_400,), daemon=True)
         reader.start()
-        memory = _watch(process, app, found[0])
+        memory, windows, errors = _watch(process, app, found[0])
         print(f"exit code {process.returncode}; journal {found[0].stat().st_size / 1e6:.1f} MB", flush=True)
         app.end()
         _figures(found[0].parent)
-    return _is_constant(memory)
+    problems = judge_soak(memory, windows, errors)
+    print("passed" if not problems else "failed: " + "; ".join(problems))
+    return not problems
 
 
-def _watch(process: subprocess.Popen[bytes], app: AppScreen, journal: Path) -> dict[str, list[float]]:
+@contextmanager
+def _simulator(spec: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "swarmtui.sim", spec, "--watch-stdin"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+def _watch(
+    process: subprocess.Popen[bytes], app: AppScreen, journal: Path
+) -> tuple[dict[str, list[float]], list[Window], Counter[str]]:
     memory: defaultdict[str, list[float]] = defaultdict(list)
     tail, minute, started = JournalTail(journal), 0, time.monotonic()
+    windows: list[Window] = []
+    errors: Counter[str] = Counter()
+    recent: list[Record] = []
     while True:
         try:
             process.wait(max(0.0, started + (minute + 1) * _INTERVAL_S - time.monotonic()))
@@ -103,11 +146,19 @@ def _watch(process: subprocess.Popen[bytes], app: AppScreen, journal: Path) -> d
             # Without a worker the session is being saved, which is not part of the run.
             for name, size in sizes.items():
                 memory[name].append(size)
+        records = tail.read_new()
+        errors.update(record.error for record in records if record.error)
+        ttft = median(record.ttft_s for record in records if record.ttft_s is not None)
+        rate = median(record.decode_tps for record in records if record.decode_tps is not None)
+        if ttft is not None and rate is not None:
+            windows.append(Window(ttft, rate))
         shown = "  ".join(f"{name} {size:.1f}" for name, size in sizes.items())
         print(f"minute {minute:3}  MB: {shown}  journal {journal.stat().st_size / 1e6:.1f}", flush=True)
+        recent += records
         if minute % _FIGURES_EVERY == 0:
-            _latencies(minute, tail.read_new())
-    return memory
+            _latencies(minute, recent)
+            recent = []
+    return memory, windows, errors
 
 
 def _memory_mb(run: int, app: int) -> dict[str, float]:
@@ -160,29 +211,36 @@ def _figures(directory: Path) -> None:
     print("  events:", *(f"{event.name}: {event.detail}" for event in summary.events), sep="\n    ")
 
 
-def _is_constant(memory: dict[str, list[float]]) -> bool:
-    """Compare the mean memory of the first and the last fifth of the time after start-up."""
-    constant = True
-    for name, values in memory.items():
+def judge_soak(memory: dict[str, list[float]], windows: list[Window], errors: Counter[str]) -> list[str]:
+    """Return what changed by more than 3 % after start-up; samples are one per minute."""
+    series = {f"memory of {name}, MB": values for name, values in memory.items()} | {
+        "TTFT, s": [window.ttft_s for window in windows],
+        "tok/s per stream": [window.stream_tps for window in windows],
+    }
+    problems = [f"{count} × {error}" for error, count in errors.items()]
+    for name, values in series.items():
         settled = values[_START_UP:]
-        part = max(1, len(settled) // 5)
         if len(settled) < 2:
+            problems.append(f"{name}: {len(values)} minutes are too few")
             continue
+        part = max(1, len(settled) // 5)
         first, last = sum(settled[:part]) / part, sum(settled[-part:]) / part
-        growth = last / first - 1
-        constant = constant and abs(growth) <= _MAX_GROWTH
-        result = "constant" if abs(growth) <= _MAX_GROWTH else "GROWS"
-        print(f"{name}: {first:.1f} → {last:.1f} MB ({100 * growth:+.1f} %), peak {max(values):.1f}: {result}")
-    return constant
+        change = f"{name}: {first:.4g} → {last:.4g} ({100 * (last / first - 1):+.1f} %), highest {max(values):.4g}"
+        print(change)
+        if abs(last / first - 1) > _MAX_CHANGE:
+            problems.append(change)
+    return problems
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--minutes", type=float, default=12.0)
+    parser.add_argument("--requests", type=int)
     parser.add_argument("--c", type=int, default=64)
+    parser.add_argument("--speed", type=float, default=1.0)
+    parser.add_argument("--leak", type=int, default=0, metavar="KB")
     parser.add_argument("--url")
-    options = parser.parse_args()
-    return 0 if soak(options.minutes, options.c, options.url) else 1
+    return 0 if soak(parser.parse_args()) else 1
 
 
 if __name__ == "__main__":
