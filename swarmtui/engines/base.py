@@ -38,6 +38,8 @@ class Engine:
 
     name: str
     ports: tuple[int, ...] = ()
+    # It forwards requests to servers elsewhere: the flags, slots and GPUs of its process are not theirs.
+    gateway: bool = False
 
     # Recognition, best evidence first: `owned_by` in /v1/models, the Server header, the metrics' prefix, and last
     # `recognises` with the reply to the first of `probe_paths`. `command` is searched in the program's name.

@@ -10,9 +10,9 @@ from swarmtui.model.telemetry import DiscoveredServer
 
 class Generic(Engine):
     name = "OpenAI-compatible"
-    # LM Studio, TabbyAPI, LMDeploy, LiteLLM, and replicas next to a server at 8000.
-    ports = (1234, 5000, 23333, 4000, 8001, 8002, 8003)
-    command = "tabbyapi|lmdeploy|litellm|koboldcpp|mlc_llm|aphrodite|trtllm-serve"
+    # LM Studio, TabbyAPI, LMDeploy, and replicas next to a server at 8000.
+    ports = (1234, 5000, 23333, 8001, 8002, 8003)
+    command = "tabbyapi|lmdeploy|koboldcpp|mlc_llm|aphrodite|trtllm-serve"
     probe_paths = ("/version",)
 
     def recognises(self, reply: ProbeReply) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from swarmtui.engines.base import Engine, flag_number
 from swarmtui.engines.command_line import is_secret, parse_command_line, program_name
+from swarmtui.engines.gateway import LiteLlm, ReverseProxy
 from swarmtui.engines.generic import Generic
 from swarmtui.engines.llamacpp import LlamaCpp
 from swarmtui.engines.ollama import Ollama
@@ -18,8 +19,11 @@ from swarmtui.engines.transformers import Transformers
 from swarmtui.engines.vllm import Vllm
 
 GENERIC = Generic()
+# Not among the engines: its program, and the ports it listens on, mostly serve something else.
+REVERSE_PROXY = ReverseProxy()
 # In the order in which their probe paths are tried on an unknown server; Generic accepts most, so it is last.
 ENGINES: tuple[Engine, ...] = (
+    LiteLlm(),
     Vllm(),
     Simulator(),
     LlamaCpp(),
@@ -30,7 +34,7 @@ ENGINES: tuple[Engine, ...] = (
     GENERIC,
 )
 
-_BY_NAME = {engine.name: engine for engine in ENGINES}
+_BY_NAME = {engine.name: engine for engine in (*ENGINES, REVERSE_PROXY)}
 _COMMANDS = tuple((engine, re.compile(engine.command, re.IGNORECASE)) for engine in ENGINES)
 _ALL_SHORT_FLAGS = {short: name for engine in ENGINES for short, name in engine.short_flags.items()}
 _ENVIRONMENT = re.compile(

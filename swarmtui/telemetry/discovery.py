@@ -214,14 +214,15 @@ def _inspect(
         return found
     # Some servers have nothing distinctive in their replies.
     by_process = listener.engine.name if listener.engine and found.engine == GENERIC.name else found.engine
-    own = process_flags(listener.pid)
+    engine = engine_named(by_process)
+    own = None if engine.gateway else process_flags(listener.pid)
     flags = None if own is None and found.flags is None else {**(found.flags or {}), **(own or {})}
     return msgspec.structs.replace(
         found,
         engine=by_process,
         pid=listener.pid,
         flags=flags,
-        slots=engine_named(by_process).slots(own) if found.slots is None else found.slots,
+        slots=engine.slots(own) if found.slots is None else found.slots,
         models=found.models or ((flags["model"],) if flags and "model" in flags else ()),
     )
 
@@ -236,7 +237,7 @@ def _unreachable(listener: Listener, *, timed_out: bool) -> DiscoveredServer | N
         url=f"http://{listener.host}:{listener.port}",
         engine=listener.engine.name,
         pid=listener.pid,
-        flags=process_flags(listener.pid),
+        flags=None if listener.engine.gateway else process_flags(listener.pid),
         reachable=False,
         problem=f"{'no answer in time' if timed_out else 'unexpected reply'}: the server may be loading or busy",
     )

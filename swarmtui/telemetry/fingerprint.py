@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.engines.base import PROMETHEUS_PATH, Engine, ProbeReply, objects, positive
-from swarmtui.engines.registry import ENGINES, GENERIC, engine_from_metrics, engine_from_models
+from swarmtui.engines.registry import ENGINES, GENERIC, REVERSE_PROXY, engine_from_metrics, engine_from_models
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.telemetry.prometheus import parse_samples
@@ -54,9 +54,13 @@ def fingerprint(
     rows = _models(listed)
     needs_key = listed.status in (401, 403)
     engine = _recognise(prober, rows or [], listed.server)
-    if engine is None and rows is None and not needs_key:
-        return None
-    found = _describe(prober, engine or GENERIC)
+    if engine is None:
+        if rows is None and not needs_key:
+            return None
+        engine = REVERSE_PROXY if REVERSE_PROXY.serves(listed.server) else GENERIC
+    # A gateway may fail in its own way where others ask for a key.
+    needs_key = needs_key or (engine.gateway and rows is None)
+    found = _describe(prober, engine)
     described = msgspec.structs.replace(
         found,
         url=url,

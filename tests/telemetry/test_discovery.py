@@ -201,6 +201,27 @@ def test_timeout_inside_a_probe_is_no_other_answer(tmp_path: Path) -> None:
     assert found is not None and (found.pid, found.reachable) == (pid, False)
 
 
+@pytest.mark.parametrize("status", [401, 500])
+def test_gateway_is_named_asks_for_a_key_and_has_no_flags(tmp_path: Path, status: int) -> None:
+    """LiteLLM without its database answers 500 where others answer 401."""
+    replies = f"""{{"/v1/models": TextReply({status}, b"no", {{}}), "/health/liveliness": '"I\\'m alive!"'}}"""
+    code = _PROGRAM.replace("dict(VLLM)", replies).replace("import serving", "import TextReply, serving")
+    with program(tmp_path, code, "--max-num-seqs", "6", name="litellm") as (url, pid):
+        found = identify(url, timeout_s=5.0)
+    assert found is not None
+    assert (found.engine, found.pid, found.reachable, found.flags) == ("LiteLLM gateway", pid, True, None)
+    assert found.problem == f"HTTP {status}: it needs an API key (--api-key-env)"
+
+
+def test_reverse_proxy_is_named_unless_the_server_behind_it_is() -> None:
+    headers = {"Server": "nginx/1.27.0"}
+    found, _ = probe({"/v1/models": TextReply(200, b'{"object":"list","data":[{"id":"m"}]}', headers)})
+    assert found is not None and (found.engine, found.models, found.problem) == ("gateway", ("m",), "")
+    found, _ = probe(VLLM | {"/v1/models": TextReply(200, str(VLLM["/v1/models"]).encode(), headers)})
+    assert found is not None and found.engine == "vLLM"
+    assert probe({"/v1/models": TextReply(404, b"", headers)})[0] is None
+
+
 def test_process_names_the_engine_that_replies_do_not(tmp_path: Path) -> None:
     code = _PROGRAM.replace("dict(VLLM)", """{"/v1/models": '{"object":"list","data":[]}'}""")
     with program(tmp_path, code, name="transformers") as (url, _), HttpClient() as client:
