@@ -189,11 +189,12 @@ def compare(
 @click.option("--chart", metavar="NAME", help="A single chart (png, svg): throughput ttft contention radar gpu …")
 @session_dir_option
 def export(session: tuple[str, ...], form: Any, output: str | None, chart: str | None, session_dir: str | None) -> None:
-    """Export a session as a file, or several side by side (md, html, png, svg).
+    """Export a session as a file, or several side by side (md, openmetrics, html, png, svg).
 
     \b
     swarmtui export last -o report.html
     swarmtui export last~1 last -o compared.md
+    swarmtui export last --format openmetrics | curl --data-binary @- http://GATEWAY:9091/metrics/job/swarmtui
 
     png needs two packages: pip install resvg-py font-source-sans-pro
     """

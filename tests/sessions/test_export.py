@@ -18,6 +18,8 @@ from xml.etree import ElementTree
 
 import pytest
 import resvg_py
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from swarmtui.model.plan import Plan
 from swarmtui.model.schema import BadInput
@@ -26,6 +28,7 @@ from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export, session_data
 from swarmtui.sessions.export.charts import build_charts
 from swarmtui.sessions.store import LoadedSession, load, write_summary
+from swarmtui.text import sanitize
 from tests.sessions.session_builders import T0, full_session, head, open_loop_session, record, write_session
 
 NASTY = "<script>alert(1)</script> | *x* `y` [z](http://e) \x1b[31m =cmd()"
@@ -33,6 +36,7 @@ CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
 RECORDED = Path(__file__).with_name("recorded")
+STEADY = "swarmtui_level_steady_tokens_per_second"
 TEXT_FORMATS = tuple(form for form in FORMATS if form not in ("png", "svg"))
 
 
@@ -461,3 +465,29 @@ def test_impossible_gpu_readings_do_not_break_an_export(tmp_path: Path, field: s
     write_session(tmp_path / "20261115-014455-3f9a", [first, *readings, *others])
     for form in ("html", "svg", "md", "csv", "json", "toml"):
         assert export([load(tmp_path, "last")], form)
+
+
+def metric_families(page: str) -> dict[str, Metric]:
+    return {family.name: family for family in text_string_to_metric_families(page)}  # type: ignore[no-untyped-call]
+
+
+def test_openmetrics_has_the_figures_of_each_level(tmp_path: Path) -> None:
+    page = text(tmp_path, "openmetrics", label=NASTY)
+    families = metric_families(page)
+    (info,) = families["swarmtui_session"].samples
+    assert info.labels["label"] == sanitize(NASTY) and "\x1b" not in page
+    levels = session_data(load(tmp_path, "20261115-014455-3f9a"), named=False).summary.levels
+    steady = {
+        sample.labels["c"]: sample.value for sample in families["swarmtui_level_steady_tokens_per_second"].samples
+    }
+    assert steady == {str(level.c): level.out_tps_steady for level in levels if level.out_tps_steady is not None}
+    ttft = families["swarmtui_level_ttft_seconds"]
+    assert (ttft.type, ttft.unit) == ("summary", "seconds")
+    maxima = {sample.labels["c"]: sample.value for sample in ttft.samples if sample.labels["quantile"] == "1"}
+    assert maxima == {str(level.c): level.ttft_s.max for level in levels if level.ttft_s.max is not None}
+
+
+def test_openmetrics_of_an_open_loop_has_rates(tmp_path: Path) -> None:
+    page = export([loaded(tmp_path, open_loop_session())], "openmetrics").decode()
+    ttft = metric_families(page)["swarmtui_level_ttft_seconds"]
+    assert ttft.samples and all("rate" in sample.labels and "c" not in sample.labels for sample in ttft.samples)

@@ -206,8 +206,8 @@ def test_gateway_is_named_asks_for_a_key_and_has_no_flags(tmp_path: Path, status
     """LiteLLM without its database answers 500 where others answer 401."""
     replies = f"""{{"/v1/models": TextReply({status}, b"no", {{}}), "/health/liveliness": '"I\\'m alive!"'}}"""
     code = _PROGRAM.replace("dict(VLLM)", replies).replace("import serving", "import TextReply, serving")
-    with program(tmp_path, code, "--max-num-seqs", "6", name="litellm") as (url, pid):
-        found = identify(url, timeout_s=5.0)
+    with program(tmp_path, code, "--max-num-seqs", "6", name="litellm") as (url, pid), HttpClient() as client:
+        found = identify(url, timeout_s=5.0, client=client)
     assert found is not None
     assert (found.engine, found.pid, found.reachable, found.flags) == ("LiteLLM gateway", pid, True, None)
     assert found.problem == f"HTTP {status}: it needs an API key (--api-key-env)"

@@ -30,6 +30,7 @@ FORMATS = {
     "csv": ExportFormat("data:render_csv"),
     "json": ExportFormat("data:render_json"),
     "toml": ExportFormat("data:render_toml"),
+    "openmetrics": ExportFormat("openmetrics:render_openmetrics", several=True),
     "html": ExportFormat("html:render_html", several=True),
     "png": ExportFormat("images:render_png", several=True, charts=True, binary=True),
     "svg": ExportFormat("images:render_svg", several=True, charts=True),
