@@ -35,15 +35,16 @@ def test_stationary_week_is_rarely_flagged() -> None:
     assert sum(map(sum, second)) / len(second) <= 0.6
 
 
-def test_step_of_three_percent_is_flagged_within_three_probes_in_the_median() -> None:
+def test_step_of_three_percent_is_flagged_within_three_probes() -> None:
+    """In 97 % of cases, by simulation of many more."""
     delays = []
     for seed in range(61):
         random = Random(seed)
         calm = hourly(random, WEEK)
         found = flags([*calm, *hourly(random, 12, WEEK, 0.97 * 76.9)])[WEEK:]
         delays.append(found.index(True) + 1 if True in found else 99)
-    delays.sort()
-    assert delays[30] <= 3 and delays[-1] <= 7
+    assert sum(delay <= 3 for delay in delays) >= 0.95 * len(delays)
+    assert max(delays) <= 6
 
 
 def test_slow_decline_of_ten_percent_is_flagged_by_its_end() -> None:
@@ -71,6 +72,18 @@ def test_state_follows_from_reference_and_latest_probes() -> None:
     assert log(state.smoothed / 100) == pytest.approx(z * (1 - 0.8**LATEST) * spread)
     assert log(state.high / 100) == pytest.approx(3.5 * sqrt(0.2 / 1.8 + 1.57 / 20) * spread)
     assert state.low == pytest.approx(100 * 100 / state.high)
+    assert log(state.newest / 100) == pytest.approx(z * spread)
+    assert log(state.newest_high / 100) == pytest.approx(3.2 * sqrt(1 / 3 + 1.57 / 20) * spread)
+    assert state.newest_low == pytest.approx(100 * 100 / state.newest_high)
+
+
+def test_sentence_names_the_mean_that_drifted() -> None:
+    calm = [probe(k, 80.0 * exp(0.01 * (k % 5 - 2))) for k in range(WEEK)]
+    found = probe_history([*calm, *(probe(WEEK + k, 77.6) for k in range(3))])
+    assert found.drifted is True
+    assert "; mean of the latest 3, outliers clipped: −3.0 % (limit ±" in found.sentence
+    found = probe_history([*calm, *(probe(WEEK + k, 77.6) for k in range(9))])
+    assert "; smoothed, outliers clipped: −" in found.sentence and found.sentence.endswith("drifted")
 
 
 def test_reference_starts_again_when_the_server_changes() -> None:

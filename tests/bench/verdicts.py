@@ -149,7 +149,7 @@ def print_probes(trials: int) -> None:
             found = flags([*calm, *probes(random, 12, log(0.97), first=len(calm))])[-12:]
             delays.append(found.index(True) + 1 if True in found else 99)
         by = ", ".join(f"{k}: {100 * sum(delay <= k for delay in delays) / trials:.0f} %" for k in (2, 3, 4, 5, 6))
-        print(f"{f'probe: −3 % step after {weeks} weeks, flagged by probe':<62} {by}")
+        print(f"{f'probe: −3 % step after {weeks} weeks, flagged by probe':<62} {by}   by 3 ≥ 95 %")
     random = Random(9)
     ended = sum(flags(probes(random, WEEK, slope=-0.1 / WEEK))[-1] for _ in range(trials))
     print(f"{'probe: slow −10 % over a week, flagged at its end':<62}{100 * ended / trials:>9.1f} %")

@@ -1,7 +1,8 @@
 """Track a repeated probe: how much it varies, and whether it has drifted.
 
-Drift is judged by an exponentially weighted mean of the latest probes, in standard deviations of a reference: the
-probes before the latest 24, since the server last changed. A single outlier is no drift; a small lasting change is.
+Drift is judged by two means of the latest probes, in standard deviations of a reference: the probes before the latest 24,
+since the server last changed. The exponentially weighted mean finds a small lasting change, and the plain mean of three a
+step soon after it. A single outlier is no drift.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from math import exp, log, sqrt
+from math import exp, fsum, log, sqrt
 
 from swarmtui.analysis.compare.verdicts import coefficient_of_variation
 from swarmtui.analysis.levels.stats import mean, median, percentile
@@ -23,6 +24,9 @@ MIN_REFERENCE = 20
 _WEIGHT = 0.2
 _CLIPPED_AT = 3.0
 _LIMIT = 3.5
+# The weighted mean alone finds a step of three standard deviations within three probes in two of three cases.
+_NEWEST = 3
+_NEWEST_LIMIT = 3.2
 _MAD_TO_SD = 1.4826  # of a normal distribution
 _MEDIAN_VARIANCE = 1.57  # that of the median of n values is 1.57 / n times theirs
 
@@ -52,16 +56,26 @@ class ProbeResult(Stored, frozen=True, kw_only=True):
 
 
 class Drift(Stored, frozen=True, kw_only=True):
-    """The state at one probe: the median of the reference, the smoothed rate, and the limits that it must not leave."""
+    """The state at one probe: the median of the reference, the smoothed rate, and the limits that it must not leave.
+
+    `newest` is the mean of the latest three probes, which has limits of its own.
+    """
 
     reference: float
     smoothed: float
     low: float
     high: float
+    newest: float
+    newest_low: float
+    newest_high: float
+
+    @property
+    def smoothed_drifted(self) -> bool:
+        return not self.low <= self.smoothed <= self.high
 
     @property
     def drifted(self) -> bool:
-        return not self.low <= self.smoothed <= self.high
+        return self.smoothed_drifted or not self.newest_low <= self.newest <= self.newest_high
 
 
 class ProbeHistory(Stored, frozen=True, kw_only=True):
@@ -133,18 +147,33 @@ def _drift(reference: Sequence[float], latest: Sequence[float]) -> Drift:
     """Compare the smoothed `latest` with a sorted reference; all are logs of rates."""
     middle = percentile(reference, 0.5)
     spread = _MAD_TO_SD * percentile(sorted(abs(value - middle) for value in reference), 0.5)
+    apart = [(value - middle) / spread if spread else _CLIPPED_AT * _sign(value - middle) for value in latest]
+    clipped = [max(-_CLIPPED_AT, min(_CLIPPED_AT, value)) for value in apart]
     smoothed = 0.0
-    for value in latest:
-        apart = (value - middle) / spread if spread else _CLIPPED_AT * ((value > middle) - (value < middle))
-        smoothed += _WEIGHT * (max(-_CLIPPED_AT, min(_CLIPPED_AT, apart)) - smoothed)
-    limit = _LIMIT * sqrt(_WEIGHT / (2 - _WEIGHT) + _MEDIAN_VARIANCE / len(reference))
+    for value in clipped:
+        smoothed += _WEIGHT * (value - smoothed)
+    newest = fsum(clipped[-_NEWEST:]) / _NEWEST
+    reference_variance = _MEDIAN_VARIANCE / len(reference)
+    limit = _LIMIT * sqrt(_WEIGHT / (2 - _WEIGHT) + reference_variance)
+    newest_limit = _NEWEST_LIMIT * sqrt(1 / _NEWEST + reference_variance)
     unit = spread or 1e-9
+
+    def rate(deviations: float) -> float:
+        return exp(middle + deviations * unit)
+
     return Drift(
-        reference=exp(middle),
-        smoothed=exp(middle + smoothed * unit),
-        low=exp(middle - limit * unit),
-        high=exp(middle + limit * unit),
+        reference=rate(0.0),
+        smoothed=rate(smoothed),
+        low=rate(-limit),
+        high=rate(limit),
+        newest=rate(newest),
+        newest_low=rate(-newest_limit),
+        newest_high=rate(newest_limit),
     )
+
+
+def _sign(value: float) -> int:
+    return (value > 0) - (value < 0)
 
 
 def _since_change(probes: Sequence[ProbeResult]) -> int:
@@ -169,8 +198,9 @@ def _sentence(
     if drift is None:
         needed = LATEST + MIN_REFERENCE
         return f"{head}; drift needs {needed} probes of the same server, so far {since_change}"
-    smoothed = signed_percent(drift.smoothed / drift.reference - 1.0)
-    limit = percent(drift.high / drift.reference - 1.0, 1)
-    return (
-        f"{head}; smoothed, outliers clipped: {smoothed} (limit ±{limit}): {'drifted' if drift.drifted else 'no drift'}"
-    )
+    what, value, high = "smoothed", drift.smoothed, drift.high
+    if drift.drifted and not drift.smoothed_drifted:
+        what, value, high = f"mean of the latest {_NEWEST}", drift.newest, drift.newest_high
+    change_text, limit = signed_percent(value / drift.reference - 1.0), percent(high / drift.reference - 1.0, 1)
+    state = "drifted" if drift.drifted else "no drift"
+    return f"{head}; {what}, outliers clipped: {change_text} (limit ±{limit}): {state}"
