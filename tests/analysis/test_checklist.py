@@ -93,7 +93,7 @@ def test_all_checks_pass_for_a_good_session() -> None:
         ("other_clients", {"facts": {"other_requests": 3.0}}),
         ("preemptions", {"facts": {"preemptions": 2.0}}),
         ("decode_rate", {"facts": {"engine_ratio": 1.05}}),
-        ("coalesced_chunks", {"facts": {"coalesced_chunks": 0.1}}),
+        ("coalesced_chunks", {"facts": {"coalesced_chunks": 0.3}}),
         ("client_clock", {"facts": {"clock_steps": 1}}),
         ("server_restart", {"facts": {"restarted": True}}),
     ],
@@ -273,6 +273,15 @@ def test_engine_decode_rate_from_its_histogram(engine_s: float, expected: float)
     ]
     assert session_facts(session(), [], records, drafted).engine_ratio is None, "a step gives several tokens"
     assert session_facts(session(), [], records, telemetry[:2]).engine_ratio is None
+
+
+def test_engine_decode_rate_includes_answers_that_a_sample_cuts() -> None:
+    """A token takes 20 ms until 400 ms, then 10 ms; both sides count those between the samples at 100 and 850 ms."""
+    slow = request(0, range(20, 401, 20), stage=1)
+    fast = [request(400, range(410, 801, 10), stage=1), request(800, range(810, 901, 10), stage=1)]
+    telemetry = [sample(100, itl=histogram(4, 0.08)), sample(850, itl=histogram(62, 0.81))]
+    facts = session_facts(session(), [], [slow, *fast], telemetry)
+    assert facts.engine_ratio == pytest.approx(1.0)
 
 
 def test_clocks_may_differ_between_levels() -> None:

@@ -303,16 +303,16 @@ def test_steady_below_wall_is_flagged() -> None:
 
 def test_flags_have_codes_and_texts() -> None:
     records = [
-        request(0, [10, 20, 30], token_source="chunks", stamp="read", coalesced_chunks=1),
+        request(0, [10, 20, 30], token_source="chunks", stamp="read", coalesced_chunks=2),
         request(30, [40, 50, 60], token_source="chunks", stamp="read", degenerate=True),
     ]
     level = one(records)
     assert (level.token_source, level.stamp, level.degenerate) == ("chunks", "read", 1)
-    assert level.coalesced_chunks == pytest.approx(1 / 6)
+    assert level.coalesced_chunks == pytest.approx(2 / 6)
     assert [(flag.code, flag.text) for flag in level.flags] == [
         ("degenerate", "1 of 2 answers are degenerate: empty, repeated, ended at once or miscounted"),
         ("token_source", "tokens are counted by chunks (~): the server did not report them"),
-        ("coalesced_chunks", "16.7 % of chunks were coalesced: they carry another chunk's time stamp"),
+        ("coalesced_chunks", "33.3 % of chunks were coalesced: they carry another chunk's time stamp"),
         ("read_stamps", "time stamps are from the reader, not from the kernel"),
     ]
 

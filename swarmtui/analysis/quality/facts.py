@@ -19,7 +19,7 @@ from swarmtui.model.telemetry import QualityFacts, ServerState, Telemetry
 
 # Clocks drop between levels: only samples of a busy GPU show whether they were lowered.
 _BUSY = 0.5
-# The share of an engine's tokens that complete answers must cover for a comparison of decode rates.
+# The share of an engine's tokens that our answers must cover for a comparison of decode rates.
 _MIN_COVERED = 0.5
 # A server may have generated this many tokens of a cancelled request that never arrived.
 UNCERTAIN_TOKENS = 16
@@ -223,7 +223,8 @@ def _other_requests(ours: int, before: Sequence[ServerState], after: Sequence[Se
 def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> float | None:
     """Return the engine's decode rate over the client's, from the engine's histogram of inter-token times.
 
-    Each stage is compared between its first and last sample. With drafts an inter-token time is not that of a token.
+    Both count the tokens between the first and the last sample of a stage: complete answers alone would be another time
+    of a machine whose speed varies. With drafts an inter-token time is not that of a token.
     """
     ratios = []
     for found in _stages(records).values():
@@ -232,10 +233,26 @@ def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> fl
         change = counter_change(inside[0].servers, inside[-1].servers) if len(inside) > 1 else None
         if change is None or change.state.itl is None or change.state.drafts is not None:
             continue
-        start, end, itl = inside[0].servers_read_ns, inside[-1].servers_read_ns, change.state.itl
-        complete = [r for r in found if r.ok and (r.t_first_ns or 0) >= start and (r.t_end_ns or end + 1) <= end]
-        decoded = [pair for record in complete if (pair := record.decoded) is not None]
+        window, itl = (inside[0].servers_read_ns, inside[-1].servers_read_ns), change.state.itl
+        decoded = [pair for record in found if (pair := _decoded_within(record, window)) is not None]
         tokens, seconds = sum(n for n, _ in decoded), sum(span for _, span in decoded)
         if tokens and itl.sum and tokens >= _MIN_COVERED * itl.count:
             ratios.append((seconds / tokens) / (itl.sum / itl.count))
     return median(ratios)
+
+
+def _decoded_within(record: Record, window: Span) -> tuple[float, float] | None:
+    """Return the tokens of an answer that follow its first chunk in the window, and the time that they took."""
+    start, end = window
+    if record.t_first_ns is None or record.t_end_ns is None or record.first_tokens is None or not record.tokens_out:
+        return None
+    if start <= record.t_first_ns and record.t_end_ns <= end:
+        return record.decoded
+    times = record.chunk_times_ns()
+    if record.t_end_ns != record.t_last_ns:
+        times.append(record.t_end_ns)
+    within = [t_ns for t_ns in times if start <= t_ns <= end]
+    if len(within) < 2:
+        return None
+    tokens_per_chunk = (record.tokens_out - record.first_tokens) / (len(times) - 1)
+    return tokens_per_chunk * (len(within) - 1), (within[-1] - within[0]) / 1e9
