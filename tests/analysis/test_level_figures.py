@@ -252,18 +252,32 @@ def test_figures_of_a_closed_loop_come_from_measured_requests() -> None:
         assert level.flags == ()
 
 
+def test_failed_pre_roll_and_fillers_are_in_the_error_count() -> None:
+    def fail(record: Record) -> Record:
+        return msgspec.structs.replace(record, error="http_500", tokens_out=None)
+
+    records = [fail(r) if r.phase == "preroll" else r for r in closed_loop(4, 16)]
+    level = one(records, c=4)
+    assert (level.n, level.ok, level.errors, level.error_counts) == (20, 16, 4, {"http_500": 4})
+    assert level.ttft_s.n == 16
+    assert level.by_run[0].errors == 4
+    text = "4 of 20 requests failed (4 unmeasured: pre-roll or fillers): http_500 4"
+    assert Finding(code="errors", text=text) in level.flags
+    (level,) = level_figures([r for r in records if r.phase == "preroll"], [stage(c=4)], [end(complete=False)])
+    assert (level.n, level.ok, level.errors, level.runs) == (4, 0, 4, 0), "no request was measured"
+
+
+def test_errors_of_a_repeated_pre_roll_are_counted() -> None:
+    first = [msgspec.structs.replace(r, error="reset") for r in closed_loop(4, 0) if r.phase == "preroll"]
+    again = closed_loop(4, 16, number=2, start=1000)
+    (level,) = level_figures([*first, *again], [stage(1, c=4), stage(2, c=4)], [end(1, complete=False), end(2)])
+    assert (level.n, level.ok, level.errors) == (20, 16, 4)
+
+
 def test_prompt_rate_of_a_closed_loop_follows_the_steady_rate() -> None:
     level = one(closed_loop(4, 16), c=4)
     assert level.prompt_tps == level.out_tps_steady
     assert level.total_tps == pytest.approx(2 * (level.out_tps_steady or 0.0))
-
-
-def test_errors_of_unmeasured_requests_are_flagged_and_not_counted() -> None:
-    records = closed_loop(4, 16)
-    records[0] = msgspec.structs.replace(records[0], error="reset")
-    level = one(records, c=4)
-    assert (level.errors, level.error_counts) == (0, {})
-    assert [flag.text for flag in level.flags] == ["1 unmeasured request failed (pre-roll, fillers): reset 1"]
 
 
 def test_errors_of_a_repeated_attempt_stay_in_the_level() -> None:

@@ -1,8 +1,8 @@
 """Track a repeated probe: how much it varies, and whether it has drifted.
 
-Drift is judged by two means of the latest probes, in standard deviations of a reference: the probes before the latest 24,
-since the server last changed. The exponentially weighted mean finds a small lasting change, and the plain mean of three a
-step soon after it. A single outlier is no drift.
+Drift is judged by two means of the latest probes, in standard deviations of a reference: the probes before the latest
+24, since the server last changed. The exponentially weighted mean finds a small lasting change, the plain mean of three
+a step soon after it. A single outlier is no drift.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ra
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates
 from swarmtui.model.plan import CLOSED_LOOPS, LevelKey
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
 
 # More types than this are not worth a table.
@@ -68,7 +68,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
     steady_parts = [_steady_part(c, run) for run in counted]
     by_run = tuple(map(_run_figures, counted, steady_parts))
     finished = [record for run in runs for record in run.finished]
-    failed = [record for run in runs for record in (*run.finished, *run.earlier_errors) if not record.ok]
+    failed = [record for run in runs for record in run.failed]
     ok = [record for record in finished if record.ok]
     verdicts = [record.verdict for record in finished if record.verdict is not None]
     wall_s = _sum(run.wall_s for run in by_run)
@@ -90,7 +90,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         ok=len(ok),
         errors=len(failed),
         cancelled=sum(len(run.cancelled) for run in runs),
-        error_counts=_error_counts(failed),
+        error_counts=dict(sorted(Counter(r.error for r in failed if r.error is not None).items())),
         cap_hits=sum(r.cap_hit for r in ok),
         degenerate=sum(r.degenerate for r in ok),
         complete=all(run.complete for run in runs),
@@ -135,8 +135,8 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         replicas=_replicas(counted, wall_s),
     )
     uncounted = sum(r.tokens_out is None for r in ok)
-    unmeasured = _error_counts(r for run in runs if run.has_preroll for r in run.unmeasured if not r.ok)
-    return msgspec.structs.replace(level, flags=level_flags(level, uncounted, unmeasured))
+    unmeasured_errors = sum(record.phase in ("preroll", "filler") for record in failed)
+    return msgspec.structs.replace(level, flags=level_flags(level, uncounted, unmeasured_errors))
 
 
 def _with_serial(
@@ -166,21 +166,21 @@ def _with_serial(
 
 def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, ...]:
     """Return the figures of each endpoint; empty for a single one."""
-    finished = [record for run in runs for record in run.finished]
-    numbers = sorted({record.endpoint for record in finished})
+    answered = [record for run in runs for record in run.finished if record.ok]
+    failed = Counter(record.endpoint for run in runs for record in run.failed)
+    numbers = sorted({record.endpoint for record in answered} | set(failed))
     if numbers in ([], [0]):
         return ()
     replicas = []
     for number in numbers:
-        own = [record for record in finished if record.endpoint == number]
-        ok = [record for record in own if record.ok]
+        ok = [record for record in answered if record.endpoint == number]
         tokens = _count(r.tokens_out for r in ok)
         replicas.append(
             Replica(
                 endpoint=number,
-                n=len(own),
+                n=len(ok) + failed[number],
                 ok=len(ok),
-                errors=len(own) - len(ok),
+                errors=failed[number],
                 tokens_out=tokens,
                 out_tps_wall=ratio(_sum(_wall_tokens(run, number) for run in runs), wall_s),
                 per_stream_tps=stream_rate(ok),
@@ -228,11 +228,6 @@ def _c_held(runs: Sequence[LevelRun]) -> float | None:
     return ratio(fsum(mean * length for mean, length in known), sum(length for _, length in known))
 
 
-def _error_counts(records: Iterable[Record]) -> dict[str, int]:
-    """Count failed requests by error; cancelled ones did not fail."""
-    return dict(sorted(Counter(r.error for r in records if r.error not in (None, CANCELLED)).items()))
-
-
 def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
     """`ttft_s` is the median of the requests."""
     ok = [record for record in run.finished if record.ok]
@@ -240,9 +235,9 @@ def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
     wall_s = run.wall_s
     return RunFigures(
         run=run.number,
-        n=len(run.finished),
+        n=len(ok) + len(run.failed),
         ok=len(ok),
-        errors=len(run.finished) - len(ok),
+        errors=len(run.failed),
         wall_s=wall_s,
         steady_s=part.seconds if part else None,
         c_achieved=ratio(run.busy_s, wall_s),

@@ -14,7 +14,6 @@ from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import FASTER, Event, Level, SerialBaseline, StageStart
 from swarmtui.numbers import short, short_percent
-from swarmtui.text import count_noun
 
 # Steady excludes ramp-up and drain, so that it is not below wall, except by the luck of few answers.
 _STEADY_SHARE = 0.95
@@ -26,19 +25,17 @@ _STALLED = Finding(
 _EVENT_FLAGS = {"server_gone": _SERVER_GONE, "server_restarted": _SERVER_GONE, "stalled": _STALLED}
 
 
-def level_flags(level: Level, uncounted: int, unmeasured_errors: Mapping[str, int]) -> Findings:
-    """`uncounted` is the number of answers without a token count."""
+def level_flags(level: Level, uncounted: int, unmeasured_errors: int) -> Findings:
+    """`uncounted` answers have no token count, `unmeasured_errors` are failed pre-roll requests and fillers."""
     return tuple(Finding(code=code, text=text) for code, text in _flags(level, uncounted, unmeasured_errors))
 
 
-def _flags(level: Level, uncounted: int, unmeasured_errors: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tuple[str, str]]:
     if not level.complete:
         yield "incomplete", "incomplete: it ended before all planned requests were done"
     if level.errors:
-        yield "errors", f"{level.errors} of {level.n} requests failed: {_names(level.error_counts)}"
-    if unmeasured_errors:
-        count = count_noun(sum(unmeasured_errors.values()), "unmeasured request", "unmeasured requests")
-        yield "unmeasured_errors", f"{count} failed (pre-roll, fillers): {_names(unmeasured_errors)}"
+        unmeasured = f" ({unmeasured_errors} unmeasured: pre-roll or fillers)" if unmeasured_errors else ""
+        yield "errors", f"{level.errors} of {level.n} requests failed{unmeasured}: {_names(level.error_counts)}"
     if level.c_held is not None and IN_FLIGHT.grade(1.0 - level.c_held / level.c) != "ok":
         yield "c_held", f"C held {short(level.c_held)}, planned {level.c}"
     if level.headline_is_steady and (level.out_tps_steady or 0.0) < _STEADY_SHARE * (level.out_tps_wall or 0.0):

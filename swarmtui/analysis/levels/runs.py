@@ -125,6 +125,12 @@ class LevelRun(NamedTuple):
         return [*self.finished, *self.cancelled, *self.unmeasured]
 
     @property
+    def failed(self) -> list[Record]:
+        """All requests that failed in a run: measured, pre-roll and fillers, also in attempts that were repeated."""
+        own = (*self.finished, *(r for r in self.unmeasured if r.stage == self.stage and r.phase != "level"))
+        return [*(r for r in own if r.error not in (None, CANCELLED)), *self.earlier_errors]
+
+    @property
     def has_preroll(self) -> bool:
         return any(record.phase == "preroll" for record in self.unmeasured)
 
@@ -204,7 +210,7 @@ def runs_by_level(
         found = [r for r in by_stage[stage.number] if r.phase == phase]
         if superseded and not complete:
             if not stage.steered:
-                errors[attempt] += [r for r in found if r.error not in (None, CANCELLED)]
+                errors[attempt] += [r for r in by_stage[stage.number] if r.error not in (None, CANCELLED)]
             continue
         unmeasured = [r for r in by_stage[stage.number] if r.phase != phase]
         if stage.steered:

@@ -40,8 +40,8 @@ THROTTLED = Limit(0.05)  # of a level's time
 GPU_CLOCKS = Limit(0.05)  # (highest − lowest) / highest during a level
 CLOCK_STEPS = Limit(0.0)
 HOST_CLOCKS = Limit(0.001, 0.005)  # seconds; latencies do not depend on it, only how requests of hosts overlap
-# Of all chunks. They blur gaps and stalls only; on a busy machine servers write several chunks at once, which is no fault
-# of the measurement. Above a quarter something between server and client holds chunks back, or the client is too slow.
+# Of all chunks. They blur gaps and stalls only; on a busy machine it is often the server that writes several at once.
+# Above a quarter, something between server and client holds chunks back, or the client is too slow.
 COALESCED_CHUNKS = Limit(0.01, 0.25)
 TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
 
