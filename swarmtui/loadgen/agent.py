@@ -26,6 +26,8 @@ _MAX_TEXT = 1 << 20
 _MAX_DETAIL = 500
 _MAX_NAME = 200
 
+_CANCELLED_BY_CLIENT = "cancelled by the client"
+
 
 class Agent:
     """Calls `on_record` with each finished request, and `on_free` when it can take another task.
@@ -103,13 +105,11 @@ class Agent:
     def _on_done(self) -> None:
         assert self._task is not None and self._pool is not None and self._exchange is not None
         exchange, response = self._exchange, self._exchange.response
-        if (
-            exchange.reused
-            and not exchange.bytes_seen
-            and not self._retried
-            and not self._cancelled
-            and response.error in ("reset", "closed_early")
-        ):
+        stale = exchange.reused and not exchange.bytes_seen and response.error in ("reset", "closed_early")
+        if stale and self._cancelled:
+            # The connection ended just before the request was cancelled, which would have been sent again otherwise.
+            response.error, response.error_detail = CANCELLED, _CANCELLED_BY_CLIENT
+        elif stale and not self._retried:
             # The server had closed the idle connection: send again; the first attempt does not count.
             self._retried = True
             if exchange.connection_served:
@@ -180,7 +180,7 @@ class Agent:
     def cancel(self) -> None:
         self._cancelled = True
         if self._exchange is not None:
-            self._exchange.cancel(CANCELLED, "cancelled by the client")
+            self._exchange.cancel(CANCELLED, _CANCELLED_BY_CLIENT)
 
     def row_if_changed(self) -> StreamRow | None:
         """Return the agent's row for a frame, or None if nothing changed since the last one."""

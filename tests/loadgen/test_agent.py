@@ -71,6 +71,12 @@ class SentRequest:
         (record,) = self._records
         return record
 
+    def lose_connection(self) -> None:
+        self._exchange.connection_lost("closed_early", "the server closed the connection")
+
+    def cancel(self) -> None:
+        self._agent.cancel()
+
 
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
@@ -107,6 +113,14 @@ def test_total_timeout_counts_from_sending() -> None:
     request.receive(9.9, HEAD + chunk(delta(content="a")))
     assert request.error_at(10.0) is None
     assert request.error_at(10.01) == "total_timeout"
+
+
+def test_cancelled_request_on_a_stale_connection_is_no_error() -> None:
+    """It would have been sent again, if it had not been cancelled in the same moment."""
+    request = SentRequest()
+    request.lose_connection()
+    request.cancel()
+    assert request.record().error == "cancelled"
 
 
 KEY = "canary-7c41e09b"
