@@ -111,7 +111,7 @@ def describe_frame(frame: Frame) -> str:
     if frame.out_tps is not None:
         parts.append(f"{rate(frame.out_tps)} tok/s")
     if frame.ttft_s is not None:
-        parts.append(f"TTFT {seconds(frame.ttft_s)}")
+        parts.append(f"TTFT (10 s) {seconds(frame.ttft_s)}")
     if frame.in_flight:
         parts.append(f"{frame.waiting} of {frame.in_flight} waiting")
     if frame.errors:
@@ -149,5 +149,5 @@ def _describe_level(level: Level) -> str:
     if level.out_tps_wall is not None:
         parts.append(f"{approximate}{significant(level.out_tps_wall)} wall")
     if level.ttft_s.mean is not None:
-        parts.append(f"TTFT {seconds(level.ttft_s.median_or_mean)}")
+        parts.append(f"TTFT {seconds(level.ttft_s.median)}")
     return ", ".join(parts)

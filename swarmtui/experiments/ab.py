@@ -228,5 +228,5 @@ def _describe_change(test: AbTest) -> str:
 
 def _value(figure: Figure, level: Level) -> float | None:
     if figure == "ttft_s":
-        return level.ttft_s.median_or_mean
+        return level.ttft_s.median
     return level.per_stream_tps.mean if figure == "per_stream_tps" else level.headline_tps

@@ -220,7 +220,7 @@ def _done_row(
         c=level.c,
         out_tps=level.headline_tps,
         runs=level.headline_by_run,
-        ttft_s=level.ttft_s.median_or_mean,
+        ttft_s=level.ttft_s.median,
         j_per_token=energy.j_per_token if energy else None,
         mean_w=energy.mean_w if energy else None,
         peak_memory=energy.peak_memory if energy else None,

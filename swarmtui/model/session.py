@@ -198,9 +198,13 @@ class Spread(Stored, frozen=True, kw_only=True):
     max: float | None = None
 
     @property
-    def median_or_mean(self) -> float | None:
-        """The median; for a sample that is too small for one, the mean."""
-        return self.p50 if self.p50 is not None else self.mean
+    def median(self) -> float | None:
+        """The median; that of up to four values follows from their mean and range. A median of few is no percentile."""
+        if self.p50 is not None or self.n > 4 or self.mean is None:
+            return self.p50
+        if self.n < 3 or self.min is None or self.max is None:
+            return self.mean if self.n < 3 else None
+        return (self.n * self.mean - self.min - self.max) / (self.n - 2)
 
 
 class RateSummary(Stored, frozen=True, kw_only=True):
@@ -261,7 +265,7 @@ class Replica(Stored, frozen=True, kw_only=True):
 
 
 class TaskFigures(Stored, frozen=True, kw_only=True):
-    """One type of task at one level and turn; `per_stream_tps` and `e2e_s` are means."""
+    """One type of task at one level and turn; `e2e_s` is the median, `tokens_out` the mean of the answers."""
 
     c: int
     rate: float | None = None

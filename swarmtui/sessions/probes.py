@@ -70,5 +70,5 @@ def _probe(row: SessionRow, detail: _ProbeDetail) -> ProbeResult | None:
         runs=streamed or whole,
         wall=not streamed,
         engine_tps=mean(engine),
-        ttft_s=level.ttft_s.mean,
+        ttft_s=level.ttft_s.median,
     )

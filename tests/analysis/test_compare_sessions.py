@@ -217,7 +217,7 @@ def test_energy_rows_have_no_verdict() -> None:
     a = summary([level(1, tps=1, energy=Energy(seconds=1.0, j_per_token=2.0))])
     b = summary([level(1, tps=1, energy=Energy(seconds=1.0, j_per_token=1.5, mean_w=300.0))])
     rows = [(row.figure, row.before, row.after) for row in compare_pair(a, b).machine]
-    assert rows == [("energy per token", 2.0, 1.5), ("GPU power", None, 300.0)]
+    assert rows == [("energy per token", 2.0, 1.5), ("GPU power, sum", None, 300.0)]
 
 
 def test_estimated_ttft_parts_are_marked() -> None:

@@ -46,7 +46,8 @@ def test_line_shows_phase_rate_ttft_errors_and_time_left() -> None:
         run=1, runs=2, done=12, of=16, in_flight=4, waiting=1, out_tps=312.4, ttft_s=0.18, left_s=12.3, errors=0
     )  # fmt: skip
     assert describe_frame(shown) == (
-        "C=4 run 1/2 [###############-----] 12/16 · 312 tok/s · TTFT 180 ms · 1 of 4 waiting · 0 errors · 0:12 left"
+        "C=4 run 1/2 [###############-----] 12/16 · 312 tok/s · TTFT (10 s) 180 ms · 1 of 4 waiting · 0 errors · "
+        "0:12 left"
     )
 
 
@@ -91,7 +92,7 @@ def test_bar_has_constant_length() -> None:
 def test_plain_progress_writes_each_phase_once_and_each_finished_level() -> None:
     out = io.StringIO()
     lines = open_progress(out, quiet=False)
-    done = level(1, ok=4, out_tps_steady=120.25, out_tps_wall=110.0, ttft_s=Spread(n=4, mean=0.05))
+    done = level(1, ok=4, out_tps_steady=120.25, out_tps_wall=110.0, ttft_s=Spread(n=4, mean=0.05, min=0.04, max=0.06))
     for shown in (frame(c=1), frame(c=1, done=2), frame(c=2, levels=(done,)), frame(c=2, levels=(done,), done=1)):
         lines.show(shown)
     lines.show(frame(c=2, status="saving", levels=(done,)))

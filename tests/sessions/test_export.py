@@ -179,7 +179,7 @@ def test_all_formats_have_the_figures_of_the_csv(tmp_path: Path) -> None:
     assert head_row[:3] == ["C", "runs", "n"]
     for row, cells, in_toml, in_json in zip(rows, body, toml["levels"], document["levels"], strict=True):
         shown = dict(zip(head_row, cells, strict=True))
-        for column, field in (("wall", "out_tps_wall"), ("steady", "out_tps_steady"), ("total", "total_tps")):
+        for column, field in (("wall", "out_tps_wall"), ("steady", "out_tps_steady"), ("prompt + output", "total_tps")):
             assert float(shown[column]) == pytest.approx(float(row[field]), rel=1e-3)
             assert in_toml[field] == pytest.approx(float(row[field]), rel=1e-5)
             assert in_json[field] == float(row[field])

@@ -236,8 +236,8 @@ def headline_row(pair: Pair) -> ComparisonRow | None:
 
 _ENERGY: tuple[tuple[str, str, Callable[[Energy], float | None]], ...] = (
     ("energy per token", "J", lambda energy: energy.j_per_token),
-    ("GPU power", "W", lambda energy: energy.mean_w),
-    ("GPU memory", "GiB", lambda energy: _gib(energy.peak_memory)),
+    ("GPU power, sum", "W", lambda energy: energy.mean_w),
+    ("GPU memory, sum", "GiB", lambda energy: _gib(energy.peak_memory)),
 )
 _TTFT_PARTS: tuple[tuple[str, Callable[[TtftSplit], float | None]], ...] = (
     ("TTFT: queue", lambda split: split.queue_s),
@@ -298,7 +298,7 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
                 best_c=at.c if at else None,
                 best_rate=at.rate if at else None,
                 tpot_s=at.tpot_s.mean if at else None,
-                ttft_s=at.ttft_s.median_or_mean if at else None,
+                ttft_s=at.ttft_s.median if at else None,
                 changes=_changes(summaries[index - 1], summary) if index else (),
                 best_of_model=rate is not None and rate == best[_model(summary)],
             )
@@ -328,7 +328,7 @@ def _replicates(figure: Figure, level: Level) -> list[float]:
 
 def _values(figure: Figure, a: Level, b: Level) -> tuple[float | None, float | None]:
     """Return the figure of both levels: the median of TTFT if both have one, otherwise both means."""
-    if figure == "ttft_s" and (a.ttft_s.p50 is None or b.ttft_s.p50 is None):
+    if figure == "ttft_s" and (a.ttft_s.median is None or b.ttft_s.median is None):
         return a.ttft_s.mean, b.ttft_s.mean
     return _value(figure, a), _value(figure, b)
 
@@ -337,7 +337,7 @@ def _value(figure: Figure, level: Level) -> float | None:
     if figure == "per_stream_tps":
         return level.per_stream_tps.mean
     if figure == "ttft_s":
-        return level.ttft_s.median_or_mean
+        return level.ttft_s.median
     value: float | None = getattr(level, figure)
     return value
 

@@ -307,7 +307,7 @@ def _figures(c: int, rate: float | None, kind: str, turn: int, records: Sequence
         ok=len(ok),
         ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
         per_stream_tps=stream_rate(ok),
-        e2e_s=mean([r.e2e_s for r in ok if r.e2e_s is not None]),
+        e2e_s=median(r.e2e_s for r in ok if r.e2e_s is not None),
         tokens_out=mean([r.tokens_out for r in ok if r.tokens_out is not None]),
         verdicts=dict(sorted(Counter(r.verdict for r in records if r.verdict is not None).items())),
     )

@@ -130,7 +130,7 @@ def machine_table(levels: Sequence[Level]) -> str:
     if any(level.energy and level.energy.simulated for level in levels):
         notes.append("GPUs are SIMULATED.")
     if any(level.energy and level.energy.joules is not None for level in levels):
-        notes.append("W and J: from the GPUs' energy counters, GPUs only. GiB: peak memory in use.")
+        notes.append("W and J: from the energy counters, GPUs only. GiB: peak memory in use. Each is a sum over GPUs.")
     if any(level.energy and level.energy.all_gpus for level in levels):
         notes.append("W, J and GiB are of all GPUs of this host: which of them the server uses is not known.")
     if any(level.ttft_split for level in levels):

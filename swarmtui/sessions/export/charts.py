@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil, fsum, isfinite
 
-from swarmtui.analysis.levels.stats import mean, ratio
+from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.session import Level, StageStart, Summary
 from swarmtui.model.telemetry import Gpu, Telemetry
@@ -75,7 +75,7 @@ def _ttft(sessions: Sequence[SessionData]) -> Chart:
     unit, factor = ("ms", 1e3) if largest < _LONG_S else ("s", 1.0)
 
     def median(level: Level) -> float | None:
-        value = level.ttft_s.median_or_mean
+        value = level.ttft_s.median
         return None if value is None else factor * value
 
     def maximum(level: Level) -> float | None:
@@ -119,7 +119,7 @@ def _factor(field: str, base: Level) -> Callable[[Level], float | None]:
 
 
 def _side_tasks(session: SessionData) -> Chart:
-    """Chart the mean time of each task type at the highest level; labels count the passed answers."""
+    """Chart the median time of each task type at the highest level; labels count the passed answers."""
     highest = max((level.c for level in session.summary.levels), default=0)
     found = [r for r in session.records if r.phase == "level" and r.c == highest and r.type]
     types = tuple(sorted({record.type for record in found}))
@@ -128,13 +128,13 @@ def _side_tasks(session: SessionData) -> Chart:
     points, labels = [], []
     for index, kind in enumerate(types):
         of_kind = [record for record in found if record.type == kind]
-        value = mean([record.e2e_s for record in of_kind if record.ok and record.e2e_s is not None])
+        value = median(record.e2e_s for record in of_kind if record.ok and record.e2e_s is not None)
         verdicts = [record.verdict for record in of_kind if record.verdict is not None]
         passed = f" {sum(v in PASSES for v in verdicts)}/{len(verdicts)} passed" if verdicts else ""
         labels.append(f"{kind}{passed}")
         if value is not None:
             points.append((float(index), value))
-    title = f"Tasks at C={highest}: mean time"
+    title = f"Tasks at C={highest}: median e2e"
     return Chart("side_tasks", title, "bars", "", "s", (ChartSeries("e2e", tuple(points)),), tuple(labels))
 
 

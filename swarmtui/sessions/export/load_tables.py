@@ -76,9 +76,9 @@ def _throughput_kinds(levels: Sequence[Level]) -> Table:
         for level in levels
         if level.load == "swarm"
     ]
-    columns = ("agents", "wall", "prompt tok/s", "output tok/s", "combined tok/s", "TTFT mean", "TTFT max")
-    note = "combined = prompt + output, most of which is not generated"
-    return _table("Prompt, output and combined throughput", columns, rows, note)
+    columns = ("agents", "wall", "prompt tok/s", "output tok/s", "prompt + output tok/s", "TTFT mean", "TTFT max")
+    note = "prompt tokens are read, not generated"
+    return _table("Prompt and output throughput", columns, rows, note)
 
 
 def _arrivals(summary: Summary) -> Table:
@@ -93,9 +93,9 @@ def _arrivals(summary: Summary) -> Table:
             significant(level.served_per_s, 3),
             significant(level.c_achieved, 3),
             _send_delay(level.lateness_s),
-            _median(level.ttft_s),
+            seconds(level.ttft_s.median),
             seconds(level.ttft_s.p99 if level.ttft_s.p99 is not None else level.ttft_s.max),
-            _median(level.e2e_s),
+            seconds(level.e2e_s.median),
         )
         for level in summary.levels
         if level.rate is not None
@@ -115,10 +115,6 @@ def _send_delay(delay: Spread | None) -> str:
     return MISSING if delay is None else milliseconds(delay.p99 if delay.p99 is not None else delay.max)
 
 
-def _median(spread: Spread) -> str:
-    return seconds(spread.median_or_mean)
-
-
 def _primary(tasks: Sequence[TaskFigures], levels: Sequence[Level]) -> Table:
     """Tabulate the primary task, which is the first type of each level."""
     turns = sorted({task.turn for task in tasks if task.turn})
@@ -130,7 +126,7 @@ def _primary(tasks: Sequence[TaskFigures], levels: Sequence[Level]) -> Table:
         first = own.get(_FIRST_TURN)
         if first is None:
             continue
-        ttft = first.ttft_s.median_or_mean
+        ttft = first.ttft_s.median
         base = ttft if base is None else base
         change = MISSING if not base or ttft is None else signed_percent(ttft / base - 1, 0)
         times = [task.e2e_s for task in own.values()]
@@ -147,8 +143,12 @@ def _primary(tasks: Sequence[TaskFigures], levels: Sequence[Level]) -> Table:
             )
         )
     names = tuple(f"turn {turn + 1}" for turn in (_FIRST_TURN, *turns))
-    columns = ("C", "tok/s turn 1", "total tok/s", "TTFT", "TTFT change", *names, "all turns")
-    return _table("Primary task", columns, rows, "TTFT change: compared with the first level")
+    note = (
+        "wall: output tok/s of all tasks; TTFT change: compared with the first level; turns: median e2e, and the sum "
+        "of these medians"
+    )
+    columns = ("C", "tok/s turn 1", "wall tok/s", "TTFT", "TTFT change", *names, "sum of turns")
+    return _table("Primary task", columns, rows, note)
 
 
 def _by_type(tasks: Sequence[TaskFigures]) -> Table:
@@ -156,7 +156,7 @@ def _by_type(tasks: Sequence[TaskFigures]) -> Table:
         (
             task.type,
             f"{task.ok} of {task.n}",
-            _median(task.ttft_s),
+            seconds(task.ttft_s.median),
             significant(task.per_stream_tps),
             seconds(task.e2e_s),
             significant(task.tokens_out, 3),
@@ -212,7 +212,7 @@ def _replicas(summary: Summary) -> Table:
             str(part.errors),
             significant(part.out_tps_wall),
             significant(part.per_stream_tps),
-            _median(part.ttft_s),
+            seconds(part.ttft_s.median),
         )
         for level in summary.levels
         for part in level.replicas

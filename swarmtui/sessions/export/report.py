@@ -136,12 +136,12 @@ def _rate(level: Level, value: float | None) -> str:
     return f"~{text}" if value is not None and level.tokens_estimated else text
 
 
-def _median_or_range(spread: Spread, unit: Callable[[float | None], str]) -> str:
+def _median_or_range(spread: Spread) -> str:
     if spread.p50 is not None:
-        return unit(spread.p50)
+        return seconds(spread.p50)
     if spread.min is None or spread.max is None:
         return MISSING
-    low, high = unit(spread.min), unit(spread.max)
+    low, high = seconds(spread.min), seconds(spread.max)
     return low if low == high else f"{low}–{high}"
 
 
@@ -154,18 +154,18 @@ _THROUGHPUT: tuple[tuple[str, Cell], ...] = (
     ("steady", lambda level: _rate(level, level.out_tps_steady)),
     ("wall", lambda level: _rate(level, level.out_tps_wall)),
     ("prompt", lambda level: significant(level.prompt_tps)),
-    ("total", lambda level: _rate(level, level.total_tps)),
+    ("prompt + output", lambda level: _rate(level, level.total_tps)),
     ("per stream", lambda level: _rate(level, level.per_stream_tps.mean)),
     ("in flight", lambda level: significant(level.c_achieved, 3)),
 )
 _LATENCY: tuple[tuple[str, Cell], ...] = (
     ("C", lambda level: f"{level.offered_load:g}"),
-    ("TTFT", lambda level: _median_or_range(level.ttft_s, seconds)),
+    ("TTFT", lambda level: _median_or_range(level.ttft_s)),
     ("TTFT p90", lambda level: seconds(level.ttft_s.p90)),
     ("TTFT p99", lambda level: seconds(level.ttft_s.p99)),
-    ("TPOT", lambda level: _median_or_range(level.tpot_s, milliseconds)),
+    ("TPOT mean", lambda level: milliseconds(level.tpot_s.mean)),
     ("TPOT p90", lambda level: milliseconds(level.tpot_s.p90)),
-    ("e2e", lambda level: _median_or_range(level.e2e_s, seconds)),
+    ("e2e", lambda level: _median_or_range(level.e2e_s)),
     ("e2e p90", lambda level: seconds(level.e2e_s.p90)),
     ("longest stall", lambda level: seconds(level.longest_stall_s)),
 )
@@ -211,7 +211,7 @@ def _machine_note(levels: Sequence[Level]) -> str:
     if any(level.energy and level.energy.simulated for level in levels):
         notes.append("GPU figures are SIMULATED")
     if any(level.energy and level.energy.joules is not None for level in levels):
-        notes.append("W and J from the energy counters, GPUs only")
+        notes.append("W and J from the energy counters, GPUs only; W, J and GiB are sums over the GPUs")
     if any(level.energy and level.energy.all_gpus for level in levels):
         notes.append("GPU figures are of all GPUs of the host: which of them the server uses is not known")
     if any(level.ttft_split for level in levels):

@@ -133,7 +133,7 @@ def _run(number: int, one: ImportedBenchmark) -> RunFigures:
         c_achieved=None if one.e2e.mean is None else ratio(one.e2e.mean * one.ok, one.wall_s),
         tokens_out=one.tokens_out or 0, out_tps_wall=ratio(one.tokens_out, one.wall_s) or one.out_tps,
         out_tps_steady=None, per_stream_tps=_stream_tps([one]),
-        ttft_s=one.ttft.median_or_mean,
+        ttft_s=one.ttft.median,
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def curve_view(levels: Sequence[Level], baseline: Sequence[Level], baseline_name
     best = best_load(levels)
     return CurveView(
         tps=tps,
-        ttft=level_points(levels, lambda level: level.ttft_s.median_or_mean),
+        ttft=level_points(levels, lambda level: level.ttft_s.median),
         baseline=level_points(baseline, lambda level: level.headline_tps),
         baseline_name=sanitize(baseline_name),
         best=best,

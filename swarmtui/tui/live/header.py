@@ -141,7 +141,7 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         _load_tile(frame, requested_c),
         Tile("out tok/s", rate(frame.out_tps), headline, width=14),
         per_stream,
-        Tile("TTFT", seconds(frame.ttft_s), _ttft_note(frame.ttft_split)),
+        Tile("TTFT 10 s", seconds(frame.ttft_s), _ttft_note(frame.ttft_split)),
         *delay,
         Tile("queue", str(frame.waiting), f"server {count(server_waiting(frame))}", "warn" if frame.waiting else ""),
         Tile("errors", str(frame.errors), sanitize(worst) or f"of {frame.finished:,}", "bad" if frame.errors else ""),
@@ -160,7 +160,7 @@ def _level_tiles(frame: Frame) -> tuple[Tile, ...]:
         load,
         Tile("steady" if level.headline_is_steady else "wall", rate(level.headline_tps), "tok/s", width=14),
         Tile("stream", rate(level.per_stream_tps.mean), "tok/s"),
-        Tile("TTFT", seconds(level.ttft_s.median_or_mean), "median" if level.ttft_s.p50 is not None else "mean"),
+        Tile("TTFT", seconds(level.ttft_s.median), "median"),
         Tile("errors", str(level.errors), f"of {level.n:,}", "bad" if level.errors else ""),
         Tile("tokens/J", rate(energy), "GPU only", width=9),
     )

@@ -57,7 +57,7 @@ def history_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole
     newest = points[-1]
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
-        _trace("TTFT", buckets, lambda p: p.ttft_s, seconds, newest),
+        _trace("TTFT 10 s", buckets, lambda p: p.ttft_s, seconds, newest),
         _trace("queue", buckets, lambda p: float(p.waiting), count, newest, least=1.0),
         _trace("in flight", buckets, lambda p: float(p.in_flight), count, newest, least=1.0),
     ]

@@ -113,7 +113,7 @@ def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> tupl
             LevelColumn("rate", 6, lambda level: f"{level.offered_load:g}"),
             LevelColumn("done/s", 8, lambda level: rate(level.served_per_s)),
             LevelColumn("tok/s", 8, lambda level: _tokens(level, level.out_tps_wall)),
-            LevelColumn("TTFT", 8, lambda level: seconds(level.ttft_s.median_or_mean)),
+            LevelColumn("TTFT", 8, lambda level: seconds(level.ttft_s.median)),
             LevelColumn("send delay", 11, lambda level: seconds(level.lateness_s.max if level.lateness_s else None)),
             *passes, _N, _ERRORS, _STREAM, _IN_FLIGHT,
         )  # fmt: skip
@@ -140,7 +140,7 @@ def _task_lines(tasks: Sequence[TaskFigures]) -> tuple[str, ...]:
         verdicts = ", ".join(f"{count} {name}" for name, count in task.verdicts.items())
         lines.append(
             f"{task.c:>4}  {task.type[:13]:<14}{task.turn + 1:>4}{task.n:>5}{rate(task.per_stream_tps):>8}"
-            f"{seconds(task.ttft_s.median_or_mean):>9}{seconds(task.e2e_s):>9}  {verdicts}"
+            f"{seconds(task.ttft_s.median):>9}{seconds(task.e2e_s):>9}  {verdicts}"
         )
     return tuple(lines)
 
@@ -169,7 +169,7 @@ _C = LevelColumn("C", 4, lambda level: f"{level.offered_load:g}")
 _STEADY = LevelColumn("steady", 8, lambda level: _tokens(level, level.out_tps_steady))
 _WALL = LevelColumn("wall", 8, lambda level: _tokens(level, level.out_tps_wall))
 _STREAM = LevelColumn("stream", 7, lambda level: _tokens(level, level.per_stream_tps.mean))
-_TTFT = LevelColumn("TTFT", 8, lambda level: seconds(level.ttft_s.median_or_mean))
+_TTFT = LevelColumn("TTFT", 8, lambda level: seconds(level.ttft_s.median))
 _SLOWDOWN = LevelColumn("slowdown", 9, lambda level: percent(level.slowdown))
 _SCALING = LevelColumn("scaling", 8, lambda level: factor(level.rate_speedup))
 _SPEED_UP = LevelColumn(

@@ -23,7 +23,7 @@ PlottedFigure = Literal["output tok/s", "TTFT, s", "tok/s per stream"]
 
 PLOTTED_FIGURES: dict[PlottedFigure, Callable[[Level], float | None]] = {
     "output tok/s": lambda level: level.headline_tps,
-    "TTFT, s": lambda level: level.ttft_s.median_or_mean,
+    "TTFT, s": lambda level: level.ttft_s.median,
     "tok/s per stream": lambda level: level.per_stream_tps.mean,
 }
 _FIGURE_NAMES = {"out_tps_steady": "tok/s steady", "out_tps_wall": "tok/s wall", "per_stream_tps": "tok/s stream"}
