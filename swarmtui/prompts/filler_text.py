@@ -6,7 +6,9 @@ the same words in different order, so that texts of equal length have equal toke
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 from typing import Literal
 
@@ -45,15 +47,22 @@ def make_filler(count: int, rng: Random) -> str:
     return " ".join(shuffled(WORDS * rounds + WORDS[:rest], rng))
 
 
+# Words between two counts of the list's parts; the length of the list is a multiple of it.
+_PART = 16
 _MIN_TOKENS_PER_WORD, _MAX_TOKENS_PER_WORD = 0.2, 20.0
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """`overhead` is the number of tokens besides the words: chat template, system message, nonce."""
+    """`overhead` is the number of tokens besides the words: chat template, system message, nonce.
+
+    `tokens_per_word` is the mean over the whole list, `parts` the tokens of its first 16, 32 … words: in a small
+    vocabulary words differ, and so does the beginning of the list from the whole.
+    """
 
     overhead: float
     tokens_per_word: float
     by: Literal["tokenize", "usage"]
+    parts: tuple[float, ...] = ()
 
 
 def needs_calibration(workload: Workload) -> bool:
@@ -63,31 +72,44 @@ def needs_calibration(workload: Workload) -> bool:
 def calibration_texts(seed: int, salt: str = "") -> tuple[str, ...]:
     """Return user messages, with nonce, that the server is to count.
 
-    They are multiples of the whole word list, so that the mean number of tokens per word is exact.
+    The last two are multiples of the whole word list, for the overhead and the mean number of tokens per word; those
+    before them are parts of it.
     """
     return tuple(
-        nonce(PROBE_NONCE_START + rounds, seed, salt)
-        + make_filler(rounds * len(WORDS), random_stream(seed, "probe", rounds))
-        for rounds in (1, 4)
+        nonce(PROBE_NONCE_START + count, seed, salt) + make_filler(count, random_stream(seed, "probe", count))
+        for count in (*range(_PART, len(WORDS), _PART), len(WORDS), 4 * len(WORDS))
     )
 
 
 def fit_calibration(texts: Sequence[str], counts: Sequence[int], by: Literal["tokenize", "usage"]) -> Calibration:
-    """Fit a line through the server's counts for the calibration texts."""
-    words = [len(text.split()) - 1 for text in texts]
-    if len(counts) != len(words) or len(set(words)) < 2:
-        raise BadInput(f"{len(counts)} prompt token counts for {len(words)} texts", key="calibration")
-    mean_words, mean_count = sum(words) / len(words), sum(counts) / len(counts)
-    slope = sum((w - mean_words) * (n - mean_count) for w, n in zip(words, counts, strict=True)) / sum(
-        (w - mean_words) ** 2 for w in words
-    )
-    overhead = mean_count - slope * mean_words
-    if not _MIN_TOKENS_PER_WORD <= slope <= _MAX_TOKENS_PER_WORD or overhead < -slope * min(words) / 2:
-        seen = ", ".join(f"{n} for {w} words" for w, n in zip(words, counts, strict=True))
+    """Fit the server's counts for the calibration texts: a line through the last two, then the parts."""
+    if len(counts) != len(texts) or len(texts) < 2:
+        raise BadInput(f"{len(counts)} prompt token counts for {len(texts)} texts", key="calibration")
+    (words, count), (more_words, more_count) = [
+        (len(text.split()) - 1, count) for text, count in zip(texts[-2:], counts[-2:], strict=True)
+    ]
+    slope = (more_count - count) / (more_words - words)
+    overhead = count - slope * words
+    if not _MIN_TOKENS_PER_WORD <= slope <= _MAX_TOKENS_PER_WORD or overhead < -slope * words / 2:
+        seen = f"{count} for {words} words, {more_count} for {more_words} words"
         raise BadInput(f"the server's prompt token counts are implausible: {seen}", key="calibration")
-    return Calibration(overhead=max(0.0, overhead), tokens_per_word=slope, by=by)
+    overhead = max(0.0, overhead)
+    parts = tuple(part - overhead for part in counts[:-2])
+    rising = all(a < b for a, b in pairwise((0.0, *parts, slope * len(WORDS))))
+    return Calibration(overhead=overhead, tokens_per_word=slope, by=by, parts=parts if rising else ())
 
 
-def words_for_tokens(tokens: int, calibration: Calibration) -> int:
+def words_for_prompt(tokens: int, calibration: Calibration) -> int:
     """Return the number of words for a prompt of `tokens` tokens in all; at least one."""
-    return max(1, round((tokens - calibration.overhead) / calibration.tokens_per_word))
+    return words_for_tokens(tokens - calibration.overhead, calibration)
+
+
+def words_for_tokens(tokens: float, calibration: Calibration) -> int:
+    """Return the number of words that have `tokens` tokens by themselves; at least one."""
+    list_tokens = calibration.tokens_per_word * len(WORDS)
+    rounds, rest = divmod(max(0.0, tokens), list_tokens)
+    known = (0.0, *calibration.parts, list_tokens)
+    step = len(WORDS) / (len(known) - 1)
+    part = max(0, bisect_left(known, rest) - 1)
+    words = step * (part + (rest - known[part]) / (known[part + 1] - known[part]))
+    return max(1, round(rounds * len(WORDS) + words))

@@ -19,7 +19,7 @@ from swarmtui.model.workload import (
     Task,
 )
 from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt, load_items, user_message
-from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_tokens
+from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_prompt, words_for_tokens
 from swarmtui.prompts.library import WorkloadFile
 from swarmtui.prompts.sampling import WARMUP_NONCE_START, draw_length, nonce, random_stream, shuffle_balanced
 
@@ -165,7 +165,7 @@ class _GeneratedItems:
         self._workload, self._seed, self._calibration = workload, seed, calibration
         self._prefix: tuple[Message, ...] = ()
         if isinstance(workload, SharedPrefix):
-            words = max(1, round(workload.prefix_tokens / calibration.tokens_per_word))
+            words = words_for_tokens(workload.prefix_tokens, calibration)
             prefix = make_filler(words, random_stream(seed, "prefix"))
             text = f"{workload.system}\n\n{prefix}" if workload.system else prefix
             self._prefix = (Message(role="system", content=text),)
@@ -180,7 +180,7 @@ class _GeneratedItems:
         def tokens(distribution: Length, name: str) -> int:
             return draw_length(distribution, random_stream(self._seed, use, name, index), index, c, position)
 
-        words = words_for_tokens(tokens(self._workload.input_tokens, "input"), self._calibration)
+        words = words_for_prompt(tokens(self._workload.input_tokens, "input"), self._calibration)
         text = make_filler(words, random_stream(self._seed, use, "text", index))
         return PromptItem(
             messages=(*self._prefix, user_message(text)), max_tokens=tokens(self._workload.output_tokens, "output")

@@ -15,7 +15,7 @@ from swarmtui.prompts.filler_text import (
     calibration_texts,
     fit_calibration,
     needs_calibration,
-    words_for_tokens,
+    words_for_prompt,
 )
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, shipped_workloads
@@ -41,6 +41,11 @@ def by_bytes(text: str) -> int:
 
 def one_each(text: str) -> int:
     return len(text.split())
+
+
+def small_vocabulary(text: str) -> int:
+    """One to three tokens per word: more for long words, and for later ones of the list."""
+    return sum(1 + (len(word) > 3) + (len(word) > 4 and word > "c") for word in text.split())
 
 
 TOKENIZERS = [by_hash, by_letters, by_bytes, one_each]
@@ -73,6 +78,14 @@ def test_prompt_lengths_are_within_two_percent(tokenizer: Tokenizer, tokens: int
         assert counted == pytest.approx(tokens, rel=0.02)
 
 
+@pytest.mark.parametrize("tokens", range(100, 260, 7))
+def test_short_prompts_are_within_two_percent_in_a_small_vocabulary(tokens: int) -> None:
+    """There the first words of the list have fewer tokens than its mean."""
+    source = TaskGenerator(random_text(tokens, ""), seed=1, calibration=calibrated(small_vocabulary, 20))
+    counted = prompt_tokens(source.task(0, 1, 0).messages, small_vocabulary, 20)
+    assert counted == pytest.approx(tokens, rel=0.02)
+
+
 def test_calibration_finds_overhead_and_tokens_per_word() -> None:
     found = calibrated(one_each, 11)
     assert found.overhead == pytest.approx(12.0)  # the template and the nonce
@@ -82,14 +95,14 @@ def test_calibration_finds_overhead_and_tokens_per_word() -> None:
 
 def test_calibration_texts_differ_by_session() -> None:
     texts = calibration_texts(1, "a")
-    assert len(texts) == 2
+    assert len(texts) == 9
     assert texts[0][:11] != texts[1][:11]
     assert texts[0] != calibration_texts(1, "b")[0]
     assert texts == calibration_texts(1, "a")
 
 
 def test_prompt_shorter_than_the_template_has_one_word() -> None:
-    assert words_for_tokens(5, Calibration(overhead=11.0, tokens_per_word=1.3, by="usage")) == 1
+    assert words_for_prompt(5, Calibration(overhead=11.0, tokens_per_word=1.3, by="usage")) == 1
 
 
 @pytest.mark.parametrize(
@@ -99,11 +112,11 @@ def test_prompt_shorter_than_the_template_has_one_word() -> None:
 )
 def test_implausible_counts_are_refused(counts: tuple[int, int]) -> None:
     with pytest.raises(BadInput, match="are implausible"):
-        fit_calibration(calibration_texts(0), counts, "tokenize")
+        fit_calibration(calibration_texts(0)[-2:], counts, "tokenize")
 
 
 def test_too_few_counts_are_refused() -> None:
-    with pytest.raises(BadInput, match="1 prompt token counts for 2 texts"):
+    with pytest.raises(BadInput, match="1 prompt token counts for 9 texts"):
         fit_calibration(calibration_texts(0), (140,), "tokenize")
 
 
