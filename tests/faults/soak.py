@@ -84,7 +84,7 @@ def soak(options: argparse.Namespace) -> bool:
     """Return whether the memory of every process and the figures stayed constant."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = options.url or stack.enter_context(_simulator(f"{_SIM}?seats={options.c}&speed={options.speed:g}"))
+        url = options.url or stack.enter_context(simulator(f"{_SIM}?seats={options.c}&speed={options.speed:g}"))
         sessions = folder / "sessions"
         for name in ("sessions", "run", "data", "config", "state", "leak"):
             (folder / name).mkdir(mode=0o700)
@@ -119,7 +119,7 @@ def soak(options: argparse.Namespace) -> bool:
 
 
 @contextmanager
-def _simulator(spec: str) -> Iterator[str]:
+def simulator(spec: str) -> Iterator[str]:
     command = [sys.executable, "-m", "swarmtui.sim", spec, "--watch-stdin"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
