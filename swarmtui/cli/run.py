@@ -99,6 +99,11 @@ missed: to show 95 % takes at least 59 requests.
     metavar="N",
     help="Runs per level; the levels rotate over them.  [default: that of the workload, else 1]",
 )
+@click.option(
+    "--canaries",
+    metavar="SHARE",
+    help="Ask this share (1% to 20%) of additional questions with known answers, to see whether answers get worse.",
+)
 @click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
 @click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 @click.option(

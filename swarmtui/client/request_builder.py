@@ -50,6 +50,7 @@ class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
     arrival: Arrival | None = None
     burst: float | None = None
     serial_rates: str | None = None
+    canaries: str | None = None
     runs: str | None = None
     requests: str | None = None
     duration: str | None = None
@@ -218,6 +219,7 @@ def _plan_options(choices: RunChoices) -> PlanOptions:
         arrival=choices.arrival,
         burst=choices.burst,
         serial_rates=choices.serial_rates,
+        canaries=choices.canaries,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from swarmtui.model.record import TokenSource
 
 # A response above these limits ends with the error `too_long`, so that it cannot exhaust memory.
@@ -14,6 +16,14 @@ _FEW_TOKENS = 2
 
 # The finish reason of servers that do not say whether they completed an answer or cut it at its limit.
 COMPLETED = "completed"
+
+# An answer that ends with so many characters of a period not above the other number is a loop.
+_LOOP_CHARS, _PERIOD_CHARS = 240, 60
+
+# Replacement and control characters, surrogates and private use; more than this share, and number, is garbage.
+_NOT_TEXT = re.compile("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ue000-\uf8ff]")
+_GARBAGE_SHARE, _GARBAGE_CHARS = 0.05, 4
+_SAMPLE_CHARS = 4000
 
 
 class Response:
@@ -137,12 +147,24 @@ class Response:
         return tuple(gaps)
 
     def degenerate(self, total: int | None, exact: bool) -> bool:
-        """Whether the output is empty, one repeated piece, far fewer tokens than chunks, or over after a few tokens."""
+        """Whether the output is empty, a loop, garbage, far fewer tokens than chunks, or over after a few tokens."""
         pieces = self.content or self.reasoning
         if not self.times:
+            return True
+        if _is_garbage(text := "".join(pieces)) or (not exact and _is_loop(text)):
             return True
         if len(pieces) >= _REPEATS and pieces[0] == pieces[1] and len(set(pieces)) == 1:
             return True
         if total is not None and 2 * total < len(self.times):
             return True
         return not exact and self.finish_reason in ("stop", COMPLETED) and total is not None and total <= _FEW_TOKENS
+
+
+def _is_loop(text: str) -> bool:
+    tail = text.rstrip()[-_LOOP_CHARS:]
+    return len(tail) == _LOOP_CHARS and any(tail[p:] == tail[:-p] for p in range(1, _PERIOD_CHARS + 1))
+
+
+def _is_garbage(text: str) -> bool:
+    sample = text[:_SAMPLE_CHARS]
+    return len(_NOT_TEXT.findall(sample)) > max(_GARBAGE_CHARS, _GARBAGE_SHARE * len(sample))

@@ -10,6 +10,9 @@ import msgspec
 from swarmtui.model.plan import PerLevel
 from swarmtui.model.schema import Stored
 
+# Codes of findings on a level that are shown as alarms: the answers are worse than those at C=1.
+ALARMS = ("answers_worse", "answers_degenerate")
+
 
 class Finding(Stored, frozen=True, kw_only=True):
     """A remark: a stable `code` for programs, and its `text` for readers."""

@@ -12,6 +12,8 @@ MAX_STREAMS = 20_000
 # A stage under manual control becomes a level when it has this many completions per stream.
 MIN_STEERED_COMPLETIONS = 4
 
+_MIN_CANARIES, _MAX_CANARIES = 1, 20
+
 
 class Timeouts(Stored, frozen=True, kw_only=True):
     """In seconds. `first_token` and `idle` limit silence, `total` the whole request."""
@@ -60,7 +62,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     With `duration_s` a run lasts that long, otherwise it has `requests`. `warmup` is a number of discarded requests.
     `slo` is written as on the command line. `load` is how load is applied, and decides which of the fields after it
     apply; model/load.py documents them. `preroll`: unmeasured requests keep C in flight before and after the measured
-    ones of a closed loop.
+    ones of a closed loop. `canaries` is the share of questions with checkable answers among its requests.
     """
 
     mode: Literal["sweep", "manual", "cliff"] = "sweep"
@@ -87,6 +89,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     every_s: float | None = None
     loop: bool = False
     preroll: bool = True
+    canaries: float = 0.0
 
 
 def parse_levels(text: str) -> tuple[int, ...]:
@@ -120,6 +123,17 @@ def parse_requests(text: str) -> Requests:
     if not match or int(match.group(1)) < 1:
         raise BadInput(f"{text!r} is neither a number nor a multiple of C like 4C", key="requests")
     return Requests(count=int(match.group(1)), per_stream=bool(match.group(2)))
+
+
+def parse_canaries(text: str) -> float:
+    """Parse a share such as `2%`; `none` is zero."""
+    if text == "none":
+        return 0.0
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    if not match or not _MIN_CANARIES <= float(match.group(1)) <= _MAX_CANARIES:
+        problem = f"{text!r} is not a share from {_MIN_CANARIES}% to {_MAX_CANARIES}%, such as 2%"
+        raise BadInput(problem, key="canaries")
+    return float(match.group(1)) / 100
 
 
 def parse_seconds(text: str, key: str) -> float:

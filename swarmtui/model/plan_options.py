@@ -8,7 +8,16 @@ from typing import Any, Literal
 import msgspec
 
 from swarmtui.model.load import Closed, Load, Open, make_plan, mode_of
-from swarmtui.model.plan import Arrival, Mode, Plan, parse_levels, parse_rates, parse_requests, parse_seconds
+from swarmtui.model.plan import (
+    Arrival,
+    Mode,
+    Plan,
+    parse_canaries,
+    parse_levels,
+    parse_rates,
+    parse_requests,
+    parse_seconds,
+)
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session_tags import Series
 from swarmtui.model.workload import Workload, effective_load, task_count
@@ -37,6 +46,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     burst: float | None = None
     serial_rates: str | None = None
     preroll: bool = True
+    canaries: str | None = None
 
 
 PROBE = PlanOptions(levels="1", requests="1", warmup="1", preroll=False)
@@ -52,9 +62,13 @@ def build_plan(workload: Workload, options: PlanOptions, **given: Any) -> Plan:
     if options.requests and options.duration:
         raise BadInput("give requests or duration, not both", key="duration")
     levels = parse_levels(options.levels) if options.levels is not None else None
+    canaries = parse_canaries(options.canaries) if options.canaries else None
+    load = _choose_load(options, workload)
+    if canaries and (options.mode == "manual" or mode_of(load) != "closed"):
+        raise BadInput("only for the levels of a closed loop", key="canaries")
     prompt_tps, decode_tps = _parse_serial_rates(options.serial_rates)
     return make_plan(
-        _choose_load(options, workload),
+        load,
         size=task_count(workload),
         mode=None if options.mode == "sweep" else options.mode,
         levels=levels,
@@ -65,6 +79,7 @@ def build_plan(workload: Workload, options: PlanOptions, **given: Any) -> Plan:
         serial_prompt_tps=prompt_tps,
         serial_decode_tps=decode_tps,
         preroll=options.preroll,
+        canaries=canaries,
         **given,
     )
 

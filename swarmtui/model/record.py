@@ -12,10 +12,11 @@ from swarmtui.model.schema import Stored
 TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
 # preroll and filler: unmeasured requests of a closed loop, before and after the measured ones, that keep C in flight.
 # serial: the tasks of a level in sequence, as the baseline of its speed-up.
-Phase = Literal["warmup", "preroll", "level", "filler", "serial"]
+# canary: a question with a checkable answer, in a stage of its own or between the measured requests of a level.
+Phase = Literal["warmup", "preroll", "level", "filler", "serial", "canary"]
 
 # The phases of requests that a stage of a level sends.
-LEVEL_PHASES: tuple[Phase, ...] = ("preroll", "level", "filler")
+LEVEL_PHASES: tuple[Phase, ...] = ("preroll", "level", "filler", "canary")
 
 CANCELLED = "cancelled"
 

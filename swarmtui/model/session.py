@@ -280,6 +280,26 @@ class TaskFigures(Stored, frozen=True, kw_only=True):
     verdicts: dict[str, int]
 
 
+class CanaryFigures(Stored, frozen=True, kw_only=True):
+    """Answers to questions with known answers at one level, compared with those asked alone before the first level.
+
+    `pass_low` and `pass_high` are a 95 % interval. `diverged` counts answers that differ from that to the same question
+    at C=1, of `compared`, and `diverged_after` is the median of equal characters before. If the model fails alone, the
+    comparison is not `applicable`.
+    """
+
+    n: int
+    passed: int
+    pass_low: float | None = None
+    pass_high: float | None = None
+    alone_n: int
+    alone_passed: int
+    applicable: bool
+    compared: int = 0
+    diverged: int = 0
+    diverged_after: float | None = None
+
+
 class Level(PerLevel, frozen=True, kw_only=True):
     """The figures of one level over all its runs, as in `run --json`. Null is not measured.
 
@@ -341,6 +361,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     serial: SerialBaseline | None = None
     verdicts: dict[str, int] = {}
     replicas: tuple[Replica, ...] = ()
+    canaries: CanaryFigures | None = None
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "flags", with_codes(self.flags))

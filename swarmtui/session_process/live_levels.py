@@ -45,7 +45,8 @@ class LevelRecords:
         self.answered = self.answered or record.ok
         if self._records is None:
             return
-        self._records.append(self._gap_cache.compact(msgspec.structs.replace(record, text=None, reasoning=None)))
+        text = record.text if record.phase == "canary" else None
+        self._records.append(self._gap_cache.compact(msgspec.structs.replace(record, text=text, reasoning=None)))
         self._gaps += len(record.chunk_us) + _GAPS_PER_REQUEST
         if self._gaps > _MAX_GAPS:
             self._records, self._gap_cache = None, GapCache()

@@ -12,6 +12,7 @@ import msgspec
 from swarmtui.model.plan import LevelKey, Mode, Plan
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.workload import Graph, Task
+from swarmtui.prompts.canaries import canary_task
 from swarmtui.prompts.generator import TaskGenerator, fill_answers
 from swarmtui.prompts.sampling import arrival_times
 
@@ -35,6 +36,7 @@ class TaskFactory:
         self._requests = 0
         self._contents = 0
         self._unmeasured = _UNMEASURED_START
+        self._canaries = 0
 
     def create(self, c: int, position: int) -> tuple[Task, int]:
         """Return a task with new content, and the number of that content."""
@@ -54,6 +56,11 @@ class TaskFactory:
         task = self.generator.warmup(number)
         cap = min(_WARMUP_TOKENS, task.max_tokens or _WARMUP_TOKENS)
         return msgspec.structs.replace(task, id=number, max_tokens=cap, check=None)
+
+    def canary(self, phase: Phase = "canary") -> Task:
+        """Return the next question with a known answer."""
+        question, self._canaries = self._canaries, self._canaries + 1
+        return canary_task(self._next_number(), question, phase)
 
     def _next_number(self) -> int:
         number, self._requests = self._requests, self._requests + 1
@@ -107,6 +114,13 @@ class WarmupTasks(TaskSource):
         return self._factory.warmup()
 
 
+class CanaryTasks(TaskSource):
+    """Questions with known answers, in a stage of their own."""
+
+    def _create(self, position: int) -> Task:
+        return self._factory.canary("level")
+
+
 class NewTasks(TaskSource):
     """New content for each task, for closed loops and for batches."""
 
@@ -121,20 +135,24 @@ class ClosedLoopTasks(NewTasks):
     """One pre-roll task for each stream, `total` measured tasks, then fillers.
 
     The measured requests then run while C are in flight from the first send to the last answer. Without a `total`,
-    tasks are measured until `start_fillers`.
+    tasks are measured until `start_fillers`. `canaries` is the number of canaries per measured task, rounded up.
     """
 
     fills = True
 
-    def __init__(self, factory: TaskFactory, c: int, total: int | None) -> None:
+    def __init__(self, factory: TaskFactory, c: int, total: int | None, canaries: float = 0.0) -> None:
         super().__init__(factory, c, total)
         self._unmeasured = 0
+        self._canary_share, self._canaries = canaries, 0
 
     def next_task(self) -> Task | None:
         if self._closed:
             return None
         phase: Phase = "preroll" if self._unmeasured < self._c else "filler"
         if phase == "filler" and self.has_more:
+            if self._canaries < self._canary_share * self._issued:
+                self._canaries += 1
+                return self._factory.canary()
             return super().next_task()
         self._unmeasured += 1
         return self._factory.create_unmeasured(self._c, self._unmeasured - 1, phase)
@@ -269,7 +287,9 @@ class GraphTasks(TaskSource):
 
 def _closed_loop(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
     total = None if plan.duration_s else plan.requests.at(key[0])
-    return ClosedLoopTasks(factory, key[0], total) if plan.preroll else NewTasks(factory, key[0], total)
+    if not plan.preroll:
+        return NewTasks(factory, key[0], total)
+    return ClosedLoopTasks(factory, key[0], total, plan.canaries)
 
 
 def _arrivals(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:

@@ -15,12 +15,14 @@ from swarmtui.model.findings import Slots
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, Mode, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import RequestEntry, StageEnd, StageStart
+from swarmtui.prompts.canaries import COUNT as CANARIES
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import (
+    CanaryTasks,
     ClosedLoopTasks,
     LoadLayout,
     NewTasks,
@@ -136,7 +138,7 @@ class Scheduler:
     def _time_left(self) -> tuple[float | None, bool]:
         """Estimate the time to the end of a sweep, and whether it is a lower bound."""
         stage, goal, layout = self._stage, self._steering.goal, self._layout
-        if stage is None or stage.phase == "warmup" or not isinstance(goal, client_protocol.Sweep):
+        if stage is None or stage.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
             return None, False
         order = layout.run_order(goal.levels, goal.runs)
         current = ((stage.c, stage.rate), stage.run)
@@ -163,6 +165,9 @@ class Scheduler:
     async def run(self) -> Literal["done", "stopped", "unusable"]:
         if self._plan.warmup and not await self._warm_up():
             return "stopped" if self._steering.state == "stop" else "unusable"
+        if self._plan.canaries:
+            self._state.status = "warming up"
+            await self._run_stage(1, 0, "canary", CanaryTasks(self._factory, 1, CANARIES))
         while True:
             if self._steering.current_state() == "new_goal":
                 self._steering.resume()
@@ -280,7 +285,7 @@ class Scheduler:
     ) -> ActiveStage:
         """Run a stage from its first request to its last answer, or until the next command."""
         self._stages += 1
-        load: Mode = "closed" if phase == "warmup" else self._layout.load
+        load: Mode = "closed" if phase in ("warmup", "canary") else self._layout.load
         stage = ActiveStage(
             self._stages, c, run, phase, source, load=load, rate=rate, duration_s=duration_s, streams=streams
         )

@@ -153,7 +153,7 @@ class Replay:
             return "paused"
         if stage is None:
             return "starting"
-        return "warming up" if stage.phase == "warmup" else "running"
+        return "warming up" if stage.phase in ("warmup", "canary") else "running"
 
     def _stage_at(self, now: int) -> StageStart | None:
         position = bisect_right(self._starts, now, key=lambda start: start.t_ns)

@@ -324,7 +324,7 @@ def test_flags_have_codes_and_texts() -> None:
     assert (level.token_source, level.stamp, level.degenerate) == ("chunks", "read", 1)
     assert level.coalesced_chunks == pytest.approx(2 / 6)
     assert [(flag.code, flag.text) for flag in level.flags] == [
-        ("degenerate", "1 of 2 answers are degenerate: empty, repeated, ended at once or miscounted"),
+        ("degenerate", "1 of 2 answers are degenerate: empty, loops, garbage, ended at once or miscounted"),
         ("token_source", "tokens are counted by chunks (~): the server did not report them"),
         ("coalesced_chunks", "33.3 % of chunks were coalesced: they carry another chunk's time stamp"),
         ("read_stamps", "time stamps are from the reader, not from the kernel"),

@@ -45,6 +45,8 @@ def test_all_wrong_fields_are_named_at_once() -> None:
     [
         ({"levels": "0"}, "levels"),
         ({"api": "chatt"}, "api"),
+        ({"canaries": "90%"}, "canaries"),
+        ({"canaries": "2%", "mode": "manual"}, "canaries"),
         ({"runs": "1001"}, "runs"),
         ({"requests": "many"}, "requests"),
         ({"requests": "4", "duration": "1s"}, "duration"),

@@ -68,8 +68,9 @@ def test_a_workload_has_the_same_plan_as_on_the_command_line(workload: str) -> N
 
 
 def test_typed_fields_override_the_workload_like_options() -> None:
-    typed = {"levels": "1,3", "runs": "2", "requests": "5"}
-    assert setup_plan("coding", "sweep", **typed) == command_line_plan("coding", levels="1,3", runs=2, requests="5")
+    typed = {"levels": "1,3", "runs": "2", "requests": "5", "canaries": "5%"}
+    same = command_line_plan("coding", levels="1,3", runs=2, requests="5", canaries="5%")
+    assert setup_plan("coding", "sweep", **typed) == same and same.canaries == 0.05
     assert setup_plan("s0-swarm-coding", "sweep", levels="2,4") == command_line_plan("s0-swarm-coding", levels="2,4")
     assert setup_plan("coding", "cliff") == command_line_plan("coding", find_cliff=True)
     assert setup_plan("coding", "open", rate="2,4") == command_line_plan("coding", rate="2,4")

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
 from swarmtui.analysis.levels.runs import LevelRun, Steady, in_flight_spans, mean_in_flight, runs_by_level, steady
 from swarmtui.analysis.levels.serial import compare_with_serial
@@ -43,7 +44,10 @@ def level_figures(
         for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
     single = next((level for level in levels if level.c == 1), None)
-    return tuple(_with_contention(level, single) for level in levels)
+    asked = [[r for run in runs_by_key[level.key] for r in run.unmeasured] for level in levels]
+    before = {stage.number for stage in stages if stage.phase == "canary"}
+    alone = [record for record in records if record.stage in before]
+    return tuple(_with_contention(level, single) for level in with_canaries(levels, asked, alone))
 
 
 def _send_delay_s(runs: Sequence[LevelRun]) -> Spread | None:

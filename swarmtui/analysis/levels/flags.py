@@ -43,10 +43,8 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tup
     if level.cap_hits:
         yield "cap_hits", f"{level.cap_hits} of {level.ok} answers were cut at the token limit"
     if level.degenerate:
-        yield (
-            "degenerate",
-            f"{level.degenerate} of {level.ok} answers are degenerate: empty, repeated, ended at once or miscounted",
-        )
+        how = "empty, loops, garbage, ended at once or miscounted"
+        yield "degenerate", f"{level.degenerate} of {level.ok} answers are degenerate: {how}"
     if uncounted:
         yield "uncounted", f"{uncounted} of {level.ok} answers have no token count and are in no rate"
     if level.token_source == "chunks":

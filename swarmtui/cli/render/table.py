@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.quality.checklist import checklist_sentence
-from swarmtui.model.findings import Check
+from swarmtui.model.findings import ALARMS, Check
 from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.session import Event, Level, Spread, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
@@ -274,12 +274,14 @@ def _event(event: Event, t0_ns: int) -> str:
 
 def _level_notes(levels: Sequence[Level]) -> list[str]:
     """Each remark once, with the levels that it applies to."""
-    loads: dict[str, list[str]] = {}
+    loads: dict[tuple[str, str], list[str]] = {}
     for level in levels:
         for flag in level.flags:
-            loads.setdefault(sanitize(flag.text), []).append(f"{level.offered_load:g}")
+            mark = f"{_SIGNS['not ok']} " if flag.code in ALARMS else ""
+            loads.setdefault((mark, sanitize(flag.text)), []).append(f"{level.offered_load:g}")
     title = load_title(levels)
-    return [line for text, at in loads.items() for line in wrap(f"{title}={','.join(at)}: {text}")]
+    lines = [f"{mark}{title}={','.join(at)}: {text}" for (mark, text), at in loads.items()]
+    return [part for line in lines for part in wrap(line)]
 
 
 def page_width() -> int:

@@ -208,7 +208,7 @@ def _marks(t0_ns: int, stages: Sequence[StageStart]) -> Marks:
     marks: list[tuple[float, str]] = []
     for stage in sorted(stages, key=lambda stage: stage.t_ns):
         load = f"C={stage.c}" if stage.rate is None else f"{stage.rate:g}/s"
-        label = "warm-up" if stage.phase == "warmup" else load
+        label = {"warmup": "warm-up", "canary": "canaries"}.get(stage.phase, load)
         if not marks or marks[-1][1] != label:
             marks.append(((stage.t_ns - t0_ns) / 1e9, label))
     return tuple(marks)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
+from swarmtui.model.findings import ALARMS
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_percent
 from swarmtui.text import sanitize
@@ -44,6 +45,7 @@ class LevelsView(NamedTuple):
     remarks: tuple[str, ...]
     empty: str
     tasks: tuple[str, ...] = ()
+    alarms: tuple[str, ...] = ()
 
 
 class LevelColumn(NamedTuple):
@@ -75,9 +77,10 @@ def levels_view(
         _insert(tuple(column.title for column in columns), _BASELINE_TITLES if baseline else ()),
         _insert(tuple(column.width for column in columns), _BASELINE_WIDTHS if baseline else ()),
         lines,
-        (*refused, *(f"{level.name}: {flag}" for level in levels for flag in level.flags)),
+        (*refused, *(f"{level.name}: {flag}" for level in levels for flag in level.flags if flag.code not in ALARMS)),
         _NO_LEVEL if planned else _NO_STEERED_LEVEL,
         _task_lines(tasks),
+        tuple(flag.text for level in levels for flag in level.flags if flag.code in ALARMS),
     )
 
 
@@ -192,12 +195,13 @@ class LevelsPanel(Panel[LevelsView]):
         if not view.lines:
             return [*lines, *wrapped_note(view.empty, width)]
         lines.append([(" ", ""), (_table_row(view.titles, view.widths, width), "dim")])
-        room = max(1, height - 2 - bool(view.remarks))
+        room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
         for line in view.lines[-room:]:
             mark, style = " ", "dim" if line.partial else ""
             if line.best or line.past_cliff:
                 mark, style = ("▸", "good") if line.best else ("▼", "warn")
             lines.append([(mark, style), (_table_row(line.cells, view.widths, width), style)])
+        lines += [[(f" ✖ {text}", "bad")] for alarm in view.alarms for text in wrap(alarm, max(8, width - 4))]
         remarks = [text for remark in view.remarks for text in wrap(remark, max(8, width - 2))]
         if len(remarks) > height - len(lines):
             remarks = [f"{len(view.remarks)} remarks: press 4"]

@@ -14,16 +14,16 @@ from swarmtui.model.config import Config, Defaults, EndpointConfig
 from swarmtui.model.plan import Mode
 from swarmtui.model.schema import BadInput, Stored
 
-PlanField = Literal["levels", "rate", "runs", "requests", "warmup"]
+PlanField = Literal["levels", "rate", "runs", "requests", "warmup", "canaries"]
 
 _FIELDS_OF_PLAN: dict[PlanKind, tuple[PlanField, ...]] = {
     "manual": ("warmup",),
-    "cliff": ("requests", "warmup"),
+    "cliff": ("requests", "warmup", "canaries"),
     "open": ("rate", "runs", "requests", "warmup"),
     "probe": (),
 }
 _FIELDS_OF_LOAD: dict[Mode, tuple[PlanField, ...]] = {
-    "closed": ("levels", "runs", "requests", "warmup"),
+    "closed": ("levels", "runs", "requests", "warmup", "canaries"),
     "open": ("runs", "requests", "warmup"),
     "ramp": ("warmup",),
     "dag": ("runs", "warmup"),
@@ -46,6 +46,7 @@ class SetupChoices(Stored, frozen=True, kw_only=True):
     runs: str = ""
     requests: str = ""
     warmup: str = ""
+    canaries: str = ""
     hosts: str = ""
     recent: tuple[str, ...] = ()
 
@@ -84,6 +85,7 @@ def run_choices(form: SetupForm, root: Path) -> RunChoices:
         runs=typed.get("runs"),
         requests=typed.get("requests"),
         warmup=typed.get("warmup"),
+        canaries=typed.get("canaries"),
         hosts=form.hosts,
         duration=defaults.duration if has_duration else None,
         max_tokens=defaults.max_tokens,

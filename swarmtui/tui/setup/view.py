@@ -99,6 +99,7 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
         "runs": str(plan.runs),
         "requests": f"as many as fit into {plan.duration_s:g} s" if plan.duration_s else str(plan.requests),
         "warmup": str(plan.warmup),
+        "canaries": "none, or 1% to 20%",
     }
     return hints | {"requests": "100", "warmup": "1"} if kind == "open" and plan.load != "open" else hints
 
