@@ -216,7 +216,7 @@ class _Progress:
         self.connected = self.connected or event.endswith("send_request_headers.started")
 
 
-class _AbandonedThreads(ThreadPoolExecutor):
+class _DaemonExecutor(ThreadPoolExecutor):
     """Looks up host names. A name server that does not answer must not keep the program from exiting."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
@@ -245,7 +245,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 def _start_event_loop() -> asyncio.AbstractEventLoop:
     """Run an event loop in a thread of its own."""
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(_AbandonedThreads())
+    loop.set_default_executor(_DaemonExecutor())
     Thread(target=loop.run_forever, daemon=True, name="http").start()
     return loop
 

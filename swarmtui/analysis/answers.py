@@ -1,4 +1,4 @@
-"""Check answers: content and reasoning are searched, parsed or compiled, never run."""
+"""Check answers: search, parse or compile their content and reasoning; never run them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from swarmtui.model.answer_check import AnswerCheck, Verdict
+from swarmtui.model.answer_check import AnswerCheck, AnswerVerdict
 
 # Longer answers are checked up to here, to bound the time of a check.
 MAX_CHARS = 200_000
@@ -30,10 +30,10 @@ class RegexTimeout(Exception):
 
 def check_answer(
     check: AnswerCheck, content: str, reasoning: str, *, cut: bool = False, failed: bool = False
-) -> Verdict:
+) -> AnswerVerdict:
     """Return the verdict on an answer; `cut` answers ended at their token limit.
 
-    Raises RegexTimeout where a regular expression exceeds its time limit.
+    Raises RegexTimeout if a regular expression exceeds its time limit.
     """
     if failed:
         return "error"
@@ -72,7 +72,7 @@ def _found(pattern: str, text: str) -> bool:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Limit the time of a regular expression: its engine polls for signals; main thread only."""
+    """Limit the time of a regular expression, whose engine checks for signals; works in the main thread only."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise RegexTimeout

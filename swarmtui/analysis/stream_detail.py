@@ -23,7 +23,7 @@ def live_stream(
     text: str,
     before: tuple[FinishedRequest, ...],
 ) -> WatchedStream:
-    """Return the detail of a request in flight; `times` are the time stamps of its chunks so far."""
+    """Return the detail of a request in flight; `times` are the timestamps of its chunks so far."""
     gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
     return WatchedStream(
         agent=update.agent,

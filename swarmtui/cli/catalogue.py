@@ -30,10 +30,10 @@ def workloads(context: click.Context, as_json: bool) -> None:
     """List the built-in workloads: the prompts that agents send."""
     if context.invoked_subcommand is None:
         from swarmtui.cli.render.table import workload_table
-        from swarmtui.prompts.library import shipped_workloads
+        from swarmtui.prompts.library import builtin_workloads
         from swarmtui.prompts.validate import describe_workload
 
-        rows = [(found.workload.name, describe_workload(found)) for found in shipped_workloads()]
+        rows = [(found.workload.name, describe_workload(found)) for found in builtin_workloads()]
         if as_json:
             echo(to_json([{"name": name, "description": row} for name, row in rows]))
         else:
@@ -104,9 +104,9 @@ def _inspect_configured(found: set[str]) -> Any:
     from swarmtui.client.catalogue import inspect_server
     from swarmtui.client.config_file import read_config
     from swarmtui.model.endpoint import parse_address
-    from swarmtui.model.run_request import SIMULATOR
+    from swarmtui.model.run_request import SIMULATOR_PREFIX
 
-    servers = [known for known in read_config().endpoints.values() if not known.url.startswith(SIMULATOR)]
+    servers = [known for known in read_config().endpoints.values() if not known.url.startswith(SIMULATOR_PREFIX)]
     others = [known for known in servers if parse_address(known.url).root not in found]
     if not others:
         return ()

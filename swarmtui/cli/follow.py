@@ -271,7 +271,7 @@ def _limits_missed(directory: str, slo: str, limits: Sequence[FailCondition], pr
         progress.write(slo_sentence(summary.goodput, parse_slo(slo)))
         missed = not summary.goodput or not all(level.kept for level in summary.goodput)
     for limit in limits:
-        result = limit.judge(summary.levels)
+        result = limit.evaluate(summary.levels)
         if result.missed:
             missed = True
             prefix = "missed" if result.true else "cannot be evaluated"

@@ -12,7 +12,7 @@ from swarmtui.model.schema import BadInput
 from swarmtui.text import count_noun, echo
 
 if TYPE_CHECKING:
-    from swarmtui.prompts.traces.agent_logs import Agent
+    from swarmtui.prompts.traces.agent_logs import CodingAgent
 
 
 @commands.group()
@@ -46,7 +46,7 @@ def show(paths: tuple[str, ...], as_json: bool) -> None:
     help="New directory for the traces, one per session.",
 )
 @click.argument("path", required=False)
-def record(agent: Agent, output: str, path: str | None) -> None:
+def record(agent: CodingAgent, output: str, path: str | None) -> None:
     """Make traces from the logs of a coding agent: lengths, times, sub-agents; no text leaves the logs.
 
     PATH is a log file or a folder; by default that of the agent in your home directory.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import Address, Endpoint, Secrets, parse_address
 from swarmtui.model.plan import Plan
-from swarmtui.model.run_request import SIMULATOR
+from swarmtui.model.run_request import SIMULATOR_PREFIX
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Workload
@@ -132,15 +132,15 @@ def simulator_presets() -> tuple[SimulatorPreset, ...]:
 
 
 @cache
-def shipped_workloads() -> tuple[WorkloadInfo, ...]:
-    from swarmtui.prompts.library import shipped_workloads
+def builtin_workloads() -> tuple[WorkloadInfo, ...]:
+    from swarmtui.prompts.library import builtin_workloads
 
-    return tuple(_describe(found) for found in shipped_workloads())
+    return tuple(_describe(found) for found in builtin_workloads())
 
 
 def find_workload(name_or_path: str) -> WorkloadInfo:
-    """Describe a shipped workload or a workload file, after validating it."""
-    known = next((info for info in shipped_workloads() if info.name == name_or_path), None)
+    """Describe a built-in workload or a workload file, after validating it."""
+    known = next((info for info in builtin_workloads() if info.name == name_or_path), None)
     return known or _describe(load_workload(name_or_path))
 
 
@@ -204,10 +204,10 @@ def _describe_checks(workload: Workload) -> str:
 
 def validate_endpoint(text: str) -> None:
     """Raise BadInput unless the text is a URL or a valid simulator preset."""
-    if text.startswith(SIMULATOR):
+    if text.startswith(SIMULATOR_PREFIX):
         from swarmtui.sim.presets import parse_spec
 
-        parse_spec(text.removeprefix(SIMULATOR))
+        parse_spec(text.removeprefix(SIMULATOR_PREFIX))
     elif text:
         parse_address(text)
     else:

@@ -136,7 +136,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
     metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
     gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
     catch("hosts", check_hosts, choices.hosts)
-    restart_s = catch("on_restart", parse_restart, choices.on_restart, "on_restart")
+    restart_timeout_s = catch("on_restart", parse_restart, choices.on_restart, "on_restart")
     if errors.found or plan is None:
         return errors.found
     return RunRequest(
@@ -155,7 +155,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         gpus=not choices.no_gpu,
         metrics_urls=metrics_urls or endpoint.metrics_urls,
         gpu_metrics_urls=gpu_metrics_urls or endpoint.gpu_metrics_urls,
-        restart_s=restart_s,
+        restart_timeout_s=restart_timeout_s,
         label=choices.label.strip(),
         note=choices.note.strip(),
         tags=tags,

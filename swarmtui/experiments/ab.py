@@ -24,7 +24,7 @@ from swarmtui.experiments.managed_server import (
 )
 from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure
 from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
-from swarmtui.model.run_request import SIMULATOR, RunRequest
+from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.session_tags import Series
@@ -194,7 +194,7 @@ def interleaved_sides(count: int, seed: int) -> list[Side]:
 
 def is_command(target: str) -> bool:
     """An endpoint is one word: an address, or `sim:PRESET`; everything else is a command."""
-    if target.startswith(SIMULATOR) or "://" in target:
+    if target.startswith(SIMULATOR_PREFIX) or "://" in target:
         return False
     return len(target.split()) > 1 or ":" not in target
 

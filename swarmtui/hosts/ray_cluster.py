@@ -55,9 +55,9 @@ class HostActor:
     """Runs the agent of a node."""
 
     def run(self, address: str, port: int, token: str, node: str) -> None:
-        from swarmtui.hosts.agent import run_agent
+        from swarmtui.hosts.node_agent import run_node_agent
 
-        run_agent(address, port, token, node)
+        run_node_agent(address, port, token, node)
 
 
 class Launcher:

@@ -52,12 +52,12 @@ def error_name(error: OSError) -> str:
 
 
 def fault_text(error: Exception) -> str:
-    """Describe an exception that nothing else handles: a fault of this program."""
+    """Describe an exception that nothing else handles: an error in this program."""
     cause = error.__context__ or error  # the HTTP parser wraps exceptions of its callbacks
     where = "".join(
         f" in {Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(cause.__traceback__)[-1:]
     )
-    return f"a fault of swarmtui: {type(cause).__name__}{where}: {cause}"
+    return f"internal error of swarmtui: {type(cause).__name__}{where}: {cause}"
 
 
 class Connection:

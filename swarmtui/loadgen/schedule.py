@@ -9,7 +9,7 @@ from swarmtui.model.workload import Task
 
 
 class Schedule:
-    """Times count from the start of the current stage."""
+    """Keeps tasks until their send times, which count from the start of the current stage."""
 
     def __init__(self, loop: EventLoop, due: Callable[[Task], None]) -> None:
         self._loop, self._on_due = loop, due

@@ -16,7 +16,7 @@ class ErrorPayload(bytes):
 
 
 class _Pending:
-    """Keeps an incomplete line or event in one growing buffer: in small reads, a long one is not copied each time."""
+    """Keeps an incomplete line or event in one growing buffer: small reads do not copy a long one again and again."""
 
     __slots__ = ("_at_start", "_pending")
 
@@ -60,7 +60,7 @@ def _data_after_type(event: bytes) -> bytes | None:
 class EventSplitter(_Pending):
     """Returns the `data` of each Server-Sent Event, as an `ErrorPayload` if its type is `error`; the rest is skipped.
 
-    Nearly all servers end lines with LF, so that events are separated by two of them. The first carriage return
+    Nearly all servers end lines with LF, so events are separated by two of them. The first carriage return
     switches the stream to line-by-line parsing, which handles all three line endings of the standard.
     """
 

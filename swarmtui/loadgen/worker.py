@@ -47,6 +47,7 @@ from swarmtui.model.workload import Task
 from swarmtui.text import echo
 
 FRAME_NS = 100_000_000
+# Above this many agents a frame takes twice as long.
 _MANY_AGENTS = 256
 
 # Above this many chunks per second the loop sleeps before each poll, for a fraction of the gap between two chunks of a
@@ -56,10 +57,12 @@ _GAP_FRACTION = 16
 _MAX_CPU_SHARE = 0.5
 _MAX_POLL_DELAY_S = 0.001
 
+# Messages that wait to be sent; beyond this no frames are sent, only records.
 _MAX_OUTBOX = 64
 
 # Unacknowledged records beyond this size, while the disk of the session is full, are written to a spool file.
 _MAX_UNACKNOWLEDGED = 64 << 20
+# The longest time that the first tasks of a stage wait for connections to open.
 _CONNECT_GATE_NS = 1_000_000_000
 
 
@@ -193,7 +196,7 @@ class Worker:
         for agent in self._agents:
             agent.stage = stage
         if not stage.agents and not any(agent.busy for agent in self._agents):
-            # Collect garbage while nothing is in flight, not between time stamps.
+            # Collect garbage while nothing is in flight, not between timestamps.
             gc.collect()
         new = stage.agents - before
         self._preconnect(new if stage.preconnect is None else min(new, stage.preconnect))
@@ -286,7 +289,7 @@ class Worker:
     def _tick(self) -> None:
         now = monotonic_ns()
         lag_ms = self._lag.p99_ns() / 1e6
-        # With very many streams, half the frame rate halves the cost of their rows.
+        # With many streams, half the frame rate halves the cost of their rows.
         frame_ns = FRAME_NS if len(self._agents) <= _MANY_AGENTS else 2 * FRAME_NS
         self._loop.call_at(now + frame_ns, self._tick)
         self._clock.resync()

@@ -10,9 +10,9 @@ from msgspec import Meta
 
 from swarmtui.model.schema import BadInput, InputStruct
 
-Verdict = Literal["pass", "fail", "pass in reasoning", "empty content", "truncated", "error"]
+AnswerVerdict = Literal["pass", "fail", "pass in reasoning", "empty content", "truncated", "error"]
 
-PASSES: tuple[Verdict, ...] = ("pass", "pass in reasoning")
+PASSES: tuple[AnswerVerdict, ...] = ("pass", "pass in reasoning")
 
 Word = Annotated[str, Meta(min_length=1)]
 Group = Annotated[tuple[Word, ...], Meta(min_length=1)]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.model.plan import Mode
+from swarmtui.model.plan import LoadModeName
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow
@@ -150,7 +150,7 @@ class Frame(ProtocolMessage, frozen=True):
     them. `search_result` is a sentence. Rows count chunks; `tokens_per_chunk` is the mean so far. `load` is how load is
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads. `outage_s` is how long the server has been away. `steered`: under manual control,
-    so that only the user ends it. `left_at_least`: later levels may take longer than `left_s` says.
+    which only the user ends. `left_at_least`: later levels may take longer than `left_s` says.
     """
 
     t_ns: int
@@ -186,7 +186,7 @@ class Frame(ProtocolMessage, frozen=True):
     search_result: str = ""
     servers: tuple[DiscoveredServer, ...] = ()
     tokens_per_chunk: float = 1.0
-    load: Mode = "closed"
+    load: LoadModeName = "closed"
     steered: bool = False
     rate: float | None = None
     send_delay_s: float | None = None

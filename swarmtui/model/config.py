@@ -9,7 +9,7 @@ import msgspec
 
 from swarmtui.model.endpoint import ApiChoice, parse_address
 from swarmtui.model.redaction import is_secret_name
-from swarmtui.model.run_request import SIMULATOR
+from swarmtui.model.run_request import SIMULATOR_PREFIX
 from swarmtui.model.schema import BadInput, InputStruct, parse_toml, suggest
 
 _NO_SECRETS = "do not store a key in a file; set api_key_env to the environment variable that holds it"
@@ -62,7 +62,7 @@ class Defaults(InputStruct, frozen=True, kw_only=True):
 
 
 class Config(InputStruct, frozen=True, kw_only=True):
-    """`refresh` is in frames per second; `keymap` maps actions of the app to keys."""
+    """The whole file; `refresh` is in frames per second, `keymap` maps actions of the app to keys."""
 
     theme: str = "swarm"
     refresh: float = 4.0
@@ -86,7 +86,7 @@ def parse_config(text: str, source: str) -> Config:
 
 
 def _validate_endpoint(endpoint: EndpointConfig, key: str, source: str) -> None:
-    if not endpoint.url.startswith(SIMULATOR):
+    if not endpoint.url.startswith(SIMULATOR_PREFIX):
         try:
             parse_address(endpoint.url)
         except BadInput as problem:

@@ -74,10 +74,10 @@ class Slots(Stored, frozen=True, kw_only=True):
 
 
 class Cliff(Stored, frozen=True, kw_only=True):
-    """The lowest level that queues, and the highest calm level below it: calm levels do not queue.
+    """The lowest level that queues, `c`, and the highest level below it, `c_before`, which does not.
 
-    `gain` is the change of output tok/s between them, `ttft_factor` the mean TTFT over the median of the last
-    three calm levels.
+    `gain` is the change of output tok/s between them, `ttft_factor` the mean TTFT at `c` over the median of the mean
+    TTFTs of the last three levels that do not queue.
     """
 
     c_before: int

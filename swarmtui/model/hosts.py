@@ -13,7 +13,7 @@ MAX_LOCAL_NODES = 16
 
 
 class Host(Stored, frozen=True, kw_only=True):
-    """A node of a Ray cluster and what it told about itself; `name` is unique in a session.
+    """A node of a Ray cluster and what it reported about itself; `name` is unique in a session.
 
     `machine` is the boot id: two nodes with the same one share a machine, and its clock. `open_files` is the hard limit
     of a process, null if there is none. `workers` are the numbers of the workers that run there; agent A belongs to

@@ -13,7 +13,7 @@ from swarmtui.model.hosts import Host
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
 from swarmtui.model.schema import BadInput, Stored, suggest
-from swarmtui.model.session import ClientInfo, Entry, Level, State, Summary
+from swarmtui.model.session import ClientInfo, Entry, Level, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Workload
@@ -34,7 +34,7 @@ class WorkloadName(Stored, frozen=True, kw_only=True):
 
 
 class TimedEvent(Stored, frozen=True, kw_only=True):
-    """`at_s` counts from the start of the session."""
+    """An event of the journal; `at_s` counts from the start of the session."""
 
     at_s: float
     name: str
@@ -47,7 +47,7 @@ class SummaryFile(Stored, frozen=True, kw_only=True):
     schema: int
     id: str
     created: str
-    state: State
+    state: SessionState
     message: str
     label: str
     note: str

@@ -12,14 +12,14 @@ from swarmtui.model.schema import BadInput, InputStruct
 
 Streams = Annotated[int, Meta(ge=1, le=MAX_STREAMS)]
 Levels = Annotated[tuple[Streams, ...], Meta(min_length=1)]
-Above0 = Annotated[float, Meta(gt=0.0)]
+PositiveFloat = Annotated[float, Meta(gt=0.0)]
 
 # More warm-up requests than this cost time and change nothing.
 _MAX_WARMUP = 8
 
 
 class _LoadBase(InputStruct, frozen=True, kw_only=True):
-    """`rotate`: each run starts with a different level, so that no level always comes first.
+    """Keys of all load modes. `rotate`: each run starts with a different level, so that no level always comes first.
 
     By default levels rotate if there are several runs: the runs of a level are then spread over the session.
     """
@@ -47,8 +47,8 @@ class Barrier(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="barri
 class SerialRates(InputStruct, frozen=True, kw_only=True):
     """The rates of a single user, measured elsewhere."""
 
-    prompt_tps: Above0
-    decode_tps: Above0
+    prompt_tps: PositiveFloat
+    decode_tps: PositiveFloat
 
 
 class Swarm(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="swarm"):
@@ -66,9 +66,9 @@ class Open(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="open"):
     gives bursts.
     """
 
-    rate: Above0 | Annotated[tuple[Above0, ...], Meta(min_length=1)]
+    rate: PositiveFloat | Annotated[tuple[PositiveFloat, ...], Meta(min_length=1)]
     arrival: Arrival = "poisson"
-    burst: Above0 = 1.0
+    burst: PositiveFloat = 1.0
     requests: Annotated[int, Meta(ge=1)] | None = None
     duration: str | None = None
     streams: Streams = 512

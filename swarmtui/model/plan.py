@@ -16,7 +16,7 @@ _MIN_CANARIES, _MAX_CANARIES = 1, 20
 
 
 class Timeouts(Stored, frozen=True, kw_only=True):
-    """In seconds. `first_token` and `idle` limit silence, `total` the whole request."""
+    """Time limits in seconds: `first_token` and `idle` limit silence, `total` the whole request."""
 
     connect: float = 10.0
     first_token: float = 120.0
@@ -49,23 +49,24 @@ class Requests(Stored, frozen=True, kw_only=True):
         return f"{self.count}C" if self.per_stream else str(self.count)
 
 
-Mode = Literal["closed", "barrier", "swarm", "open", "ramp", "mixed", "dag"]
+PlanMode = Literal["sweep", "manual", "cliff"]
+LoadModeName = Literal["closed", "barrier", "swarm", "open", "ramp", "mixed", "dag"]
 Arrival = Literal["poisson", "constant", "gamma"]
 
 # The modes that keep C requests in flight until the end of a level; their main throughput is the steady one.
-CLOSED_LOOPS: tuple[Mode, ...] = ("closed", "ramp")
+CLOSED_LOOPS: tuple[LoadModeName, ...] = ("closed", "ramp")
 
 
 class Plan(Stored, frozen=True, kw_only=True):
     """A sweep over `levels`, manual control that starts at the first level, or a search for the cliff.
 
     With `duration_s` a run lasts that long, otherwise it has `requests`. `warmup` is a number of discarded requests.
-    `slo` is written as on the command line. `load` is how load is applied, and decides which of the fields after it
+    `slo` is written as on the command line. `load` is the load mode, which decides which of the fields after it
     apply; model/load.py documents them. `preroll`: unmeasured requests keep C in flight before and after the measured
     ones of a closed loop. `canaries` is the share of questions with checkable answers among its requests.
     """
 
-    mode: Literal["sweep", "manual", "cliff"] = "sweep"
+    mode: PlanMode = "sweep"
     levels: tuple[int, ...] = (1, 2, 4, 8)
     runs: int = 1
     requests: Requests = Requests()
@@ -77,7 +78,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     workers: int | None = None
     slo: str = ""
-    load: Mode = "closed"
+    load: LoadModeName = "closed"
     rotate: bool = False
     serial: Literal["none", "measured", "extrapolated"] = "none"
     sample: int = 0

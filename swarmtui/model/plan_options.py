@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from swarmtui.model.load import Closed, Load, Open, make_plan, mode_of
 from swarmtui.model.plan import (
     Arrival,
-    Mode,
+    LoadModeName,
     Plan,
+    PlanMode,
     parse_canaries,
     parse_levels,
     parse_rates,
@@ -23,19 +24,18 @@ from swarmtui.model.session_tags import Series
 from swarmtui.model.workload import Workload, effective_load, task_count
 
 # Tasks of these modes depend on each other, so the load mode cannot be changed.
-FIXED_MODES: tuple[Mode, ...] = ("mixed", "dag")
+FIXED_MODES: tuple[LoadModeName, ...] = ("mixed", "dag")
 
 _GAMMA_BURST = 4.0
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """None is not given: the load of the workload decides.
+    """The options of `run` and the fields of the setup screen, with the same names; None: the workload decides.
 
-    `mode`: as the workload says, manual control, or a search for the cliff. The names are those of the options of the
-    command line and of the fields of the setup screen.
+    `mode`: as the workload says (sweep), manual control, or a search for the cliff.
     """
 
-    mode: Literal["sweep", "manual", "cliff"] = "sweep"
+    mode: PlanMode = "sweep"
     levels: str | None = None
     runs: int | None = None
     requests: str | None = None

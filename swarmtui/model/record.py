@@ -27,7 +27,7 @@ JOURNAL_ONLY_FIELDS = ("chunk_us", "chunk_tokens")
 
 
 class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
-    """Times are monotonic nanoseconds; null means that it did not happen.
+    """One request. Times are monotonic nanoseconds; a null time: it did not happen.
 
     `t_sched_ns` is when the request was due, `t_event_ns` the first event of the stream, `t_first_ns` the first output.
     `chunk_us` has the time of each chunk with output: microseconds since the previous chunk, the first since
@@ -35,7 +35,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     sessions both are empty for most requests, and `stall_us` is the longest gap. `first_tokens` is the part of
     `tokens_out` up to the first chunk. `t_finish_ns` is the event that stands for a token without output: the finish
     reason at the end of a sequence. `shared_reads` counts chunks that were read together with the chunk before, and
-    have its time stamp. `retried`: the server had closed the idle connection, and the request was sent again;
+    have its timestamp. `retried`: the server had closed the idle connection, and the request was sent again;
     `new_connection`: it does so after each response, and connections are no longer reused. `left_out` names request
     fields that were omitted because the server refused them.
     """

@@ -12,14 +12,14 @@ from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session_tags import Series
 
 # How long a run waits for a server that went away.
-RESTART_S = 120.0
+RESTART_TIMEOUT_S = 120.0
 
-SIMULATOR = "sim:"
+SIMULATOR_PREFIX = "sim:"
 
 
 def parse_restart(text: str, key: str) -> float:
     """Parse `wait`, `stop` or a time: how long a run waits for a server that went away."""
-    known = {"wait": RESTART_S, "stop": 0.0}
+    known = {"wait": RESTART_TIMEOUT_S, "stop": 0.0}
     if text in known:
         return known[text]
     try:
@@ -32,9 +32,10 @@ class RunRequest(Stored, frozen=True, kw_only=True):
     """What to run. It contains secrets, so it is only sent in a pipe.
 
     `endpoints` are URLs, or `sim:PRESET` for the embedded simulator; without `api` the path of the URL decides.
-    `restart_s` is how long to wait for a server that goes away; zero ends the run. `salt` changes only the nonces at
-    the start of prompts, so that the same requests are not in the prefix cache. `hosts` is written as on the command
-    line; empty is this host. `keep_text`: keep whole answers. `previews`: keep the beginning of answers with a check.
+    `restart_timeout_s` is how long to wait for a server that goes away; zero ends the run. `salt` changes only the
+    nonces at the start of prompts, so that the same requests are not in the prefix cache. `hosts` is written as on the
+    command line; empty is this host. `keep_text`: keep whole answers. `previews`: keep the beginning of answers with a
+    check.
     """
 
     endpoints: tuple[str, ...]
@@ -52,7 +53,7 @@ class RunRequest(Stored, frozen=True, kw_only=True):
     gpus: bool = True
     metrics_urls: tuple[str, ...] = ()
     gpu_metrics_urls: tuple[str, ...] = ()
-    restart_s: float = RESTART_S
+    restart_timeout_s: float = RESTART_TIMEOUT_S
     label: str = ""
     note: str = ""
     tags: dict[str, str] = {}

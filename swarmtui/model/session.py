@@ -9,16 +9,16 @@ import msgspec
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Findings, Goodput, Scaling, with_codes
 from swarmtui.model.hosts import ClockOffset, Host
-from swarmtui.model.plan import CLOSED_LOOPS, Mode, PerLevel, Plan
+from swarmtui.model.plan import CLOSED_LOOPS, LoadModeName, PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.schema import SCHEMA_VERSION, Stored
 from swarmtui.model.session_tags import ModelFacts, Series, model_facts_from_tags, series_from_tags
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityFacts, QualityLine, Telemetry, TtftSplit
 
-# A stream that is faster than at C=1 by more than this has no slowdown.
-FASTER = 0.005
+# A stream may be faster than at C=1 by this much and still have a slowdown of 0 %.
+FASTER_TOLERANCE = 0.005
 
-State = Literal["running", "done", "stopped", "unusable", "failed", "interrupted"]
+SessionState = Literal["running", "done", "stopped", "unusable", "failed", "interrupted"]
 
 
 class ClientInfo(Stored, frozen=True, kw_only=True):
@@ -88,12 +88,12 @@ class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stret
     phase: Phase
     of: int | None = None
     steered: bool = False
-    load: Mode = "closed"
+    load: LoadModeName = "closed"
     rate: float | None = None
 
 
 class StageEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch_end"):
-    """`complete`: the stage ran as planned."""
+    """The end of a stage; `complete`: it ran as planned."""
 
     number: int
     t_ns: int
@@ -354,7 +354,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     by_run: tuple[RunFigures, ...]
     energy: Energy | None = None
     ttft_split: TtftSplit | None = None
-    load: Mode = "closed"
+    load: LoadModeName = "closed"
     lateness_s: Spread | None = None
     arrived_per_s: float | None = None
     served_per_s: float | None = None
@@ -368,8 +368,8 @@ class Level(PerLevel, frozen=True, kw_only=True):
 
     @property
     def slowdown(self) -> float | None:
-        """The contention as it is shown: null where a stream was faster than a single one, which a flag explains."""
-        return None if self.contention is None or self.contention < -FASTER else max(0.0, self.contention)
+        """The contention as it is shown; null if streams were faster than a single one, which a flag explains."""
+        return None if self.contention is None or self.contention < -FASTER_TOLERANCE else max(0.0, self.contention)
 
     @property
     def tokens_estimated(self) -> bool:
@@ -402,7 +402,7 @@ class Summary(Stored, frozen=True, kw_only=True):
     """
 
     schema: int
-    state: State
+    state: SessionState
     message: str
     session: Session
     levels: tuple[Level, ...]

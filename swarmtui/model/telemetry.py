@@ -1,4 +1,7 @@
-"""Readings of GPUs and servers. Null is not measured or not supported."""
+"""Readings of GPUs and servers, and what is derived from them: energy, TTFT parts, measurement quality, history.
+
+Null: not measured, or not supported.
+"""
 
 from __future__ import annotations
 

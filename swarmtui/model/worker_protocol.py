@@ -35,10 +35,10 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Setup(ProtocolMessage, frozen=True):
-    """First message to a worker. It writes its unacknowledged records to the first of `spools` that takes them, if the
-    session process exits.
+    """First message to a worker, which is number `worker` of `workers`.
 
-    It is number `worker` of `workers`, and its agents have the numbers worker, worker + workers, …
+    Its agents have the numbers worker, worker + workers, … If the session process exits, it writes its unacknowledged
+    records to the first of `spools` that accepts them.
     """
 
     worker: int
@@ -90,7 +90,7 @@ class Ack(ProtocolMessage, frozen=True):
 
 
 class WatchAgent(ProtocolMessage, frozen=True):
-    """Send the time stamps and text of this agent's response with each frame; None: of no agent."""
+    """Send the timestamps and text of this agent's response with each frame; None: stop sending them."""
 
     agent: int | None
 
@@ -118,7 +118,7 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WatchedUpdate(msgspec.Struct, frozen=True):
-    """The time stamps of the watched agent's request, and its output since the previous frame.
+    """The timestamps of the watched agent's request, and its output since the previous frame.
 
     `times` are those of the new chunks. `task` is -1 if the agent has no request at the moment.
     """

@@ -35,7 +35,7 @@ class Normal(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="norm
 
 
 class Lognormal(InputStruct, frozen=True, kw_only=True, tag_field="dist", tag="lognormal"):
-    """`median` tokens; `cv` is the standard deviation over the mean."""
+    """A lognormal distribution with this median; `cv` is the standard deviation over the mean."""
 
     median: Positive
     cv: Annotated[float, Meta(ge=0.0)]
@@ -67,7 +67,7 @@ class Prompt(InputStruct, frozen=True, kw_only=True):
 
 
 class Dialogue(InputStruct, frozen=True, kw_only=True):
-    """`check` applies to the last answer, `max_tokens` to each."""
+    """A conversation of several turns; `check` applies to the last answer, `max_tokens` to each."""
 
     turns: Annotated[tuple[str, ...], Meta(min_length=1)]
     type: str = ""

@@ -1,4 +1,4 @@
-"""Find workloads: shipped ones by name, others by path."""
+"""Find workloads: built-in ones by name, others by path."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def find_workload(name_or_path: str) -> WorkloadFile:
     if path.exists():
         return _read(path)
     if path.suffix == ".toml" or len(path.parts) > 1:
-        hint = f"; the shipped workload is called {path.stem}" if path.stem in names else ""
+        hint = f"; the built-in workload is called {path.stem}" if path.stem in names else ""
         raise BadInput(f"no such file{hint}", source=name_or_path)
     hint = suggest(name_or_path, names, "; ") or ";"
-    raise BadInput(f"no workload {name_or_path!r}{hint} shipped: {', '.join(names)}")
+    raise BadInput(f"no workload {name_or_path!r}{hint} built-in: {', '.join(names)}")
 
 
-def shipped_workloads() -> tuple[WorkloadFile, ...]:
+def builtin_workloads() -> tuple[WorkloadFile, ...]:
     return tuple(_read(_folder() / f"{name}.toml") for name in _names())
 
 

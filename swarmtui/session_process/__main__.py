@@ -6,7 +6,7 @@ from swarmtui.client.spawn import start_worker
 
 
 def run() -> None:
-    # Ctrl-C and a hang-up are for the client: the run continues, and so do the workers, which inherit this.
+    # Ctrl-C and a hang-up concern the client: the run continues, and so do the workers, which inherit this setting.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     first_worker = start_worker()

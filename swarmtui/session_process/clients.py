@@ -66,7 +66,7 @@ class ClientConnections:
                     else:
                         self._handle_command(command)
         except (ConnectionError, msgspec.DecodeError, ValueError, RecursionError):
-            pass  # the client is gone or sends nonsense; the run continues
+            pass  # the client has disconnected or sends invalid data; the run continues
         finally:
             if sending is not None:
                 sending.cancel()

@@ -11,7 +11,7 @@ from swarmtui.model.workload import Task
 
 
 class _Withdrawal(NamedTuple):
-    """A request for up to `size` queued tasks that is not answered; `reuse`: they go to other workers."""
+    """A request to a worker for up to `size` of its queued tasks, not answered yet; `reuse`: give them to others."""
 
     size: int
     reuse: bool
@@ -24,12 +24,12 @@ class _WorkerTasks:
         self.streams = 0
         self.tasks: dict[int, Task] = {}
         self.withdrawals: deque[_Withdrawal] = deque()
-        # Its queue is known to be empty: it returned fewer tasks than requested, and has got none since then.
+        # Its queue is known to be empty: it returned fewer tasks than requested, and has received none since then.
         self.queue_empty = False
 
     @property
     def load(self) -> int:
-        """The tasks that it will keep: it returns only those that it has not started."""
+        """The number of tasks that the worker will keep: it returns only those that it has not started."""
         if not self.withdrawals:
             return len(self.tasks)
         leaving = sum(withdrawal.size for withdrawal in self.withdrawals)
@@ -37,12 +37,12 @@ class _WorkerTasks:
 
     @property
     def requested(self) -> int:
-        """The tasks that were requested for other workers and have not come back."""
+        """The number of tasks that were requested for other workers and are not returned yet."""
         return sum(withdrawal.size for withdrawal in self.withdrawals if withdrawal.reuse)
 
 
 class Dispatcher:
-    """Keeps track of the tasks of all workers. It sends nothing: its results are what to send.
+    """Keeps track of the tasks of all workers. It returns what to send, and sends nothing itself.
 
     A worker starts its tasks in order, as soon as a stream is free, so it has started as many as it has streams.
     """
@@ -88,9 +88,9 @@ class Dispatcher:
         worker.queue_empty = False
 
     def take_back(self) -> dict[int, int]:
-        """Return how many queued tasks to request from each worker, once another has none left in its queue.
+        """Return how many queued tasks to request from each worker, if some have queued tasks and others have none.
 
-        Call it after `hand_out`. The tasks that are left are then divided evenly, before a stream becomes idle.
+        Call it after `hand_out`. The remaining tasks are then divided evenly, before a stream becomes idle.
         """
         active = [(number, worker) for number, worker in enumerate(self._workers) if worker.streams]
         if len({worker.load > worker.streams for _, worker in active}) < 2:
@@ -111,7 +111,7 @@ class Dispatcher:
         return found
 
     def drop(self) -> None:
-        """Expect all queued tasks back, not to be used again; until then, assume that all streams are busy."""
+        """Expect all queued tasks back, and discard them; until they arrive, assume that all streams are busy."""
         self._returned.clear()
         for worker in self._workers:
             pending = [_Withdrawal(withdrawal.size, reuse=False) for withdrawal in worker.withdrawals]

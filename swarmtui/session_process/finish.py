@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 _RECOUNT_S = 60.0
 
-# The summary of a short session takes no longer, so that even an immediate stop waits for it.
+# An immediate stop waits this long for the summary, which is enough for a short session.
 _SUMMARY_S = 0.3
 
 
@@ -36,7 +36,7 @@ async def run_interruptible(
     interrupt: asyncio.Event, work: Callable[[*Args], Result], *args: *Args
 ) -> asyncio.Future[Result]:
     """Run blocking work in a thread; return when it is done or `interrupt` is set, whichever is first."""
-    # An executor of its own: work that is not waited for must not block other work.
+    # A separate executor: work that nobody waits for must not block other work.
     working = asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), work, *args)
     # Retrieve the exception of abandoned work, which asyncio would log otherwise.
     working.add_done_callback(lambda future: future.cancelled() or future.exception())
@@ -58,23 +58,26 @@ async def recount(
 
 def _count_tokens(request: RunRequest, endpoint: Endpoint, uncounted: list[Record], counts: list[TokenCount]) -> None:
     deadline = time.monotonic() + _RECOUNT_S
-    with preflight.open_probe(request, endpoint.url, endpoint.dialect) as probe:
+    with preflight.open_inspector(request, endpoint.url, endpoint.dialect) as inspector:
         for record in uncounted:
-            tokens = probe.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
+            tokens = inspector.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
             if tokens is None or time.monotonic() > deadline:
                 break
             counts.append(TokenCount(task=record.task, turn=record.turn, stage=record.stage, tokens_out=tokens))
 
 
 async def save(
-    journal: JournalQueue, root: str, ending: Ending, message: str, finished: int, leave_now: asyncio.Event
+    journal: JournalQueue, root: str, ending: Ending, message: str, finished: int, exit_now: asyncio.Event
 ) -> tuple[Ending, str, str]:
-    """Return the final ending, message and directory; `leave_now` leaves the summary to be written later."""
+    """Write the end and the summary; return the final ending, message and directory.
+
+    Once `exit_now` is set, a summary that is not finished is left to be written later.
+    """
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
-    saved_elsewhere = journal.rescue(_fallback_roots(root))
+    saved_elsewhere = journal.save_elsewhere(_fallback_roots(root))
     problem = journal.final_problem
     journal.close()
-    saving = await run_interruptible(leave_now, write_summary, journal.directory)
+    saving = await run_interruptible(exit_now, write_summary, journal.directory)
     await asyncio.wait((saving,), timeout=_SUMMARY_S)
     if not saving.done():
         ending = "stopped" if ending == "done" else ending
@@ -92,7 +95,7 @@ async def save(
 
 
 def _fallback_roots(first: str) -> Iterator[Path]:
-    """Where to save a session whose own directory is full or gone."""
+    """Yield where to save a session whose own directory is full or was removed."""
     yield Path(first)
     yield sessions_root()
     with suppress(OSError):

@@ -72,7 +72,7 @@ class JournalQueue:
         return f"{missing} not on disk: {self.directory}: {self._problem}"
 
     def write(self, entry: Entry) -> int:
-        """Return the place of the entry in the journal; it is on disk once `saved` has reached it."""
+        """Write or queue an entry; return its place in the journal. It is on disk once `saved` has reached it."""
         if time.monotonic() >= self._check_at:
             self._check_at = time.monotonic() + _RETRY_S
             self._removed = not self._writer.is_in_place()
@@ -159,8 +159,11 @@ class JournalQueue:
         self._removed = self._unsynced = False
         discard_spools(directory)
 
-    def rescue(self, roots: Iterable[Path]) -> str:
-        """Move an incomplete journal to the first directory that takes it; return what happened, or nothing."""
+    def save_elsewhere(self, roots: Iterable[Path]) -> str:
+        """Move an incomplete journal to the first of `roots` that accepts it.
+
+        Return a sentence on what happened; empty if the journal is complete.
+        """
         self._removed = not self._writer.is_in_place()
         self.flush()
         if self._problem_code is None:

@@ -82,7 +82,7 @@ class LevelRecords:
 
 
 class LiveLevels:
-    """Keeps the levels of the live state up to date, with at most one computation at a time and one after it."""
+    """Keeps the levels of the live state up to date, with at most one computation running and one pending."""
 
     def __init__(self, records: LevelRecords, state: LiveState) -> None:
         self._records, self._state = records, state
@@ -107,9 +107,9 @@ class LiveLevels:
         """Wait until the levels are up to date, or `stop_now` is set."""
         if self._computing is None:
             return
-        hurried = asyncio.create_task(stop_now.wait())
-        await asyncio.wait((self._computing, hurried), return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
+        stopping = asyncio.create_task(stop_now.wait())
+        await asyncio.wait((self._computing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
         self._computing.cancel()
 
 
@@ -127,8 +127,8 @@ class RequestTimes:
     def estimate(self, c: int, slots: int | None) -> tuple[float, bool] | None:
         """Return the expected time of a request at `c`, and whether it is a lower bound; None before the first one.
 
-        A decode step takes a + b·C, so that two levels give the line; a single one says nothing about its slope. Beyond
-        the slots of the server, requests wait in proportion to C.
+        A decode step takes a + b·C, so two levels determine the line; a single one does not show its slope. Beyond the
+        slots of the server, requests wait in proportion to C.
         """
         known = sorted(level for level in self._count if level <= c) or sorted(self._count)[:1]
         if not known:

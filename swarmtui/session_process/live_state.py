@@ -10,7 +10,7 @@ from swarmtui.analysis.levels.figures import task_figures
 from swarmtui.analysis.stream_detail import finished_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Frame, SessionWarning, Status
-from swarmtui.model.plan import LevelKey, Mode
+from swarmtui.model.plan import LevelKey, LoadModeName
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
@@ -75,7 +75,7 @@ class LiveState:
         self.note = ""
         self.c = self.run = 0
         self.runs = 1
-        self.load: Mode = "closed"
+        self.load: LoadModeName = "closed"
         self.steered = False
         self.rate: float | None = None
         self.done = 0

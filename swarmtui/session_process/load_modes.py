@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.model.plan import LevelKey, Mode, Plan
+from swarmtui.model.plan import LevelKey, LoadModeName, Plan
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.workload import Graph, Task
 from swarmtui.prompts.canaries import canary_task
@@ -22,7 +22,7 @@ _WARMUP_TOKENS = 64
 # The contents of unmeasured requests are numbered from here: how many there are must not change what is measured.
 _UNMEASURED_START = 1 << 40
 
-# Workers get scheduled tasks this long before their send time.
+# Workers receive scheduled tasks this long before their send time.
 _AHEAD_S = 1.0
 # The first scheduled task is due after this time, so that connections can open.
 _LEAD_S = 0.2
@@ -285,14 +285,14 @@ class GraphTasks(TaskSource):
         self._pending.clear()
 
 
-def _closed_loop(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+def _closed_loop_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
     total = None if plan.duration_s else plan.requests.at(key[0])
     if not plan.preroll:
         return NewTasks(factory, key[0], total)
     return ClosedLoopTasks(factory, key[0], total, plan.canaries)
 
 
-def _arrivals(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
+def _open_loop_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
     c, rate = key
     assert rate is not None
     times = arrival_times(rate, plan.arrival, plan.burst, plan.seed, run)
@@ -320,27 +320,30 @@ class LoadMode(NamedTuple):
     batch: bool = False
 
 
-LOAD_MODES: dict[Mode, LoadMode] = {
-    "closed": LoadMode(_closed_loop, looping=True),
+LOAD_MODES: dict[LoadModeName, LoadMode] = {
+    "closed": LoadMode(_closed_loop_tasks, looping=True),
     "barrier": LoadMode(lambda plan, factory, key, run: NewTasks(factory, key[0], key[0]), batch=True),
     "swarm": LoadMode(lambda plan, factory, key, run: NewTasks(factory, key[0], key[0]), batch=True),
-    "open": LoadMode(_arrivals, scheduled=True),
+    "open": LoadMode(_open_loop_tasks, scheduled=True),
     "ramp": LoadMode(lambda plan, factory, key, run: NewTasks(factory, key[0], None), looping=True, continuous=True),
     "mixed": LoadMode(lambda plan, factory, key, run: MixedTasks(factory, key[0], plan.loop)),
     "dag": LoadMode(_graph_tasks),
 }
 
 
-class LoadLayout:
-    """The levels of a plan; `load` is the plan's mode until the user takes manual control of a closed loop."""
+class PlannedLoad:
+    """Apply the load mode of a plan: which runs, in which order, with which tasks.
+
+    `mode_name` is the plan's own, until the user takes manual control: then it is a closed loop.
+    """
 
     def __init__(self, plan: Plan, factory: TaskFactory) -> None:
         self._plan, self._factory = plan, factory
-        self.load: Mode = plan.load
+        self.mode_name: LoadModeName = plan.load
 
     @property
     def mode(self) -> LoadMode:
-        return LOAD_MODES[self.load]
+        return LOAD_MODES[self.mode_name]
 
     @property
     def duration_s(self) -> float | None:
@@ -348,7 +351,7 @@ class LoadLayout:
         return self._plan.duration_s if self.mode.looping and not self.mode.continuous else None
 
     def run_order(self, levels: tuple[int, ...], runs: int) -> list[tuple[LevelKey, int]]:
-        """Order by level, or rotated: each run starts with another level, as in a Latin square."""
+        """Order the runs by level, or rotate the levels: each run starts with another one, as in a Latin square."""
         keys: list[LevelKey] = [(c, None) for c in levels]
         if self.mode.scheduled:
             keys = [(c, rate) for c in levels for rate in self._plan.rates]

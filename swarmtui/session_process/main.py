@@ -92,7 +92,7 @@ class SessionProcess:
         self._stopped_early = asyncio.Event()
         self._load_ended = False
         self._stop_now = asyncio.Event()
-        self._leave_now = asyncio.Event()
+        self._exit_now = asyncio.Event()
         self._clients = ClientConnections(self._hello, self._state.frame, self._handle_command)
         if request.hosts:
             first_worker.socket.close()
@@ -196,7 +196,7 @@ class SessionProcess:
             scheduler.handle_command,
             lambda: preflight.all_respond(request, endpoints),
             lambda: preflight.describe_changed_servers(request, self._state.servers, endpoints),
-            request.restart_s,
+            request.restart_timeout_s,
         )
         receiving = self._workers.start(partial(worker_setup, request, journal.directory, endpoints))
         for command in self._early_commands:
@@ -268,7 +268,7 @@ class SessionProcess:
     def _handle_command(self, command: client_protocol.ClientCommand) -> None:
         if isinstance(command, client_protocol.Stop):
             if command.immediate:
-                self._leave_now.set()
+                self._exit_now.set()
             if command.immediate or self._load_ended:
                 self._stop_now.set()
         if isinstance(command, client_protocol.Describe) and self._session is not None and self._journal is not None:
@@ -362,7 +362,7 @@ class SessionProcess:
             self._state.note = ""
         journal.write(self._quality.final(self._state.levels))
         return await finish.save(
-            journal, self._request.session_root, ending, message, self._state.finished, self._leave_now
+            journal, self._request.session_root, ending, message, self._state.finished, self._exit_now
         )
 
 

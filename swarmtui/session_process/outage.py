@@ -30,7 +30,7 @@ STALL_NS = 5_000_000_000
 _MAX_FRAME_NS = 500_000_000
 # Without streams that broke, decreased counters mean a restart if they stay low for this many samples.
 _CONFIRMING_SAMPLES = 8
-# A stream breaks somewhat before the server's counters are seen to start again.
+# A stream breaks some time before a sample shows that the server's counters started again.
 _BROKEN_BEFORE_NS = 2_000_000_000
 
 
@@ -95,7 +95,7 @@ class ServerEvents:
     def add_sample(self, telemetry: Telemetry) -> None:
         """Detect decreased counters: of a server that restarted, or of another server behind the same URL.
 
-        Behind a balancer they soon jump back. After a restart streams have broken, or counters stay low.
+        Behind a load balancer they soon jump back. After a restart streams have broken, or counters stay low.
         """
         servers, read_ns = telemetry.servers, telemetry.servers_read_ns
         if not servers or read_ns == self._read_ns or self.several_servers:
@@ -115,7 +115,7 @@ class ServerEvents:
             self._find_several()
 
     def finish(self) -> None:
-        """Take counters that decreased and did not jump back for a restart, at the time when the streams broke."""
+        """Log a restart if counters decreased and did not jump back, at the time when the streams broke."""
         if (decrease := self._decrease) is not None:
             when_ns = self._broken_ns if self._streams_broke(decrease) else decrease.seen_ns
             self._journal.log_event("server_restarted", "a counter of its metrics decreased", t_ns=when_ns)
@@ -137,10 +137,10 @@ def _is_lower(before: tuple[ServerState, ...], after: tuple[ServerState, ...]) -
 class Outage:
     """Pauses the run when the server is gone, and resumes it when the server responds again.
 
-    The server is gone when as many requests in a row as there are streams, and at least two, were cut off or could not
-    connect, the last of them at connecting. The level is then run again. With a `timeout_s` of zero the run ends. A
-    server that comes back with other flags ends the run too: its figures would not belong to this session.
-    `failure` or `changes` say so.
+    The server counts as gone when C requests in a row, at least two, were cut off or could not connect, and the last of
+    them could not connect. When it is back, the level is run again. With a `timeout_s` of zero the run ends instead. It
+    also ends if the server comes back with other flags: its figures would not belong to this session. `failure` or
+    `changes` then say why.
     """
 
     def __init__(

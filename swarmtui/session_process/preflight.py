@@ -18,7 +18,7 @@ from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
 from swarmtui.http_client import HttpClient, HttpReply, RequestFailed
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.model.endpoint import AUTO, PATHS, Address, Dialect, Endpoint, dialect_from_url, parse_address
-from swarmtui.model.run_request import SIMULATOR, RunRequest
+from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
@@ -49,7 +49,7 @@ class EndpointUnusable(Exception):
     """The endpoint cannot be used; the message says what failed and what to do."""
 
 
-class EndpointProbe:
+class EndpointInspector:
     """Sends single requests to one endpoint."""
 
     def __init__(self, address: Address, client: HttpClient) -> None:
@@ -190,9 +190,9 @@ def http_client(request: RunRequest, endpoints: Iterable[str], dialect: Dialect 
 
 
 @contextmanager
-def open_probe(request: RunRequest, url: str, dialect: Dialect) -> Iterator[EndpointProbe]:
+def open_inspector(request: RunRequest, url: str, dialect: Dialect) -> Iterator[EndpointInspector]:
     with http_client(request, (url,), dialect) as client:
-        yield EndpointProbe(parse_address(url), client)
+        yield EndpointInspector(parse_address(url), client)
 
 
 def fetch_metrics(client: HttpClient, url: str) -> MetricsPage | None:
@@ -211,15 +211,15 @@ def inspect_endpoints(
     endpoints: list[Endpoint] = []
     calibration = None
     for address in request.endpoints:
-        url, embedded = address, address.startswith(SIMULATOR)
+        url, embedded = address, address.startswith(SIMULATOR_PREFIX)
         if embedded:
             url = _start_simulator(address, simulators)
         dialect = _choose_dialect(request, url)
         with http_client(request, (url,), dialect) as client:
-            probe = EndpointProbe(parse_address(url), client)
-            model, engine = probe.inspect(dialect, request.model)
+            inspector = EndpointInspector(parse_address(url), client)
+            model, engine = inspector.inspect(dialect, request.model)
             if calibration is None and needs_calibration(workload.workload):
-                calibration = probe.calibrate(dialect, model, workload.workload.system, request.plan.seed)
+                calibration = inspector.calibrate(dialect, model, workload.workload.system, request.plan.seed)
             own_metrics = metrics_url(parse_address(url).root, engine) if engine else None
             if own_metrics and not request.metrics_urls and (page := fetch_metrics(client, own_metrics)):
                 findings.metrics_pages.append(page)
@@ -247,15 +247,15 @@ def _choose_dialect(request: RunRequest, url: str) -> Dialect:
     if request.api != AUTO:
         return request.api or dialect_from_url(url)
     for dialect in PATHS:
-        with open_probe(request, url, dialect) as probe:
-            if probe.serves(dialect):
+        with open_inspector(request, url, dialect) as inspector:
+            if inspector.serves(dialect):
                 return dialect
     root = parse_address(url).root
     raise EndpointUnusable(f"{root}: it knows none of {', '.join(PATHS.values())}; is the path of the URL right?")
 
 
 def _start_simulator(address: str, simulators: list[SimulatorProcess]) -> str:
-    simulator = SimulatorProcess(address.removeprefix(SIMULATOR))
+    simulator = SimulatorProcess(address.removeprefix(SIMULATOR_PREFIX))
     simulators.append(simulator)
     url = simulator.url()
     if not url:
@@ -273,8 +273,8 @@ def _with_engine_of_process(endpoint: Endpoint, findings: PreflightFindings) -> 
 
 def all_respond(request: RunRequest, endpoints: tuple[Endpoint, ...]) -> bool:
     for endpoint in endpoints:
-        with open_probe(request, endpoint.url, endpoint.dialect) as probe:
-            if not probe.responds(endpoint.dialect):
+        with open_inspector(request, endpoint.url, endpoint.dialect) as inspector:
+            if not inspector.responds(endpoint.dialect):
                 return False
     return True
 

@@ -38,9 +38,10 @@ _CPU_FRAMES = 31
 
 
 class QualityMonitor:
-    """`cpu` is the largest share of a core that a worker used during three seconds.
+    """Collects frames, records and samples, and judges the measurement quality from them at any time.
 
-    `closed`: each agent sends its next request at once. `events` are what happened to the server.
+    `closed`: each agent sends its next request immediately. `events` has the restarts and stalls of the server. `cpu`
+    is the largest share of a core that a worker used during three seconds.
     """
 
     def __init__(self, *, cold_expected: bool, closed: bool = True, events: ServerEvents | None = None) -> None:

@@ -40,7 +40,10 @@ class PreflightFindings:
 
 
 class Sampler:
-    """`servers` receives the server of each endpoint, `baseline` the metrics from before the load; each once."""
+    """Samples GPUs and servers until `finish`.
+
+    It puts the server of each endpoint into `servers`, and the metrics from before the load into `baseline`, once each.
+    """
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.findings import Slots
-from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, Mode, Plan
+from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import RequestEntry, StageEnd, StageStart
 from swarmtui.prompts.canaries import COUNT as CANARIES
@@ -24,8 +24,8 @@ from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import (
     CanaryTasks,
     ClosedLoopTasks,
-    LoadLayout,
     NewTasks,
+    PlannedLoad,
     RepeatedTasks,
     TaskFactory,
     TaskSource,
@@ -56,7 +56,7 @@ class Scheduler:
         self._slots = slots
         self._factory = TaskFactory(generator)
         self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
-        self._layout = LoadLayout(plan, self._factory)
+        self._load = PlannedLoad(plan, self._factory)
         self._stage: ActiveStage | None = None
         self._stages = 0
         self._records = LevelRecords(plan, journal)
@@ -80,7 +80,7 @@ class Scheduler:
         elif not self._steering.handle_command(command):
             return
         elif self._steering.state == "new_goal":
-            self._layout.load = "closed"
+            self._load.mode_name = "closed"
             stage = self._stage
             if isinstance(command, client_protocol.SetConcurrency) and command.cancel and stage and command.c < stage.c:
                 self._workers.start_stage(stage, c=max(1, command.c), cancel=True)
@@ -137,20 +137,20 @@ class Scheduler:
 
     def _time_left(self) -> tuple[float | None, bool]:
         """Estimate the time to the end of a sweep, and whether it is a lower bound."""
-        stage, goal, layout = self._stage, self._steering.goal, self._layout
+        stage, goal, load = self._stage, self._steering.goal, self._load
         if stage is None or stage.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
             return None, False
-        order = layout.run_order(goal.levels, goal.runs)
+        order = load.run_order(goal.levels, goal.runs)
         current = ((stage.c, stage.rate), stage.run)
         next_runs = order[order.index(current) + 1 :] if current in order else []
-        if layout.duration_s is not None:
-            here = layout.duration_s if stage.until is None else max(0.0, stage.until - time.monotonic())
-            return here + layout.duration_s * len(next_runs), False
-        if layout.mode.scheduled or layout.mode.continuous or stage.source.total is None:
+        if load.duration_s is not None:
+            here = load.duration_s if stage.until is None else max(0.0, stage.until - time.monotonic())
+            return here + load.duration_s * len(next_runs), False
+        if load.mode.scheduled or load.mode.continuous or stage.source.total is None:
             return None, False
         slots = self._slots()
         ahead = [(stage.c, max(0, stage.source.total - stage.done) / stage.streams)]
-        ahead += [(c, layout.requests_in_sequence(c)) for (c, _), _ in next_runs]
+        ahead += [(c, load.requests_in_sequence(c)) for (c, _), _ in next_runs]
         left, at_least = 0.0, False
         for c, in_sequence in ahead:
             found = self._times.estimate(c, slots.total if slots else None)
@@ -196,10 +196,10 @@ class Scheduler:
     async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
         """Return False, and skip the remaining levels, if no request of the first level succeeded."""
         await self._drain()
-        if self._layout.mode.continuous:
+        if self._load.mode.continuous:
             await self._ramp(levels)
             return self._records.answered
-        order = self._layout.run_order(levels, runs)
+        order = self._load.run_order(levels, runs)
         for number, (key, run) in enumerate(order, 1):
             await self._run_level(key, run, runs)
             if self._steering.current_state() in ("stop", "new_goal"):
@@ -230,11 +230,11 @@ class Scheduler:
         """Run a level once, then its tasks serially if the plan says so; after a pause, run it again."""
         while True:
             self._state.status, self._state.runs, self._state.note = "running", runs, ""
-            source, c = self._layout.task_source(key, run), key[0]
-            await self._run_stage(c, run, "level", source, rate=key[1], duration_s=self._layout.duration_s)
+            source, c = self._load.task_source(key, run), key[0]
+            await self._run_stage(c, run, "level", source, rate=key[1], duration_s=self._load.duration_s)
             if source.skipped:
                 self._journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
-            contents = self._layout.serial_contents(c, source.contents)
+            contents = self._load.serial_contents(c, source.contents)
             if self._steering.current_state() == "run" and contents:
                 self._state.note = "the same tasks serially"
                 await self._run_stage(c, run, "serial", RepeatedTasks(self._factory, c, contents), streams=1)
@@ -285,7 +285,7 @@ class Scheduler:
     ) -> ActiveStage:
         """Run a stage from its first request to its last answer, or until the next command."""
         self._stages += 1
-        load: Mode = "closed" if phase in ("warmup", "canary") else self._layout.load
+        load: LoadModeName = "closed" if phase in ("warmup", "canary") else self._load.mode_name
         stage = ActiveStage(
             self._stages, c, run, phase, source, load=load, rate=rate, duration_s=duration_s, streams=streams
         )

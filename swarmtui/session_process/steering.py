@@ -16,7 +16,7 @@ SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
 
 
 class Steering:
-    """`state` decides what happens to the running stage, `goal` what the scheduler runs.
+    """The user's current request: `state` decides what happens to the running stage, `goal` what the scheduler runs.
 
     `grace_s` is how long a stop waits for requests in flight; `stop_now` is set by a second stop, or one without grace.
     """
@@ -34,7 +34,7 @@ class Steering:
         self._fixed = plan.load in FIXED_MODES
 
     def handle_command(self, command: client_protocol.ClientCommand) -> bool:
-        """Return whether the command changes anything in the current state."""
+        """Apply a command; return whether it changed anything."""
         match command:
             case client_protocol.Stop(grace_s):
                 stopping = self.state == "stop"

@@ -19,7 +19,7 @@ import msgspec
 from swarmtui.client.spawn import StartedProcess
 from swarmtui.model import worker_protocol
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.plan import Mode, Plan
+from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
@@ -110,7 +110,7 @@ class ActiveStage:
         phase: Phase,
         source: TaskSource,
         *,
-        load: Mode = "closed",
+        load: LoadModeName = "closed",
         rate: float | None = None,
         duration_s: float | None = None,
         streams: int | None = None,
@@ -194,7 +194,7 @@ class WorkerLink:
         return self.host is None or self.host.is_this_machine
 
     def send(self, command: msgspec.Struct) -> None:
-        """Dropped silently if the worker has exited or was closed; `receive` reports its exit."""
+        """Send a command. It is dropped silently if the worker has exited or was closed; `receive` reports its exit."""
         if self._closed:
             return
         message = worker_protocol.pack(command)

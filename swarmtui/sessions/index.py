@@ -14,7 +14,7 @@ from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines
 from swarmtui.model.plan import level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import BadInput, Stored
-from swarmtui.model.session import DescriptionEntry, End, Head, Session, State, Summary
+from swarmtui.model.session import DescriptionEntry, End, Head, Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.files import is_session_id
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, spool_files
@@ -36,7 +36,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
 
     id: str
     created: str = ""
-    state: State | None = None
+    state: SessionState | None = None
     label: str = ""
     endpoint: str = ""
     model: str = ""

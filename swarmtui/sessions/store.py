@@ -28,7 +28,7 @@ from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.findings import Goodput
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
-from swarmtui.model.session import Event, Level, State, Summary
+from swarmtui.model.session import Event, Level, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.files import sessions_root, write_file, write_parts
 from swarmtui.sessions.importers import import_result
@@ -92,7 +92,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.quality))
     if journal.quality is not None:
         quality = add_stored_lines(quality, journal.quality.lines)
-    # Behind a balancer the slots of one server say nothing about the others.
+    # Behind a load balancer the slots of one server say nothing about the others.
     several = any(event.name == "several_servers" for event in journal.events)
     slots = None if several else server_slots(session, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
@@ -210,7 +210,7 @@ def discard_session(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _state(loaded: LoadedSession) -> State:
+def _state(loaded: LoadedSession) -> SessionState:
     """An end entry decides, even while the writer still holds the lock to save the summary."""
     if loaded.journal.end is not None:
         return loaded.journal.end.state

@@ -326,8 +326,8 @@ def test_flags_have_codes_and_texts() -> None:
     assert [(flag.code, flag.text) for flag in level.flags] == [
         ("degenerate", "1 of 2 answers are degenerate: empty, loops, garbage, ended at once or miscounted"),
         ("token_source", "tokens are counted by chunks (~): the server did not report them"),
-        ("coalesced_chunks", "33.3 % of chunks were coalesced: they carry another chunk's time stamp"),
-        ("read_stamps", "time stamps are from the reader, not from the kernel"),
+        ("coalesced_chunks", "33.3 % of chunks were coalesced: they carry another chunk's timestamp"),
+        ("read_stamps", "timestamps are from the reader, not from the kernel"),
     ]
 
 

@@ -38,34 +38,34 @@ LEVELS = [ONE, FOUR]
     ],
 )
 def test_conditions_are_evaluated(text: str, true: bool) -> None:
-    assert parse_fail_if(text).judge(LEVELS).true is true
+    assert parse_fail_if(text).evaluate(LEVELS).true is true
 
 
 def test_and_binds_tighter_than_or() -> None:
-    assert parse_fail_if("errors==0 or errors==0 and errors>0").judge(LEVELS).true is True
-    assert parse_fail_if("(errors==0 or errors==0) and errors>0").judge(LEVELS).true is False
+    assert parse_fail_if("errors==0 or errors==0 and errors>0").evaluate(LEVELS).true is True
+    assert parse_fail_if("(errors==0 or errors==0) and errors>0").evaluate(LEVELS).true is False
 
 
 def test_result_names_deciding_figures() -> None:
-    judged = parse_fail_if("errors>0 or out_tps_steady@4<300").judge(LEVELS)
-    assert judged.because == ("out_tps_steady@4<300: out_tps_steady is 250 tok/s at C=4",)
+    result = parse_fail_if("errors>0 or out_tps_steady@4<300").evaluate(LEVELS)
+    assert result.because == ("out_tps_steady@4<300: out_tps_steady is 250 tok/s at C=4",)
 
 
 def test_null_figure_counts_as_missed_with_reason() -> None:
     few = [level(1, tps=90.0, ttft=0.2, n=4)]
-    judged = parse_fail_if("ttft_p50>1s").judge(few)
-    assert (judged.true, judged.missed) == (None, True)
-    assert judged.because == ("ttft_p50>1s: p50 needs 5 answers, C=1 has 4",)
-    assert parse_fail_if("out_tps_steady@16<1").judge(few).because == (
+    result = parse_fail_if("ttft_p50>1s").evaluate(few)
+    assert (result.true, result.missed) == (None, True)
+    assert result.because == ("ttft_p50>1s: p50 needs 5 answers, C=1 has 4",)
+    assert parse_fail_if("out_tps_steady@16<1").evaluate(few).because == (
         "out_tps_steady@16<1: no level C=16 was measured",
     )
-    assert parse_fail_if("pass_rate<90%").judge(few).missed
+    assert parse_fail_if("pass_rate<90%").evaluate(few).missed
 
 
 def test_or_needs_one_true_part() -> None:
-    assert parse_fail_if("pass_rate<90% or ttft_p50>500ms").judge(LEVELS).true is True
-    assert parse_fail_if("pass_rate<90% and ttft_p50>10s").judge(LEVELS).true is False
-    assert parse_fail_if("pass_rate<90% and ttft_p50>500ms").judge(LEVELS).true is None
+    assert parse_fail_if("pass_rate<90% or ttft_p50>500ms").evaluate(LEVELS).true is True
+    assert parse_fail_if("pass_rate<90% and ttft_p50>10s").evaluate(LEVELS).true is False
+    assert parse_fail_if("pass_rate<90% and ttft_p50>500ms").evaluate(LEVELS).true is None
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_empty_condition_and_deep_nesting_are_refused() -> None:
 @given(st.text(alphabet="ab_<>=@()%. 14smorndtfp/;'\n\t", max_size=30) | st.text(max_size=20))
 def test_parser_accepts_or_refuses_any_text(text: str) -> None:
     try:
-        parse_fail_if(text).judge(LEVELS)
+        parse_fail_if(text).evaluate(LEVELS)
     except BadInput as error:
         assert str(error)
 
@@ -116,7 +116,7 @@ def test_parser_accepts_or_refuses_any_text(text: str) -> None:
 @given(st.sampled_from(sorted(QUANTITIES)), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.integers(0, 300))
 def test_every_figure_can_be_compared(name: str, sign: str, limit: int) -> None:
     unit = "ms" if QUANTITIES[name].kind == "time" else ""
-    judged = parse_fail_if(f"{name}{sign}{limit}{unit}").judge(LEVELS)
+    result = parse_fail_if(f"{name}{sign}{limit}{unit}").evaluate(LEVELS)
     values = [value for one in LEVELS if (value := QUANTITIES[name].value(one)) is not None]
     scale = 1e-3 if unit else 1.0
     compare = {
@@ -124,17 +124,17 @@ def test_every_figure_can_be_compared(name: str, sign: str, limit: int) -> None:
         "==": float.__eq__, "!=": float.__ne__,
     }[sign]  # fmt: skip
     hit = any(compare(float(value), limit * scale) for value in values)
-    assert judged.true is (True if hit else False if len(values) == len(LEVELS) else None)
+    assert result.true is (True if hit else False if len(values) == len(LEVELS) else None)
 
 
 def test_level_without_the_figure_leaves_a_condition_open() -> None:
     """p50 of TTFT needs five answers; C=8 has two."""
     levels = [level(4, ttft=0.2), level(8, ttft=9.0, n=2)]
-    judged = parse_fail_if("ttft_p50>1s").judge(levels)
-    assert judged.true is None and judged.missed
-    assert judged.because == ("ttft_p50>1s: p50 needs 5 answers, C=8 has 2",)
-    assert parse_fail_if("ttft_p50>100ms").judge(levels).true is True
-    assert parse_fail_if("ttft_p50@4>1s").judge(levels).true is False
+    result = parse_fail_if("ttft_p50>1s").evaluate(levels)
+    assert result.true is None and result.missed
+    assert result.because == ("ttft_p50>1s: p50 needs 5 answers, C=8 has 2",)
+    assert parse_fail_if("ttft_p50>100ms").evaluate(levels).true is True
+    assert parse_fail_if("ttft_p50@4>1s").evaluate(levels).true is False
 
 
 def test_goodput_counts_requests_that_meet_all_limits() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.compare.sessions import compare_pair
-from swarmtui.analysis.compare.verdicts import judge, weigh
+from swarmtui.analysis.compare.verdicts import compare_replicates, decide
 from swarmtui.analysis.levels.serial import Batch, wall_speedup
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.findings import Slots
@@ -34,7 +34,7 @@ def test_s0_dense_clean_speedup_is_3_12_with_token_ratio() -> None:
 def test_no_clean_speedup_when_swarm_answers_were_cut() -> None:
     found = wall_speedup(Batch(tasks=4, wall_s=100), Batch(tasks=4, wall_s=40, capped=1, capped_s=40))
     assert found.clean is None
-    assert found.reason.startswith("1 answer of the swarm hit the token limit too")
+    assert found.reason.startswith("1 answer of the concurrent run hit the token limit too")
 
 
 @pytest.mark.parametrize(("single", "four", "seed"), [(167, 126, 25), (168, 101, 40), (31, 24, 23), (39, 37, 5)])
@@ -46,7 +46,7 @@ def test_s0_contention(single: float, four: float, seed: int) -> None:
 
 
 def test_s0_two_v_two_runs_are_undecided() -> None:
-    found = judge(weigh([335.0, 337.0], [398.0, 400.0]))
+    found = decide(compare_replicates([335.0, 337.0], [398.0, 400.0]))
     assert found.word == "no verdict"
     assert found.change == pytest.approx(0.19, abs=0.005)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.distributions import t_cdf, t_quantile
-from swarmtui.analysis.compare.verdicts import coefficient_of_variation, standard_deviation, weigh
+from swarmtui.analysis.compare.verdicts import coefficient_of_variation, compare_replicates, standard_deviation
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_interval_covers_93_to_97_percent(n_a: int, n_b: int, cv: float) -> None
     for _ in range(trials):
         a = [exp(random.gauss(4.0, 0.01)) for _ in range(n_a)]
         b = [exp(random.gauss(4.05, cv)) for _ in range(n_b)]
-        estimate = weigh(a, b).estimate
+        estimate = compare_replicates(a, b).estimate
         assert estimate is not None
         found = estimate.interval()
         covered += found.low <= expm1(0.05) <= found.high

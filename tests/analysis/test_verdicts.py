@@ -11,13 +11,13 @@ from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     Verdict,
+    compare_replicates,
+    decide,
     detectable_change,
     holm_alphas,
-    judge,
     replicates_needed,
     standard_deviation,
-    weigh,
-    weigh_sessions,
+    with_session_spread,
 )
 
 A, B = [100.0, 101.0, 102.0, 103.0], [110.0, 111.0, 112.0, 113.0]
@@ -25,7 +25,7 @@ rates = st.floats(50, 150)
 
 
 def verdict(a: list[float], b: list[float], **options: object) -> Verdict:
-    return judge(weigh(a, b), **options)  # type: ignore[arg-type]
+    return decide(compare_replicates(a, b), **options)  # type: ignore[arg-type]
 
 
 def drawn(random: Random, mean: float, n: int = 4, cv: float = 0.01) -> list[float]:
@@ -95,10 +95,10 @@ def test_not_measured_has_no_verdict() -> None:
 
 def test_change_shown_is_that_of_the_figures_shown() -> None:
     """The figures of a level weigh its runs by their length."""
-    found = judge(weigh(A, B, change=0.08))
+    found = decide(compare_replicates(A, B, change=0.08))
     assert found.change == 0.08
     assert found.sentence.startswith("faster: +8.0 % (95 %: +7.6 % to +12.2 %")
-    assert judge(weigh(A, B, change=-0.01)).word == "undecided"
+    assert decide(compare_replicates(A, B, change=-0.01)).word == "undecided"
 
 
 def test_equal_runs_on_both_sides_are_equivalent_and_constant_ones_differ() -> None:
@@ -110,17 +110,17 @@ def test_runs_with_the_same_requests_are_paired_if_that_narrows_the_interval() -
     """Request lengths vary by 10 % between runs; the change of 3 % is the same in each."""
     a = [90.0, 100.0, 110.0, 105.0]
     b = [92.8, 103.0, 113.2, 108.1]
-    assert judge(weigh(a, b)).word == "undecided"
-    found = judge(weigh(a, b, same_requests=True))
+    assert decide(compare_replicates(a, b)).word == "undecided"
+    found = decide(compare_replicates(a, b, same_requests=True))
     assert found.word == "faster"
     assert "4 v 4 runs, paired" in found.sentence
-    unrelated = weigh(A, [113.0, 110.0, 112.0, 111.0], same_requests=True)
+    unrelated = compare_replicates(A, [113.0, 110.0, 112.0, 111.0], same_requests=True)
     assert not unrelated.paired
 
 
 def test_known_spread_between_sessions_decides_instead_of_runs() -> None:
     history = [100.0, 104.0, 97.0, 102.0]
-    found = judge(weigh_sessions(weigh(A, B, change=0.10), history), claim="sessions")
+    found = decide(with_session_spread(compare_replicates(A, B, change=0.10), history), claim="sessions")
     spread = standard_deviation([log(value) for value in history])
     half = t_quantile(0.975, 3) * sqrt(2 * spread**2)
     assert found.interval is not None
@@ -128,9 +128,14 @@ def test_known_spread_between_sessions_decides_instead_of_runs() -> None:
     assert found.interval.high == pytest.approx(expm1(log(1.10) + half))
     assert found.word == "undecided"
     assert "spread of 4 sessions" in found.sentence
-    single = judge(weigh_sessions(weigh([100.0], [150.0]), [100.0, 101.0, 99.0, 100.5]), claim="sessions")
+    single = decide(
+        with_session_spread(compare_replicates([100.0], [150.0]), [100.0, 101.0, 99.0, 100.5]), claim="sessions"
+    )
     assert single.word == "differ"
-    assert judge(weigh_sessions(weigh([100.0], [150.0]), [100.0]), claim="sessions").word == "no verdict"
+    assert (
+        decide(with_session_spread(compare_replicates([100.0], [150.0]), [100.0]), claim="sessions").word
+        == "no verdict"
+    )
 
 
 @pytest.mark.parametrize(

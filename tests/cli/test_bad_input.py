@@ -112,7 +112,7 @@ def test_spaces_around_a_header_are_stripped(sandbox: Sandbox) -> None:
     with scripted_server(respond_with_words()) as server:
         ran = sandbox.run_benchmark(server.url, *ONE, "--warmup", "none", "--header", "X-Team = blue sky ")
         assert ran.code == 0, ran
-        assert {asked.headers.get("x-team") for asked in server.received if "chat" in asked.path} == {"blue sky"}
+        assert {request.headers.get("x-team") for request in server.received if "chat" in request.path} == {"blue sky"}
 
 
 def test_unknown_model(sandbox: Sandbox) -> None:
@@ -157,16 +157,16 @@ def test_invalid_simulator(sandbox: Sandbox) -> None:
 
 
 def test_stream_options_are_dropped_if_the_server_refuses_them(sandbox: Sandbox) -> None:
-    def strict(to: ScriptedHandler, asked: ReceivedRequest) -> None:
-        if "stream_options" in asked.body:
+    def strict(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        if "stream_options" in request.body:
             to.whole(400, b'{"error":{"message":"Unrecognized request argument supplied: stream_options"}}')
         else:
-            respond_with_words(3, usage=False)(to, asked)
+            respond_with_words(3, usage=False)(to, request)
 
     with scripted_server(strict) as server:
         ran = sandbox.run_benchmark(server.url, *ONE, "--json")
         assert ran.code == 0, ran
-        assert ["stream_options" in asked.body for asked in server.received].count(True) == 1
+        assert ["stream_options" in request.body for request in server.received].count(True) == 1
     (level,) = json.loads(ran.out)["levels"]
     assert (level["ok"], level["errors"], level["token_source"], level["tokens_out"]) == (2, 0, "chunks", 6)
 
@@ -174,9 +174,9 @@ def test_stream_options_are_dropped_if_the_server_refuses_them(sandbox: Sandbox)
 def test_server_death_in_mid_sweep_leaves_levels_with_errors(sandbox: Sandbox) -> None:
     """The server answers the requests of the first level, and none after that."""
 
-    def dying(to: ScriptedHandler, asked: ReceivedRequest) -> None:
+    def dying(to: ScriptedHandler, request: ReceivedRequest) -> None:
         if len(to.server.received) <= 5:
-            respond_with_words(3)(to, asked)
+            respond_with_words(3)(to, request)
         else:
             to.server.socket.close()
             to.close_connection = True

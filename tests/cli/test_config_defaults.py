@@ -25,10 +25,10 @@ def test_named_endpoint_with_key_headers_and_flags(sandbox: Sandbox) -> None:
         )
         ran = sandbox.run_benchmark("box", "--levels", "1", *ONE, env={"BOX_KEY": "canary-key"})
         assert ran.code == 0, ran
-        asked = [asked for asked in server.received if "chat" in asked.path]
-        assert {asked.headers["authorization"] for asked in asked} == {"Bearer canary-key"}
-        assert {asked.headers["x-team"] for asked in asked} == {"blue"}
-        assert {asked.body["model"] for asked in asked} == {"mine"}
+        requests = [request for request in server.received if "chat" in request.path]
+        assert {request.headers["authorization"] for request in requests} == {"Bearer canary-key"}
+        assert {request.headers["x-team"] for request in requests} == {"blue"}
+        assert {request.body["model"] for request in requests} == {"mine"}
         session = sandbox.show_session()["session"]
         assert (session["server_flags"], session["endpoints"][0]["url"]) == ("--max-num-seqs 4", server.url)
         error = sandbox.run_benchmark("box", *ONE).error_line(2)

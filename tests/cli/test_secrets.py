@@ -35,16 +35,16 @@ def test_secrets_are_sent_but_not_saved(sandbox: Sandbox) -> None:
     with scripted_server() as server:
         ran = sandbox.run_benchmark(server.url, *GIVEN, env={"MY_KEY": KEY})
     assert ran.code == 0, ran
-    assert {asked.headers["authorization"] for asked in server.received} == {f"Bearer {KEY}"}
-    assert {asked.headers["x-team"] for asked in server.received} == {VALUE}
+    assert {request.headers["authorization"] for request in server.received} == {f"Bearer {KEY}"}
+    assert {request.headers["x-team"] for request in server.received} == {VALUE}
     assert KEY not in ran.out + ran.err and VALUE not in ran.out + ran.err
     assert leaks(sandbox) == []
     assert sandbox.show_session()["session"]["endpoints"][0]["header_names"] == ["X-Team"]
 
 
 def test_key_in_an_error_response_is_not_printed(sandbox: Sandbox) -> None:
-    def echo_key(to: ScriptedHandler, asked: ReceivedRequest) -> None:
-        respond_with_status(401, f'{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}'.encode())(to, asked)
+    def echo_key(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        respond_with_status(401, f'{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}'.encode())(to, request)
 
     with scripted_server(echo_key) as server:
         ran = sandbox.run_benchmark(server.url, *GIVEN, env={"MY_KEY": KEY})

@@ -149,9 +149,9 @@ def _first_fault(fault: Fault, sandbox: Sandbox, command: Program, disk: FullDis
 
 def _directory(sandbox: Sandbox, text: str) -> Path | None:
     """Return where the session is: it may have been saved elsewhere."""
-    told = [line.removeprefix("saved: ") for line in text.splitlines() if line.startswith("saved: ")]
-    if told:
-        return Path(told[-1])
+    saved = [line.removeprefix("saved: ") for line in text.splitlines() if line.startswith("saved: ")]
+    if saved:
+        return Path(saved[-1])
     return next(iter(sandbox.sessions.iterdir()), None) if sandbox.sessions.exists() else None
 
 

@@ -336,7 +336,7 @@ def test_failed_sync_is_reported_and_the_session_saved_elsewhere(
     assert warning_text(queue).startswith(
         f"some entries may not be on disk: {tmp_path / 'a' / 'id'}: Input/output error"
     )
-    assert "all entries were saved elsewhere" in queue.rescue([tmp_path / "b"])
+    assert "all entries were saved elsewhere" in queue.save_elsewhere([tmp_path / "b"])
     assert (event_names(tmp_path / "b" / "id"), queue.warning) == (["1"], None)
     # The original is kept: either copy may be the better one.
     assert event_names(tmp_path / "a" / "id") == ["1"]
@@ -350,7 +350,7 @@ def test_closed_session_is_not_moved(tmp_path: Path) -> None:
     with (tmp_path / "another").open("w+") as another:
         with pytest.raises(OSError, match="Bad file descriptor"):
             queue.move(tmp_path / "b" / "id")
-        queue.rescue([])
+        queue.save_elsewhere([])
         queue.log_event("2")
         assert another.read() == ""
     assert event_names(tmp_path / "a" / "id") == ["1"] and not (tmp_path / "b" / "id").exists()

@@ -23,7 +23,7 @@ from swarmtui.model.plan import parse_levels, parse_requests, parse_seconds
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import entry_encoder
 from swarmtui.model.workload import parse_workload
-from swarmtui.prompts.library import shipped_workloads
+from swarmtui.prompts.library import builtin_workloads
 from swarmtui.sessions.export import export
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import list_sessions
@@ -129,7 +129,7 @@ def test_workload_with_huge_inputs_is_rejected() -> None:
         parse_workload(text, "file.toml")
 
 
-SHIPPED = [Path(found.source).read_text() for found in shipped_workloads()]
+SHIPPED = [Path(found.source).read_text() for found in builtin_workloads()]
 
 
 @many

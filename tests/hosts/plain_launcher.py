@@ -15,8 +15,8 @@ AHEAD_S = 5000
 _IN_TIME_NAMESPACE = ["unshare", "--time", "--monotonic", str(AHEAD_S)]
 _AGENT = """
 import sys
-from swarmtui.hosts.agent import run_agent
-run_agent("127.0.0.1", int(sys.argv[1]), sys.argv[2], sys.argv[3])
+from swarmtui.hosts.node_agent import run_node_agent
+run_node_agent("127.0.0.1", int(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
 
 

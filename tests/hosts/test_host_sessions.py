@@ -83,7 +83,7 @@ def test_times_of_all_hosts_are_in_the_clock_of_the_session(sandbox: Sandbox) ->
 def test_lost_host_is_named_and_what_finished_is_saved(sandbox: Sandbox) -> None:
     session = start(sandbox, Plan(mode="manual", levels=(6,), warmup=0, max_tokens=64, seed=1))
     session.wait_for_frame(lambda frame: frame.finished >= 12 and frame.in_flight == 6)
-    agents = [process.pid for process in sandbox.processes() if "run_agent" in process.command_line]
+    agents = [process.pid for process in sandbox.processes() if "run_node_agent" in process.command_line]
     assert len(agents) == 2
     send_signal(agents[0], signal.SIGKILL)
     ended = session.wait_for_end()

@@ -1,4 +1,4 @@
-"""The worker: time stamps and token counts of a stream, and spooling when the session process dies."""
+"""The worker: timestamps and token counts of a stream, and spooling when the session process dies."""
 
 from __future__ import annotations
 

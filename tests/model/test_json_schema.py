@@ -74,7 +74,7 @@ def test_new_session_validates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda path: path.stem)
-def test_shipped_workload_validates(workload: Path) -> None:
+def test_builtin_workload_validates(workload: Path) -> None:
     validate("workload", tomllib.loads(workload.read_text()))
 
 

@@ -1,4 +1,4 @@
-"""The figures of a record follow from its time stamps, and are null without them."""
+"""The figures of a record follow from its timestamps, and are null without them."""
 
 from __future__ import annotations
 

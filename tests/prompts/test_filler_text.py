@@ -18,7 +18,7 @@ from swarmtui.prompts.filler_text import (
     words_for_prompt,
 )
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.prompts.library import WorkloadFile, shipped_workloads
+from swarmtui.prompts.library import WorkloadFile, builtin_workloads
 
 Tokenizer = Callable[[str], int]
 
@@ -122,7 +122,7 @@ def test_too_few_counts_are_refused() -> None:
 
 def test_only_generated_prompts_need_calibration() -> None:
     made_up = {
-        found.workload.name for found in shipped_workloads() if isinstance(found.workload, RandomText | SharedPrefix)
+        found.workload.name for found in builtin_workloads() if isinstance(found.workload, RandomText | SharedPrefix)
     }
-    assert {found.workload.name for found in shipped_workloads() if needs_calibration(found.workload)} == made_up
+    assert {found.workload.name for found in builtin_workloads() if needs_calibration(found.workload)} == made_up
     assert {"long-prefill", "random-1k-1k"} <= made_up

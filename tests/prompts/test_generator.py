@@ -15,7 +15,7 @@ from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.model.workload import Task, parse_workload
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_workloads
+from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload
 from swarmtui.prompts.sampling import nonce
 
 EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
@@ -80,7 +80,7 @@ def test_task_is_independent_of_request_order(seed: int, indexes: list[int]) -> 
     assert [one.task(i, 4, i) for i in indexes] == [other.task(i, 4, i) for i in reversed(indexes)][::-1]
 
 
-@pytest.mark.parametrize("found", shipped_workloads(), ids=lambda found: str(found.workload.name))
+@pytest.mark.parametrize("found", builtin_workloads(), ids=lambda found: str(found.workload.name))
 def test_all_tasks_of_a_session_start_differently(found: WorkloadFile) -> None:
     source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
     tasks = [source.task(index, 8, index) for index in range(400)] + [source.warmup(index) for index in range(50)]
@@ -126,7 +126,7 @@ def test_levels_get_different_prompts_in_the_same_mixture() -> None:
 
 
 def test_warmup_prompts_are_never_measured() -> None:
-    for found in shipped_workloads():
+    for found in builtin_workloads():
         source = TaskGenerator(found, seed=0, calibration=EXACT)
         warm = set(texts([source.warmup(index) for index in range(20)]))
         assert not warm & set(texts([source.task(index, 1, index) for index in range(100)]))
@@ -161,8 +161,8 @@ prompts = [{ text = "a", max_tokens = 50 }, { text = "b" }]
     assert own.task(0, 1, 0).temperature == 0.7
     assert own.task(0, 1, 0).extra == {"top_p": 0.9}
     assert not own.task(0, 1, 0).exact
-    told = TaskGenerator(make_workload(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
-    assert {(t.max_tokens, t.temperature) for t in (told.task(0, 1, 0), told.task(1, 1, 1))} == {(7, 0.0)}
+    overridden = TaskGenerator(make_workload(text), seed=0, calibration=None, max_tokens=7, temperature=0.0)
+    assert {(t.max_tokens, t.temperature) for t in (overridden.task(0, 1, 0), overridden.task(1, 1, 1))} == {(7, 0.0)}
 
 
 def test_no_cap_by_default() -> None:

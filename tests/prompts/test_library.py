@@ -10,10 +10,10 @@ import pytest
 
 import swarmtui
 from swarmtui.model.schema import BadInput
-from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_workloads, workload_digest
+from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload, workload_digest
 
 
-def test_shipped_workload_is_found_by_name() -> None:
+def test_builtin_workload_is_found_by_name() -> None:
     found = find_workload("coding")
     assert found.workload.name == "coding"
     assert Path(found.source).read_text(encoding="utf-8") == found.text
@@ -23,13 +23,13 @@ def test_shipped_workload_is_found_by_name() -> None:
 def test_misspelt_name_gets_a_suggestion_and_the_list() -> None:
     with pytest.raises(BadInput) as caught:
         find_workload("codng")
-    told = str(caught.value)
-    assert told.startswith("no workload 'codng'; did you mean coding? shipped: chat, coding, conversation, ")
-    assert all(found.workload.name in told for found in shipped_workloads())
+    message = str(caught.value)
+    assert message.startswith("no workload 'codng'; did you mean coding? built-in: chat, coding, conversation, ")
+    assert all(found.workload.name in message for found in builtin_workloads())
 
 
 def test_unknown_name_gets_the_list() -> None:
-    with pytest.raises(BadInput, match=r"^no workload 'zzz'; shipped: chat, coding"):
+    with pytest.raises(BadInput, match=r"^no workload 'zzz'; built-in: chat, coding"):
         find_workload("zzz")
 
 
@@ -40,12 +40,12 @@ def test_data_file_is_relative_to_the_workload_file(tmp_path: Path) -> None:
     assert (found.workload.name, found.source, found.base) == ("mine", str(path), tmp_path)
 
 
-def test_missing_file_error_names_the_shipped_workload(tmp_path: Path) -> None:
+def test_missing_file_error_names_the_builtin_workload(tmp_path: Path) -> None:
     missing = tmp_path / "nothing.toml"
     with pytest.raises(BadInput) as caught:
         find_workload(str(missing))
     assert str(caught.value) == f"{missing}: no such file"
-    with pytest.raises(BadInput, match="the shipped workload is called coding"):
+    with pytest.raises(BadInput, match="the built-in workload is called coding"):
         find_workload(str(tmp_path / "coding.toml"))
 
 
@@ -59,11 +59,11 @@ def test_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == f"{binary}:2: not UTF-8 text"
 
 
-def test_shipped_workloads_are_named_after_their_files() -> None:
-    assert [Path(found.source).stem for found in shipped_workloads()] == [
-        found.workload.name for found in shipped_workloads()
+def test_builtin_workloads_are_named_after_their_files() -> None:
+    assert [Path(found.source).stem for found in builtin_workloads()] == [
+        found.workload.name for found in builtin_workloads()
     ]
-    assert {found.workload.name for found in shipped_workloads()} >= {
+    assert {found.workload.name for found in builtin_workloads()} >= {
         "coding", "chat", "random-1k-1k", "long-prefill", "conversation",
     }  # fmt: skip
 
@@ -100,6 +100,6 @@ def test_workloads_are_found_in_a_wheel(tmp_path: Path) -> None:
     (tmp_path / "swarmtui" / "__init__.py").touch()
     (tmp_path / "swarmtui" / "workloads").mkdir()
     shutil.copy(find_workload("chat").source, tmp_path / "swarmtui" / "workloads" / "chat.toml")
-    code = "from swarmtui.prompts import library; print(*(found.source for found in library.shipped_workloads()))"
+    code = "from swarmtui.prompts import library; print(*(found.source for found in library.builtin_workloads()))"
     listed = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert listed.stdout.split() == [str(tmp_path / "swarmtui" / "workloads" / "chat.toml")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.model.schema import BadInput
-from swarmtui.prompts.library import WorkloadFile, find_workload, shipped_workloads
+from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload
 from swarmtui.prompts.validate import describe_workload, validate_workload
 
 
@@ -16,8 +16,8 @@ def problem_texts(tmp_path: Path, text: str) -> list[str]:
     return [str(problem).removeprefix(str(path)) for problem in validate_workload(path)]
 
 
-@pytest.mark.parametrize("found", shipped_workloads(), ids=lambda found: str(found.workload.name))
-def test_shipped_workloads_have_no_problems(found: WorkloadFile) -> None:
+@pytest.mark.parametrize("found", builtin_workloads(), ids=lambda found: str(found.workload.name))
+def test_builtin_workloads_have_no_problems(found: WorkloadFile) -> None:
     assert validate_workload(found.source) == []
 
 

@@ -1,4 +1,4 @@
-"""The five published benchmarks with their shipped workloads give the published figures and conclusions.
+"""The five published benchmarks with their built-in workloads give the published figures and conclusions.
 
 They run in virtual time, so that the load of the machine does not matter; test_seeds.py runs them in real processes.
 """

@@ -64,14 +64,14 @@ def test_s0_rotated_levels_share_no_prompt(sandbox: Sandbox) -> None:
     assert order == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (2, 1)]
     assert [level["runs"] for level in summary["levels"]] == [2, 2, 2]
     records = [e["record"] for e in journal if e["kind"] == "request"]
-    said = [(record.get("phase", "level"), record["text"]) for record in records]
-    batches, alone, warmup = (
-        [text for phase, text in said if phase == wanted] for wanted in ("level", "serial", "warmup")
+    answers = [(record.get("phase", "level"), record["text"]) for record in records]
+    batches, serial, warmup = (
+        [text for phase, text in answers if phase == expected] for expected in ("level", "serial", "warmup")
     )
     # The simulated model repeats the prompt, so that its answers identify the prompts.
     assert len(batches) == len(set(batches)) == 12
-    assert sorted(alone) == sorted(text for text in batches if text in alone) and len(alone) == 10
-    assert not set(warmup) & {*batches, *alone}
+    assert sorted(serial) == sorted(text for text in batches if text in serial) and len(serial) == 10
+    assert not set(warmup) & {*batches, *serial}
 
 
 def test_s1_curve_and_summary(sandbox: Sandbox) -> None:

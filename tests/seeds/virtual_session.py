@@ -28,8 +28,8 @@ from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_cal
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
 from swarmtui.session_process.load_modes import (
-    LoadLayout,
     NewTasks,
+    PlannedLoad,
     RepeatedTasks,
     TaskFactory,
     TaskSource,
@@ -55,14 +55,14 @@ def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: A
 def simulate_journal(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Journal:
     preset, _ = parse_spec(simulator)
     found = find_workload(workload)
-    plan, asker = _plan(found, seed, **given)
-    layout, client = LoadLayout(plan, asker), _VirtualClient(preset)
-    client.run_stage(max(plan.levels), 0, "warmup", WarmupTasks(asker, max(plan.levels), plan.warmup))
-    for (c, rate), run in layout.run_order(plan.levels, plan.runs):
-        feed = layout.task_source((c, rate), run)
-        client.run_stage(c, run, "level", feed, load=plan.load)
-        if isinstance(feed, NewTasks) and (alone := layout.serial_contents(c, feed.contents)):
-            client.run_stage(c, run, "serial", RepeatedTasks(asker, c, alone), load=plan.load, streams=1)
+    plan, factory = _plan(found, seed, **given)
+    planned, client = PlannedLoad(plan, factory), _VirtualClient(preset)
+    client.run_stage(max(plan.levels), 0, "warmup", WarmupTasks(factory, max(plan.levels), plan.warmup))
+    for (c, rate), run in planned.run_order(plan.levels, plan.runs):
+        source = planned.task_source((c, rate), run)
+        client.run_stage(c, run, "level", source, load=plan.load)
+        if isinstance(source, NewTasks) and (serial := planned.serial_contents(c, source.contents)):
+            client.run_stage(c, run, "serial", RepeatedTasks(factory, c, serial), load=plan.load, streams=1)
     session = Session(
         id="virtual",
         created="2026-11-15T01:44:55Z",
@@ -87,11 +87,11 @@ def simulate_journal(simulator: str, workload: str, *, seed: int = 1, **given: A
 
 def simulate_cliff_search(simulator: str, workload: str, *, seed: int = 1, max_c: int = 512) -> tuple[Level, ...]:
     """Simulate `swarmtui run --find-cliff` without known slots, and return the levels that it tried."""
-    plan, asker = _plan(find_workload(workload), seed, levels=(1,))
-    layout, client = LoadLayout(plan, asker), _VirtualClient(parse_spec(simulator)[0])
+    plan, factory = _plan(find_workload(workload), seed, levels=(1,))
+    planned, client = PlannedLoad(plan, factory), _VirtualClient(parse_spec(simulator)[0])
     levels: tuple[Level, ...] = ()
     while (c := next_level(levels, max_c)) is not None:
-        client.run_stage(c, 1, "level", layout.task_source((c, None), 1))
+        client.run_stage(c, 1, "level", planned.task_source((c, None), 1))
         levels = level_figures(client.records, client.starts, client.ends)
     return levels
 
@@ -135,11 +135,11 @@ class _VirtualClient:
         self.records: list[Record] = []
 
     def run_stage(
-        self, c: int, run: int, phase: Phase, feed: TaskSource, *, load: Any = "closed", streams: int | None = None
+        self, c: int, run: int, phase: Phase, source: TaskSource, *, load: Any = "closed", streams: int | None = None
     ) -> None:
         number = len(self.starts) + 1
         self.starts.append(
-            StageStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=feed.total, load=load)
+            StageStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=source.total, load=load)
         )
         flights: dict[int, _RequestInFlight] = {}
         free = deque((self.now, agent) for agent in range(streams or c))
@@ -147,7 +147,7 @@ class _VirtualClient:
         idle: list[int] = []
         measured = 0
         while free or turns or flights:
-            if feed.fills and not feed.has_more and not measured:
+            if source.fills and not source.has_more and not measured:
                 self._cancel(flights.values(), number, c, run)
                 break
             end = self._engine.next_end() or math.inf
@@ -158,7 +158,7 @@ class _VirtualClient:
                 continue
             if free and free[0][0] < end:
                 at, agent = free.popleft()
-                if (task := feed.next_task()) is None:
+                if (task := source.next_task()) is None:
                     idle.append(agent)
                     continue
                 flight = self._send(task, 0, agent, task.messages, at)
@@ -177,7 +177,7 @@ class _VirtualClient:
                         turns.append((step.end + _THINK_S, flight))
                         continue
                     measured -= flight.task.phase == "level"
-                    feed.task_finished(flight.task, record)
+                    source.task_finished(flight.task, record)
                     free.extend((step.end + _THINK_S, agent) for agent in (flight.agent, *idle))
                     idle.clear()
         self.now += _THINK_S

@@ -156,8 +156,8 @@ def test_worker_that_had_nothing_to_return_is_not_asked_again() -> None:
     dispatcher.set_streams(2)  # requests in flight continue
     for done in handed_out[0]:
         dispatcher.finished(0, done.id)
-    (asked,) = dispatcher.take_back().values()
-    assert asked == 2
+    (requested,) = dispatcher.take_back().values()
+    assert requested == 2
     dispatcher.returned(1, ())
     assert dispatcher.take_back() == {}
 
@@ -168,8 +168,8 @@ def test_dropped_tasks_are_not_handed_out_again() -> None:
     handed_out = dispatcher.hand_out(source(12), 3)
     for done in handed_out[0][:5]:
         dispatcher.finished(0, done.id)
-    asked = dispatcher.take_back()
-    assert asked
+    requested = dispatcher.take_back()
+    assert requested
     dispatcher.drop()
     assert [len(tasks) for tasks in dispatcher.hand_out(source(2), 1).values()] == [1]  # one stream is free
     dispatcher.returned(1, tuple(task.id for task in handed_out[1][4:]))

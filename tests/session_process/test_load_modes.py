@@ -13,9 +13,9 @@ from swarmtui.prompts.library import WorkloadFile, find_workload
 from swarmtui.session_process.load_modes import (
     ClosedLoopTasks,
     GraphTasks,
-    LoadLayout,
     MixedTasks,
     NewTasks,
+    PlannedLoad,
     RepeatedTasks,
     ScheduledTasks,
     TaskFactory,
@@ -197,9 +197,9 @@ def test_scheduled_tasks_end_by_count_or_by_duration() -> None:
 
 def test_rotated_levels_form_a_latin_square() -> None:
     factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
-    order = [(c, run) for (c, _), run in LoadLayout(Plan(rotate=True), factory).run_order((1, 2, 4), 3)]
+    order = [(c, run) for (c, _), run in PlannedLoad(Plan(rotate=True), factory).run_order((1, 2, 4), 3)]
     assert order == [(1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (1, 2), (4, 3), (1, 3), (2, 3)]
-    plain = LoadLayout(Plan(), factory).run_order((1, 2), 2)
+    plain = PlannedLoad(Plan(), factory).run_order((1, 2), 2)
     assert plain == [((1, None), 1), ((1, None), 2), ((2, None), 1), ((2, None), 2)]
 
 
@@ -208,9 +208,9 @@ def test_each_rate_of_an_open_loop_is_a_level() -> None:
     plan = Plan(
         load="open", levels=(512,), rates=(20.0, 40.0), requests=Requests(count=3, per_stream=False), rotate=True
     )
-    layout = LoadLayout(plan, factory)
+    planned = PlannedLoad(plan, factory)
     slow, fast = (512, 20.0), (512, 40.0)
-    assert layout.run_order(plan.levels, 2) == [(slow, 1), (fast, 1), (fast, 2), (slow, 2)]
-    times = {rate: [task.at_ns for task in issue_all(layout.task_source(rate, 1))] for rate in (slow, fast)}
+    assert planned.run_order(plan.levels, 2) == [(slow, 1), (fast, 1), (fast, 2), (slow, 2)]
+    times = {rate: [task.at_ns for task in issue_all(planned.task_source(rate, 1))] for rate in (slow, fast)}
     assert len(times[slow]) == len(times[fast]) == 3
     assert all(a and b and a > b for a, b in zip(times[slow], times[fast], strict=True))

@@ -9,7 +9,7 @@ from swarmtui.model.endpoint import PATHS, Dialect, Endpoint, Secrets, parse_add
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.prompts.library import find_workload
-from swarmtui.session_process.preflight import EndpointProbe, EndpointUnusable, inspect_endpoints
+from swarmtui.session_process.preflight import EndpointInspector, EndpointUnusable, inspect_endpoints
 from swarmtui.session_process.sampler import PreflightFindings
 from tests.loadgen.raw_server import RawCall, RawServer
 from tests.telemetry.text_server import serving
@@ -20,9 +20,9 @@ from tests.telemetry.text_server import serving
 )
 def test_server_without_token_counts_cannot_be_calibrated(answer: str) -> None:
     with serving({"/v1/chat/completions": answer}) as server:
-        probe = EndpointProbe(parse_address(server.url), HttpClient())
+        inspector = EndpointInspector(parse_address(server.url), HttpClient())
         with pytest.raises(EndpointUnusable, match="prompt lengths cannot be calibrated"):
-            probe.calibrate("chat", "model", "", seed=0)
+            inspector.calibrate("chat", "model", "", seed=0)
 
 
 class SeveralApis(RawServer):

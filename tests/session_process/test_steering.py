@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from swarmtui.model import client_protocol
-from swarmtui.model.plan import Mode, Plan
+from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.session_process.steering import Goal, Steering
 from swarmtui.sessions.store import load, summarise
@@ -38,7 +38,7 @@ def test_stop_without_grace_means_now() -> None:
 
 @pytest.mark.parametrize("load", FIXED_MODES)
 @pytest.mark.parametrize("goal", GOALS)
-def test_fixed_load_mode_keeps_its_goal(load: Mode, goal: Goal) -> None:
+def test_fixed_load_mode_keeps_its_goal(load: LoadModeName, goal: Goal) -> None:
     steering = Steering(Plan(load=load))
     before = steering.goal
     assert not steering.handle_command(goal)
@@ -48,9 +48,9 @@ def test_fixed_load_mode_keeps_its_goal(load: Mode, goal: Goal) -> None:
     assert steering.handle_command(client_protocol.Stop()) and steering.current_state() == "stop"
 
 
-@pytest.mark.parametrize("load", [mode for mode in get_args(Mode) if mode not in FIXED_MODES])
+@pytest.mark.parametrize("load", [mode for mode in get_args(LoadModeName) if mode not in FIXED_MODES])
 @pytest.mark.parametrize("goal", GOALS)
-def test_other_load_modes_accept_a_new_goal_until_they_stop(load: Mode, goal: Goal) -> None:
+def test_other_load_modes_accept_a_new_goal_until_they_stop(load: LoadModeName, goal: Goal) -> None:
     steering = Steering(Plan(load=load))
     assert steering.handle_command(goal)
     assert (steering.goal, steering.state) == (goal, "new_goal")
@@ -218,7 +218,7 @@ def test_stop_before_the_first_request(harness: SessionHarness) -> None:
 
 
 def test_each_frame_holds_the_whole_watched_stream(harness: SessionHarness) -> None:
-    """A client that misses frames still has the text, time stamps, gaps and earlier answers."""
+    """A client that misses frames still has the text, timestamps, gaps and earlier answers."""
     with scripted_server(respond_with_words(40, gap_s=0.02, text="token")) as server:
         session_client = harness.start(server.url, ramp(2), client_protocol.Subscribe(hz=20.0, rows=True))
         session_client.wait_for_frame(lambda frame: frame.in_flight == 2)

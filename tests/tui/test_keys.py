@@ -9,7 +9,7 @@ import pytest
 
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.config import Config
-from swarmtui.model.plan import Mode, Plan
+from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SCREENS, SwarmApp
@@ -123,7 +123,7 @@ async def test_halve_rounds_down_and_stops_at_one(c: int, halves: list[int]) -> 
 
 
 @pytest.mark.parametrize("mode", FIXED_MODES)
-async def test_a_fixed_load_mode_cannot_be_steered(mode: Mode, until: Until) -> None:
+async def test_a_fixed_load_mode_cannot_be_steered(mode: LoadModeName, until: Until) -> None:
     source = RecordingSource()
     session = msgspec.structs.replace(hello().session, plan=Plan(load=mode, levels=(4,)))
     source.live.apply(protocol.Hello(session, "/nowhere"))

@@ -23,7 +23,7 @@ from tests.tui.screen_text import screen_text
 KEY = "canary-key-5d1f"
 
 
-def echo_key(to: ScriptedHandler, asked: ReceivedRequest) -> None:
+def echo_key(to: ScriptedHandler, request: ReceivedRequest) -> None:
     """Answer with the key, in one chunk and in many; half of the answers end with an error that contains it."""
     to.begin_stream()
     for piece in (f"parrot {KEY} ", *KEY, " over"):
@@ -58,7 +58,7 @@ async def test_key_is_on_no_screen_and_in_no_screenshot(
             await pilot.press("question_mark")
             await until(lambda: isinstance(app.screen, HelpScreen))
             screenshots.append(app.export_screenshot())
-    assert {asked.headers["authorization"] for asked in server.received} == {f"Bearer {KEY}"}
+    assert {request.headers["authorization"] for request in server.received} == {f"Bearer {KEY}"}
     assert len(screenshots) == 4 and "parrot" in screenshots[2]
     assert [number for number, screenshot in enumerate(screenshots) if "canary" in screenshot] == []
 

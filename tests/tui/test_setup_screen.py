@@ -61,7 +61,7 @@ def setup_plan(workload: str, plan: PlanKind, **typed: Any) -> Plan:
     return msgspec.structs.replace(request.plan, seed=0)
 
 
-@pytest.mark.parametrize("workload", [workload.name for workload in catalogue.shipped_workloads()])
+@pytest.mark.parametrize("workload", [workload.name for workload in catalogue.builtin_workloads()])
 def test_a_workload_has_the_same_plan_as_on_the_command_line(workload: str) -> None:
     assert setup_plan(workload, "sweep") == command_line_plan(workload)
     assert setup_plan(workload, "sweep", warmup="3") == command_line_plan(workload, warmup="3")
@@ -91,7 +91,7 @@ def test_a_fixed_load_mode_cannot_be_changed(plan: PlanKind) -> None:
 
 
 def test_preview_describes_prompts_check_load_and_a_sample() -> None:
-    known = {workload.name: workload for workload in catalogue.shipped_workloads()}
+    known = {workload.name: workload for workload in catalogue.builtin_workloads()}
     text = " ".join(workload_lines(known["s4-mixed-fastapi"], 60, 9))
     for part in (
         "mixed",
@@ -108,8 +108,8 @@ def test_preview_describes_prompts_check_load_and_a_sample() -> None:
 
 
 def test_names_and_descriptions_are_separated() -> None:
-    lines = align_columns([(workload.name, workload.description) for workload in catalogue.shipped_workloads()])
-    for workload, line in zip(catalogue.shipped_workloads(), lines, strict=True):
+    lines = align_columns([(workload.name, workload.description) for workload in catalogue.builtin_workloads()])
+    for workload, line in zip(catalogue.builtin_workloads(), lines, strict=True):
         assert line.startswith(f"{workload.name} ")
         assert line.split("  ", 1)[1].strip().startswith(workload.description[:9])
 

@@ -1,4 +1,7 @@
-"""Fit a scaling law to levels: step time, ceiling, sweet spot and cliff, or why one is refused; judge open loops."""
+"""Fit a scaling law to levels: step time, ceiling, sweet spot and cliff, or the reason why there is none.
+
+Also decide whether a server keeps up with the arrival rate of an open loop.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,20 @@ from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Sca
 from swarmtui.model.session import Level
 from swarmtui.numbers import percent, signed_percent
 
-QUEUED_TTFT = 1.5
+# A queue forms at the first level whose TTFT is this multiple of that at full slots.
+QUEUE_TTFT_FACTOR = 1.5
+# A larger drop of throughput while all slots are full is an anomaly.
 MAX_DROP = 0.05
+# The share of the highest throughput that is enough for the sweet spot.
 PLATEAU = 0.95
 LEVELS_FOR_FIT = 3
 LEVELS_FOR_KNEE = 5
 MAX_FIT_ERROR = 0.10
+# Throughputs that differ by less are equally good.
 SAME = 0.01
 
-# Completions / arrivals: from here on the server keeps up, below the other share requests pile up. Between them the
-# answers that are still in flight at the end may explain the difference.
+# Completions / arrivals: from the first share on the server keeps up, below the second requests pile up. In between,
+# the answers that are still in flight at the end may explain the difference.
 KEEPS_UP_SHARE, PILES_UP_SHARE = 0.97, 0.90
 # A run shorter than this many mean e2e times ends before a queue shows.
 MIN_DURATION_E2E = 10.0
@@ -48,10 +55,10 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
 
 
 def best_level(levels: Sequence[Level]) -> Level | None:
-    """Return the lowest load with the highest throughput, within 1 %; None where there is no choice.
+    """Return the lowest load with the highest throughput, within 1 %; None for a single level or an open loop.
 
     A level past the cliff is never the best, even if its throughput is slightly higher: its requests queue. The rates
-    of an open loop are given, so that none of them is the best.
+    of an open loop are chosen by the user, so none of them is the best.
     """
     rated = [level for level in levels if level.headline_tps is not None and level.rate is None]
     cliff = find_cliff(rated)
@@ -68,7 +75,7 @@ def headline_level(levels: Sequence[Level]) -> Level | None:
 
 
 def _inferred_slots(cliff: Cliff | None) -> Slots | None:
-    """Infer the slots from the cliff: the level before it is certain to have had one for each stream."""
+    """Infer the slots from the cliff: at the level before it, each stream had one."""
     if cliff is None:
         return None
     last = cliff.c - 1
@@ -181,7 +188,7 @@ def _with_sentence(found: Scaling) -> Scaling:
         parts.append(f"sweet spot C={spot}" + (_slots_text(slots) if slots and spot == slots.total else ""))
     else:
         parts.append(f"no sweet spot: {found.refused.get('sweet spot') or found.refused.get('scaling', '')}")
-    queued = next((delay.c for delay in found.queueing_delay if delay.factor >= QUEUED_TTFT), None)
+    queued = next((delay.c for delay in found.queueing_delay if delay.factor >= QUEUE_TTFT_FACTOR), None)
     if queued is not None:
         parts.append(f"queue forms at C={queued}")
     if cliff is not None:

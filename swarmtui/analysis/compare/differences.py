@@ -22,7 +22,7 @@ CLIENT_DIFFERENCES = ("client_version", "client_host")
 
 
 class Difference(Stored, frozen=True, kw_only=True):
-    """One difference; `before` or `after` is null where there was no value."""
+    """One difference; `before` or `after` is null if there was no value."""
 
     what: str
     before: str | None
@@ -65,7 +65,7 @@ def parse_flags(text: str) -> dict[str, str]:
 
 
 def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
-    """List flags that differ; none where the flags of one session are not known."""
+    """List flags that differ; none if the flags of one session are not known."""
     before, after = known_flags(a), known_flags(b)
     return () if before is None or after is None else _mapped(before, after, "flag", "command")
 
@@ -104,7 +104,7 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
 
 
 def server_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
-    """List differences in what the servers report of themselves, where both report it."""
+    """List differences in what the servers report about themselves, if both report it."""
     before, after = _reported(a), _reported(b)
     return tuple(
         Difference(code=code, what=what, before=x, after=y)
@@ -174,7 +174,7 @@ def _flag_value(text: str | None) -> str | None:
 
 
 def comparison_refusals(a: Summary, b: Summary) -> Findings:
-    """Return the reasons to refuse ratios between two sessions; empty where they are comparable."""
+    """Return the reasons to refuse ratios between two sessions; empty if they are comparable."""
     found: list[Finding] = []
 
     def refuse(code: str, text: str) -> None:

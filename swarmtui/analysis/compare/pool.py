@@ -1,4 +1,4 @@
-"""Pool several sessions of one configuration, each as a replicate, so that verdicts hold between sessions."""
+"""Pool several sessions of one configuration, each as one replicate: verdicts then include the spread between them."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def _replicate(number: int, level: Level) -> RunFigures:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean; null where a value is missing."""
+    """Return the mean; null if a value is missing."""
     known = [value for value in values if value is not None]
     return mean(known) if len(known) == len(values) else None

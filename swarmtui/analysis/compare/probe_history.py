@@ -28,7 +28,7 @@ _LIMIT = 3.5
 _NEWEST = 3
 _NEWEST_LIMIT = 3.2
 _MAD_TO_SD = 1.4826  # of a normal distribution
-_MEDIAN_VARIANCE = 1.57  # that of the median of n values is 1.57 / n times theirs
+_MEDIAN_VARIANCE = 1.57  # the variance of the median of n values is 1.57 / n times that of one value
 
 
 class ProbeResult(Stored, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class Drift(Stored, frozen=True, kw_only=True):
 
 
 class ProbeHistory(Stored, frozen=True, kw_only=True):
-    """`rolling` is the median of the window up to each probe; `change` compares the latest with the window before it.
+    """All probes of one target: `rolling` is the median of the window up to each, `change` that of the latest one.
 
     `drift` has the state at each probe, null while the reference is too short, and `drifted` judges the latest.
     `cv_within` is the variation between runs of one probe, `cv_between` that between probes.

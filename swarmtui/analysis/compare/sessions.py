@@ -25,10 +25,10 @@ from swarmtui.analysis.compare.verdicts import (
     Evidence,
     Interval,
     Verdict,
+    compare_replicates,
+    decide,
     holm_alphas,
-    judge,
-    weigh,
-    weigh_sessions,
+    with_session_spread,
 )
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, level_name
@@ -48,7 +48,7 @@ _AB_HINT = "`swarmtui ab` compares configurations"
 
 
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
-    """One figure of one level in two sessions; `change` and `interval` are null where ratios are refused.
+    """One figure of one level in two sessions; `change` and `interval` are null if ratios are refused.
 
     `leads` marks the throughput by which this load is judged: only its row has a verdict, one per level.
     """
@@ -72,9 +72,9 @@ class MachineRow(PerLevel, frozen=True, kw_only=True):
 
 
 class Pair(Stored, frozen=True, kw_only=True):
-    """`b` compared with `a`; `only_a` and `only_b` are levels (C, or rates) that the other does not have.
+    """Session `b` compared with `a`; `only_a` and `only_b` are levels (C, or rates) that the other does not have.
 
-    `only_a_names` and `only_b_names` tell which are rates: `C=2`, `2/s`.
+    `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`.
     """
 
     a: str
@@ -109,7 +109,7 @@ class LeaderboardRow(Stored, frozen=True, kw_only=True):
 
     @property
     def best_at(self) -> str:
-        """The name of the best level; empty where there is none."""
+        """The name of the best level; empty if there is none."""
         return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
 
 
@@ -197,8 +197,8 @@ def _evidence(
             change = _change(*_values(figure, x, y))
             replicates = _replicates(figure, x), _replicates(figure, y)
             known = [_value(figure, levels[key]) for levels in earlier if key in levels]
-            found[key, figure] = weigh_sessions(
-                weigh(*replicates, change=change, unit=unit, same_requests=same_requests),
+            found[key, figure] = with_session_spread(
+                compare_replicates(*replicates, change=change, unit=unit, same_requests=same_requests),
                 [value for value in known if value is not None],
             )
     return found
@@ -219,7 +219,7 @@ def _with_verdicts(
     p_values = {key: found.estimate.p for key, found in leading.items() if found.estimate and found.decides}
     alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
     judged = {
-        key: judge(found, alpha=alphas.get(key, ALPHA), claim=claim, detect=detect) for key, found in leading.items()
+        key: decide(found, alpha=alphas.get(key, ALPHA), claim=claim, detect=detect) for key, found in leading.items()
     }
     return tuple(
         msgspec.structs.replace(row, verdict=judged[row.key], interval=judged[row.key].interval)

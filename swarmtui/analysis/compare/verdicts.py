@@ -1,6 +1,6 @@
-"""Decide between two sides by the interval that is printed: Welch's t on the logs of their replicates.
+"""Compare two sides, and decide by the interval that is printed: Welch's t on the logs of their replicates.
 
-A replicate is a run, or a session where several are pooled. Several levels are one family: Holm's procedure gives each
+A replicate is a run or, if sessions are pooled, a session. Several levels are one family: Holm's procedure gives each
 its own confidence, so that the chance of any false claim stays below 5 %.
 """
 
@@ -38,7 +38,7 @@ class Interval(Stored, frozen=True, kw_only=True):
 
 
 class Verdict(Stored, frozen=True, kw_only=True):
-    """`change` is B relative to A, as a share, of the two figures shown; `interval` is the one that decided.
+    """The result of a comparison. `change` is B relative to A, of the figures shown; `interval` is what decides.
 
     `needed` is how many replicates of each side detect a change of `detect` with 80 % power; null if that is not known
     or more than 200. `no verdict` means fewer than four runs of a side, `differ` that two sessions differ, which does
@@ -115,7 +115,7 @@ def coefficient_of_variation(values: Sequence[float]) -> float | None:
     return standard_deviation(values) / middle if len(values) > 1 and middle else None
 
 
-def weigh(
+def compare_replicates(
     a: Sequence[float],
     b: Sequence[float],
     *,
@@ -145,8 +145,8 @@ def weigh(
     return Evidence(n_a, n_b, unit, change, estimate, spread)
 
 
-def weigh_sessions(evidence: Evidence, history: Sequence[float]) -> Evidence:
-    """Judge the change between two sessions by how much the figures of earlier ones, at least two, differ."""
+def with_session_spread(evidence: Evidence, history: Sequence[float]) -> Evidence:
+    """Replace the spread of runs by that between earlier sessions, if there are at least two."""
     if evidence.change is None or evidence.change <= -1 or len(history) < 2 or min(history) <= 0:
         return evidence
     spread = standard_deviation([log(value) for value in history])
@@ -172,7 +172,7 @@ def holm_alphas(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     return alphas
 
 
-def judge(
+def decide(
     evidence: Evidence,
     *,
     alpha: float = ALPHA,
@@ -249,7 +249,7 @@ def _sentence(
 
 
 def confidence_text(interval: Interval) -> str:
-    """`95 %`, or `98.8 %` where several levels share the 5 %."""
+    """`95 %`, or `98.8 %` if several levels share the 5 %."""
     return short_percent(interval.confidence)
 
 

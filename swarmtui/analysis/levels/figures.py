@@ -1,4 +1,4 @@
-"""Compute the figures of each level, and of its task types: throughput, latency, contention, speed-up."""
+"""Compute the figures of each level, and of its task types: throughput, latency, slowdown, speed-up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
-from swarmtui.analysis.levels.runs import LevelRun, Steady, in_flight_spans, mean_in_flight, runs_by_level, steady
+from swarmtui.analysis.levels.runs import LevelRun, SteadyPart, in_flight_spans, mean_in_flight, runs_by_level, steady
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ratio, spread, stream_rate, tally_spread
 from swarmtui.model.answer_check import PASSES
@@ -85,8 +85,9 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
     out_tps_steady = ratio(_sum(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = _gaps_us(ok)
     load, rate = runs[-1].load, runs[-1].rate
-    # Unmeasured requests share the makespan of a closed loop: its prompts were processed at the pace of the output.
-    pace_s = ratio(tokens_out, out_tps_steady) if any(run.has_preroll for run in runs) else None
+    # Pre-roll and fillers run within the makespan of a closed loop, so prompt tokens are divided by the time that the
+    # measured output takes at the steady rate.
+    output_s = ratio(tokens_out, out_tps_steady) if any(run.has_preroll for run in runs) else None
     level = Level(
         c=c,
         runs=len(by_run),
@@ -108,8 +109,8 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         cached_tokens=_count(r.cached_tokens for r in ok),
         out_tps_wall=out_tps_wall,
         out_tps_steady=out_tps_steady,
-        prompt_tps=ratio(tokens_in_of_all, pace_s or wall_s),
-        total_tps=ratio(all_tokens, pace_s or wall_s),
+        prompt_tps=ratio(tokens_in_of_all, output_s or wall_s),
+        total_tps=ratio(all_tokens, output_s or wall_s),
         per_stream_tps=per_stream,
         per_stream_tps_clean=rate_summary([r for r in ok if not r.cap_hit]),
         ttft_s=spread(_known(r.ttft_s for r in ok)),
@@ -211,7 +212,7 @@ def _with_contention(level: Level, single: Level | None) -> Level:
     )
 
 
-def _steady_part(c: int, run: LevelRun) -> Steady | None:
+def _steady_part(c: int, run: LevelRun) -> SteadyPart | None:
     counted = any(record.ok and record.tokens_out is not None for record in run.finished)
     return steady(run.records, c, run.steady_window) if counted else None
 
@@ -232,7 +233,7 @@ def _c_held(runs: Sequence[LevelRun]) -> float | None:
     return ratio(fsum(mean * length for mean, length in known), sum(length for _, length in known))
 
 
-def _run_figures(run: LevelRun, part: Steady | None) -> RunFigures:
+def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
     """`ttft_s` is the median of the requests."""
     ok = [record for record in run.finished if record.ok]
     tokens = _count(r.tokens_out for r in ok)
@@ -268,7 +269,7 @@ def _longest_gap_s(gaps: Counter[int], ok: Iterable[Record]) -> float | None:
 
 
 def _single_or_mixed(values: set[str]) -> Any:
-    """Return the only value, `mixed` where there are several, and null where there is none."""
+    """Return the only value, `mixed` if there are several, and null if there is none."""
     return "mixed" if len(values) > 1 else next(iter(values), None)
 
 
@@ -277,7 +278,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """Sum the known values; null where there is none."""
+    """Sum the known values; null if there is none."""
     known = _known(values)
     return fsum(known) if known else None
 
@@ -288,7 +289,7 @@ def _count(values: Iterable[int | None]) -> int | None:
 
 
 def task_figures(finished: Mapping[LevelKey, Sequence[Record]]) -> tuple[TaskFigures, ...]:
-    """Return figures by level, type and turn, in order; empty where no task has a type or a check."""
+    """Return figures by level, type and turn, in order; empty if no task has a type or a check."""
     found: list[TaskFigures] = []
     for (c, rate), records in sorted(finished.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):
         parts: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)

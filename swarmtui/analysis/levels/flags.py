@@ -12,10 +12,10 @@ from swarmtui.analysis.quality.facts import send_delay_share
 from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, IN_FLIGHT, SEND_DELAY
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey
-from swarmtui.model.session import FASTER, Event, Level, SerialBaseline, StageStart
+from swarmtui.model.session import FASTER_TOLERANCE, Event, Level, SerialBaseline, StageStart
 from swarmtui.numbers import short, short_percent
 
-# Steady excludes ramp-up and drain, so that it is not below wall, except by the luck of few answers.
+# Steady excludes ramp-up and drain, so it is below wall only by chance, with few answers.
 _STEADY_SHARE = 0.95
 
 _SERVER_GONE = Finding(code="server_gone", text="the server went away or restarted during this level")
@@ -54,16 +54,16 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tup
     if level.coalesced_chunks is not None and COALESCED_CHUNKS.grade(level.coalesced_chunks) == "doubtful":
         yield (
             "coalesced_chunks",
-            f"{short_percent(level.coalesced_chunks)} of chunks were coalesced: they carry another chunk's time stamp",
+            f"{short_percent(level.coalesced_chunks)} of chunks were coalesced: they carry another chunk's timestamp",
         )
     if (share := send_delay_share(level)) is not None and SEND_DELAY.grade(share) != "ok":
         yield "send_delay", f"requests were sent late: the delay is {short_percent(share)} of their TTFT"
     if keeps_up(level) is False:
-        yield "overloaded", "overloaded: requests pile up, so that TTFT and e2e grow with the length of the run"
+        yield "overloaded", "overloaded: requests pile up, so TTFT and e2e grow with the length of the run"
     if level.stamp == "read":
-        yield "read_stamps", "time stamps are from the reader, not from the kernel"
+        yield "read_stamps", "timestamps are from the reader, not from the kernel"
     if level.stamp == "mixed":
-        yield "read_stamps", "some time stamps are from the reader, not from the kernel"
+        yield "read_stamps", "some timestamps are from the reader, not from the kernel"
 
 
 def _names(counts: Mapping[str, int]) -> str:
@@ -71,7 +71,7 @@ def _names(counts: Mapping[str, int]) -> str:
 
 
 def contention_flags(contention: float | None) -> Findings:
-    if contention is None or contention >= -FASTER:
+    if contention is None or contention >= -FASTER_TOLERANCE:
         return ()
     return (Finding(code="faster_stream", text=f"a stream was {short_percent(-contention)} faster than at C=1"),)
 

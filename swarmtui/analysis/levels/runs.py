@@ -1,4 +1,4 @@
-"""Group requests into the runs of each level; compute their time in flight, and the steady rate: tok/s while C are."""
+"""Group requests into the runs of each level, and compute what was in flight and the tokens of the steady window."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.model.plan import CLOSED_LOOPS, LevelKey, Mode
+from swarmtui.model.plan import CLOSED_LOOPS, LevelKey, LoadModeName
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import StageEnd, StageStart
@@ -19,7 +19,9 @@ from swarmtui.model.session import StageEnd, StageStart
 Span = tuple[int, int]
 
 
-class Steady(Stored, frozen=True, kw_only=True):
+class SteadyPart(Stored, frozen=True, kw_only=True):
+    """The length of a steady window, and the tokens that arrived in it."""
+
     seconds: float
     tokens: float
 
@@ -69,7 +71,7 @@ def mean_in_flight(spans: Iterable[Span], window: Span) -> float | None:
     return sum(max(0, min(end, last) - max(start, first)) for start, end in spans) / (last - first)
 
 
-def steady(records: Sequence[Record], c: int, window: Span | None) -> Steady | None:
+def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart | None:
     """Return the time of the window and the tokens that arrived in it; None for fewer than 2·C chunks.
 
     The tokens of all requests count, of whatever phase, also of cancelled and failed ones: these are estimated by
@@ -95,7 +97,7 @@ def steady(records: Sequence[Record], c: int, window: Span | None) -> Steady | N
         chunks += last - first
     if chunks < 2 * c:
         return None
-    return Steady(seconds=(window[1] - window[0]) / 1e9, tokens=fsum(tokens))
+    return SteadyPart(seconds=(window[1] - window[0]) / 1e9, tokens=fsum(tokens))
 
 
 class LevelRun(NamedTuple):
@@ -115,7 +117,7 @@ class LevelRun(NamedTuple):
     complete: bool
     start_ns: int
     end_ns: int | None
-    load: Mode
+    load: LoadModeName
     rate: float | None
     steered: bool
     send_delays_s: tuple[float, ...]
@@ -154,9 +156,9 @@ class LevelRun(NamedTuple):
 
     @property
     def steady_window(self) -> Span | None:
-        """From the first to the last measured send, when pre-roll and fillers keep C in flight.
+        """The time from the first to the last measured send, while pre-roll and fillers keep C in flight.
 
-        Without pre-roll, from the first to the last moment at which C were in flight.
+        Without pre-roll, the time from the first to the last moment at which C were in flight.
         """
         if self.has_preroll:
             sent = self._sent_ns

@@ -14,7 +14,7 @@ from swarmtui.text import count_noun
 
 
 class Batch(Stored, frozen=True, kw_only=True):
-    """`capped_s` is the sum of the e2e times of the `capped` answers."""
+    """Totals of tasks that ran together or serially; `capped_s` is the sum of the e2e times of the `capped` answers."""
 
     tasks: int
     wall_s: float
@@ -24,7 +24,7 @@ class Batch(Stored, frozen=True, kw_only=True):
 
 
 class Speedup(Stored, frozen=True, kw_only=True):
-    """`token_ratio` is the swarm's share of the serial work; where `clean` is null, `reason` explains it."""
+    """`token_ratio` is the tokens of the concurrent run / those of the serial run; `reason` explains a null `clean`."""
 
     raw: float
     clean: float | None
@@ -39,8 +39,8 @@ def serial_rates(plan: Plan) -> SerialRates | None:
 
 
 def compare_with_serial(
-    swarm: Sequence[Record],
-    swarm_wall_s: float | None,
+    batch: Sequence[Record],
+    batch_wall_s: float | None,
     serial_records: Sequence[Record],
     serial_wall_s: float | None,
     rates: SerialRates | None,
@@ -49,11 +49,11 @@ def compare_with_serial(
 
     `serial_records` are the requests that ran serially; `rates` of a single stream replace them.
     """
-    if not swarm_wall_s or not any(record.ok for record in swarm):
+    if not batch_wall_s or not any(record.ok for record in batch):
         return None
-    concurrent = summarise_batch(swarm, swarm_wall_s)
+    concurrent = summarise_batch(batch, batch_wall_s)
     if rates is not None:
-        serial = _batch_from_rates(swarm, rates)
+        serial = _batch_from_rates(batch, rates)
         how = f"extrapolated from {rates.prompt_tps:g} prompt and {rates.decode_tps:g} output tok/s of a single stream"
     else:
         serial = summarise_batch(serial_records, serial_wall_s) if serial_wall_s else None
@@ -87,24 +87,24 @@ def summarise_batch(records: Iterable[Record], wall_s: float) -> Batch:
     return Batch(tasks=len(ok), wall_s=wall_s, tokens_out=tokens, capped=len(capped), capped_s=sum(capped))
 
 
-def wall_speedup(serial: Batch, swarm: Batch) -> Speedup:
+def wall_speedup(serial: Batch, concurrent: Batch) -> Speedup:
     """Divide wall time by wall time; for `clean`, a cut serial answer counts as the mean of the uncut ones."""
-    raw = serial.wall_s * swarm.tasks / serial.tasks / swarm.wall_s
-    share = ratio(swarm.tokens_out, serial.tokens_out)
-    tokens = None if share is None else share * serial.tasks / swarm.tasks
-    if swarm.capped:
-        cut = count_noun(swarm.capped, "answer", "answers")
-        why = f"{cut} of the swarm hit the token limit too, and its longest answer sets its wall time"
+    raw = serial.wall_s * concurrent.tasks / serial.tasks / concurrent.wall_s
+    share = ratio(concurrent.tokens_out, serial.tokens_out)
+    tokens = None if share is None else share * serial.tasks / concurrent.tasks
+    if concurrent.capped:
+        cut = count_noun(concurrent.capped, "answer", "answers")
+        why = f"{cut} of the concurrent run hit the token limit too, and the longest answer sets its wall time"
         return Speedup(raw=raw, clean=None, token_ratio=tokens, reason=why)
     whole = serial.tasks - serial.capped
     if not whole:
         return Speedup(raw=raw, clean=None, token_ratio=tokens, reason="every serial answer was cut")
-    clean = (serial.wall_s - serial.capped_s) / whole * swarm.tasks / swarm.wall_s
+    clean = (serial.wall_s - serial.capped_s) / whole * concurrent.tasks / concurrent.wall_s
     return Speedup(raw=raw, clean=clean, token_ratio=tokens)
 
 
-def _batch_from_rates(swarm: Sequence[Record], rates: SerialRates) -> Batch | None:
-    ok = [record for record in swarm if record.ok]
+def _batch_from_rates(batch: Sequence[Record], rates: SerialRates) -> Batch | None:
+    ok = [record for record in batch if record.ok]
     if any(record.tokens_in is None or record.tokens_out is None for record in ok):
         return None
     tokens_in, tokens_out = sum(r.tokens_in or 0 for r in ok), sum(r.tokens_out or 0 for r in ok)

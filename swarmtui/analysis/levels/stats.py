@@ -83,7 +83,7 @@ def median(values: Iterable[float]) -> float | None:
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
-    """Divide; null where either is null, or the divisor is zero."""
+    """Divide; null if either is null, or the divisor is zero."""
     return None if above is None or not below else above / below
 
 

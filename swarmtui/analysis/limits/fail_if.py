@@ -25,7 +25,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 class LimitResult(Stored, frozen=True, kw_only=True):
-    """`true` is null where a figure that could decide is missing; `because` lists the figures that decided."""
+    """Whether a condition is true; null if a figure that could decide is missing. `because` lists what decided."""
 
     true: bool | None
     because: tuple[str, ...] = ()
@@ -61,8 +61,8 @@ class FailCondition(NamedTuple):
     text: str
     node: _Node
 
-    def judge(self, levels: Sequence[Level]) -> LimitResult:
-        return _judge(self.node, levels)
+    def evaluate(self, levels: Sequence[Level]) -> LimitResult:
+        return _evaluate(self.node, levels)
 
 
 def parse_fail_if(text: str) -> FailCondition:
@@ -137,7 +137,7 @@ class _Parser:
         sign = self._next("sign", "one of > >= < <= == !=")
         if sign.text not in _COMPARE:
             raise self._error("expected one of > >= < <= == !=", sign.start)
-        number = self._next("number", "a number, with its unit where it is a time")
+        number = self._next("number", "a number, with its unit if it is a time")
         try:
             limit = parse_amount(number.text, number.unit, quantity.kind, _KEY)
         except BadInput as error:
@@ -172,10 +172,10 @@ class _Parser:
         return BadInput(f"{problem}\n  {line}\n  {' ' * position}^", key=_KEY)
 
 
-def _judge(node: _Node, levels: Sequence[Level]) -> LimitResult:
+def _evaluate(node: _Node, levels: Sequence[Level]) -> LimitResult:
     if isinstance(node, _Compare):
         return _compare(node, levels)
-    parts = [_judge(part, levels) for part in node.parts]
+    parts = [_evaluate(part, levels) for part in node.parts]
     deciding = [part for part in parts if part.true is node.decisive]
     unknown = [part for part in parts if part.true is None]
     true = node.decisive if deciding else None if unknown else not node.decisive

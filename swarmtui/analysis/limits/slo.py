@@ -19,7 +19,7 @@ from swarmtui.numbers import short_percent
 _KEY = "--slo"
 DEFAULT_SHARE = 0.95
 _ALPHA = 0.05
-# One token has no time per token and no gap; every other figure is missing only where the answer is.
+# An answer of one token has no time per token and no gap; every other figure is missing only if the answer is.
 _MAY_BE_MISSING = ("tpot", "stall")
 
 

@@ -40,7 +40,7 @@ def add_machine_figures(
         measured = [run.stage for run in counted]
         timed = [number for number in measured if number in started and number in ended]
         spans = [(started[number], ended[number]) for number in timed]
-        # A run that was cut has no end time, so that its joules are not known.
+        # A run that was cut short has no end time, so its joules are not known.
         tokens: float | None = level.tokens_out if timed == measured else None
         if level.steady_s and level.out_tps_steady and all(run.has_preroll for run in counted):
             spans = [window for run in counted if (window := run.steady_window) is not None]

@@ -15,13 +15,14 @@ from swarmtui.numbers import gib
 THROTTLE_REASONS = frozenset(
     ("power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake", "board limit", "reliability")
 )
+# A counter must have been read within this time of both ends of a span.
 _MAX_DISTANCE_NS = 1_500_000_000
 
 
 def energy_used(
     readings: Sequence[Telemetry], spans: Sequence[Span], tokens_out: float | None, uuids: Collection[str] = ()
 ) -> Energy | None:
-    """Return the energy used in all spans by the named GPUs, or by all; None where no reading has a GPU.
+    """Return the energy used in all spans by the named GPUs, or by all; None if no reading has a GPU.
 
     Joules are null unless each of these GPUs has a counter reading near both ends of each span. MIG devices have no
     counters and are part of the whole GPU.
@@ -59,7 +60,7 @@ def energy_used(
 
 
 def _joules(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
-    """Return null where the counter was not read near both ends, or was reset in between by a driver reload."""
+    """Return the joules of a span; null if the counter was not read near both ends, or was reset in between."""
     start, end = span
     times = [t for t, _ in counter]
     first, last = max(bisect_left(times, start + 1) - 1, 0), min(bisect_left(times, end), len(times) - 1)

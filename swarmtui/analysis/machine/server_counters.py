@@ -19,7 +19,7 @@ HISTOGRAMS = ("ttft", "itl", "queue", "prefill", "decode", "e2e")
 
 
 class CounterChange(Stored, frozen=True, kw_only=True):
-    """`state` holds the differences of counters and histograms, and the gauges of the later sample.
+    """The change between two samples: differences of counters and histograms, and the gauges of the later sample.
 
     After a restart a counter is lower than before, and the differences are null.
     """
@@ -29,7 +29,7 @@ class CounterChange(Stored, frozen=True, kw_only=True):
 
 
 def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) -> CounterChange | None:
-    """Sum the changes of all servers, matched by URL; None where no server is in both samples."""
+    """Sum the changes of all servers, matched by URL; None if no server is in both samples."""
     earlier = {state.url: state for state in before}
     pairs = [(earlier[state.url], state) for state in after if state.url in earlier]
     if not pairs:
@@ -65,7 +65,7 @@ def counters_reset(before: ServerState, after: ServerState) -> bool:
 
 
 def histogram_change(before: ServerHistogram | None, after: ServerHistogram | None) -> ServerHistogram | None:
-    """Return the observations since `before`: all where that is null, null where the server restarted."""
+    """Return the observations since `before`: all if that is null, null if the server restarted."""
     if after is None or before is None or after.count < before.count:
         return after if before is None else None
     known = {bucket.le: bucket.count for bucket in before.buckets}
@@ -82,7 +82,7 @@ def _difference(before: float | None, after: float | None) -> float | None:
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    """Return the sum; null where a value is missing."""
+    """Return the sum; null if a value is missing."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
 

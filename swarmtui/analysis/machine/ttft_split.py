@@ -12,7 +12,9 @@ from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import ServerState, Telemetry, TtftSplit
 
+# The parts may exceed the TTFT by this share: client and server have different clocks.
 _CLOCK_TOLERANCE = 0.05
+# Prompts whose mean lengths differ by more are not comparable.
 SAME_LENGTH = 0.10
 
 # Recent requests are those of the last 10 s; with long answers, the last four within a minute.
@@ -26,8 +28,8 @@ def split_by_counters(
 ) -> TtftSplit | None:
     """Split by server counters: `ttft_s` and `prompt_tokens` are means of `n` requests, `server` the counters' change.
 
-    None where the server does not report the parts, or reports more time than the client measured, which then includes
-    other requests.
+    None if the server does not report the parts, or reports more time than the client measured: then it includes other
+    requests.
     """
     if ttft_s is None or server is None:
         return None
@@ -45,7 +47,7 @@ def estimate_split(
 ) -> TtftSplit | None:
     """Estimate from the TTFT of a single stream: everything above it is queueing.
 
-    None where the prompts differ in length by more than 10 %, or were not counted.
+    None if the prompts differ in length by more than 10 %, or were not counted.
     """
     if ttft_s is None or single_s is None or not prompt_tokens or not single_prompt_tokens:
         return None
@@ -58,8 +60,9 @@ def estimate_split(
 def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
     """Split by the engine's prefill time in the timings at the end of each stream.
 
-    Such an engine sends headers when a slot takes the request, so that they end the queueing; where the rest is longer
-    than the headers took, it does not. None where both together exceed the TTFT: the headers came with the first token.
+    Such an engine sends the headers when a slot takes the request: the time until then is queueing. If the rest is
+    longer than that time, it sends them earlier, and the queueing is not known. None if headers and prefill together
+    exceed the TTFT: the headers came with the first token.
     """
     reported = [
         (ttft_s, (record.t_headers_ns - record.t_sent_ns) / 1e9, record.engine_prefill_s)
@@ -82,7 +85,7 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
 def level_split(
     runs: Sequence[Sequence[Record]], ends: Sequence[tuple[int, int]], samples: Sequence[Telemetry]
 ) -> TtftSplit | None:
-    """Split the TTFT of a level; None where servers report less than half of its requests.
+    """Split the TTFT of a level; None if servers report less than half of its requests.
 
     `runs` are the requests of its runs, `ends` the `request_ends` of the session.
     """
@@ -148,7 +151,7 @@ def _between_samples(
 ) -> tuple[list[Record], ServerState] | None:
     """Return the requests that ended between the first and the last sample in this time, and the counters' change.
 
-    Servers count a request when it ends, so that the change belongs to these requests and to no others of ours.
+    Servers count a request when it ends, so the change belongs to these requests and to no others of ours.
     """
     seen = [sample for sample in samples if sample.servers and since_ns <= sample.servers_read_ns <= until_ns]
     found = counter_change(seen[0].servers, seen[-1].servers) if len(seen) > 1 else None
@@ -163,7 +166,7 @@ def _end_ns(record: Record) -> int:
 
 
 def _means(records: Sequence[Record]) -> tuple[float | None, float | None]:
-    """Return the mean TTFT, and the mean prompt tokens; null where a prompt was not counted."""
+    """Return the mean TTFT, and the mean prompt tokens; null if a prompt was not counted."""
     good = [record for record in records if record.ok]
     times = [record.ttft_s for record in good if record.ttft_s is not None]
     prompts = [record.tokens_in for record in good if record.tokens_in is not None]

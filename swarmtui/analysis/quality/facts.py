@@ -26,7 +26,7 @@ UNCERTAIN_TOKENS = 16
 
 
 def merge_facts(*parts: QualityFacts) -> QualityFacts:
-    """Combine facts; where several know the same one, the last of them counts."""
+    """Combine facts; if several parts have the same one, the last of them counts."""
     known: dict[str, Any] = {}
     for part in parts:
         known |= {name: value for name, value in msgspec.structs.asdict(part).items() if value not in (None, ())}
@@ -126,8 +126,8 @@ def send_delay_share(level: Level) -> float | None:
 def other_clients(samples: Sequence[tuple[float, float]]) -> float | None:
     """Count requests of other clients from several samples of (our requests in flight, the server's running + waiting).
 
-    Both numbers of a sample are never read at the same instant, so that one sample may be off by the requests that
-    began or ended in between; the smallest excess of several samples was there all the time.
+    The two numbers of a sample are not read at the same instant, so one sample may be off by the requests that began or
+    ended in between; the smallest excess of several samples is what was there all the time.
     """
     return max(0.0, min(server - ours for ours, server in samples)) if samples else None
 

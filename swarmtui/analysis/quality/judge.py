@@ -12,7 +12,7 @@ from swarmtui.numbers import short, short_percent, signed_percent
 from swarmtui.text import count_noun
 
 # A note is worth knowing and does not affect a figure: only doubtful lines affect the verdict on a session.
-State = Literal["ok", "note", "doubtful"]
+QualityState = Literal["ok", "note", "doubtful"]
 
 
 class Limit(NamedTuple):
@@ -21,7 +21,7 @@ class Limit(NamedTuple):
     ok: float
     note: float = 0.0
 
-    def grade(self, value: float) -> State:
+    def grade(self, value: float) -> QualityState:
         return "ok" if value <= self.ok else "note" if value <= self.note else "doubtful"
 
 
@@ -50,16 +50,16 @@ _CHANGING_REASONS = THROTTLE_REASONS - {"power cap"}
 
 
 class Grade(NamedTuple):
-    """`good_sentence` explains the state ok, `bad_sentence` any other."""
+    """The result of one rule; `good_sentence` explains the state ok, `bad_sentence` any other."""
 
-    state: State
+    state: QualityState
     value: str
     good_sentence: str
     bad_sentence: str
 
 
 class Rule(NamedTuple):
-    """`unknown` explains why the fact can be missing; without it the checklist shows the rule only where it applies.
+    """How one fact is judged. `unknown` explains why it can be missing; without it, a missing fact is not listed.
 
     `external`: the fact comes from the server or the machine, which may not report it.
     """
@@ -113,8 +113,8 @@ def _server_stall(facts: QualityFacts) -> Grade | None:
 
 
 def _several_servers(facts: QualityFacts) -> Grade | None:
-    sentence = "the metrics come from different servers in turn, behind a balancer: their counters are not used"
-    return Grade("note", "behind a balancer", "", sentence) if facts.several_servers else None
+    sentence = "the metrics come from different servers in turn, behind a load balancer: their counters are not used"
+    return Grade("note", "behind a load balancer", "", sentence) if facts.several_servers else None
 
 
 def _connections(facts: QualityFacts) -> Grade | None:
@@ -148,7 +148,7 @@ def _held_c(facts: QualityFacts) -> Grade | None:
 
 
 def _other_clients(facts: QualityFacts) -> Grade | None:
-    states: list[State] = []
+    states: list[QualityState] = []
     parts: list[str] = []
     if facts.other_clients is not None and facts.in_flight is not None:
         share = facts.other_clients / max(1.0, facts.in_flight)
@@ -197,7 +197,7 @@ def _token_counts(facts: QualityFacts) -> Grade | None:
 
 
 def _token_difference(facts: QualityFacts) -> float | None:
-    """Return the server's output tokens beyond ours as a share; null if unknown, 0 where cancelled requests explain it.
+    """Return the server's output tokens beyond ours as a share; null if unknown, 0 if cancelled requests explain it.
 
     A server may have generated a few tokens of a cancelled request that never arrived.
     """
@@ -263,8 +263,8 @@ def _within(limit: Limit) -> str:
 RULES = (
     Rule("server_restart", "server restart", "none", "", _server_restart),
     Rule("server_stall", "stall of all streams", "none", "", _server_stall),
-    Rule("several_servers", "several servers", "one, or each by its own URL", "", _several_servers),
-    Rule("connections", "connections", "kept, or a note", "", _connections),
+    Rule("several_servers", "several servers", "one server per metrics URL", "", _several_servers),
+    Rule("connections", "connections", "kept open", "", _connections),
     Rule(
         "client_lag", "client lag", f"kernel stamps, or p99 ≤ {short_percent(CLIENT_LAG.ok)} of the time per token",
         "the client's lag was not recorded", _client_lag,
@@ -349,12 +349,12 @@ RULES = (
         "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.note)}", "",
         _single(
             lambda facts: facts.coalesced_chunks, COALESCED_CHUNKS, lambda share: short_percent(share, 2),
-            "each chunk has its own time stamp",
+            "each chunk has its own timestamp",
             "several chunks were read at once: gaps between tokens and stalls are inexact, other figures are not",
         ),
     ),
 )  # fmt: skip
 
 
-def worst(states: Sequence[State]) -> State:
+def worst(states: Sequence[QualityState]) -> QualityState:
     return max(states, key=("ok", "note", "doubtful").index)

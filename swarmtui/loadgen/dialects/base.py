@@ -74,7 +74,7 @@ def split_system(messages: tuple[Message, ...]) -> tuple[str, list[Message]]:
     return system, [message for message in messages if message.role != "system"]
 
 
-def whole(count: float | None) -> int | None:
+def to_int(count: float | None) -> int | None:
     return None if count is None else int(count)
 
 

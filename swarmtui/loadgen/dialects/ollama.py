@@ -14,7 +14,7 @@ from swarmtui.loadgen.dialects.base import (
     bearer,
     chat_messages,
     error_message,
-    whole,
+    to_int,
 )
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import LineSplitter
@@ -74,8 +74,8 @@ def _read_chunk(response: Response, payload: bytes, t: int) -> None:
     if chunk.done:
         response.finished = True
         response.finish_reason, response.t_finish = chunk.done_reason or "stop", t
-        response.engine_tokens = whole(chunk.eval_count)
-        response.tokens_in = whole(chunk.prompt_eval_count)
+        response.engine_tokens = to_int(chunk.eval_count)
+        response.tokens_in = to_int(chunk.prompt_eval_count)
         if chunk.eval_count and chunk.eval_duration:
             response.engine_decode_tps = chunk.eval_count / (chunk.eval_duration / 1e9)
         if chunk.prompt_eval_duration:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.loadgen.dialects.base import DECODE_ERRORS, Chunk, Count, error_message, error_text, whole
+from swarmtui.loadgen.dialects.base import DECODE_ERRORS, Chunk, Count, error_message, error_text, to_int
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import ErrorPayload
 from swarmtui.model.workload import Task
@@ -155,15 +155,15 @@ def _read_usage(response: Response, usage: _Usage, had_output: bool) -> None:
     if usage.prompt_tokens is not None:
         response.tokens_in = int(usage.prompt_tokens)
     if usage.prompt_tokens_details is not None:
-        response.cached_tokens = whole(usage.prompt_tokens_details.cached_tokens)
+        response.cached_tokens = to_int(usage.prompt_tokens_details.cached_tokens)
     if usage.completion_tokens_details is not None:
-        response.reasoning_tokens = whole(usage.completion_tokens_details.reasoning_tokens)
+        response.reasoning_tokens = to_int(usage.completion_tokens_details.reasoning_tokens)
 
 
 def read_timings(response: Response, timings: Timings) -> None:
-    response.engine_tokens = whole(timings.predicted_n)
+    response.engine_tokens = to_int(timings.predicted_n)
     response.engine_decode_tps = timings.predicted_per_second
     if timings.prompt_ms is not None:
         response.engine_prefill_s = timings.prompt_ms / 1e3
     if response.cached_tokens is None:
-        response.cached_tokens = whole(timings.cache_n)
+        response.cached_tokens = to_int(timings.cache_n)

@@ -17,7 +17,7 @@ from swarmtui.loadgen.dialects.base import (
     error_message,
     error_text,
     split_system,
-    whole,
+    to_int,
 )
 from swarmtui.loadgen.response import COMPLETED, Response
 from swarmtui.loadgen.sse import ErrorPayload, EventSplitter
@@ -151,13 +151,13 @@ def _finish(response: Response, final: _FinalResponse, t: int) -> None:
 
 
 def _read_usage(response: Response, usage: _ResponsesUsage) -> None:
-    response.usage_tokens = whole(usage.output_tokens)
-    response.tokens_in = whole(usage.input_tokens)
+    response.usage_tokens = to_int(usage.output_tokens)
+    response.tokens_in = to_int(usage.input_tokens)
     if usage.input_tokens_details is not None:
-        response.cached_tokens = whole(usage.input_tokens_details.cached_tokens)
-        response.cache_write_tokens = whole(usage.input_tokens_details.cache_write_tokens)
+        response.cached_tokens = to_int(usage.input_tokens_details.cached_tokens)
+        response.cache_write_tokens = to_int(usage.input_tokens_details.cache_write_tokens)
     if usage.output_tokens_details is not None:
-        response.reasoning_tokens = whole(usage.output_tokens_details.reasoning_tokens)
+        response.reasoning_tokens = to_int(usage.output_tokens_details.reasoning_tokens)
 
 
 DIALECT = ApiDialect(

@@ -21,9 +21,9 @@ from swarmtui.prompts.traces.weka import BLOCK_SIZE
 
 T = TypeVar("T")
 
-Agent = Literal["claude-code", "codex"]
+CodingAgent = Literal["claude-code", "codex"]
 
-LOG_FOLDERS: dict[Agent, str] = {"claude-code": "~/.claude/projects", "codex": "~/.codex/sessions"}
+LOG_FOLDERS: dict[CodingAgent, str] = {"claude-code": "~/.claude/projects", "codex": "~/.codex/sessions"}
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class _CodexSource(Stored, frozen=True, kw_only=True):
 _Recorded = tuple[list[_Call], list[list[_Call]]]
 
 
-def record_sessions(agent: Agent, path: Path) -> Iterator[TraceSession]:
+def record_sessions(agent: CodingAgent, path: Path) -> Iterator[TraceSession]:
     """Yield a trace for each logged session that called a model."""
     if not path.exists():
         raise BadInput("no such file or directory", source=str(path))

@@ -46,8 +46,8 @@ def is_local(host: str) -> bool:
     """Return whether an address belongs to this host, which only then can bind it."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
-            probe.bind(found[0][4])
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as bound:
+            bound.bind(found[0][4])
     except OSError:
         return False
     return True

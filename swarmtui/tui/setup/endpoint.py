@@ -16,7 +16,7 @@ from textual.worker import Worker, WorkerState
 from swarmtui.client import catalogue
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import AUTO, PATHS
-from swarmtui.model.run_request import SIMULATOR
+from swarmtui.model.run_request import SIMULATOR_PREFIX
 from swarmtui.model.schema import BadInput
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
@@ -127,7 +127,7 @@ class EndpointPart(VerticalScroll):
     def needs_flags(self) -> bool:
         """Whether the flags must be typed: those of a server on another host or in a container are not visible."""
         server = self.server
-        return not self.endpoint.startswith(SIMULATOR) and not (server and server.flags)
+        return not self.endpoint.startswith(SIMULATOR_PREFIX) and not (server and server.flags)
 
     def describe(self, width: int) -> None:
         """Show what is known about the endpoint, and the field for its flags if they are needed."""
@@ -148,8 +148,8 @@ class EndpointPart(VerticalScroll):
         return self.query_one(f"#{name}", Input).value
 
     def _preset(self) -> catalogue.SimulatorPreset | None:
-        name = self.endpoint.removeprefix(SIMULATOR).partition("?")[0]
-        simulated = self.endpoint.startswith(SIMULATOR)
+        name = self.endpoint.removeprefix(SIMULATOR_PREFIX).partition("?")[0]
+        simulated = self.endpoint.startswith(SIMULATOR_PREFIX)
         return next((preset for preset in self._presets if simulated and preset.name == name), None)
 
     # lists
@@ -172,7 +172,7 @@ class EndpointPart(VerticalScroll):
         if self._presets:
             items.append(PickItem("", "SIMULATED, no server or GPU needed:"))
             items += [PickItem(*row) for row in preset_rows(self._presets)]
-        default = self._choices.endpoint or (self._found[0].url if self._found else f"{SIMULATOR}moe-tp1")
+        default = self._choices.endpoint or (self._found[0].url if self._found else f"{SIMULATOR_PREFIX}moe-tp1")
         endpoints.set_items(items, endpoints.picked if self._user_moved else default)
         url = self.query_one("#url", Input)
         if self._presets and not self._user_moved and not url.value and endpoints.picked != default:
@@ -197,7 +197,7 @@ class EndpointPart(VerticalScroll):
         if self._inspect_timer is not None:
             self._inspect_timer.stop()
         endpoint = self.endpoint
-        if endpoint and not endpoint.startswith(SIMULATOR) and self.server is None:
+        if endpoint and not endpoint.startswith(SIMULATOR_PREFIX) and self.server is None:
             self._inspect_timer = self.set_timer(_INSPECT_AFTER_S, lambda: self._start_inspection(endpoint))
 
     def _start_inspection(self, url: str) -> None:

@@ -11,7 +11,7 @@ from swarmtui.client import catalogue
 from swarmtui.client.request_builder import FieldError, PlanKind, RunChoices
 from swarmtui.files import make_private_directory, read_file
 from swarmtui.model.config import Config, Defaults, EndpointConfig
-from swarmtui.model.plan import Mode
+from swarmtui.model.plan import LoadModeName
 from swarmtui.model.schema import BadInput, Stored
 
 PlanField = Literal["levels", "rate", "runs", "requests", "warmup", "canaries"]
@@ -22,7 +22,7 @@ _FIELDS_OF_PLAN: dict[PlanKind, tuple[PlanField, ...]] = {
     "open": ("rate", "runs", "requests", "warmup"),
     "probe": (),
 }
-_FIELDS_OF_LOAD: dict[Mode, tuple[PlanField, ...]] = {
+_FIELDS_OF_LOAD: dict[LoadModeName, tuple[PlanField, ...]] = {
     "closed": ("levels", "runs", "requests", "warmup", "canaries"),
     "open": ("runs", "requests", "warmup"),
     "ramp": ("warmup",),
@@ -61,7 +61,7 @@ class SetupForm(SetupChoices, frozen=True, kw_only=True):
     defaults: Defaults = Defaults()
 
 
-def plan_fields(plan: PlanKind, load: Mode) -> tuple[PlanField, ...]:
+def plan_fields(plan: PlanKind, load: LoadModeName) -> tuple[PlanField, ...]:
     """Return the fields that apply to a plan; `load` is the load mode of the workload."""
     return _FIELDS_OF_LOAD.get(load, ("levels", "runs", "warmup")) if plan == "sweep" else _FIELDS_OF_PLAN[plan]
 
@@ -108,7 +108,7 @@ def error_text(error: FieldError) -> str:
     return f"{_LABELS.get(error.field, error.field)}: {error.message}"
 
 
-def _load_mode(workload: str) -> Mode:
+def _load_mode(workload: str) -> LoadModeName:
     """The load mode of a workload; closed if the workload is invalid, which the request builder reports."""
     try:
         return catalogue.find_workload(workload).plan.load

@@ -86,7 +86,7 @@ class SetupScreen(Screen[None]):
 
     def _fill(self) -> None:
         """Load what the first paint does not wait for."""
-        self._workloads = catalogue.shipped_workloads()
+        self._workloads = catalogue.builtin_workloads()
         lines = align_columns([(workload.name, workload.description) for workload in self._workloads])
         items = [PickItem(workload.name, line) for workload, line in zip(self._workloads, lines, strict=True)]
         items.append(PickItem(TYPED, "the file typed below"))

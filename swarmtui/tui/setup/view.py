@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.request_builder import PlanKind
 from swarmtui.model.plan import Plan
-from swarmtui.model.run_request import SIMULATOR, RunRequest
+from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import clock
 from swarmtui.text import count_noun, sanitize
@@ -46,17 +46,17 @@ def server_rows(
     for name, url in configured.items():
         rows.setdefault(url, f"{sanitize(name)}  {sanitize(url)}")
     for url in recent:
-        if not url.startswith(SIMULATOR) or "?" in url:
+        if not url.startswith(SIMULATOR_PREFIX) or "?" in url:
             rows.setdefault(url, f"{sanitize(url)}  recent")
     return list(rows.items())
 
 
 def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
-    width = max((len(SIMULATOR + preset.name) for preset in presets), default=0)
+    width = max((len(SIMULATOR_PREFIX + preset.name) for preset in presets), default=0)
     rows = []
     for preset in presets:
         slots = count_noun(preset.slots, "slot", "slots")
-        name = SIMULATOR + preset.name
+        name = SIMULATOR_PREFIX + preset.name
         rows.append((name, f"{name:<{width}}  {f'{preset.replicas} × {slots}' if preset.replicas > 1 else slots}"))
     return rows
 

@@ -61,7 +61,9 @@ def describe_host(address: str) -> Host:
     )
 
 
-class Agent:
+class NodeAgent:
+    """Serves the session process over one connection until that is closed."""
+
     def __init__(self, address: str, port: int, token: str) -> None:
         self._address, self._port, self._token = address, port, token
         self._control = self._connect()
@@ -147,6 +149,6 @@ class Agent:
             self._send(host_protocol.HostSpeed(found.token_us, found.streams))
 
 
-def run_agent(address: str, port: int, token: str, node: str) -> None:
+def run_node_agent(address: str, port: int, token: str, node: str) -> None:
     """Serve this host until the session process closes the connection."""
-    Agent(address, port, token).run(node)
+    NodeAgent(address, port, token).run(node)
