@@ -217,7 +217,7 @@ class _Progress:
 
 
 class _DaemonExecutor(ThreadPoolExecutor):
-    """Looks up host names. A name server that does not answer must not keep the program from exiting."""
+    """Runs each call in a daemon thread: a name server that does not answer must not keep the program from exiting."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         future: Future[Any] = Future()

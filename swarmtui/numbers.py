@@ -28,7 +28,7 @@ def short(value: float | None, digits: int = 3) -> str:
 
 
 def rate(value: float | None) -> str:
-    """At least three digits: 8.42, 84.2, 842, 8,420."""
+    """Format with at least three digits: 8.42, 84.2, 842, 8,420."""
     if value is None:
         return MISSING
     if value == 0 or value >= 100:

@@ -43,7 +43,7 @@ def workloads(context: click.Context, as_json: bool) -> None:
 @workloads.command("show")
 @click.argument("name")
 def show_workload(name: str) -> None:
-    """Print a workload file; it is commented, and a template for your own."""
+    """Print a workload file with its comments, as a template for your own."""
     from swarmtui.prompts.library import find_workload
 
     write_document(sys.stdout, find_workload(name).text.encode())

@@ -44,7 +44,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
     "--detect", default="2%", show_default=True, metavar="SHARE", help="The smallest difference that matters."
 )
 @click.option(
-    "--max-runs", default=16, show_default=True, type=WholeNumber(4, 48), metavar="N", help="Maximum runs of each side."
+    "--max-runs", default=16, show_default=True, type=WholeNumber(4, 48), metavar="N", help="Maximum runs per side."
 )
 @click.option(
     "--figure",
@@ -81,7 +81,7 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     """Find out which of two servers is faster, with interleaved runs (ABBA).
 
     \b
-    The runs are evaluated when there are 4, 6, 8, 12, 16, 24, 32 and 48 of each side. The chance
+    The runs are evaluated when there are 4, 6, 8, 12, 16, 24, 32 and 48 per side. The chance
     of claiming a difference that does not exist is below 5 % over all evaluations together.
     """
     from swarmtui.cli.progress import open_progress

@@ -78,7 +78,7 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
     \b
     Exit codes: 0 done; 1 a limit of --slo or --fail-if was missed; 2 wrong usage or a bad file;
     3 the endpoint could not be used; 4 stopped by the user or a signal (results are saved);
-    70 an unexpected fault of swarmtui itself.
+    70 an internal error of swarmtui.
     """
     if context.invoked_subcommand in _COMMANDS_WITH_DEFAULTS:
         context.default_map = {context.invoked_subcommand: config_defaults(context.invoked_subcommand)}

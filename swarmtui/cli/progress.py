@@ -17,7 +17,7 @@ _HEARTBEAT_S = 10.0
 
 
 class Progress:
-    """For --quiet: write messages, show no frames."""
+    """Write messages and show no frames, for --quiet."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -42,7 +42,7 @@ class Progress:
 
 
 class TerminalProgress(Progress):
-    """For a terminal: one line, rewritten in place; messages are written above it."""
+    """Show one line on a terminal, rewritten in place; messages are written above it."""
 
     _shown = False
 
@@ -69,7 +69,7 @@ class TerminalProgress(Progress):
 
 
 class PlainProgress(Progress):
-    """For pipes and files: a line when a stage starts or ends, and one every ten seconds."""
+    """Write lines to a pipe or file: when a stage starts or ends, and every ten seconds."""
 
     _phase: tuple[object, ...] = ()
     _levels: tuple[Level, ...] = ()

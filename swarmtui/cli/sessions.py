@@ -162,10 +162,10 @@ def compare(
     \b
     swarmtui compare last~1 last
 
-    For one session of each side the verdict says whether these two sessions differ, by their runs, or by the spread
-    between earlier sessions of the same configuration where there are any. With A1+A2+… B1+B2+… sessions are compared,
-    at least four of each; `swarmtui ab` runs them interleaved. SESSION may also be a result file (.json) of vllm bench
-    serve, GuideLLM or AIPerf.
+    With one session per side, the verdict says whether these two sessions differ. It is based on their runs or, if
+    there are earlier sessions of the same configuration, on the spread between those. With A1+A2+… B1+B2+…, at least
+    four per side, sessions are compared instead of runs; `swarmtui ab` runs them interleaved. SESSION may also be a
+    result file (.json) of vllm bench serve, GuideLLM or AIPerf.
     """
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
     from swarmtui.cli.render.comparison import comparison_text

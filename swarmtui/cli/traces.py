@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @commands.group()
 def traces() -> None:
-    """Recorded agent sessions: look at them, or make them from the logs of your coding agent."""
+    """Describe recorded agent sessions, or record them from the logs of your coding agent."""
 
 
 @traces.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @json_option
 def show(paths: tuple[str, ...], as_json: bool) -> None:
-    """Describe trace files or folders: lengths, think times, sub-agents, prefix-cache hit rate.
+    """Describe trace files or directories: lengths, think times, sub-agents, prefix-cache hit rate.
 
     Formats: Weka .json, Mooncake, Bailian and OpenTelemetry GenAI .jsonl, Azure and BurstGPT .csv.
     """
@@ -47,9 +47,9 @@ def show(paths: tuple[str, ...], as_json: bool) -> None:
 )
 @click.argument("path", required=False)
 def record(agent: CodingAgent, output: str, path: str | None) -> None:
-    """Make traces from the logs of a coding agent: lengths, times, sub-agents; no text leaves the logs.
+    """Make traces from the logs of a coding agent: lengths, times and sub-agents, but no text.
 
-    PATH is a log file or a folder; by default that of the agent in your home directory.
+    PATH is a log file or directory; by default, the directory in which the agent keeps its logs.
     """
     from swarmtui.files import make_private_directory
     from swarmtui.prompts.traces.agent_logs import LOG_FOLDERS, record_sessions

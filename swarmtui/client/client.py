@@ -47,7 +47,7 @@ class Client:
         return self._socket.fileno()
 
     def send(self, command: client_protocol.ClientCommand) -> None:
-        """Dropped silently if the session process has exited or the connection is closed."""
+        """Send a command. It is dropped silently if the session process has exited or the connection is closed."""
         with contextlib.suppress(OSError):
             self._socket.sendall(pack(command))
 
@@ -89,7 +89,7 @@ class Client:
             return
         self._process.kill()
         time.sleep(_SPOOL_S)
-        # It was not waited for, so that its pid still is the id of its group.
+        # It was not waited for, so its pid is still the id of its group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-# The exit code of an unexpected fault of swarmtui itself, as in sysexits.h.
+# The exit code of an internal error of swarmtui, as in sysexits.h.
 FAULT = 70
 
 

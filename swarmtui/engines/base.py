@@ -81,7 +81,7 @@ class Engine:
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         """Return how many requests the server runs at once, over all its replicas; None when that is not known.
 
-        `flags` are those of its process, None where it cannot be read; `info` is what the server reports.
+        `flags` are those of its process, None if it cannot be read; `info` is what the server reports.
         """
         return None
 

@@ -60,6 +60,6 @@ class Vllm(Engine):
         return DiscoveredServer(url="", engine=self.name, version=version_in(replies["/version"].json()))
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
-        """Without the flag the number depends on the version and the hardware."""
+        """Return the flag's value; without it the number depends on the version and the hardware."""
         per_replica = flag_number(flags, "max-num-seqs")
         return None if per_replica is None else per_replica * (flag_number(flags, "data-parallel-size") or 1)

@@ -99,7 +99,7 @@ def tune_digest(tune: TuneFile) -> str:
 
 
 def shuffled(flag_sets: Sequence[Flags], seed: int, number: int) -> list[Flags]:
-    """In random order, so that a machine that warms up favours no flag; the same seed gives the same order."""
+    """Return a random order, so that a machine that warms up favours no flag; the same seed gives the same order."""
     order = sorted(flag_sets, key=configuration_key)
     Random(f"{seed}/{number}").shuffle(order)
     return order

@@ -23,7 +23,7 @@ _END_TIMEOUT_S = 10.0
 
 
 class FrameDisplay(Protocol):
-    """Where the frames of a running measurement are shown."""
+    """Shows the frames of a running measurement."""
 
     def show(self, frame: client_protocol.Frame) -> None: ...
     def clear(self) -> None: ...

@@ -4,7 +4,7 @@ The runs are evaluated only when both sides have 4, 6, 8, 12, 16, 24, 32 or 48 o
 an alpha fixed in advance: 2.9 % at the first, then at each checkpoint half of what remains of 5 %. The alphas sum to
 less than 5 %, so the chance of claiming a difference that does not exist stays below 5 %, however often the test is
 evaluated and whenever it is stopped. A claim is made if the t interval at the alpha of the checkpoint excludes 0; the
-runs are interleaved, so that this interval includes the spread between sessions.
+runs are interleaved, so this interval includes the spread between sessions.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Its standard input is a pipe from the parent. The first line is the specification of the server; any other line, or the
 end of the pipe (also if the parent is killed), stops the server. The end of the pipe after such a line means: kill it
 at once. Events are reported on standard output, one per line. As a subreaper this process also becomes the parent of
-processes that the server leaves behind, so that they are stopped, too.
+processes that the server leaves behind, so that they are stopped too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ GUARDIAN_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`stop` is a command for servers that a signal does not stop, such as a container or a systemd unit."""
+    """How to start and stop the server.
+
+    `stop` is a command for servers that a signal does not stop, such as a container or a systemd unit.
+    """
 
     command: tuple[str, ...]
     env: dict[str, str]
@@ -145,7 +148,7 @@ def _signal_group(group: int, number: int) -> None:
 
 
 def _report(text: str) -> None:
-    """Dropped silently if the parent has exited."""
+    """Report an event to the parent; it is dropped silently if the parent has exited."""
     try:
         os.write(1, f"{text}\n".encode())
     except OSError:

@@ -39,7 +39,7 @@ def best_offset(pings: Iterable[RoundTrip]) -> ClockOffset:
 class HostClock:
     """The measured offsets of one host, and the conversion of its times.
 
-    A record is moved as a whole, by the offset at the time when it was sent: all its latencies stay as the clock of its
+    All times of a record are shifted by the offset at the time when it was sent: its latencies stay as the clock of its
     host measured them, and only its position relative to other hosts depends on the offset.
     """
 

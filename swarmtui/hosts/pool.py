@@ -198,12 +198,12 @@ class HostPool:
         reader, self._to_launcher = await asyncio.open_connection(sock=self._launcher.socket)
         reports: asyncio.Queue[host_protocol.NodesFound] = asyncio.Queue()
         self._follow(self._read_launcher(reader, reports))
-        self._tell_launcher(host_protocol.FindNodes(self._hosts, self._directory))
+        self._send_to_launcher(host_protocol.FindNodes(self._hosts, self._directory))
         found = await self._unless_failed(reports.get(), _FIND_TIMEOUT_S, "the cluster did not respond")
         self._listening = _listen(found.address)
         port: int = self._listening.getsockname()[1]
         self._follow(self._accept(self._listening))
-        self._tell_launcher(host_protocol.LaunchAgents(port, self._token))
+        self._send_to_launcher(host_protocol.LaunchAgents(port, self._token))
         problem = f"not all hosts connected to {found.address}:{port}; does a firewall allow it?"
         for _ in found.nodes:
             self.links.append(await self._unless_failed(self._hellos.get(), _START_TIMEOUT_S, problem))
@@ -219,7 +219,7 @@ class HostPool:
     def _follow(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
 
-    def _tell_launcher(self, command: host_protocol.LauncherCommand) -> None:
+    def _send_to_launcher(self, command: host_protocol.LauncherCommand) -> None:
         assert self._to_launcher is not None
         self._to_launcher.write(worker_protocol.pack(command))
 

@@ -1,7 +1,7 @@
-"""Messages between a session process, its launcher and the agent of each host, packed like those of workers.
+"""Messages between a session process, its launcher and the node agent of each host, packed like those of workers.
 
-The launcher finds the nodes of a cluster and starts an agent on each. The agent connects to the session process, and
-starts workers there, each with a connection of its own.
+The launcher finds the nodes of a cluster and starts a node agent on each. The agent connects to the session process,
+and starts workers there, each with a connection of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Generate random text of a given number of tokens, calibrated by the server's own counts.
 
 The text is a shuffle of a fixed list of short, common words, each one token in most vocabularies. Texts of n words have
-the same words in different order, so that texts of equal length have equal token counts.
+the same words in different order, so texts of equal length have equal token counts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MIN_TOKENS_PER_WORD, _MAX_TOKENS_PER_WORD = 0.2, 20.0
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """`overhead` is the number of tokens besides the words: chat template, system message, nonce.
+    """How words become tokens; `overhead` is the number of other tokens: chat template, system message, nonce.
 
     `tokens_per_word` is the mean over the whole list, `parts` the tokens of its first 16, 32 … words: in a small
     vocabulary words differ, and so does the beginning of the list from the whole.

@@ -102,7 +102,7 @@ def describe_workload(found: WorkloadFile) -> WorkloadDescription:
 
 
 def _unrecoverable(problem: BadInput) -> bool:
-    """The file cannot be read, is not TOML, or has no valid kind, so that its keys are not known."""
+    """The file cannot be read, is not TOML, or has no valid kind, so its keys are not known."""
     return problem.key == "kind" or (problem.key == "" and problem.missing in ("", "kind"))
 
 

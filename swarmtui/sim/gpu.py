@@ -1,6 +1,6 @@
 """Simulated GPUs: memory, power, utilisation, energy and temperature follow the batch.
 
-Times are those of the client's clock at any speed, so that the energy counter is the integral of the power.
+Times are those of the client's clock at any speed, so the energy counter is the integral of the power.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def with_gpus(servers: Iterable[DiscoveredServer], gpus: Sequence[Gpu]) -> tuple
 
 
 def process_flags(pid: int) -> dict[str, str] | None:
-    """Return the flags and settings of a server's process; None where it cannot be read.
+    """Return the flags and settings of a server's process; None if it cannot be read.
 
     Processes in a container or of another user cannot be read. A server that overwrites its processes' titles
     (VLLM::EngineCore) loses its command line; then that of its parent is used.

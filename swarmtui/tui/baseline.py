@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """`summary` is the session drawn as the baseline curve, `history` are earlier sessions like it.
+    """The session that a run is compared with (`summary`), and earlier sessions like it (`history`).
 
     `server` is the server found in `server_name`, the last session on this endpoint.
     """

@@ -78,7 +78,7 @@ def test_test_ends_undecided_once_the_power_is_sufficient() -> None:
     assert all(one.n <= 16 for one in found)
 
 
-def test_too_few_allowed_runs_tell_how_many_are_needed() -> None:
+def test_too_few_allowed_runs_report_how_many_are_needed() -> None:
     random = Random(4)
     a, b = [[100.0 * (1 + random.gauss(0, 0.03)) for _ in range(4)] for _ in range(2)]
     found = evaluate(a, b, detect=0.02, max_runs=4)

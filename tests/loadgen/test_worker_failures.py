@@ -224,7 +224,7 @@ def test_fault_in_the_client_ends_its_own_request_only() -> None:
     for record in records:
         prompt = prompts[record.task]
         assert record.error == (None if prompt == "healthy" else "client_fault"), record
-        assert prompt == "healthy" or "a fault of swarmtui: " in record.error_detail
+        assert prompt == "healthy" or "internal error of swarmtui: " in record.error_detail
     assert any("OverflowError in faulty_worker.py" in record.error_detail for record in records)
 
 

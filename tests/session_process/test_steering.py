@@ -22,7 +22,7 @@ ENDLESS = respond_with_words(100_000, gap_s=0.02)
 GOALS = (client_protocol.SetConcurrency(3), client_protocol.Sweep((1, 2)), client_protocol.FindCliff())
 
 
-def test_only_a_second_stop_means_now() -> None:
+def test_second_stop_sets_stop_now() -> None:
     steering = Steering(Plan())
     assert steering.handle_command(client_protocol.Stop(grace_s=5.0))
     assert (steering.state, steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, False)
@@ -30,7 +30,7 @@ def test_only_a_second_stop_means_now() -> None:
     assert (steering.state, steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, True)
 
 
-def test_stop_without_grace_means_now() -> None:
+def test_stop_without_grace_sets_stop_now() -> None:
     steering = Steering(Plan())
     steering.handle_command(client_protocol.Stop(grace_s=0.0))
     assert steering.stop_now.is_set()

@@ -39,7 +39,7 @@ def read_aiperf(documents: list[Any]) -> ImportedFile | None:
     tokens_out = _sum_of(metrics, "total_osl", "output_sequence_length", ok)
     reported = as_count(_average(metrics, "total_usage_completion_tokens"))
     if reported and tokens_out and abs(tokens_out / reported - 1.0) > _TOKEN_TOLERANCE:
-        notes.append(f"AIPerf's tokeniser counted {tokens_out:,} output tokens, the server {reported:,}")
+        notes.append(f"AIPerf's tokenizer counted {tokens_out:,} output tokens, the server {reported:,}")
 
     def times(*names: str) -> Spread:
         metric = next((as_dict(metrics[name]) for name in names if name in metrics), {})
