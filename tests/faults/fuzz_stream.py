@@ -2,7 +2,7 @@
 
     python -m tests.faults.fuzz_stream --answers 200000
 
-Reports how many requests ended with each error; an internal error of swarmtui is printed with its input, and is exit code 1.
+Reports how many requests ended with each error. An internal error of swarmtui is printed with its input; exit code 1.
 """
 
 from __future__ import annotations
