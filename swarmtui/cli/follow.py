@@ -194,15 +194,15 @@ def report(
     """
     # Imported only now: no run waits for the code that renders it.
     from swarmtui.cli.render.table import findings_text, level_table, load_text, machine_table
-    from swarmtui.sessions.documents import read_saved_summary, summary_json
+    from swarmtui.sessions.documents import read_saved_summary, summary_json, unsaved_json
 
     summary = read_saved_summary(ended.directory)
     if summary is not None and shown and ended.ending == "failed":
         summary = msgspec.structs.replace(summary, levels=shown)
     if summary is None and shown and not as_json:
         echo(level_table(shown), nl=False)
-    elif summary is not None and as_json:
-        echo(summary_json(summary).decode())
+    elif as_json:
+        echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
     elif summary is not None:
         table = level_table(summary.levels) if summary.levels else _explain_no_level(ended.directory, summary)
         findings = findings_text(summary) if summary.levels else ""

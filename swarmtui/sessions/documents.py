@@ -10,6 +10,7 @@ import msgspec
 
 from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
+from swarmtui.model.schema import SCHEMA_VERSION
 from swarmtui.model.session import Level, Session, Summary
 
 _NOT_IN_TOML = ("by_run",)
@@ -20,6 +21,12 @@ _summary_decoder = msgspec.json.Decoder(Summary)
 def summary_json(summary: Summary) -> bytes:
     """Encode what `run --json` prints: `detail.json` without the requests."""
     return msgspec.json.encode(summary, order="deterministic") + b"\n"
+
+
+def unsaved_json(state: str, message: str, levels: Sequence[Level]) -> bytes:
+    """Encode what `run --json` prints if there is no summary: nothing was measured, or it could not be saved."""
+    document = {"schema": SCHEMA_VERSION, "state": state, "message": message, "session": None, "levels": levels}
+    return msgspec.json.encode(document, order="deterministic") + b"\n"
 
 
 def detail_json(summary: Summary, records: Sequence[Record]) -> Iterator[bytes]:

@@ -63,8 +63,12 @@ def assert_no_session(sandbox: Sandbox) -> None:
 
 def test_refused_connection(sandbox: Sandbox) -> None:
     port = free_port()
-    error = sandbox.run_benchmark(f"http://127.0.0.1:{port}").error_line(3)
+    ran = sandbox.run_benchmark(f"http://127.0.0.1:{port}", "--json")
+    error = ran.error_line(3)
     assert f"http://127.0.0.1:{port}: cannot connect" in error and "refused" in error
+    document = json.loads(ran.out)
+    assert (document["state"], document["session"], document["levels"]) == ("unusable", None, [])
+    assert document["message"] in error
     assert_no_session(sandbox)
 
 
