@@ -1,10 +1,11 @@
 """Measure the load generator: the cost of a streamed event, compared with common clients, and the accuracy of stamps.
 
-    python -m tests.bench.engine [cost] [accuracy] [attached] [processes]      (all four by default)
+    python -m tests.bench.engine [cost] [accuracy] [apis] [attached] [processes]      (all by default)
 
 cost: one worker and a server that writes as fast as it can. accuracy: one worker and a paced server that logs when it
-wrote each token. attached: the accuracy of `swarmtui run`, without and with the app attached in a terminal of 120 × 40.
-processes: CPU and memory of all processes of `swarmtui run`.
+wrote each token. apis: both for each API that names its responses, which Ollama's does not. attached: the accuracy of
+`swarmtui run`, without and with the app attached in a terminal of 120 × 40. processes: CPU and memory of all processes
+of `swarmtui run`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import trustme
 
+from swarmtui.model.endpoint import PATHS
 from swarmtui.model.record import Record
 from swarmtui.sessions.journal import read_journal
 from tests.bench.harness import drive, tasks
@@ -87,6 +89,20 @@ def accuracy() -> None:
                 )
             name = f"{c} × {rate}{f', {per_chunk} per chunk' if per_chunk > 1 else ''}{', TLS' if tls else ''}"
             print(f"| {name} | {_errors_row(load.records, Path(folder), load.cpu_s)} |", flush=True)
+
+
+def apis() -> None:
+    print("\nAPIs: CPU per event at C=64 with an unpaced server; accuracy at 64 × 50 tok/s\n")
+    print(f"{_ACCURACY_HEAD.replace('streams × tok/s', 'API').replace('µs/event', 'µs/event unpaced')}")
+    for dialect in (name for name in PATHS if name != "ollama"):
+        with tempfile.TemporaryDirectory() as folder:
+            with truth(Path(folder), "--ttft-ms=0", "--itl-ms=0") as url:
+                cost = drive(url, 64, tasks(64, 4_000), dialect=dialect)
+            events = sum(record.chunks for record in cost.records)
+            with truth(Path(folder), "--ttft-ms=200", "--itl-ms=20") as url:
+                load = drive(url, 64, tasks(256, 100), dialect=dialect)
+            *cells, _, coalesced = _errors_row(load.records, Path(folder), None).split(" | ")
+            print(f"| {dialect} | {' | '.join([*cells, f'{cost.cpu_s / events * 1e6:.1f}', coalesced])} |", flush=True)
 
 
 def _certificate(folder: Path, authority: Path) -> Path:
@@ -203,6 +219,6 @@ def process_tree(pid: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    parts = {"cost": cost, "accuracy": accuracy, "attached": attached, "processes": processes}
+    parts = {"cost": cost, "accuracy": accuracy, "apis": apis, "attached": attached, "processes": processes}
     for part in sys.argv[1:] or parts:
         parts[part]()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from swarmtui.model.endpoint import Dialect
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import (
@@ -39,7 +40,9 @@ def tasks(count: int, max_tokens: int) -> tuple[Task, ...]:
     )
 
 
-def drive(url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None) -> LoadResult:
+def drive(
+    url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None, dialect: Dialect = "chat"
+) -> LoadResult:
     """Run all jobs with C streams; the CPU time is that of the worker, from the first request to the last."""
     jobs = tuple(jobs)
     ours, theirs = socket.socketpair()
@@ -47,7 +50,7 @@ def drive(url: str, c: int, jobs: Iterable[Task], *, ca_file: str | None = None)
         theirs.close()
         unpacker = Unpacker()
         records: list[Record] = []
-        target = Target(url=url, model="truth", ca_file=ca_file)
+        target = Target(url=url, model="truth", dialect=dialect, ca_file=ca_file)
         ours.sendall(pack(Setup(0, 1, (target,), Timeouts())) + pack(Enqueue(jobs)))
         cpu_before, cpu_after, started = None, 0.0, time.perf_counter()
         while len(records) < len(jobs) or cpu_after <= (cpu_before or 0.0):

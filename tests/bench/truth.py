@@ -1,4 +1,4 @@
-"""A server that logs when each request arrived and when each token was handed to the socket.
+"""A server of all APIs that logs when each request arrived and when each token was handed to the socket.
 
 It uses the client's clock (CLOCK_MONOTONIC). On SIGTERM it writes `requests.tsv` (seq, t_first_byte, t_first, t_last,
 tokens) and `tokens.bin` (u32 seq, u32 index, i64 t_ns per token). With --itl-ms 0 it writes as fast as sockets accept
@@ -20,13 +20,18 @@ import time
 from heapq import heappop, heappush
 from pathlib import Path
 
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+from swarmtui.model.endpoint import PATHS
+from tests.loadgen.wire import WIRES
+
 _BURST = 64
 
 
-def _chunk(payload: bytes) -> bytes:
-    event = b"data: " + payload + b"\n\n"
-    return b"%x\r\n%s\r\n" % (len(event), event)
+def _head(content_type: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+
+
+def _chunk(event: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(event), event) if event else b""
 
 
 class TlsLayer:
@@ -67,6 +72,12 @@ class TruthStream:
         self.seq = self.want = self.sent = -1
         self.t_byte = self.t_first = self.due = 0
         self.token = b""
+        self.wire = WIRES["chat"]
+
+
+def _named(stream: TruthStream, event: bytes) -> bytes:
+    """Return an event with the name of the request, by which its record is found."""
+    return event.replace(b'"answer"', b'"gen-%08d"' % stream.seq)
 
 
 class TruthServer:
@@ -163,13 +174,13 @@ class TruthServer:
             )
             return
         stream.seq, self._next = self._next, self._next + 1
-        stream.want, stream.sent = int(json.loads(body).get("max_tokens") or 100), 0
-        stream.token = json.dumps(
-            {"id": f"gen-{stream.seq:08d}", "object": "chat.completion.chunk", "created": 1, "model": "truth",
-             "choices": [{"index": 0, "delta": {"content": " word" * self._per_chunk}, "finish_reason": None}]}
-        ).encode()  # fmt: skip
+        request = json.loads(body)
+        stream.want, stream.sent = int(request.get("max_tokens") or request.get("max_output_tokens") or 100), 0
+        path = head.split(b" ", 2)[1].decode()
+        stream.wire = next(WIRES[dialect] for dialect in PATHS if PATHS[dialect] == path)
+        stream.token = _chunk(_named(stream, stream.wire.word(" word" * self._per_chunk)))
         stream.due = time.perf_counter_ns() + self._ttft
-        self._send_plain(stream, _HEAD)
+        self._send_plain(stream, _head(stream.wire.content_type) + _chunk(_named(stream, stream.wire.start)))
         heappush(self._due, (stream.due, stream.seq, stream.sock.fileno()))
 
     def _step(self, stream: TruthStream) -> None:
@@ -177,7 +188,8 @@ class TruthServer:
         count = min(1 if self._itl else _BURST, -(-(stream.want - first) // self._per_chunk))
         stream.sent += count * self._per_chunk
         finished = stream.sent >= stream.want
-        data = _chunk(stream.token) * count + (self._ending(stream) if finished else b"")
+        end = _chunk(_named(stream, stream.wire.end(stream.sent))) + b"0\r\n\r\n" if finished else b""
+        data = stream.token * count + end
         if stream.tls:
             data = stream.tls.encrypt(data)
         now = time.perf_counter_ns()
@@ -194,15 +206,6 @@ class TruthServer:
         stream.due = stream.due + self._itl if self._itl else now
         if self._itl or not stream.unsent:
             heappush(self._due, (stream.due, seq, stream.sock.fileno()))
-
-    def _ending(self, stream: TruthStream) -> bytes:
-        usage = {"prompt_tokens": 10, "completion_tokens": stream.sent, "total_tokens": 10 + stream.sent}
-        identity = f"gen-{stream.seq:08d}"
-        finish = {"id": identity, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-        last = {"id": identity, "choices": [], "usage": usage}
-        return (
-            _chunk(json.dumps(finish).encode()) + _chunk(json.dumps(last).encode()) + _chunk(b"[DONE]") + b"0\r\n\r\n"
-        )
 
     def _send_plain(self, stream: TruthStream, data: bytes) -> None:
         self._send(stream, stream.tls.encrypt(data) if stream.tls else data)
