@@ -20,6 +20,7 @@ class GpuProcess(Stored, frozen=True, kw_only=True):
 class Gpu(Stored, frozen=True, kw_only=True):
     """One GPU at one time. `energy_j` is a counter since the driver was loaded; only its differences have a meaning.
 
+    With `unified_memory` the memory is that of the host, which the GPU shares (GB10, Jetson), with all its processes.
     `throttle` lists the reasons for lowered clocks; empty is none, null is not known.
     `nvlink_sent` and `nvlink_received` are counters, in bytes. A MIG device is `part_of` the GPU with that UUID, whose
     figures include its memory and processes. `host` is the name of the node that reported it, empty for the session's
@@ -33,6 +34,7 @@ class Gpu(Stored, frozen=True, kw_only=True):
     memory_used: int | None = None
     memory_total: int | None = None
     memory_reserved: int | None = None
+    unified_memory: bool = False
     power_w: float | None = None
     power_limit_w: float | None = None
     energy_j: float | None = None

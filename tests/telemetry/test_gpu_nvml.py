@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,11 +95,25 @@ def test_old_driver_uses_old_memory_call(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (gpu.memory_used, gpu.memory_total, gpu.memory_reserved) == (GIB, 80 * GIB, None)
 
 
-def test_gpu_without_memory_info_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("meminfo", "used", "total"),
+    [
+        ("MemTotal:       128 kB\nMemFree:  8 kB\nMemAvailable:    100 kB\n", 28 << 10, 128 << 10),
+        ("MemTotal:       128 kB\n", None, None),
+        ("MemTotal: much\n\n", None, None),
+    ],
+    ids=["unified", "no MemAvailable", "damaged"],
+)
+def test_gpu_without_own_memory_shows_that_of_the_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meminfo: str, used: int | None, total: int | None
+) -> None:
+    (tmp_path / "meminfo").write_text(meminfo)
+    monkeypatch.setattr("swarmtui.telemetry.gpu.nvml.MEMINFO", tmp_path / "meminfo")
     refused = Failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
     installed(monkeypatch, {**H200, "nvmlDeviceGetMemoryInfo": refused})
     (gpu,) = NvmlReader().read()
-    assert gpu.memory_used is None and gpu.power_w is not None
+    assert (gpu.memory_used, gpu.memory_total, gpu.unified_memory) == (used, total, used is not None)
+    assert gpu.power_w is not None
 
 
 def test_nvlinks_and_their_traffic(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def gpu_names(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer
 def _gpu_name(gpu: Gpu) -> str:
     parts = [gpu.name or "GPU"]
     if gpu.memory_total is not None:
-        parts.append(f"{gib(gpu.memory_total, 0)} GiB")
+        parts.append(f"{gib(gpu.memory_total, 0)} GiB{' unified' if gpu.unified_memory else ''}")
     if gpu.power_limit_w is not None:
         parts.append(f"{gpu.power_limit_w:.0f} W")
     return ", ".join(parts) + (" (SIMULATED)" if gpu.simulated and "SIMULATED" not in gpu.name.upper() else "")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from swarmtui.model.telemetry import Gpu, GpuProcess
 from swarmtui.telemetry.gpu.cadence import Depth
+
+MEMINFO = Path("/proc/meminfo")
 
 _RETRY_S = 5.0
 _MAX_RETRY_S = 60.0
@@ -78,8 +81,26 @@ def _memory(nvml: Any, handle: Any) -> dict[str, Any]:
         if error_name(error) not in UNSUPPORTED:
             raise
     # The call of older drivers counts memory that the driver reserves as used.
-    found = nvml.nvmlDeviceGetMemoryInfo(handle)
+    try:
+        found = nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError as error:
+        if error_name(error) != "NotSupported" or not (host := host_memory(MEMINFO)):
+            raise
+        return host
     return {"memory_used": found.used, "memory_total": found.total}
+
+
+def host_memory(meminfo: Path) -> dict[str, Any]:
+    """Return the memory of the host, which a GPU without memory of its own shares; empty if it cannot be read."""
+    try:
+        lines = (line.split() for line in meminfo.read_text().splitlines())
+        sizes = {words[0]: int(words[1]) << 10 for words in lines if words[0] in ("MemTotal:", "MemAvailable:")}
+    except (OSError, ValueError, IndexError):
+        return {}
+    total, free = sizes.get("MemTotal:"), sizes.get("MemAvailable:")
+    if not total or free is None:
+        return {}
+    return {"memory_used": total - free, "memory_total": total, "unified_memory": True}
 
 
 def _utilisation(nvml: Any, handle: Any) -> dict[str, Any]:

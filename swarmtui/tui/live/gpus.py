@@ -50,7 +50,8 @@ class GpusPanel(Panel[GpusView]):
 def _gpu_lines(gpu: Gpu, power: Samples, memory: Samples, width: int) -> list[Line]:
     """Title, memory, power, and a line of facts."""
     title = " ".join(filter(None, (sanitize(gpu.host), str(gpu.index), sanitize(gpu.name))))
-    mark = "  SIMULATED" if gpu.simulated and "SIMULATED" not in title else ""
+    marks = ["SIMULATED"] if gpu.simulated and "SIMULATED" not in title else []
+    marks += ["unified memory"] if gpu.unified_memory else []
     used, total, watts, limit = gpu.memory_used, gpu.memory_total, gpu.power_w, gpu.power_limit_w
     memory_text = f"{gib(used)}/{gib(total)} GiB" if total is not None else f"{gib(used)} GiB"
     power_text = f"{count(watts)}/{count(limit)} W" if limit is not None else f"{count(watts)} W"
@@ -65,7 +66,7 @@ def _gpu_lines(gpu: Gpu, power: Samples, memory: Samples, width: int) -> list[Li
     elif gpu.throttle is not None:
         line.append((" · not throttled", "good"))
     return [
-        [(f" {title}", "bold"), (mark, "second")],
+        [(f" {title}", "bold"), ("".join(f"  {mark}" for mark in marks), "second")],
         _gauge("mem", used, total, memory, memory_text, width, "first"),
         _gauge("pow", watts, limit, power, power_text, width, "second"),
         line,
