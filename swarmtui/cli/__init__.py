@@ -48,7 +48,10 @@ def _flush_output() -> None:
             sys.stdout.flush()
         except SystemExit:  # Ctrl-C: the process ends if nobody reads
             continue
-        return
+        break
+    # Python removes its handlers during the shutdown: a late signal would then change the exit code.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _check_arguments(arguments: list[str]) -> None:

@@ -36,6 +36,9 @@ def _run_choices(endpoints: tuple[str, ...], options: dict[str, Any]) -> Any:
     )
 
 
+# Longer than the app waits: without an answer there is no run.
+_DISCOVERY_S = 3.0
+
 _OPTION_NAMES = {
     "endpoints": "--endpoint",
     "headers": "--header",
@@ -65,7 +68,7 @@ def _only_endpoint() -> str:
     from swarmtui.client.catalogue import discover_servers
     from swarmtui.model.schema import BadInput
 
-    found = [server for server in discover_servers() if server.reachable and not server.problem]
+    found = [server for server in discover_servers(_DISCOVERY_S) if server.reachable and not server.problem]
     if len(found) == 1:
         echo(f"endpoint: {found[0].url} ({found[0].engine})", err=True)
         return found[0].url

@@ -145,8 +145,8 @@ def test_journal_survives_killing_all_processes(sandbox: Sandbox) -> None:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         command.wait()
-        assert_interrupted_session(sandbox, expected)
         assert_no_processes(sandbox)
+        assert_interrupted_session(sandbox, expected)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
