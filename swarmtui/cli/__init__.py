@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import signal
 import sys
 from types import FrameType
@@ -52,6 +53,8 @@ def _flush_output() -> None:
     # Python removes its handlers during the shutdown: a late signal would then change the exit code.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if _Output.problem:
+        _exit_with(2, f"the output could not be written: {_Output.problem}")
 
 
 def _check_arguments(arguments: list[str]) -> None:
@@ -93,13 +96,20 @@ def _exit_with(code: int, message: str) -> NoReturn:
 
 
 class _Output(io.FileIO):
-    """Drops what is written after the reader has closed the pipe: `| head` is not an error."""
+    """Drops what cannot be written. That the reader has closed the pipe is no problem: `| head` is not an error."""
+
+    problem = ""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
-            return super().write(data) or 0
+            while (written := super().write(data)) is None:
+                select.select([], [self], [])  # somebody has made the pipe non-blocking
         except BrokenPipeError:
             return len(memoryview(data))
+        except OSError as error:
+            _Output.problem = error.strerror or str(error)
+            return len(memoryview(data))
+        return written
 
 
 def _output(stream: TextIO) -> TextIO:

@@ -26,7 +26,7 @@ def session_root(directory: str | None) -> Path:
 
 
 def is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def require_terminal(alternative: str = "run") -> None:

@@ -269,10 +269,10 @@ class HostPool:
         try:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
                 hello = host_protocol.decode_hello(await _read_message(connection))
-        except (OSError, TimeoutError, ValueError):
+        except (OSError, TimeoutError, ValueError, RecursionError):
             connection.close()
             return
-        if not hmac.compare_digest(hello.token, self._token):
+        if not hmac.compare_digest(hello.token.encode(), self._token.encode()):
             connection.close()
         elif isinstance(hello, host_protocol.AgentHello):
             link = HostLink(hello.node, hello.host, self._on_lost)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import subprocess
 import sys
 
@@ -75,6 +78,34 @@ def test_closed_stdout_is_no_fault(sandbox: Sandbox) -> None:
         assert command.stderr is not None
         err = command.stderr.read()
         assert (command.wait(60), err) == (0, b""), words
+
+
+def test_output_that_cannot_be_written_is_one_line(sandbox: Sandbox) -> None:
+    full = ["sh", "-c", 'exec "$@" > /dev/full', "sh"]
+    error = sandbox.run("schema", "journal", before=full).error_line(2)
+    assert error == "swarmtui: the output could not be written: No space left on device"
+
+
+def test_full_pipe_that_does_not_block_is_waited_for(sandbox: Sandbox) -> None:
+    """Another program at the same terminal or pipe may have made it so."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+    command = [sys.executable, "-m", "swarmtui", "schema", "journal"]
+    with (
+        subprocess.Popen(command, env=sandbox.environment, stdout=write_end, stderr=subprocess.PIPE) as process,
+        os.fdopen(read_end) as reader,
+    ):
+        os.close(write_end)
+        text = reader.read()
+        assert process.stderr is not None and (process.wait(60), process.stderr.read()) == (0, b"")
+    assert len(text) > 4096 and json.loads(text)
+
+
+def test_closed_stdin_is_no_fault(sandbox: Sandbox) -> None:
+    (sandbox.home / "grid.toml").write_text('command = "x {port}"\n[grid]\n"--x" = [1]\n')
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh"]
+    assert "add --yes" in sandbox.run("tune", str(sandbox.home / "grid.toml"), before=closed).error_line(2)
 
 
 def test_own_fault_has_its_own_exit_code(sandbox: Sandbox) -> None:

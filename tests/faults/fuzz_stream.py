@@ -40,6 +40,15 @@ FRAGMENTS = [
     b'data: {"choices":[{"delta":{"tool_calls":[{}]}}],"timings":{"predicted_n":1}}\n\n', b"[" * 2_000,
     b'data: {"timings":{"predicted_per_second":1e308,"prompt_ms":-1e308}}\n\n', b"data: " + b"9" * 5_000 + b"\n\n",
     b'data: {"id":"' + b"x" * 9_000 + b'"}\n\n', b'data: {"choices":[{"finish_reason":"\\ud800"}]}\n\n',
+    b'data: {"type":"message_start","message":{"id":"x","usage":{"input_tokens":9007199254740992,'
+    b'"cache_read_input_tokens":9007199254740992}}}\n\n', b'data: {"type":"message_stop"}\n\n',
+    b'data: {"type":"content_block_start","content_block":{"name":"\\ud800"}}\n\n',
+    b'data: {"type":"content_block_delta","delta":{"text":"a","partial_json":"b"}}\n\n',
+    b'event: message_delta\ndata: {"delta":{"stop_reason":"' + b"x" * 900 + b'"},"usage":{"output_tokens":5.0}}\n\n',
+    b'data: {"type":"response.created","response":{"id":"x"}}\n\n',
+    b'data: {"type":"response.output_text.delta","delta":"a"}\n\n', b'data: {"type":"response.failed"}\n\n',
+    b'data: {"type":"response.completed","response":{"usage":{"output_tokens":1e400}}}\n\n',
+    b'data: {"type":"response.incomplete","response":{"incomplete_details":{"reason":[]}}}\n\n',
     b'data: {"choices":[{"delta":{"content":"\\udfff"}}]}\n\n',
     b'{"message":{"tool_calls":[{"a":' + b"[" * 300 + b"}]}}\n",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -13,9 +14,12 @@ import pytest
 
 from swarmtui.client import client
 from swarmtui.client.spawn import StartedProcess
+from swarmtui.hosts.pool import HostPool
+from swarmtui.model.host_protocol import WorkerHello
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import ClockEntry
+from swarmtui.model.worker_protocol import pack
 from swarmtui.sessions.journal import read_entries, read_journal
 from tests.cli.programs import SIM, Sandbox, open_sandbox, send_signal, wait_until
 from tests.hosts.plain_launcher import AHEAD_S, clocks_can_differ
@@ -97,3 +101,30 @@ def test_lost_host_is_named_and_what_finished_is_saved(sandbox: Sandbox) -> None
     assert len(journal.records) >= max(frame.finished for frame in session.frames)
     session.client.close()
     wait_until(lambda: not sandbox.processes(), "all processes have exited")
+
+
+@pytest.mark.parametrize(
+    "first_message",
+    [
+        pack(WorkerHello("f" * 64, 0)),
+        pack(WorkerHello("ü" * 64, 0)),
+        (5_000).to_bytes(4, "big") + b"\x91" * 5_000,
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"",
+    ],
+    ids=["other token", "not ASCII", "nested", "HTTP", "nothing"],
+)
+def test_connection_without_the_token_is_closed(first_message: bytes) -> None:
+    async def greet() -> bool:
+        pool = HostPool("local:1", lambda host, reason: None)
+        wanted = pool._worker_sockets[0] = asyncio.get_running_loop().create_future()
+        await pool._greet(theirs)
+        return wanted.done()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs, _ = listener.accept()
+        with theirs:
+            ours.sendall(first_message)
+            ours.shutdown(socket.SHUT_WR)
+            assert not asyncio.run(greet())
+            assert theirs.fileno() == -1
