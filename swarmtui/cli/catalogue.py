@@ -124,14 +124,12 @@ def discover(timeout: float, as_json: bool) -> None:
     """List the inference servers on this host and in config.toml: engine, models, slots, flags."""
     from swarmtui.telemetry.discovery import discover as discover_servers
     from swarmtui.telemetry.discovery import with_gpus
-    from swarmtui.telemetry.gpu.readers import open_gpus
+    from swarmtui.telemetry.gpu.readers import read_gpus
 
     found = discover_servers(timeout)
     found += _inspect_configured({server.url for server in found})
     if found:
-        source = open_gpus()
-        found = with_gpus(found, source.read())
-        source.close()
+        found = with_gpus(found, read_gpus()[0])
     if as_json:
         echo(to_json(found))
     else:

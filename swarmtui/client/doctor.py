@@ -20,7 +20,7 @@ from swarmtui.model.endpoint import parse_address
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import gib
 from swarmtui.telemetry.discovery import discover
-from swarmtui.telemetry.gpu.readers import open_gpus
+from swarmtui.telemetry.gpu.readers import read_gpus
 
 _SPARE_FILES = 64
 _TIMEOUT_S = 5.0
@@ -93,17 +93,13 @@ def check_open_files(streams: int) -> DoctorFinding:
 
 
 def check_gpus() -> DoctorFinding:
-    reader = open_gpus()
-    try:
-        found = reader.read()
-    finally:
-        reader.close()
+    found, problem = read_gpus()
     if not found:
-        return DoctorFinding("doubtful", "none", f"{reader.problem}; everything else works")
+        return DoctorFinding("doubtful", "none", f"{problem}; everything else works")
     names = sorted({gpu.name for gpu in found if not gpu.part_of})
     value = f"{sum(not gpu.part_of for gpu in found)} × {', '.join(names)}"
-    if reader.problem:
-        return DoctorFinding("doubtful", value, reader.problem)
+    if problem:
+        return DoctorFinding("doubtful", value, problem)
     if any(gpu.energy_j is None for gpu in found if not gpu.part_of):
         return DoctorFinding("doubtful", value, "no energy counter: J/token is not measured")
     return DoctorFinding("ok", value, "memory, power and energy can be read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from swarmtui.model.telemetry import Gpu, GpuProcess
 from swarmtui.telemetry.gpu.cadence import Depth
 from swarmtui.telemetry.gpu.nvml import NvmlReader
+from swarmtui.telemetry.gpu.readers import read_gpus
 from tests.telemetry.scripted_nvml import GIB, H200, Failure, ScriptedNvml
 
 
@@ -234,3 +236,16 @@ def test_driver_older_than_package_uses_old_process_call(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(script, "nvmlDeviceGetComputeRunningProcesses", mismatch, raising=False)
     assert NvmlReader().read()[0].processes == (GpuProcess(pid=7, memory_bytes=GIB),)
+
+
+def test_driver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    script, released = installed(monkeypatch, H200), threading.Event()
+    monkeypatch.setattr(script, "nvmlInit", released.wait)
+    try:
+        assert read_gpus(0.05) == ((), "the driver did not answer within 0.05 s")
+    finally:
+        released.set()
+    monkeypatch.undo()
+    installed(monkeypatch, H200)
+    found, problem = read_gpus()
+    assert [gpu.name for gpu in found] == ["NVIDIA H200"] and problem == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -40,6 +41,24 @@ def open_gpus(metrics_urls: Sequence[str] = (), client: HttpClient | None = None
             nvidia.close()
             return others
     return nvidia
+
+
+def read_gpus(timeout_s: float = 20.0) -> tuple[tuple[Gpu, ...], str]:
+    """Read the GPUs of this host once; return them, and why some are missing. A driver that hangs is given up.
+
+    No signal ends a call of the driver, so that it is made in another thread.
+    """
+    found: list[tuple[tuple[Gpu, ...], str]] = []
+
+    def read() -> None:
+        reader = open_gpus()
+        found.append((reader.read(), reader.problem))
+        reader.close()
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    return found[0] if found else ((), f"the driver did not answer within {timeout_s:g} s")
 
 
 def is_local(host: str) -> bool:
