@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.compare.differences import comparison_refusals
+from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.baseline import describe_command_changes
 from swarmtui.experiments.grid import LaunchCommand, launch_for_command
 from swarmtui.experiments.managed_server import (
@@ -94,7 +95,7 @@ class AbRunner:
     def run(self, stop: StopRequest) -> AbResult:
         """Evaluate the runs at each checkpoint until the test is done; an A/A test ends at the first."""
         test = self._test
-        result = AbResult(test=test)
+        result = AbResult(test=msgspec.structs.replace(test, a=redact_flags(test.a), b=redact_flags(test.b)))
         for index, side in enumerate(interleaved_sides(2 * CHECKPOINTS[-1], test.seed)):
             self._report(f"run {index + 1}: {side}")
             try:

@@ -28,6 +28,7 @@ _SECRET_WORDS = frozenset(
 )  # fmt: skip
 # "authtoken" and "apikey" are secrets, "tokens" and "tokenizer" are not.
 _SECRET_ENDINGS = ("key", "token", "secret", "password")
+_QUERY = re.compile(r"(?<=[?&;])([^=&;#]+)=[^&;#]*")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -35,6 +36,11 @@ def is_secret_name(name: str) -> bool:
     """Return whether a flag, variable, header or JSON key is named like a secret: --hf-authtoken, HF_TOKEN, apiKey."""
     words = [word.lower() for word in _WORDS.findall(name)]
     return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
+
+
+def redact_url(url: str) -> str:
+    """Replace the values of the query that are named like a secret."""
+    return _QUERY.sub(lambda part: f"{part[1]}={MASK}" if is_secret_name(part[1]) else part[0], url)
 
 
 class Redactor:

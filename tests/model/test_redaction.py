@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.model.endpoint import Secrets
-from swarmtui.model.redaction import Redactor, is_secret_name
+from swarmtui.model.redaction import Redactor, is_secret_name, redact_url
 from swarmtui.model.telemetry import DiscoveredServer
 
 KEY = "sk-Live/7Qm+4zT2=xW9aB3cD5eF7gH1jK6mN8pR0s"
@@ -84,6 +84,18 @@ def test_all_text_of_a_struct_is_redacted() -> None:
     assert redactor.redact_all(server) == DiscoveredServer(
         url="http://a", version="…", models=("…", "m"), slots=4, flags={"a": "x…"}
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://h:1/metrics?token=abc&name=x", "http://h:1/metrics?token=…&name=x"),
+        ("http://h:1/metrics?name=x&api_key=#end", "http://h:1/metrics?name=x&api_key=…#end"),
+        ("http://h:1/metrics", "http://h:1/metrics"),
+    ],
+)
+def test_secrets_in_the_query_of_a_url_are_redacted(url: str, shown: str) -> None:
+    assert redact_url(url) == shown
 
 
 @pytest.mark.parametrize(
