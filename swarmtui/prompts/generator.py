@@ -80,13 +80,13 @@ class TaskGenerator:
         self._extra = {"ignore_eos": True, **workload.extra} if self._exact else workload.extra
         self._cold_extra = dict(cold_extra or {})
 
-    def task(self, index: int, c: int, position: int, content: int | None = None) -> Task:
-        """Return request number `index` of the session, at `position` of its run at level `c`.
+    def task(self, content: int, c: int, position: int, number: int | None = None) -> Task:
+        """Return the request with this content, at `position` of its run at level `c`.
 
-        `content` selects the prompt, by default `index` does: a repeated prompt gets a new nonce.
+        `number` selects the nonce, by default `content` does: a repeated prompt gets a new nonce.
         """
-        item = self._content.measured(index if content is None else content, c, position)
-        return self._task(index, item, index, self._cap(item))
+        item = self._content.measured(content, c, position)
+        return self._task(content, item, content if number is None else number, self._cap(item))
 
     def warmup(self, index: int) -> Task:
         """Return a warm-up request: a prompt that is never measured, with a short answer."""

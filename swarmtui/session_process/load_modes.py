@@ -21,6 +21,8 @@ _WARMUP_TOKENS = 64
 
 # The contents of unmeasured requests are numbered from here: how many there are must not change what is measured.
 _UNMEASURED_START = 1 << 40
+# The nonces of repeated prompts are numbered from here.
+_REPEATED_START = 1 << 41
 
 # Workers receive scheduled tasks this long before their send time.
 _AHEAD_S = 1.0
@@ -41,15 +43,18 @@ class TaskFactory:
     def create(self, c: int, position: int) -> tuple[Task, int]:
         """Return a task with new content, and the number of that content."""
         content, self._contents = self._contents, self._contents + 1
-        return self.repeat(c, position, content), content
+        return self._task(self.generator.task(content, c, position)), content
 
     def create_unmeasured(self, c: int, position: int, phase: Phase) -> Task:
         content, self._unmeasured = self._unmeasured, self._unmeasured + 1
-        return msgspec.structs.replace(self.repeat(c, position, content), phase=phase, check=None)
+        task = self._task(self.generator.task(content, c, position))
+        return msgspec.structs.replace(task, phase=phase, check=None)
 
     def repeat(self, c: int, position: int, content: int) -> Task:
-        number = self._next_number()
-        return msgspec.structs.replace(self.generator.task(number, c, position, content), id=number)
+        return self._task(self.generator.task(content, c, position, _REPEATED_START + self._requests))
+
+    def _task(self, task: Task) -> Task:
+        return msgspec.structs.replace(task, id=self._next_number())
 
     def warmup(self) -> Task:
         number = self._next_number()

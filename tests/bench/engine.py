@@ -31,7 +31,7 @@ from swarmtui.sessions.journal import read_journal
 from tests.bench.harness import drive, tasks
 from tests.bench.terminal import AppScreen
 
-_ACCURACY_HEAD = """\
+ACCURACY_HEAD = """\
 | streams × tok/s | token counts | stamp p99 | ITL p99 | TTFT p50 | TTFT p99 | max rate error | µs/event | coalesced |
 | --- | --- | --: | --: | --: | --: | --: | --: | --: |"""
 
@@ -66,7 +66,7 @@ def cost() -> None:
 
 def accuracy() -> None:
     print("\nAccuracy: paced server; client − server in ms; CPU of the worker\n")
-    print(_ACCURACY_HEAD)
+    print(ACCURACY_HEAD)
     for c, rate, count, per_chunk, tls in (
         (4, 170, 340, 1, False),
         (64, 50, 100, 1, False),
@@ -88,7 +88,7 @@ def accuracy() -> None:
                     url, c, tasks(4 * c if c < 256 else 2 * c, count), ca_file=str(authority) if authority else None
                 )
             name = f"{c} × {rate}{f', {per_chunk} per chunk' if per_chunk > 1 else ''}{', TLS' if tls else ''}"
-            print(f"| {name} | {_errors_row(load.records, Path(folder), load.cpu_s)} |", flush=True)
+            print(f"| {name} | {errors_row(load.records, Path(folder), load.cpu_s)} |", flush=True)
 
 
 def apis() -> None:
@@ -115,7 +115,7 @@ def _certificate(folder: Path, authority: Path) -> Path:
 
 def attached() -> None:
     print("\nAttached: `swarmtui run` on the paced server, without and with the app at 120 × 40\n")
-    print(_ACCURACY_HEAD)
+    print(ACCURACY_HEAD)
     for c, rate, count in ((4, 170, 680), (64, 50, 300), (256, 50, 300), (1000, 50, 300)):
         for app in (False, True):
             with tempfile.TemporaryDirectory() as directory:
@@ -125,7 +125,7 @@ def attached() -> None:
                 (session,) = (entry for entry in (folder / "sessions").iterdir() if entry.is_dir())
                 records = list(read_journal(session).records)
                 label = f"{c} × {rate}{', app attached' if app else ''}"
-                print(f"| {label} | {_errors_row(records, folder, None)} |", flush=True)
+                print(f"| {label} | {errors_row(records, folder, None)} |", flush=True)
 
 
 def _run(url: str, c: int, requests: int, max_tokens: int, directory: Path, app: bool) -> None:
@@ -140,7 +140,7 @@ def _run(url: str, c: int, requests: int, max_tokens: int, directory: Path, app:
             screen.end()
 
 
-def _errors_row(records: list[Record], folder: Path, cpu_s: float | None) -> str:
+def errors_row(records: list[Record], folder: Path, cpu_s: float | None) -> str:
     """Compare the client's figures with the server's logs; return the cells of a row."""
     requests = {}
     for line in (folder / "requests.tsv").read_text().splitlines():

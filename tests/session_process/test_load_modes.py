@@ -7,7 +7,7 @@ from pathlib import Path
 
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.record import Record
-from swarmtui.model.workload import Graph, Task, parse_workload
+from swarmtui.model.workload import Graph, Message, Task, parse_workload
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload
 from swarmtui.session_process.load_modes import (
@@ -101,13 +101,13 @@ def test_time_that_is_up_turns_the_next_tasks_into_fillers() -> None:
     assert (source.has_more, source.total) == (False, 3)
 
 
-def test_number_of_fillers_does_not_change_the_measured_prompts() -> None:
-    def measured(fillers: int) -> list[str]:
+def test_number_of_fillers_changes_neither_measured_prompts_nor_their_nonces() -> None:
+    def measured(fillers: int) -> list[tuple[Message, ...]]:
         factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
         found = []
         for _ in range(2):
             source = ClosedLoopTasks(factory, 2, 4)
-            found += [prompt(t) for t in islice(iter(source.next_task, None), 6 + fillers) if t.phase == "level"]
+            found += [t.messages for t in islice(iter(source.next_task, None), 6 + fillers) if t.phase == "level"]
         return found
 
     assert measured(0) == measured(9)
