@@ -22,6 +22,8 @@ from rich.cells import cell_len
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 
 HERE = Path(__file__).parent
+# A sweep over two nodes of a private Ray cluster.
+HOSTS = HERE / "two-hosts.jsonl"
 RECORDED = HERE.parent / "tests" / "tui" / "recorded"
 
 sys.path.insert(0, str(HERE.parent))
@@ -52,8 +54,11 @@ def main() -> None:
         os.environ |= {f"XDG_{name}_HOME": folder for name in ("DATA", "CONFIG", "STATE")}
         root = Path(folder) / "sessions"
         shutil.copytree(RECORDED, root)
-        for name in (first, second):
-            write_summary(root / name)
+        hosts = Path(folder) / "hosts"
+        (hosts / HOSTS.stem).mkdir(parents=True)
+        shutil.copy(HOSTS, hosts / HOSTS.stem / "journal.jsonl")
+        for session in (root / first, root / second, hosts / HOSTS.stem):
+            write_summary(session)
         shots = [
             take(root, "setup", (120, 40), None, 0.0, ()),
             take(root, "live-80x24", (80, 24), first, 10.0, ()),
@@ -61,6 +66,7 @@ def main() -> None:
             take(root, "live-200x60", (200, 60), second, 13.0, ()),
             take(root, "curve", (120, 40), second, END_S, ("5",)),
             take(root, "stream", (120, 40), first, 9.3, ("enter",)),
+            take(hosts, "hosts", (120, 40), HOSTS.stem, 18.0, ()),
             take(root, "help", (120, 40), first, 0.0, (), live_help=True),
             take(root, "compare", (120, 40), first, 0.0, ("L", "m", "m", "c")),
         ]

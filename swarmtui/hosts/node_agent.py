@@ -151,4 +151,7 @@ class NodeAgent:
 
 def run_node_agent(address: str, port: int, token: str, node: str) -> None:
     """Serve this host until the session process closes the connection."""
+    # Ray lowers the priority of actors, which the workers would inherit: requests would be sent late on a busy host.
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
     NodeAgent(address, port, token).run(node)

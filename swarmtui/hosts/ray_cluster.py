@@ -37,7 +37,8 @@ class PrivateCluster:
     def __init__(self, nodes: int, directory: str) -> None:
         # With a directory of its own, it does not become the cluster that `auto` finds.
         os.environ["RAY_TMPDIR"] = directory
-        # Ray reads these variables when it is imported.
+        # Ray reads these variables when it is imported. Only root can undo a lowered priority.
+        os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - that is how Ray spells it
         os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
         from ray.cluster_utils import Cluster
 
