@@ -93,7 +93,7 @@ def accuracy() -> None:
 
 def apis() -> None:
     print("\nAPIs: CPU per event at C=64 with an unpaced server; accuracy at 64 × 50 tok/s\n")
-    print(f"{_ACCURACY_HEAD.replace('streams × tok/s', 'API').replace('µs/event', 'µs/event unpaced')}")
+    print(f"{ACCURACY_HEAD.replace('streams × tok/s', 'API').replace('µs/event', 'µs/event unpaced')}")
     for dialect in (name for name in PATHS if name != "ollama"):
         with tempfile.TemporaryDirectory() as folder:
             with truth(Path(folder), "--ttft-ms=0", "--itl-ms=0") as url:
@@ -101,7 +101,7 @@ def apis() -> None:
             events = sum(record.chunks for record in cost.records)
             with truth(Path(folder), "--ttft-ms=200", "--itl-ms=20") as url:
                 load = drive(url, 64, tasks(256, 100), dialect=dialect)
-            *cells, _, coalesced = _errors_row(load.records, Path(folder), None).split(" | ")
+            *cells, _, coalesced = errors_row(load.records, Path(folder), None).split(" | ")
             print(f"| {dialect} | {' | '.join([*cells, f'{cost.cpu_s / events * 1e6:.1f}', coalesced])} |", flush=True)
 
 
