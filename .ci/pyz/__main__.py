@@ -11,7 +11,7 @@ from pathlib import Path
 
 ARCHIVE = Path(__file__).resolve().parent
 MACHINE = os.uname().machine
-BUILD = f"cp{sys.version_info[0]}{sys.version_info[1]}-{MACHINE}"
+BUILD = f"cp{sys.version_info[0]}{sys.version_info[1]}{sys.abiflags}-{MACHINE}"
 
 
 def read(name):
