@@ -20,7 +20,7 @@ _COMMANDS = {
     "replay": ("live", "replay a saved session in the app"),
     "sessions": ("sessions", "saved sessions: list, show, rm, advice, log"),
     "compare": ("sessions", "compare sessions, with a verdict"),
-    "export": ("sessions", "export a session as md, csv, json, toml, html, png or svg"),
+    "export": ("sessions", "export a session as a report, data or charts"),
     "ab": ("experiments", "find out which of two servers is faster"),
     "tune": ("experiments", "measure a grid of server flags"),
     "probe": ("run", "one short timed run, once or at intervals, with a history"),

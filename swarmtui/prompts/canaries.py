@@ -1,4 +1,4 @@
-"""Questions with checkable answers, asked in between to see whether answers get worse under load."""
+"""Questions with checkable answers, sent between other requests to see whether answers get worse under load."""
 
 from __future__ import annotations
 

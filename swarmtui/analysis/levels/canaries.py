@@ -1,7 +1,7 @@
-"""Compare the answers to canary questions under load with those at C=1, and find answers that are no text.
+"""Compare the answers to canary questions under load with those at C=1, and find degenerate answers.
 
 Two tests per level, which share an error rate of 5 % with those of all other levels: whether fewer canaries pass than
-alone (Fisher's exact test), and whether more answers of all requests are degenerate than may be by chance.
+at C=1 (Fisher's exact test), and whether more answers of all requests are degenerate than chance explains.
 """
 
 from __future__ import annotations
@@ -20,20 +20,25 @@ from swarmtui.numbers import percent
 
 _ALPHA = 0.05
 _Z = 1.96
-# A model that alone answers fewer than this knows too little for a comparison.
+# A model that passes a smaller share of the canaries at C=1 knows too little for a comparison.
 _MIN_REFERENCE = 0.5
 # A working server may return this share of degenerate answers.
 _DEGENERATE = 0.005
 
 
-def with_canaries(levels: Sequence[Level], asked: Sequence[Sequence[Record]], alone: Sequence[Record]) -> list[Level]:
-    """Add canary figures and findings to levels; `asked` are the canaries of each, `alone` those asked before."""
+def with_canaries(
+    levels: Sequence[Level], under_load: Sequence[Sequence[Record]], alone: Sequence[Record]
+) -> list[Level]:
+    """Add canary figures and findings to levels.
+
+    `under_load` has the canaries of each level, `alone` those that ran at C=1 before the first level.
+    """
     reference = {record.type: record for record in _answered(alone)}
     if not reference:
         return list(levels)
     return [
         _with_figures(level, list(_answered(records)), reference, len(levels))
-        for level, records in zip(levels, asked, strict=True)
+        for level, records in zip(levels, under_load, strict=True)
     ]
 
 
