@@ -29,8 +29,8 @@ def ab_command(sandbox: Sandbox, *arguments: str) -> tuple[str, ...]:
     return ("ab", *arguments, "--session-dir", str(sandbox.sessions), *SHORT)
 
 
-def test_difference_of_a_quarter_is_found_with_eight_runs(sandbox: Sandbox) -> None:
-    ran = sandbox.run(*ab_command(sandbox, "--a", sim(4), "--b", sim(5), "--yes", "--json"))
+def test_doubled_speed_is_found_with_eight_runs(sandbox: Sandbox) -> None:
+    ran = sandbox.run(*ab_command(sandbox, "--a", sim(1), "--b", sim(2), "--yes", "--json"))
     assert ran.code == 0, ran
     found = json.loads(ran.out)
     assert found["decision"]["word"] == "faster"
@@ -39,7 +39,7 @@ def test_difference_of_a_quarter_is_found_with_eight_runs(sandbox: Sandbox) -> N
     assert [order[k : k + 4] in ("ABBA", "BAAB") for k in (0, 4)] == [True, True]
     assert len({run["session"] for run in found["runs"]}) == 8
     (change,) = sandbox.json("sessions", "log", "--json", "--session-dir", str(sandbox.sessions))
-    assert (change["what"], change["verdict"]) == ("--speed 4 → 5", "faster")
+    assert (change["what"], change["verdict"]) == ("--speed 1 → 2", "faster")
     assert sandbox.processes("swarmtui.sim") == []
 
 
