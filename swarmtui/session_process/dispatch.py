@@ -134,11 +134,6 @@ class Dispatcher:
         return self._workers[number].tasks.get(task_id)
 
     @property
-    def has_queued(self) -> bool:
-        """Whether a task waits for a stream."""
-        return bool(self._returned) or any(worker.requested or worker.load > worker.streams for worker in self._workers)
-
-    @property
     def has_tasks(self) -> bool:
         return bool(self._returned) or any(worker.tasks for worker in self._workers)
 

@@ -97,10 +97,7 @@ def worker_setup(
 
 
 class ActiveStage:
-    """The stage that is running. `streams` is 1 while a batch of C tasks is repeated serially.
-
-    `filling`: all measured tasks have been started, and fillers may follow.
-    """
+    """The stage that is running. `streams` is 1 while a batch of C tasks is repeated serially."""
 
     def __init__(
         self,
@@ -126,7 +123,6 @@ class ActiveStage:
         if not source.fills:
             self.start_clock()
         self.issued = self.done = self.succeeded = 0
-        self.filling = False
 
     def start_clock(self) -> None:
         """Start the duration: with the first request, or after pre-roll with the first answer."""
@@ -138,8 +134,7 @@ class ActiveStage:
         return self.until is not None and time.monotonic() >= self.until
 
     def next_task(self) -> Task | None:
-        ended = self.timed_out if not self.source.fills else not (self.source.has_more or self.filling)
-        task = None if ended else self.source.next_task()
+        task = None if self.timed_out and not self.source.fills else self.source.next_task()
         self.issued += task is not None and task.phase == "level"
         return task
 
@@ -267,17 +262,12 @@ class WorkerPool:
 
     def supply(self, stage: ActiveStage) -> None:
         """Give the workers as many tasks as they may hold; take back queued ones if another worker runs out of them."""
-        self._hand_out(stage)
-        if stage.source.fills and not (stage.filling or stage.source.has_more or self._dispatcher.has_queued):
-            stage.filling = True
-            self._hand_out(stage)
+        # The first requests are sent while the reserve is still being generated.
+        for depth in (None,) if stage.scheduled else (1, stage.depth):
+            for number, tasks in self._dispatcher.hand_out(stage.next_task, depth).items():
+                self.links[number].send(worker_protocol.Enqueue(tasks))
         for number, count in self._dispatcher.take_back().items():
             self.links[number].send(worker_protocol.TakeBack(count))
-
-    def _hand_out(self, stage: ActiveStage) -> None:
-        depth = None if stage.scheduled else stage.depth
-        for number, tasks in self._dispatcher.hand_out(stage.next_task, depth).items():
-            self.links[number].send(worker_protocol.Enqueue(tasks))
 
     def task(self, link: WorkerLink, record: Record) -> Task | None:
         """Return the task of a record, unless it was dropped."""

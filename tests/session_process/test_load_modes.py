@@ -22,6 +22,7 @@ from swarmtui.session_process.load_modes import (
     TaskSource,
     WarmupTasks,
 )
+from swarmtui.session_process.workers import ActiveStage
 
 MIXED = """
 kind = "mixed"
@@ -89,6 +90,15 @@ def test_closed_loop_issues_preroll_then_measured_tasks_then_fillers() -> None:
     assert source.total == 3 and not source.has_more
     source.close()
     assert source.next_task() is None
+
+
+def test_fillers_follow_the_last_measured_task_at_once() -> None:
+    """A worker gets them one by one as its streams end, not thousands at the end of the level."""
+    source = ClosedLoopTasks(TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None)), 2, 3)
+    stage = ActiveStage(1, 2, 1, "level", source)
+    tasks = list(islice(iter(stage.next_task, None), 9))
+    assert [task.phase for task in tasks] == ["preroll"] * 2 + ["level"] * 3 + ["filler"] * 4
+    assert stage.issued == 3
 
 
 def test_time_that_is_up_turns_the_next_tasks_into_fillers() -> None:

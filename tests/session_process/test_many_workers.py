@@ -52,7 +52,6 @@ class FullHouse:
 @pytest.mark.parametrize(
     ("load", "requests", "given"),
     [
-        ("closed", 2 * C, {}),
         ("closed", 4 * C, {"preroll": False}),
         ("barrier", C, {}),
         ("open", 4 * C, {"rates": (5000.0,)}),
@@ -61,8 +60,7 @@ class FullHouse:
 def test_streams_of_all_workers_stay_busy(
     harness: SessionHarness, load: str, requests: int, given: dict[str, Any]
 ) -> None:
-    fills = load == "closed" and not given
-    responder = FullHouse(100 * C if fills else requests)
+    responder = FullHouse(requests)
     with scripted_server(responder) as server:
         session_client = harness.start(server.url, plan(C, requests=requests, load=load, workers=3, **given))
         ended = session_client.wait_for_end()
