@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -164,12 +166,11 @@ def test_request_that_is_not_read_ends_at_the_time_limit() -> None:
 
 
 def test_name_server_that_does_not_answer_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    released, daemons = threading.Event(), list[bool]()
+    released = threading.Event()
     look_up = socket.getaddrinfo
 
     def block(host: str | bytes, *args: Any, **options: Any) -> Any:
         if host in ("slow.test", b"slow.test"):
-            daemons.append(threading.current_thread().daemon)
             released.wait()
         return look_up(host, *args, **options)
 
@@ -182,7 +183,24 @@ def test_name_server_that_does_not_answer_ends_at_the_time_limit(monkeypatch: py
             found.append(failed.value.kind)
     released.set()
     assert found == ["connect_timeout", "connect_timeout"]
-    assert all(daemons), "no thread that waits keeps the program from exiting"
+
+
+_BLOCKED_LOOK_UP = """
+import socket, time
+from swarmtui.http_client import HttpClient, RequestFailed
+socket.getaddrinfo = lambda *args, **options: time.sleep(600)
+try:
+    HttpClient().get("http://slow.test/", 0.5)
+except RequestFailed as error:
+    print(error.kind)
+"""
+
+
+def test_name_server_that_does_not_answer_does_not_keep_the_program_from_exiting() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _BLOCKED_LOOK_UP], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ran.stdout == "connect_timeout\n"
 
 
 def test_endless_header_is_not_collected() -> None:
