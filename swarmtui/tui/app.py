@@ -7,7 +7,7 @@ import gc
 import importlib
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -232,6 +232,19 @@ class SwarmApp(PatchedApp[AppResult]):
         else:
             self.open_screen("replay", ReplaySource(replay, self.hz))
 
+    async def open_comparison(self, root: Path, session_ids: Sequence[str]) -> None:
+        """Compare saved sessions; the first one is the baseline."""
+        from swarmtui.tui.sessions.compare_screen import read_summaries
+
+        try:
+            summaries, history = await asyncio.to_thread(read_summaries, root, session_ids)
+        except BadInput as problem:
+            self.toast(str(problem))
+            return
+        sessions = [summary.session for summary in summaries]
+        names = {found.id: f"{sanitize(found.label)} ({found.id})" if found.label else found.id for found in sessions}
+        self.open_screen("compare", summaries, names, history)
+
     def run_ended(self, ended: Ended) -> None:
         """Keep the result under the session's id: the session may be moved to another directory later."""
         self._ended[Path(ended.directory).name] = ended
@@ -344,6 +357,8 @@ class SwarmApp(PatchedApp[AppResult]):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Fill the command palette from the table of actions."""
         for action in self.keys.actions(key_context(screen)):
+            if not screen.check_action(action.id, ()):
+                continue
             if action.group != "Move" and action.id != "palette":
                 name = f"{'app' if 'everywhere' in action.contexts else 'screen'}.{action.id}"
                 yield SystemCommand(f"{action.label} ({action.shown})", action.tooltip, self._runner(name, screen))

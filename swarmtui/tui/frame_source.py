@@ -101,6 +101,10 @@ class ReplaySource:
     def length_s(self) -> float:
         return self._replay.length_s
 
+    @property
+    def at_end(self) -> bool:
+        return self.at_s >= self.length_s
+
     def open(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self.seek(0.0)
@@ -127,7 +131,7 @@ class ReplaySource:
         self._on_change()
 
     def toggle(self) -> None:
-        if self.at_s >= self.length_s:
+        if self.at_end:
             self.seek(0.0)
         self.playing = not self.playing
         self._on_change()
@@ -139,7 +143,7 @@ class ReplaySource:
                 step = min(self._interval_s * self.speed, self.length_s - self.at_s)
                 self.at_s += step
                 self._show(min(_WARM_UP_S, int(step)))
-                self.playing = self.at_s < self.length_s
+                self.playing = not self.at_end
 
     def _show(self, before_s: int) -> None:
         """Apply the frames of the `before_s` seconds before now, which the rates of streams need, and of now."""

@@ -15,7 +15,8 @@ KeyContext = Literal[
 class Action(NamedTuple):
     """One action: `id` is also the name of its method (`action_…`) and its key under [keymap] in config.toml.
 
-    `footer` and `after_end` put it into the last line of the screen, during a run and after it.
+    `footer` and `after_end` put it into the last line of the screen, during a run and after it. `when` limits the
+    action to one of these, so that another one may have the same key.
     """
 
     id: str
@@ -27,6 +28,10 @@ class Action(NamedTuple):
     contexts: tuple[KeyContext, ...]
     footer: bool = False
     after_end: bool = False
+    when: Literal["always", "before_end", "after_end"] = "always"
+
+    def available(self, ended: bool) -> bool:
+        return self.when == "always" or ended == (self.when == "after_end")
 
 
 _RUN: tuple[KeyContext, ...] = ("live",)
@@ -43,7 +48,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("fewer", "minus", "-", "fewer", "Remove one stream (C - 1)", "Load", _RUN),
     Action("double", "right_square_bracket", "]", "double", "Double the number of streams", "Load", _RUN, True),
     Action("halve", "left_square_bracket", "[", "halve", "Halve the number of streams", "Load", _RUN),
-    Action("type_c", "c", "c", "set C", "Enter the number of streams", "Load", _RUN),
+    Action("type_c", "c", "c", "set C", "Enter the number of streams", "Load", _RUN, when="before_end"),
     Action("sweep", "s", "s", "sweep", "Run a list of levels automatically", "Load", _RUN, True),
     Action("find_cliff", "f", "f", "cliff", "Find the cliff: double C until requests queue", "Load", _RUN, True),
     Action("next_level", "n", "n", "next level", "End this run of this level and start the next", "Load", _RUN),
@@ -56,6 +61,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("checklist", "P", "P", "checklist", "Publication checklist", "Session", (*_PANELS, "sessions")),
     Action("sessions", "L", "L", "sessions", "Saved sessions: replay, compare, delete", "Session", _MAIN, False, True),
     Action("baseline", "b", "b", "baseline", "Compare the next runs with this one", "Session", _PANELS, False, True),
+    Action("compare_baseline", "c", "c", "compare", "After the end: compare it with its baseline", "Session",
+           ("live", "replay"), False, True, "after_end"),
     Action("tuning_log", "T", "T", "log", "Tuning log: each change and its effect", "Session", _ALL),
     Action("probe_history", "H", "H", "probes", "Probe history: throughput over time, drift", "Session", _ALL),
     Action("tunes", "U", "U", "tunes", "All tunes with the best configuration of each", "Session", _ALL),
@@ -155,6 +162,11 @@ def binding_id(action: Action) -> str:
 def in_footer(actions: list[Action], *ids: str) -> list[Action]:
     """Add these actions to the footer."""
     return [action._replace(footer=True) if action.id in ids else action for action in actions]
+
+
+def relabel(actions: list[Action], labels: dict[str, str]) -> list[Action]:
+    """Name actions by what they do at this moment."""
+    return [action._replace(label=labels.get(action.id, action.label)) for action in actions]
 
 
 def while_typing(actions: list[Action]) -> list[Action]:

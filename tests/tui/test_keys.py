@@ -59,9 +59,11 @@ def test_every_offered_action_has_a_method(context: KeyContext) -> None:
 
 
 @pytest.mark.parametrize("context", [context for context in CONTEXTS if context != "everywhere"])
-def test_no_key_has_two_actions_on_one_screen(context: KeyContext) -> None:
-    keys = [key for action in Keymap().actions(context) for key in action.keys.split(",")]
-    assert len(keys) == len(set(keys))
+def test_no_key_has_two_actions_at_one_time(context: KeyContext) -> None:
+    for ended in (False, True):
+        actions = [action for action in Keymap().actions(context) if action.available(ended)]
+        keys = [key for action in actions for key in action.keys.split(",")]
+        assert len(keys) == len(set(keys))
 
 
 def test_help_lists_every_action() -> None:

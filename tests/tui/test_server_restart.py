@@ -20,10 +20,11 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.live.header import header_view, server_notice
+from swarmtui.tui.live.result import ResultPanel
 from swarmtui.tui.live.run_screen import RunScreen
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import frame, hello
-from tests.tui.screen_text import screen_text
+from tests.tui.screen_text import screen_text, text_of
 
 
 @contextmanager
@@ -43,6 +44,10 @@ def free_port() -> int:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
         return port
+
+
+def result(app: SwarmApp) -> str:
+    return " ".join(text_of(app.screen.query_one(ResultPanel).lines).split())
 
 
 def notice(app: SwarmApp) -> str:
@@ -80,9 +85,9 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
                 again = run_screen(app).source.live
                 await until(lambda: "baseline" in screen_text(app) and "change" in screen_text(app))
                 await until(lambda: again.ended is not None)
-                await until(lambda: "--seats 1 → 4: C=4, output tok/s: these two sessions differ: +" in notice(app))
+                await until(lambda: "--seats 1 → 4: C=4, output tok/s: these two sessions differ: +" in result(app))
                 await until(lambda: "% differ" in screen_text(app))
-                assert "4 v 4 runs" in notice(app)
+                assert "4 v 4 runs" in result(app)
     assert first.session is not None and again.session is not None
     assert again.session.previous == first.session.id
     assert again.session.plan.seed == first.session.plan.seed == 7

@@ -122,9 +122,9 @@ def test_an_open_loop_shows_its_rate_and_only_busy_streams() -> None:
     assert [line.agent for line in streams_view(seen, {}, "agent", "", 0, 9).shown] == [0]
 
 
-def test_tiles_show_the_last_level_after_the_end() -> None:
-    levels = (level(1, tps=80, stream=80, ttft=0.1), level(4, tps=250, stream=62.5, ttft=0.5, errors=1))
-    seen = msgspec.structs.replace(frame(2), status="ended", levels=levels, c=4, out_tps=3.0, ttft_s=9.0)
+def test_tiles_show_the_best_level_after_the_end() -> None:
+    levels = tuple(level(c, tps=tps, stream=62.5, ttft=0.5, errors=1) for c, tps in ((1, 80), (4, 250), (8, 200)))
+    seen = msgspec.structs.replace(frame(2), status="ended", levels=levels, c=8, out_tps=3.0, ttft_s=9.0)
     values = {tile.label: tile.value for tile in tiles(seen, None)}
     assert (values["C"], values["steady"], values["stream"], values["errors"]) == ("4", "250", "62.5", "1")
     assert values["TTFT"] == "500 ms"
@@ -152,10 +152,9 @@ def test_quality_is_that_of_the_worst_line() -> None:
     assert header_view(*manual(quality=lines), None, None).quality == "✖ wrong: reads +1"
 
 
-def test_search_result_stays_after_the_end() -> None:
-    session, seen = manual(search_result="sweet spot C=4")
-    notice = header_view(session, seen, Ended("done", "", "/saved"), None, "flags changed").notice
-    assert notice == "sweet spot C=4 · done · saved: /saved"
+def test_notice_says_what_changed_and_after_the_end_where_it_is_saved() -> None:
+    notice = header_view(*manual(), Ended("done", "", "/saved"), None, "flags changed").notice
+    assert notice == "done · saved: /saved"
     assert header_view(*manual(), None, None, "flags changed").notice == "flags changed"
 
 

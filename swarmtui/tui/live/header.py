@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.plan import CLOSED_LOOPS, MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, rate, seconds
-from swarmtui.text import sanitize
+from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, wrap
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
@@ -30,7 +31,7 @@ _TALL_DIGITS = {
 
 
 class HeaderView(NamedTuple):
-    """`share` is the completed part of this run; None if it has no fixed length.
+    """`share` is the completed part of this run, or of the plan after its end; None if it has no fixed length.
 
     `title` and `ttft_split` come in several versions, ordered from long to short.
     """
@@ -92,11 +93,12 @@ def header_view(
         return HeaderView(title, phase_text, "", None, "", quality, style, notice, notice_style)
     if server:
         notice, notice_style = f"{server} · {notice}" if notice else server, "warn"
+    progress, share = _progress(session, frame)
     return HeaderView(
         title=title,
         phase=phase(frame),
-        progress=_progress(frame),
-        share=frame.done / frame.of if frame.of else None,
+        progress=progress,
+        share=share,
         clock=_clock(frame, replay),
         quality=quality,
         quality_style=style,
@@ -125,11 +127,11 @@ def phase(frame: Frame) -> str:
 
 
 def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None = None) -> tuple[Tile, ...]:
-    """`requested_c` is shown until a frame reports it. After the end the tiles show the last level."""
+    """`requested_c` is shown until a frame reports it. After the end the tiles show the best level."""
     if frame is None:
         return ()
     if frame.status == "ended" and frame.levels:
-        return _level_tiles(frame)
+        return _result_tiles(frame)
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
     headline = f"{rate(level.headline_tps if level else None)} {'steady' if frame.load in CLOSED_LOOPS else 'wall'}"
     delay = (Tile("send delay", seconds(frame.send_delay_s), "max"),) if frame.load == "open" else ()
@@ -149,12 +151,11 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
     )
 
 
-def _level_tiles(frame: Frame) -> tuple[Tile, ...]:
-    """The figures of the last level, under the names of the table of levels."""
-    level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), frame.levels[-1])
-    load = (
-        Tile("requests/s", f"{level.rate:g}", "ended") if level.rate is not None else Tile("C", str(level.c), "ended")
-    )
+def _result_tiles(frame: Frame) -> tuple[Tile, ...]:
+    """The figures of the best level, under the names of the table of levels."""
+    level = headline_level(frame.levels) or frame.levels[-1]
+    note = "best" if len(frame.levels) > 1 and level.rate is None else "ended"
+    load = Tile("requests/s", f"{level.rate:g}", note) if level.rate is not None else Tile("C", str(level.c), note)
     energy = level.energy.tokens_per_j if level.energy is not None else None
     return (
         load,
@@ -202,16 +203,26 @@ def _quality(lines: tuple[QualityLine, ...]) -> tuple[str, StatusStyle]:
     return f"{sign} {bad[-1].state}: {sanitize(bad[-1].name)}{more}", style
 
 
-def _progress(frame: Frame) -> str:
-    """A steered stage has no end, but a number of requests from which it counts as a level."""
+def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]:
+    """Return the completed part of this stage, or of the plan after the end, as text and as a share.
+
+    A steered stage has no end, but a number of requests from which it counts as a level.
+    """
+    if frame.status == "ended":
+        plan = session.plan if session else None
+        planned = len(plan.rates or plan.levels) if plan and plan.mode == "sweep" else 0
+        complete = sum(level.complete for level in frame.levels)
+        if planned and complete <= planned:
+            return f"{complete} of {count_noun(planned, 'level', 'levels')}", complete / planned
+        return count_noun(frame.finished, "request", "requests"), None
     if frame.of:
-        return f"{frame.done}/{frame.of}"
+        return f"{frame.done}/{frame.of}", frame.done / frame.of
     if not frame.steered or frame.status != "running":
-        return f"{frame.done} done" if frame.done else ""
+        return f"{frame.done} done" if frame.done else "", None
     enough = MIN_STEERED_COMPLETIONS * frame.c
     if frame.done >= enough:
-        return f"{frame.done} done, enough for a level"
-    return f"{frame.done} done of {enough} for a level"
+        return f"{frame.done} done, enough for a level", None
+    return f"{frame.done} done of {enough} for a level", None
 
 
 def _clock(frame: Frame, replay: ReplayClock | None) -> str:
@@ -229,10 +240,7 @@ def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[
     """Return the most urgent message."""
     if ended is not None:
         bad = ended.ending in ("unusable", "failed", "interrupted")
-        saved = f"saved: {ended.directory}" if ended.directory else "nothing is saved"
-        ending = f"{ended.ending}: {sanitize(ended.message)}" if ended.message else ended.ending
-        found = (sanitize(frame.search_result) if frame else "") or comparison
-        return " · ".join(part for part in (found, ending, saved) if part), "bad" if bad else "good"
+        return f"{ending_text(ended)} · {saved_text(ended)}", "bad" if bad else "good"
     if frame is None:
         return "", ""
     if frame.warnings:
@@ -240,6 +248,14 @@ def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[
     if frame.search_result:
         return sanitize(frame.search_result), "good"
     return sanitize(frame.note) or comparison, "" if frame.note else "warn" if comparison else ""
+
+
+def ending_text(ended: Ended) -> str:
+    return f"{ended.ending}: {sanitize(ended.message)}" if ended.message else ended.ending
+
+
+def saved_text(ended: Ended) -> str:
+    return f"saved: {sanitize(ended.directory)}" if ended.directory else "nothing is saved"
 
 
 def _split(parts: TtftSplit | None) -> tuple[str, ...]:

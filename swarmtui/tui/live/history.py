@@ -9,7 +9,6 @@ from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.tui.lines import Line, Panel, bar_columns, heading, ljust, rjust, sparkline
 
-_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
 _LABEL = 15
 _STYLES = ("first", "second", "warn", "warn", "dim")
 
@@ -41,19 +40,22 @@ class HistoryView(NamedTuple):
 
 
 def history_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool) -> HistoryView:
-    """Show the newest seconds, one per column; with `whole_session` everything, with wider columns."""
+    """Show the newest seconds, one per column; with `whole_session` everything, in all columns."""
     if not points or columns < 4:
         return HistoryView((), (), "", "", "no history yet: it starts with the first request")
-    last_s = int((points[-1].t_ns - t0_ns) / 1e9)
-    step = _step(last_s, columns) if whole_session else 1
-    last = last_s // step
-    first = max(0, last - columns + 1)
-    buckets: list[list[HistoryPoint]] = [[] for _ in range(last - first + 1)]
+    length_s = max(1.0, (points[-1].t_ns - t0_ns) / 1e9)
+    first_s = 0 if whole_session else max(0, int(length_s) - columns + 1)
+    step_s = length_s / columns if whole_session else 1.0
+    buckets: list[list[HistoryPoint]] = [[] for _ in range(columns if whole_session else int(length_s) - first_s + 1)]
     for point in reversed(points):
-        column = int((point.t_ns - t0_ns) / 1e9) // step - first
+        column = int(((point.t_ns - t0_ns) / 1e9 - first_s) // step_s)
         if column < 0:
             break
-        buckets[column].append(point)
+        buckets[min(column, len(buckets) - 1)].append(point)
+    if whole_session:
+        # A short session has fewer points than columns.
+        for column in range(1, columns):
+            buckets[column] = buckets[column] or buckets[column - 1]
     newest = points[-1]
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
@@ -63,18 +65,15 @@ def history_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole
     ]
     if any(point.server_waiting is not None for bucket in buckets for point in bucket):
         traces.insert(3, _trace("server queue", buckets, lambda p: p.server_waiting, count, newest, least=1.0))
-    return HistoryView(tuple(traces), _marks(buckets), clock(first * step), clock(last_s), "")
+    return HistoryView(tuple(traces), _marks(buckets), clock(first_s), clock(int(length_s)), "")
 
 
-def strip_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int) -> tuple[HistoryTrace, ...]:
+def strip_view(
+    points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool
+) -> tuple[HistoryTrace, ...]:
     """The two traces of a small screen."""
-    throughput, _, queue, *_ = history_view(points, t0_ns, columns, whole_session=False).traces or (None,) * 3
+    throughput, _, queue, *_ = history_view(points, t0_ns, columns, whole_session).traces or (None,) * 3
     return tuple(trace for trace in (throughput, queue) if trace is not None)
-
-
-def _step(length_s: int, columns: int) -> int:
-    needed = length_s / columns
-    return next((step for step in _STEPS_S if step >= needed), int(needed) + 1)
 
 
 def _trace(

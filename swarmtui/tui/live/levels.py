@@ -23,6 +23,7 @@ _NO_STEERED_LEVEL = (
 )
 # The comparison with the baseline follows the throughput, the second column.
 _BASELINE_TITLES, _BASELINE_WIDTHS, _BASELINE_AT = ("baseline", "change"), (9, 20), 2
+MARKS = "▸ best · ▼ past the cliff"
 # In a narrower panel the figures of the tasks would be cut.
 _TASKS_WIDTH = 64
 
@@ -191,24 +192,38 @@ class LevelsPanel(Panel[LevelsView]):
         view = self.view
         if view is None:
             return [heading("4", "levels", "", width)]
-        lines = [heading("4", "levels", "▸ best · ▼ past the cliff" if view.lines else "", width)]
+        lines = [heading("4", "levels", MARKS if view.lines else "", width)]
         if not view.lines:
             return [*lines, *wrapped_note(view.empty, width)]
-        lines.append([(" ", ""), (_table_row(view.titles, view.widths, width), "dim")])
+        titles, *rows = table_lines(view, width)
         room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
-        for line in view.lines[-room:]:
-            mark, style = " ", "dim" if line.partial else ""
-            if line.best or line.past_cliff:
-                mark, style = ("▸", "good") if line.best else ("▼", "warn")
-            lines.append([(mark, style), (_table_row(line.cells, view.widths, width), style)])
-        lines += [[(f" ✖ {text}", "bad")] for alarm in view.alarms for text in wrap(alarm, max(8, width - 4))]
-        remarks = [text for remark in view.remarks for text in wrap(remark, max(8, width - 2))]
+        lines += [titles, *rows[-room:], *alarm_lines(view, width)]
+        remarks = remark_lines(view, width)
         if len(remarks) > height - len(lines):
-            remarks = [f"{len(view.remarks)} remarks: press 4"]
-        lines += [[(f" {remark}", "warn")] for remark in remarks]
+            remarks = [[(f" {len(view.remarks)} remarks: press 4", "warn")]]
+        lines += remarks
         if view.tasks and len(lines) + 2 < height and width >= _TASKS_WIDTH:
             lines += [[], [(view.tasks[0], "dim")], *([(line, "")] for line in view.tasks[1:])]
         return lines
+
+
+def table_lines(view: LevelsView, width: int) -> list[Line]:
+    """Return the titles, then one line per level."""
+    lines: list[Line] = [[(" ", ""), (_table_row(view.titles, view.widths, width), "dim")]]
+    for line in view.lines:
+        mark, style = " ", "dim" if line.partial else ""
+        if line.best or line.past_cliff:
+            mark, style = ("▸", "good") if line.best else ("▼", "warn")
+        lines.append([(mark, style), (_table_row(line.cells, view.widths, width), style)])
+    return lines
+
+
+def alarm_lines(view: LevelsView, width: int) -> list[Line]:
+    return [[(f" ✖ {text}", "bad")] for alarm in view.alarms for text in wrap(alarm, max(8, width - 4))]
+
+
+def remark_lines(view: LevelsView, width: int) -> list[Line]:
+    return [[(f" {text}", "warn")] for remark in view.remarks for text in wrap(remark, max(8, width - 2))]
 
 
 def _table_row(cells: tuple[str, ...], widths: tuple[int, ...], width: int) -> str:

@@ -15,9 +15,9 @@ from swarmtui.model.plan import CLOSED_LOOPS, MAX_STREAMS, parse_levels
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
-from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.input_line import InputLine
+from swarmtui.tui.keys import Action, relabel
 from swarmtui.tui.live.header import server_notice
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live_model import LiveModel
@@ -39,7 +39,7 @@ class RunScreen(LiveScreen):
     def __init__(self, source: LiveSource, request: RunRequest | None) -> None:
         super().__init__(source)
         self._request = request
-        self._stopping = self._pausing = self._mode_known = False
+        self._stopping = self._pausing = False
         self._server_watch: ServerWatch | None = None
 
     def _handle_end(self, live: LiveModel) -> None:
@@ -57,14 +57,12 @@ class RunScreen(LiveScreen):
     def _server_notice(self) -> str:
         return server_notice(self._server_watch.down_s, self._server_watch.changes) if self._server_watch else ""
 
-    def data_changed(self) -> None:
-        super().data_changed()
-        session = self.source.live.session
-        if not self._mode_known and session is not None:
-            self._mode_known = True
-            if session.plan.load in FIXED_MODES and self.source.live.ended is None:
-                allowed = [action for action in self.actions() if action.id not in _STEERING]
-                self.query_one(KeyFooter).show(allowed)
+    def actions(self) -> list[Action]:
+        session, frame = self.source.live.session, self.source.live.frame
+        now = super().actions()
+        if session is not None and session.plan.load in FIXED_MODES:
+            now = [action for action in now if action.id not in _STEERING]
+        return relabel(now, {"pause": "resume"} if frame is not None and frame.status == "paused" else {})
 
     # steering
 
@@ -241,6 +239,10 @@ class RunScreen(LiveScreen):
         self.update_panels()
 
     # leaving
+
+    @property
+    def _back_label(self) -> str:
+        return super()._back_label or ("" if self._is_in_progress else "new run")
 
     def _back_from_first_screen(self) -> None:
         if self.source.live.ended is not None:

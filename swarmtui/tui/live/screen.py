@@ -10,11 +10,12 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from swarmtui.model.schema import BadInput
-from swarmtui.tui.base_screens import CursorScreen, KeyFooter
+from swarmtui.text import sanitize
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Movable
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import Action
+from swarmtui.tui.keys import ACTIONS, Action, relabel
 from swarmtui.tui.lines import LineWidget
 from swarmtui.tui.live.curve import CurvePanel, curve_view
 from swarmtui.tui.live.gpus import GpusPanel, GpusView
@@ -22,6 +23,7 @@ from swarmtui.tui.live.header import HeaderPanel, ReplayClock, TilesPanel, heade
 from swarmtui.tui.live.history import HistoryPanel, HistoryStrip, history_view, strip_view
 from swarmtui.tui.live.levels import LevelsPanel, levels_view
 from swarmtui.tui.live.quality import QualityPanel, quality_view
+from swarmtui.tui.live.result import ResultPanel, result_view
 from swarmtui.tui.live.streams import STREAM_ORDERS, StreamOrder, StreamsPanel, mixed_rates, primary_type, streams_view
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class LiveScreen(CursorScreen):
         yield HistoryStrip()
         with Horizontal(id="upper"):
             yield StreamsPanel()
+            yield ResultPanel()
             yield HistoryPanel()
         with Horizontal(id="lower"):
             yield LevelsPanel()
@@ -72,7 +75,15 @@ class LiveScreen(CursorScreen):
         yield KeyFooter()
 
     def actions(self) -> list[Action]:
-        return self.app.keys.actions(self.key_context)
+        """Return the actions of this moment."""
+        every = self.app.keys.actions(self.key_context)
+        back = self._back_label
+        now = [action for action in every if action.available(self._has_ended) and (back or action.id != "back")]
+        return relabel(now, {"back": back} | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Let keys with two actions have the one for this moment."""
+        return all(known.available(self._has_ended) for known in ACTIONS if known.id == action)
 
     def on_mount(self) -> None:
         for panel in self.query(LineWidget).exclude("KeyFooter"):
@@ -114,7 +125,14 @@ class LiveScreen(CursorScreen):
         self._retry_pending = False
         self.data_changed()
 
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the shown moment is after the end, which a replay may leave again."""
+        live = self._frozen or self.source.live
+        return live.ended is not None or (live.frame is not None and live.frame.status == "ended")
+
     def update_panels(self) -> None:
+        self.set_class(self._has_ended, "-ended")
         for panel in self.query(LineWidget):
             if panel.is_on_screen and panel.size:
                 self._update_panel(panel)
@@ -125,6 +143,8 @@ class LiveScreen(CursorScreen):
         frame, session = live.frame, live.session
         t0_ns = session.t0_ns if session else 0
         levels = frame.levels if frame else ()
+        tasks = frame.tasks if frame else ()
+        planned = session is not None and session.plan.mode == "sweep"
         match panel:
             case HeaderPanel():
                 notices = (self._comparison, self._server_notice())
@@ -133,7 +153,7 @@ class LiveScreen(CursorScreen):
             case TilesPanel():
                 panel.show(tiles(frame, self._requested_c, mixed_rates(session, frame, live.stream_rates)))
             case HistoryStrip():
-                panel.show(strip_view(live.points, t0_ns, panel.columns))
+                panel.show(strip_view(live.points, t0_ns, panel.columns, self._has_ended))
             case StreamsPanel():
                 panel.scroll_to_cursor()
                 panel.show(
@@ -148,15 +168,24 @@ class LiveScreen(CursorScreen):
                     )
                 )
             case HistoryPanel():
-                panel.show(history_view(live.points, t0_ns, panel.columns, self._only_panel is HistoryPanel))
+                whole_session = self._has_ended or self._only_panel is HistoryPanel
+                panel.show(history_view(live.points, t0_ns, panel.columns, whole_session))
             case GpusPanel():
                 telemetry = frame.telemetry if frame else None
                 panel.show(GpusView(telemetry, dict(live.power), dict(live.memory), self._is_replay))
             case LevelsPanel():
-                planned = session is not None and session.plan.mode == "sweep"
-                panel.show_made(levels_view, levels, self._pair, frame.tasks if frame else (), planned)
+                panel.show_made(levels_view, levels, self._pair, tasks, planned)
+            case ResultPanel():
+                table = levels_view(levels, self._pair, tasks, planned)
+                comparison = self._comparison or (
+                    f"compared with {sanitize(self._baseline.name)}" if self._pair else ""
+                )
+                notices = (comparison, self._server_notice())
+                panel.show_result(result_view(frame, live.ended, table, *notices, self.actions()))
             case CurvePanel():
                 panel.show_made(curve_view, levels, self._baseline.levels, self._baseline.name)
+            case KeyFooter():
+                panel.show(self.actions(), ended=self._has_ended and not self._is_replay)
             case QualityPanel():
                 panel.show(quality_view(frame, self._is_replay))
 
@@ -173,6 +202,8 @@ class LiveScreen(CursorScreen):
         if session is not None and directory:
             self._baseline = await asyncio.to_thread(find_baseline, Path(directory).parent, session)
             self._compare_flags()
+            # After the end, and in a paused replay, no other frame follows.
+            self.data_changed()
 
     def _compare_flags(self) -> None:
         self._comparison = changed_flags(self._baseline, self._servers) if not self._is_replay else ""
@@ -191,12 +222,10 @@ class LiveScreen(CursorScreen):
             self.update_panels()
 
     def _handle_end(self, live: LiveModel) -> None:
-        """Change the footer, and compare the session with its baseline."""
+        """Compare the session with its baseline."""
         if self._end_handled or live.ended is None:
             return
         self._end_handled = True
-        self.set_class(True, "-ended")
-        self.query_one(KeyFooter).show(self.actions(), ended=True)
         if live.session and live.session.previous and live.ended.directory:
             self.run_worker(self._record_effect(live.ended.directory, live.session.previous), exit_on_error=False)
         self.app.run_ended(live.ended)
@@ -207,8 +236,9 @@ class LiveScreen(CursorScreen):
 
     # keys
 
-    def movable(self) -> StreamsPanel:
-        return self.query_one(StreamsPanel)
+    def movable(self) -> Movable:
+        result = self.query_one(ResultPanel)
+        return result if result.is_on_screen else self.query_one(StreamsPanel)
 
     def action_panel(self, number: int) -> None:
         kind = _PANELS[number - 1]
@@ -221,6 +251,7 @@ class LiveScreen(CursorScreen):
             self.query_one(panel).set_class(panel is kind, "-this")
         for row in self.query("#upper, #lower"):
             row.set_class(kind is not None and self.query_one(kind).parent is row, "-this")
+        self.update_panels()
 
     def action_back(self) -> None:
         """Clear the filter, else show all panels, else close the screen unless a run is in progress."""
@@ -228,11 +259,24 @@ class LiveScreen(CursorScreen):
             self.set_filter("")
         elif self._only_panel is not None:
             self._show_only(None)
-        elif not (self._is_own_run and self.source.live.ended is None) and len(self.app.screen_stack) > 1:
+        elif not self._is_in_progress and len(self.app.screen_stack) > 1:
             self.source.close()
             self.dismiss()
         else:
             self._back_from_first_screen()
+
+    @property
+    def _back_label(self) -> str:
+        """What Esc does; empty if it does nothing."""
+        if self.filter_text:
+            return "clear filter"
+        if self._only_panel is not None:
+            return "all panels"
+        return "back" if len(self.app.screen_stack) > 1 and not self._is_in_progress else ""
+
+    @property
+    def _is_in_progress(self) -> bool:
+        return self._is_own_run and self.source.live.ended is None
 
     def _back_from_first_screen(self) -> None:
         self.app.toast("this is the first screen; q quits")
@@ -246,8 +290,10 @@ class LiveScreen(CursorScreen):
         self.ask_filter("filter streams:")
 
     def action_open_stream(self) -> None:
-        agent = self.query_one(StreamsPanel).selected
-        if agent is not None:
+        streams = self.query_one(StreamsPanel)
+        if not streams.is_on_screen:
+            self.app.toast("press 1 for the streams, then Enter opens one")
+        elif (agent := streams.selected) is not None:
             self.app.open_screen("stream", self.source, agent)
 
     def action_freeze(self) -> None:
@@ -283,6 +329,17 @@ class LiveScreen(CursorScreen):
             self.app.open_screen("checklist", directory.parent, directory.name)
         else:
             self.app.toast("nothing to check yet: the session has not started")
+
+    def action_compare_baseline(self) -> None:
+        """Compare this session with the baseline that the curve shows."""
+        if self._measured is None:
+            self.app.toast("nothing to compare: no level is complete")
+        elif self._baseline.summary is None:
+            self.app.toast("no earlier session with this model and workload; L lists all sessions")
+        else:
+            root, baseline = Path(self.source.live.directory).parent, self._baseline.summary.session.id
+            work = self.app.open_comparison(root, (baseline, self._measured.id))
+            self.run_worker(work, exclusive=True, group="comparison", exit_on_error=False)
 
     def action_baseline(self) -> None:
         """Compare the next runs with this session, until another one is marked."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.frame_source import ReplaySource
+from swarmtui.tui.keys import Action, relabel
 from swarmtui.tui.live.header import ReplayClock
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live_model import LiveModel
@@ -16,8 +16,7 @@ class WatchScreen(LiveScreen):
     _is_own_run = False
 
     def _handle_end(self, live: LiveModel) -> None:
-        """Change the footer only: the tune reports the result."""
-        self.query_one(KeyFooter).show(self.actions(), ended=True)
+        """Do nothing: the tune reports the result."""
 
 
 class ReplayScreen(LiveScreen):
@@ -34,6 +33,10 @@ class ReplayScreen(LiveScreen):
     def _replay_clock(self) -> ReplayClock:
         replay = self._replay
         return ReplayClock(replay.at_s, replay.length_s, replay.speed, replay.playing)
+
+    def actions(self) -> list[Action]:
+        replay = self._replay
+        return relabel(super().actions(), {"play": "pause" if replay.playing else "again" if replay.at_end else "play"})
 
     def action_play(self) -> None:
         self._replay.toggle()

@@ -22,7 +22,6 @@ from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.lines import Line, heading, ljust, rjust
 
 if TYPE_CHECKING:
-    from swarmtui.model.session import Summary
     from swarmtui.sessions.index import SessionRow
 
 SessionOrder = Literal["newest first", "best first", "by model", "by workload"]
@@ -196,16 +195,7 @@ class SessionsScreen(CursorScreen):
         if len(marked) < 2:
             self.app.toast("mark two or more sessions with m; the oldest one is the baseline")
         else:
-            self.run_worker(self._compare(sorted(marked)), exclusive=True, exit_on_error=False)
-
-    async def _compare(self, session_ids: list[str]) -> None:
-        try:
-            summaries, history = await asyncio.to_thread(_summaries, self._root, session_ids)
-        except BadInput as problem:
-            self.app.toast(str(problem))
-            return
-        names = {row.id: f"{sanitize(row.label)} ({row.id})" if row.label else row.id for row in self._rows}
-        self.app.open_screen("compare", summaries, names, history)
+            self.run_worker(self.app.open_comparison(self._root, sorted(marked)), exclusive=True, exit_on_error=False)
 
     def action_delete(self) -> None:
         selected = self.query_one(SessionList).selected_id
@@ -228,14 +218,6 @@ class SessionsScreen(CursorScreen):
             return
         self.app.toast(f"{name} is restored" if name else "nothing to restore")
         self._reload()
-
-
-def _summaries(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:
-    """Return the sessions to compare, and earlier ones that show the spread between sessions."""
-    from swarmtui.sessions.store import earlier_sessions, load, summarise
-
-    summaries = [summarise(load(root, session_id)) for session_id in session_ids]
-    return summaries, earlier_sessions(root, summaries)
 
 
 class DeletedSessions:

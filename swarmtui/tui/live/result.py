@@ -1,0 +1,103 @@
+"""The result of an ended run: what was found, the levels, where it is saved, and the keys that continue from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.model.client_protocol import Ended, Frame
+from swarmtui.text import sanitize
+from swarmtui.tui.base_screens import Page
+from swarmtui.tui.keys import Action
+from swarmtui.tui.lines import Line, wrap
+from swarmtui.tui.live.header import ending_text, saved_text
+from swarmtui.tui.live.levels import MARKS, LevelsView, alarm_lines, remark_lines, table_lines
+
+# The order in which the next steps are offered.
+_NEXT = ("again", "export", "compare_baseline", "baseline", "sessions", "play", "back")
+
+
+class ResultView(NamedTuple):
+    """`found` are sentences on the result, `problem` is why the run ended early, `next_keys` are key and label."""
+
+    problem: str
+    found: tuple[str, ...]
+    levels: LevelsView
+    saved: str
+    next_keys: tuple[tuple[str, str], ...]
+
+
+def result_view(
+    frame: Frame | None,
+    ended: Ended | None,
+    levels: LevelsView,
+    comparison: str,
+    server: str,
+    actions: Sequence[Action],
+) -> ResultView:
+    """`comparison` is the verdict against the baseline; `server` is the state of the server after the end."""
+    failed = ended is not None and bool(ended.message)
+    offered = {action.id: action for action in actions}
+    return ResultView(
+        problem=" · ".join(part for part in (server, ending_text(ended) if ended and failed else "") if part),
+        found=tuple(part for part in (_finding(frame), comparison) if part),
+        levels=levels,
+        saved=saved_text(ended) if ended else "",
+        next_keys=tuple((offered[name].shown, offered[name].label) for name in _NEXT if name in offered),
+    )
+
+
+def _finding(frame: Frame | None) -> str:
+    """The sweet spot and the cliff; a single level has none."""
+    if frame is None:
+        return ""
+    if frame.search_result:
+        return sanitize(frame.search_result)
+    measured = [level for level in frame.levels if level.complete]
+    enough = len(measured) > 1 or any(level.rate is not None for level in measured)
+    return sanitize(scaling(measured).sentence) if enough else ""
+
+
+class ResultPanel(Page):
+    def __init__(self) -> None:
+        super().__init__("result")
+
+    def show_result(self, view: ResultView) -> None:
+        self.note = MARKS if view.levels.lines else ""
+        self.show(result_lines(view, self.size.width, self.size.height))
+
+
+def result_lines(view: ResultView, width: int, height: int) -> list[Line]:
+    """The lines below the heading; with room, the keys are the last of them."""
+    lines: list[Line] = []
+    for text, style in ((view.problem, "warn"), *((text, "good") for text in view.found)):
+        if text:
+            lines += [[(f" {part}", style)] for part in wrap(text, max(8, width - 2))]
+    if lines:
+        lines.append([])
+    if view.levels.lines:
+        lines += table_lines(view.levels, width)
+        lines += alarm_lines(view.levels, width)
+        lines += remark_lines(view.levels, width)
+    else:
+        lines.append([(" no request of a level has finished", "dim")])
+    last = _next_lines(view.next_keys, width)
+    if view.saved:
+        last = [*([(f" {part}", "dim")] for part in wrap(view.saved, max(8, width - 2))), *last]
+    blank = max(1, height - 1 - len(lines) - len(last))
+    return [*lines, *([] for _ in range(blank)), *last]
+
+
+def _next_lines(keys: Sequence[tuple[str, str]], width: int) -> list[Line]:
+    """One entry per key, as many lines as needed."""
+    lines: list[Line] = []
+    used = width
+    for shown, label in keys:
+        size = len(shown) + len(label) + 4
+        if used + size > width:
+            lines.append([])
+            used = 0
+        lines[-1] += [(f" {shown}", "title"), (f" {label}  ", "")]
+        used += size
+    return lines
