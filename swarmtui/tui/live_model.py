@@ -7,6 +7,7 @@ from copy import copy
 import msgspec
 
 from swarmtui.model.client_protocol import Ended, Frame, Hello, SessionMessage
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 
@@ -56,6 +57,17 @@ class StreamRate:
         return chunks * tokens_per_chunk * 1e9 / passed if passed else None
 
 
+class ProvisionalLevel(msgspec.Struct, frozen=True):
+    """A level before it is measured completely: `done` of the `of` requests that make it one; figures are so far."""
+
+    load: float
+    done: int
+    of: int
+    out_tps: float | None
+    per_stream_tps: float | None
+    ttft_s: float | None
+
+
 class LiveModel:
     """Updated by a frame source with whole messages; widgets see only the views made from it."""
 
@@ -69,6 +81,16 @@ class LiveModel:
         self.power: dict[str, tuple[float | None, ...]] = {}
         self.memory: dict[str, tuple[float | None, ...]] = {}
         self._sampled_ns = 0
+        self._provisional: dict[LevelKey, ProvisionalLevel] = {}
+        self._stage: tuple[LevelKey, int] = ((0, None), 0)
+        self._stage_ns = 0
+
+    @property
+    def provisional(self) -> tuple[ProvisionalLevel, ...]:
+        """The levels that are not in the frame yet, with at least one finished request."""
+        known = {level.key for level in self.frame.levels} if self.frame is not None else set()
+        found = [level for key, level in self._provisional.items() if key not in known]
+        return tuple(sorted(found, key=lambda level: level.load))
 
     def apply(self, message: SessionMessage) -> None:
         match message:
@@ -87,6 +109,7 @@ class LiveModel:
         kept.points = list(self.points)
         kept.stream_rates = {agent: copy(rate) for agent, rate in self.stream_rates.items()}
         kept.power, kept.memory = dict(self.power), dict(self.memory)
+        kept._provisional = dict(self._provisional)
         return kept
 
     def describe(self, label: str, note: str) -> None:
@@ -104,6 +127,7 @@ class LiveModel:
         """Discard what belongs to another moment, after a replay has jumped."""
         self.points, self.stream_rates = points, {}
         self.power, self.memory, self._sampled_ns = {}, {}, 0
+        self._provisional, self._stage = {}, ((0, None), 0)
 
     def _apply_frame(self, frame: Frame) -> None:
         newest = self.points[-1].t_ns if self.points else 0
@@ -118,7 +142,26 @@ class LiveModel:
             rate.update(frame.t_ns, (row.task, row.t_sent_ns), row.total, frame.tokens_per_chunk, busy)
         if frame.telemetry is not None:
             self._apply_telemetry(frame.telemetry)
+        if frame.status == "running":
+            self._apply_progress(frame)
         self.frame = frame
+
+    def _apply_progress(self, frame: Frame) -> None:
+        """Keep the figures of the present stage, with each request that finishes."""
+        key = (frame.c, frame.rate)
+        if self._stage != (key, frame.run):
+            self._stage, self._stage_ns = (key, frame.run), frame.t_ns
+        known = self._provisional.get(key)
+        of = frame.of or MIN_STEERED_COMPLETIONS * frame.c
+        if not frame.done or (known is not None and (known.done, known.of) == (frame.done, of)):
+            return
+        if known is not None and known.done > frame.done and frame.steered:
+            # The same C again, with fewer requests than the first time.
+            return
+        rates = [point.out_tps for point in self.points if point.t_ns >= self._stage_ns and point.out_tps is not None]
+        out_tps = sum(rates) / len(rates) if rates else frame.out_tps
+        load = frame.c if frame.rate is None else frame.rate
+        self._provisional[key] = ProvisionalLevel(load, frame.done, of, out_tps, frame.per_stream_tps, frame.ttft_s)
 
     def _apply_telemetry(self, telemetry: Telemetry) -> None:
         """Store each GPU sample once: several frames may repeat it."""

@@ -17,11 +17,13 @@ from swarmtui.numbers import percent, rate, signed_percent
 from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.store import load, write_summary
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
+from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import header_view, phase, tiles
 from swarmtui.tui.live.history import history_view
+from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
-from swarmtui.tui.live_model import StreamRate
+from swarmtui.tui.live_model import LiveModel, StreamRate
 from swarmtui.tui.sessions.screen import session_line
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
@@ -211,3 +213,37 @@ def test_session_columns_are_cut_and_separated() -> None:
     for width in (80, 120, 200):
         cells = session_line(row, width).cells
         assert all(cell.endswith("… ") for cell in cells[1:4]) and cells[1].startswith("l")
+
+
+def ramp(*steps: tuple[float, int, int, float]) -> LiveModel:
+    """A model after frames of a steered run: time, C, finished requests at this C, tok/s."""
+    live = LiveModel()
+    live.apply(hello())
+    for at_s, c, done, tps in steps:
+        seen = manual(c=c, done=done, out_tps=tps, per_stream_tps=tps / c, t_ns=int(at_s * 1e9))[1]
+        live.apply(msgspec.structs.replace(seen, points=()))
+    return live
+
+
+def test_a_level_is_provisional_from_its_first_finished_request() -> None:
+    live = ramp((1, 1, 0, 40), (2, 1, 1, 50), (3, 1, 2, 60), (4, 2, 0, 70), (5, 2, 3, 90), (6, 4, 0, 99))
+    first, second = live.provisional
+    assert (first.load, first.done, first.of, first.out_tps) == (1, 2, 4, 60)
+    assert (second.load, second.done, second.of, second.per_stream_tps) == (2, 3, 8, 45)
+    view = levels_view((), provisional=live.provisional)
+    lines = text_of(table_lines(view, 60)).splitlines()
+    assert lines[1:] == ["○   1    60.0   60.0  123 ms  2/4", "○   2    90.0   45.0  123 ms  3/8"]
+    assert "○ so far" in marks_note(view)
+    curve = curve_view((), (), "", "two levels are needed", live.provisional)
+    assert curve.provisional == ((1, 60), (2, 90)) and not curve.empty
+    assert curve_view((), (), "", "two levels are needed", live.provisional[:1]).empty == "two levels are needed"
+
+
+def test_a_measured_level_replaces_the_provisional_one() -> None:
+    live = ramp((1, 1, 3, 50), (2, 2, 1, 90))
+    assert live.frame is not None
+    live.apply(msgspec.structs.replace(live.frame, levels=(level(1, tps=52.0),)))
+    assert [found.load for found in live.provisional] == [2]
+    # A shorter stay at the same C does not replace the longer one.
+    live = ramp((1, 1, 3, 50), (2, 2, 1, 90), (3, 1, 1, 10))
+    assert live.provisional[0].done == 3

@@ -12,13 +12,15 @@ from swarmtui.model.session import Level
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, heading, ljust, longest_fit, wrapped_note
 from swarmtui.tui.live.levels import best_load
+from swarmtui.tui.live_model import ProvisionalLevel
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
 
 
 class CurveView(NamedTuple):
     """The curves have a point (load, value) for each level that has the value.
 
-    `summary` names the best level, the sweet spot and the cliff, in several versions from long to short.
+    `provisional` are the points of levels that are not measured completely. `summary` names the best level, the sweet
+    spot and the cliff, in several versions from long to short.
     """
 
     tps: tuple[Point, ...]
@@ -29,12 +31,21 @@ class CurveView(NamedTuple):
     cliff: int | None
     summary: tuple[str, ...]
     empty: str
+    provisional: tuple[Point, ...] = ()
 
 
-def curve_view(levels: Sequence[Level], baseline: Sequence[Level], baseline_name: str) -> CurveView:
+def curve_view(
+    levels: Sequence[Level],
+    baseline: Sequence[Level],
+    baseline_name: str,
+    empty: str = "",
+    provisional: Sequence[ProvisionalLevel] = (),
+) -> CurveView:
+    """`empty` says how to get the two levels that a curve needs."""
     tps = level_points(levels, lambda level: level.headline_tps)
     found = scaling(levels)
     best = best_load(levels)
+    hollow = tuple((level.load, level.out_tps) for level in provisional if level.out_tps is not None)
     return CurveView(
         tps=tps,
         ttft=level_points(levels, lambda level: level.ttft_s.median),
@@ -43,7 +54,8 @@ def curve_view(levels: Sequence[Level], baseline: Sequence[Level], baseline_name
         best=best,
         cliff=found.cliff.c if found.cliff else None,
         summary=_summary(best, found),
-        empty="" if len(tps) > 1 else "a curve needs two levels; s starts a sweep",
+        empty="" if len(tps) + len(hollow) > 1 else empty,
+        provisional=hollow,
     )
 
 
@@ -68,6 +80,8 @@ class CurvePanel(PlotPanel[CurveView]):
         if view is None or view.empty or self.plotext is None or height < 6 or width < 24:
             return [*lines, *wrapped_note((view.empty or "drawing …") if view else "", width)]
         legend: Line = [(" ● output tok/s", "first"), ("  ◆ TTFT s", "second")]
+        if view.provisional:
+            legend.append(("  ○ so far", "first"))
         if view.baseline:
             used = sum(len(text) for text, _ in legend)
             legend.append((ljust(f"  ··· {view.baseline_name}", width - used), "dim"))
@@ -77,13 +91,15 @@ class CurvePanel(PlotPanel[CurveView]):
         traces = [
             PlotTrace(logarithmic(view.ttft), "second", "◆", side="right"),
             PlotTrace(logarithmic(view.tps), "first", "●"),
+            PlotTrace(logarithmic(view.provisional), "first", "○", joined=False),
         ]
+        traces = [trace for trace in traces if trace.points]
         if view.baseline:
             traces.insert(0, PlotTrace(logarithmic(view.baseline), "dim", "·"))
         axes = [
-            zero_based_axis("left", (*view.tps, *view.baseline)),
-            zero_based_axis("right", view.ttft),
+            zero_based_axis("left", (*view.tps, *view.provisional, *view.baseline)),
+            *([zero_based_axis("right", view.ttft)] if view.ttft else ()),
         ]
-        levels = sorted({c for c, _ in (*view.tps, *view.baseline)})
+        levels = sorted({c for c, _ in (*view.tps, *view.provisional, *view.baseline)})
         marks = {view.cliff: "▼", view.best: "▸"}
         return self.plot(width, height, traces, axes, [(log2(c), f"{marks.get(c, '')}{c:g}") for c in levels])

@@ -11,30 +11,32 @@ from swarmtui.model.session import Level, TaskFigures
 from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_percent
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, heading, rjust, wrap, wrapped_note
+from swarmtui.tui.live_model import ProvisionalLevel
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
 
 Cell = TypeVar("Cell")
 
-_NO_LEVEL = "no level yet: the first one is running"
-_NO_STEERED_LEVEL = (
-    "no level yet: when C changes, 4·C requests at one C make a level; s starts a sweep, f searches for the cliff"
-)
 # The comparison with the baseline follows the throughput, the second column.
 _BASELINE_TITLES, _BASELINE_WIDTHS, _BASELINE_AT = ("baseline", "change"), (9, 20), 2
 MARKS = "▸ best · ▼ past the cliff"
+PROVISIONAL_MARKS = "▸ best · ▼ cliff · ○ so far"
 # In a narrower panel the figures of the tasks would be cut.
 _TASKS_WIDTH = 64
 
 
 class LevelLine(NamedTuple):
-    """`best` has the highest throughput before the cliff, `past_cliff` is the first level after it."""
+    """`best` has the highest throughput before the cliff, `past_cliff` is the first level after it.
+
+    A provisional level has a `note` in place of its last cells.
+    """
 
     cells: tuple[str, ...]
-    best: bool
-    past_cliff: bool
-    partial: bool
+    best: bool = False
+    past_cliff: bool = False
+    partial: bool = False
+    note: str = ""
 
 
 class LevelsView(NamedTuple):
@@ -59,9 +61,13 @@ class LevelColumn(NamedTuple):
 
 
 def levels_view(
-    levels: Sequence[Level], baseline: Pair | None = None, tasks: Sequence[TaskFigures] = (), planned: bool = False
+    levels: Sequence[Level],
+    baseline: Pair | None = None,
+    tasks: Sequence[TaskFigures] = (),
+    empty: str = "",
+    provisional: Sequence[ProvisionalLevel] = (),
 ) -> LevelsView:
-    """`baseline` compares each level with the baseline session; `planned` means that levels follow automatically."""
+    """`baseline` compares each level with the baseline session; `empty` says why there is no level."""
     columns = _columns(levels, tasks)
     best, cliff = best_load(levels), scaling(levels).cliff
     lines = tuple(
@@ -73,16 +79,29 @@ def levels_view(
         )
         for level in levels
     )
+    titles = _insert(tuple(column.title for column in columns), _BASELINE_TITLES if baseline else ())
+    lines += tuple(_provisional_line(level, titles) for level in provisional)
     refused = tuple(f"not comparable: {sanitize(str(why))}" for why in baseline.refused) if baseline and levels else ()
     return LevelsView(
-        _insert(tuple(column.title for column in columns), _BASELINE_TITLES if baseline else ()),
+        titles,
         _insert(tuple(column.width for column in columns), _BASELINE_WIDTHS if baseline else ()),
         lines,
         (*refused, *(f"{level.name}: {flag}" for level in levels for flag in level.flags if flag.code not in ALARMS)),
-        _NO_LEVEL if planned else _NO_STEERED_LEVEL,
+        empty,
         _task_lines(tasks),
         tuple(flag.text for level in levels for flag in level.flags if flag.code in ALARMS),
     )
+
+
+def _provisional_line(level: ProvisionalLevel, titles: Sequence[str]) -> LevelLine:
+    """Fill the columns up to the TTFT that have a figure so far."""
+    tps = rate(level.out_tps)
+    figures = {
+        "C": f"{level.load:g}", "rate": f"{level.load:g}", "steady": tps, "wall": tps, "tok/s": tps,
+        "stream": rate(level.per_stream_tps), "TTFT": seconds(level.ttft_s),
+    }  # fmt: skip
+    cells = tuple(figures.get(title, "") for title in titles[: titles.index("TTFT") + 1])
+    return LevelLine(cells, partial=True, note=f"{level.done}/{level.of}" if level.done < level.of else f"{level.done} done")
 
 
 def best_load(levels: Sequence[Level]) -> float | None:
@@ -192,7 +211,7 @@ class LevelsPanel(Panel[LevelsView]):
         view = self.view
         if view is None:
             return [heading("4", "levels", "", width)]
-        lines = [heading("4", "levels", MARKS if view.lines else "", width)]
+        lines = [heading("4", "levels", marks_note(view), width)]
         if not view.lines:
             return [*lines, *wrapped_note(view.empty, width)]
         titles, *rows = table_lines(view, width)
@@ -207,14 +226,22 @@ class LevelsPanel(Panel[LevelsView]):
         return lines
 
 
+def marks_note(view: LevelsView) -> str:
+    """Explain the marks in the first column."""
+    if any(line.note for line in view.lines):
+        return PROVISIONAL_MARKS
+    return MARKS if view.lines else ""
+
+
 def table_lines(view: LevelsView, width: int) -> list[Line]:
     """Return the titles, then one line per level."""
     lines: list[Line] = [[(" ", ""), (_table_row(view.titles, view.widths, width), "dim")]]
     for line in view.lines:
-        mark, style = " ", "dim" if line.partial else ""
+        mark, style = ("○", "dim") if line.note else (" ", "dim" if line.partial else "")
         if line.best or line.past_cliff:
             mark, style = ("▸", "good") if line.best else ("▼", "warn")
-        lines.append([(mark, style), (_table_row(line.cells, view.widths, width), style)])
+        shown = _table_row(line.cells, view.widths, width)
+        lines.append([(mark, style), (f"{shown}  {line.note}" if line.note else shown, style)])
     return lines
 
 
@@ -229,7 +256,7 @@ def remark_lines(view: LevelsView, width: int) -> list[Line]:
 def _table_row(cells: tuple[str, ...], widths: tuple[int, ...], width: int) -> str:
     """Join as many columns as fit."""
     text, used = "", 1
-    for cell, room in zip(cells, widths, strict=True):
+    for cell, room in zip(cells, widths, strict=False):
         used += room
         if used > width:
             break

@@ -12,7 +12,7 @@ from swarmtui.tui.base_screens import Page
 from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, wrap
 from swarmtui.tui.live.header import ending_text, saved_text
-from swarmtui.tui.live.levels import MARKS, LevelsView, alarm_lines, remark_lines, table_lines
+from swarmtui.tui.live.levels import LevelsView, alarm_lines, marks_note, remark_lines, table_lines
 
 # The order in which the next steps are offered.
 _NEXT = ("again", "export", "compare_baseline", "baseline", "sessions", "play", "back")
@@ -64,7 +64,7 @@ class ResultPanel(Page):
         super().__init__("result")
 
     def show_result(self, view: ResultView) -> None:
-        self.note = MARKS if view.levels.lines else ""
+        self.note = marks_note(view.levels)
         self.show(result_lines(view, self.size.width, self.size.height))
 
 

@@ -64,6 +64,22 @@ class RunScreen(LiveScreen):
             now = [action for action in now if action.id not in _STEERING]
         return relabel(now, {"pause": "resume"} if frame is not None and frame.status == "paused" else {})
 
+    @property
+    def _is_steerable(self) -> bool:
+        session = self.source.live.session
+        return self._is_in_progress and session is not None and session.plan.load not in FIXED_MODES
+
+    @property
+    def _no_level(self) -> str:
+        frame = self.source.live.frame
+        if self._is_steerable and frame is not None and frame.steered:
+            return "no level yet: 4·C requests at one C make a level; s starts a sweep, f searches for the cliff"
+        return super()._no_level
+
+    @property
+    def _no_curve(self) -> str:
+        return f"{super()._no_curve}; s starts a sweep" if self._is_steerable else super()._no_curve
+
     # steering
 
     @property

@@ -144,7 +144,7 @@ class LiveScreen(CursorScreen):
         t0_ns = session.t0_ns if session else 0
         levels = frame.levels if frame else ()
         tasks = frame.tasks if frame else ()
-        planned = session is not None and session.plan.mode == "sweep"
+        provisional = live.provisional
         match panel:
             case HeaderPanel():
                 notices = (self._comparison, self._server_notice())
@@ -174,20 +174,30 @@ class LiveScreen(CursorScreen):
                 telemetry = frame.telemetry if frame else None
                 panel.show(GpusView(telemetry, dict(live.power), dict(live.memory), self._is_replay))
             case LevelsPanel():
-                panel.show_made(levels_view, levels, self._pair, tasks, planned)
+                panel.show_made(levels_view, levels, self._pair, tasks, self._no_level, provisional)
             case ResultPanel():
-                table = levels_view(levels, self._pair, tasks, planned)
+                table = levels_view(levels, self._pair, tasks, provisional=provisional)
                 comparison = self._comparison or (
                     f"compared with {sanitize(self._baseline.name)}" if self._pair else ""
                 )
                 notices = (comparison, self._server_notice())
                 panel.show_result(result_view(frame, live.ended, table, *notices, self.actions()))
             case CurvePanel():
-                panel.show_made(curve_view, levels, self._baseline.levels, self._baseline.name)
+                baseline = (self._baseline.levels, self._baseline.name)
+                panel.show_made(curve_view, levels, *baseline, self._no_curve, provisional)
             case KeyFooter():
                 panel.show(self.actions(), ended=self._has_ended and not self._is_replay)
             case QualityPanel():
                 panel.show(quality_view(frame, self._is_replay))
+
+    @property
+    def _no_level(self) -> str:
+        """Why the table of levels is empty."""
+        return "no level was measured" if self._has_ended else "no level yet: the first one is running"
+
+    @property
+    def _no_curve(self) -> str:
+        return "a curve needs two levels"
 
     def _replay_clock(self) -> ReplayClock | None:
         return None

@@ -149,7 +149,7 @@ def _empty_reason(frame: Frame, filter_text: str) -> str:
         return f"no stream matches “{filter_text}”; Esc clears the filter"
     if frame.status == "ended":
         return "the run has ended: no open streams"
-    return "no streams yet" if frame.status != "paused" else "paused: p resumes"
+    return "no streams yet" if frame.status != "paused" else "paused: no open streams"
 
 
 # widget
