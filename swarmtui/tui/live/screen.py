@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _PANELS: tuple[type[LineWidget], ...] = (StreamsPanel, HistoryPanel, GpusPanel, LevelsPanel, CurvePanel, QualityPanel)
 _RETRY_S = 0.1
+# With this many streams, their panel is 8 lines high, and the levels below it at least 6.
+_FEW_STREAMS, _FEW_STREAMS_HEIGHT = 6, 23
 
 
 class LiveScreen(CursorScreen):
@@ -131,8 +133,17 @@ class LiveScreen(CursorScreen):
         live = self._frozen or self.source.live
         return live.ended is not None or (live.frame is not None and live.frame.status == "ended")
 
+    @property
+    def _levels_fit_below(self) -> bool:
+        """Whether a small screen has room for the levels below the streams."""
+        frame = (self._frozen or self.source.live).frame
+        if frame is None or frame.load == "open" or self._has_ended or self._only_panel is not None:
+            return False
+        return frame.c <= _FEW_STREAMS and self.app.size.height >= _FEW_STREAMS_HEIGHT
+
     def update_panels(self) -> None:
         self.set_class(self._has_ended, "-ended")
+        self.set_class(self._levels_fit_below, "-few")
         for panel in self.query(LineWidget):
             if panel.is_on_screen and panel.size:
                 self._update_panel(panel)
@@ -256,6 +267,7 @@ class LiveScreen(CursorScreen):
 
     def _show_only(self, kind: type[LineWidget] | None) -> None:
         self._only_panel = kind
+        self.set_class(self._levels_fit_below, "-few")
         self.set_class(kind is not None, "-only")
         for panel in _PANELS:
             self.query_one(panel).set_class(panel is kind, "-this")
