@@ -101,7 +101,9 @@ def _provisional_line(level: ProvisionalLevel, titles: Sequence[str]) -> LevelLi
         "stream": rate(level.per_stream_tps), "TTFT": seconds(level.ttft_s),
     }  # fmt: skip
     cells = tuple(figures.get(title, "") for title in titles[: titles.index("TTFT") + 1])
-    return LevelLine(cells, partial=True, note=f"{level.done}/{level.of}" if level.done < level.of else f"{level.done} done")
+    return LevelLine(
+        cells, partial=True, note=f"{level.done}/{level.of}" if level.done < level.of else f"{level.done} done"
+    )
 
 
 def best_load(levels: Sequence[Level]) -> float | None:
