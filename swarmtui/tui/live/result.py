@@ -54,9 +54,8 @@ def _finding(frame: Frame | None) -> str:
         return ""
     if frame.search_result:
         return sanitize(frame.search_result)
-    measured = [level for level in frame.levels if level.complete]
-    enough = len(measured) > 1 or any(level.rate is not None for level in measured)
-    return sanitize(scaling(measured).sentence) if enough else ""
+    enough = len(frame.levels) > 1 or any(level.rate is not None for level in frame.levels)
+    return sanitize(scaling(frame.levels).sentence) if enough else ""
 
 
 class ResultPanel(Page):
