@@ -73,10 +73,6 @@ class Agent:
     def waiting(self) -> bool:
         return self._exchange is not None and not self._exchange.response.times
 
-    @property
-    def coalesced_chunks(self) -> int:
-        return self._exchange.response.coalesced_chunks if self._exchange is not None else 0
-
     def start(self, task: Task, pool: EndpointPool, due_ns: int | None = None) -> None:
         """Start a task; `due_ns` is when its first request was scheduled, if not now."""
         self._task, self._cancelled = task, False

@@ -28,13 +28,11 @@ class KernelClock:
     """Keeps the offset between wall-clock and monotonic time up to date.
 
     A kernel stamp minus `offset` is monotonic; between `low` and `high` it needs no recheck. `last_stamp` is the last
-    stamp read, in monotonic time. `steps` counts how often the wall clock was set. `stamps_missing`: data arrived
-    without a stamp.
+    stamp read, in monotonic time. `steps` counts how often the wall clock was set.
     """
 
     def __init__(self) -> None:
         self.steps = 0
-        self.stamps_missing = False
         self.last_stamp = 0
         self._last_step = 0
         self.offset = self._measure()

@@ -30,7 +30,7 @@ class ConnectionUser(Protocol):
     kernel_stamped: bool
 
     def connection_made(self) -> None: ...
-    def data_received(self, data: bytes) -> None: ...
+    def data_received(self, data: memoryview | bytes) -> None: ...
     def connection_lost(self, error: str, detail: str) -> None: ...
     def abort(self, error: Exception) -> None: ...
 
@@ -62,8 +62,8 @@ def fault_text(error: Exception) -> str:
 
 class Connection:
     __slots__ = (
-        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_recvmsg_into",
-        "_sock", "_tls", "_tls_context", "fd", "open", "served", "user",
+        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_sock",
+        "_tls", "_tls_context", "fd", "open", "served", "user",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +87,7 @@ class Connection:
             self._sock = sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_kernel_stamps(sock)
-            self.fd, self._recvmsg_into = sock.fileno(), sock.recvmsg_into
+            self.fd = sock.fileno()
             outcome = sock.connect_ex(address)
         except OSError as error:
             self._next_address(error)
@@ -156,37 +156,41 @@ class Connection:
         self._loop.modify_fd(self.fd, READ)
         self._write(data)
 
-    def _on_ready(self, events: int) -> None:
-        """Read once into the shared buffer, set the user's `t`, and pass the data on."""
-        user = self.user
-        # Read before writing: a server that rejects a long request sends the reason before it closes.
+    def _receive(self) -> int:
+        """Read once into the shared buffer and set the user's `t`; return -1 without data or on failure."""
         try:
-            size, ancillary, _, _ = self._recvmsg_into(_buffers, ANCILLARY_BYTES)
+            size, ancillary, _, _ = self._sock.recvmsg_into(_buffers, ANCILLARY_BYTES)  # type: ignore[union-attr]
         except BlockingIOError:
-            if self._pending and events & WRITE:
-                self._flush()
-            return
+            return -1
         except OSError as error:
             self._fail(error)
-            return
+            return -1
+        user = self.user
+        if user is not None:
+            if ancillary:
+                # The timestamp is the only ancillary data that was requested.
+                seconds, nanoseconds = unpack_timespec(ancillary[0][2])
+                clock = self._clock
+                t = seconds * 1_000_000_000 + nanoseconds - clock.offset
+                clock.last_stamp = user.t = t if clock.low < t < clock.high else clock.recheck(t)
+            elif size:  # end of stream carries no stamp
+                user.t, user.kernel_stamped = monotonic_ns(), False
+        return size
+
+    def _on_ready(self, events: int) -> None:
+        user = self.user
         try:
-            if user is not None:
-                if ancillary:
-                    # The timestamp is the only ancillary data that was requested.
-                    seconds, nanoseconds = unpack_timespec(ancillary[0][2])
-                    clock = self._clock
-                    t = seconds * 1_000_000_000 + nanoseconds - clock.offset
-                    clock.last_stamp = user.t = t if clock.low < t < clock.high else clock.recheck(t)
-                elif size:  # end of stream carries no stamp
-                    user.t, user.kernel_stamped, self._clock.stamps_missing = monotonic_ns(), False, True
-            if not size:
+            # Read before writing: a server that rejects a long request sends the reason before it closes.
+            size = self._receive()
+            if size > 0:
+                if self._tls is not None:
+                    self._on_tls_data(size)
+                elif user is not None:
+                    user.data_received(_view[:size])
+                else:
+                    self._on_unexpected_data()
+            elif size == 0:
                 self._on_eof()
-            elif self._tls is not None:
-                self._on_tls_data(size)
-            elif user is None:
-                self._on_unexpected_data()
-            else:
-                user.data_received(_view[:size].tobytes())
             if self._pending and events & WRITE:
                 self._flush()
         except Exception as error:  # noqa: BLE001 — whatever a server sends, other streams of this worker continue

@@ -119,7 +119,7 @@ class _Preconnection:
         self._pool.keep(self._connection)
         self._ready()
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: memoryview | bytes) -> None:
         self._connection.close()
 
     def connection_lost(self, error: str, detail: str) -> None:

@@ -25,13 +25,12 @@ Callback = Callable[[], None]
 class EventLoop:
     """Calls handlers for ready sockets, timers that are due, and deferred callbacks.
 
-    `poll_period_s` is the least time between two polls. Arrivals are stamped by the kernel, so polling later loses no
-    accuracy, and one wake-up then serves many streams. `after_reads` is called after the handlers of each poll.
+    `poll_delay_s` is a sleep before each poll. Arrivals are stamped by the kernel, so polling later loses no accuracy,
+    and one wake-up then serves many streams. `after_reads` is called after the handlers of each poll.
     """
 
     def __init__(self) -> None:
-        self.poll_period_s = 0.0
-        self._polled_ns = 0
+        self.poll_delay_s = 0.0
         self.after_reads: Callback = _noop
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
@@ -66,17 +65,15 @@ class EventLoop:
         self._running = True
         poll, handlers, timers, sleep = self._epoll.poll, self._handlers, self._timers, time.sleep
         while self._running:
+            if self.poll_delay_s and not self._after:
+                sleep(self.poll_delay_s)
             if self._after:
                 wait = 0.0
-            elif self.poll_period_s:
-                sleep(self._time_to_poll_s())
-                wait = self._wait_for_timer(timers[0][0]) if timers else -1.0
             elif timers:
                 wait = self._wait_for_timer(timers[0][0])
             else:
                 wait = -1.0
             ready = poll(wait)
-            self._polled_ns = monotonic_ns()
             for fd, events in ready:
                 handler = handlers.get(fd)
                 if handler is not None:
@@ -93,13 +90,6 @@ class EventLoop:
                     after.popleft()()
                     if monotonic_ns() > until:
                         break
-
-    def _time_to_poll_s(self) -> float:
-        """Return the time until the next poll or, if that is earlier, the next timer."""
-        next_ns = self._polled_ns + int(self.poll_period_s * 1e9)
-        if self._timers:
-            next_ns = min(next_ns, self._timers[0][0])
-        return max(0, next_ns - monotonic_ns()) / 1e9
 
     def _wait_for_timer(self, t_ns: int) -> float:
         """Return the timeout for epoll, which rounds up to milliseconds; the last fraction is waited for here."""

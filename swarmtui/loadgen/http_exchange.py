@@ -28,15 +28,6 @@ _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjso
 _TOO_LONG = "an event, the headers or the response exceed the size limit"
 
 
-def _event_heads(size: int) -> tuple[bytes, ...]:
-    """Return how a chunk of this size begins if it holds exactly one event; servers write the size in either case."""
-    return b"%x\r\ndata: " % size, b"%X\r\ndata: " % size
-
-
-# The most frequent read is one chunk with one event; its number of bytes tells how it begins.
-_EVENT_HEADS = {len(b"%x" % size) + 4 + size: _event_heads(size) for size in range(_MIN_EVENT, 2048)}
-
-
 class HttpExchange:
     """One request from connecting to the end of its response; `done` is then called once, deferred.
 
@@ -44,10 +35,9 @@ class HttpExchange:
     """
 
     __slots__ = (
-        "_between_chunks", "_body", "_connection", "_done", "_encoding", "_feed", "_finish", "_header_count",
-        "_is_stream", "_parser", "_piece", "_pieces", "_pool", "_read", "_request", "_reusable", "_splitter", "_type",
-        "_unframed", "bytes_seen", "connection_served", "kernel_stamped", "response", "reused", "status", "t",
-        "t_done", "t_headers", "t_sent",
+        "_body", "_body_read", "_connection", "_done", "_encoding", "_feed", "_finish", "_header_count", "_is_stream",
+        "_parser", "_pieces", "_pool", "_read", "_request", "_reusable", "_type", "_unframed", "bytes_seen",
+        "connection_served", "kernel_stamped", "response", "reused", "status", "t", "t_done", "t_headers", "t_sent",
     )  # fmt: skip
 
     def __init__(self, pool: EndpointPool, done: Callable[[], None]) -> None:
@@ -56,7 +46,7 @@ class HttpExchange:
         self._connection: Connection | None = None
         self._reusable: Connection | None = None
         splitter = pool.dialect.splitter()
-        self._splitter, self._feed, self._finish = splitter, splitter.feed, splitter.finish
+        self._feed, self._finish = splitter.feed, splitter.finish
         self._read = pool.dialect.read
         self.response = Response()
         self.status = 0
@@ -72,8 +62,6 @@ class HttpExchange:
         self._header_count = 0
         self._unframed = 0
         self._pieces: list[bytes] = []
-        self._piece = b""
-        self._between_chunks = False
         self._body = b""
 
     def start(self, request: bytes, new_connection: bool = False) -> None:
@@ -103,29 +91,15 @@ class HttpExchange:
         self.t_sent = monotonic_ns()
         connection.send(request)
 
-    def data_received(self, data: bytes) -> None:
-        if (
-            self._between_chunks
-            and (heads := _EVENT_HEADS.get(len(data))) is not None
-            and data.startswith(heads)
-            and data.endswith(b"\n\n\r\n")
-            and data.count(b"\n") == 4
-            and data.count(b"\r") == 2
-        ):
-            self._read_event(data[len(heads[0]) : -4])
-            return
+    def data_received(self, data: memoryview | bytes) -> None:
         self.bytes_seen = True
         try:
-            self._piece = b""
+            self._body_read = False
             self._parser.feed_data(data)
             if self._pieces:
                 self._read_pieces()
-            elif not self._piece and self.t_done is None:
+            elif not self._body_read and self.t_done is None:
                 self._count_unframed(len(data))
-            # The last CRLF is not part of the body: it ends a chunk.
-            self._between_chunks = (
-                data[-4:] == b"\n\n\r\n" and self._piece[-2:] == b"\n\n" and self._splitter.between_events
-            )
         except TooLong:
             self._end("too_long", _TOO_LONG)
         except httptools.HttpParserCallbackError as error:
@@ -178,20 +152,11 @@ class HttpExchange:
         """Parse whole events immediately; collect smaller pieces until the read is complete."""
         if self.t_done is not None:
             return
-        self._piece = data
         if not self._is_stream or self._pieces or len(data) < _MIN_EVENT:
             self._pieces.append(data)
             return
+        self._body_read = True
         self._read_events(data)
-
-    def _read_event(self, payload: bytes) -> None:
-        """Read one event without the parser, which remains between two chunks."""
-        response = self.response
-        self._read(response, payload, self.t)
-        if response.chars > MAX_CHARS or len(response.times) > MAX_CHUNKS:
-            self._end("too_long", _TOO_LONG)
-        elif response.error is not None:
-            self._end(response.error, response.error_detail)
 
     def _read_events(self, data: bytes) -> None:
         response, t, read = self.response, self.t, self._read

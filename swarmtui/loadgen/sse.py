@@ -74,11 +74,6 @@ class EventSplitter(_Pending):
         self._size = 0
         self._is_error = False
 
-    @property
-    def between_events(self) -> bool:
-        """Whether a chunk `data: …` with two line feeds at its end, and no other line end, is exactly one event."""
-        return not (self._pending or self._by_line or self._at_start)
-
     def feed(self, chunk: bytes) -> list[bytes]:
         if not (self._pending or self._by_line or self._at_start):
             # Fast path: nearly all chunks hold exactly one event.
@@ -148,8 +143,6 @@ class LineSplitter(_Pending):
     """Returns the lines of newline-delimited JSON, as streamed by Ollama."""
 
     __slots__ = ()
-
-    between_events = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         if self._at_start:

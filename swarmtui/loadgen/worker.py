@@ -20,7 +20,6 @@ from swarmtui.loadgen.agent import Agent
 from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps, monotonic_ns
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
-from swarmtui.loadgen.poll_period import PollPeriod
 from swarmtui.loadgen.schedule import Schedule
 from swarmtui.model.record import Record
 from swarmtui.model.session import RequestEntry
@@ -49,7 +48,14 @@ from swarmtui.text import echo
 
 FRAME_NS = 100_000_000
 # Above this many agents a frame takes twice as long.
-_MANY_AGENTS = 128
+_MANY_AGENTS = 256
+
+# Above this many chunks per second the loop sleeps before each poll, for a fraction of the gap between two chunks of a
+# stream, so that both do not end up in one read.
+_POLL_DELAY_RATE = 2_000
+_GAP_FRACTION = 16
+_MAX_CPU_SHARE = 0.5
+_MAX_POLL_DELAY_S = 0.001
 
 # Messages that wait to be sent; beyond this no frames are sent, only records.
 _MAX_OUTBOX = 64
@@ -105,10 +111,9 @@ class Worker:
         self._watched: int | None = None
         self._last_stamp = 0
         self._lag = LoopLag()
-        self._last_tick, self._was_suspended = monotonic_ns(), False
+        self._cpu_ns, self._last_tick, self._was_suspended = time.process_time_ns(), monotonic_ns(), False
         self._drops = 0
-        self._coalesced_chunks = self._coalesced_before = 0
-        self._poll_period = PollPeriod()
+        self._coalesced_chunks = 0
 
     def run(self) -> None:
         # The kernel stamps packets only while some socket asks for it: ask before the first response can arrive.
@@ -291,7 +296,6 @@ class Worker:
         if self._setup is None:
             return
         in_flight = waiting = measured = chunks = 0
-        coalesced = self._coalesced_chunks
         rows = []
         # Drop frames while the session process does not read; records must still reach it.
         congested = len(self._outbox) > _MAX_OUTBOX
@@ -304,17 +308,14 @@ class Worker:
                 in_flight += 1
                 waiting += agent.waiting
                 measured += agent.measured
-                coalesced += agent.coalesced_chunks
             if not congested and (row := agent.row_if_changed()) is not None:
                 rows.append(row)
                 chunks += row.chunks
-        period_s = self._poll_period.next_s(
-            in_flight, chunks, coalesced - self._coalesced_before, (now - self._last_tick) / 1e9
+        cpu_ns = time.process_time_ns()
+        self._loop.poll_delay_s = _poll_delay_s(
+            in_flight, chunks * 1e9 / frame_ns, (cpu_ns - self._cpu_ns) / (now - self._last_tick)
         )
-        # Without kernel stamps, a late read would be a late time stamp.
-        self._loop.poll_period_s = 0.0 if self._clock.stamps_missing else period_s
-        self._coalesced_before = coalesced
-        self._last_tick = now
+        self._cpu_ns, self._last_tick = cpu_ns, now
         if congested:
             return
         watched = self._watched_agent()
@@ -328,7 +329,7 @@ class Worker:
                     queued=len(self._tasks) + self._schedule.pending,
                     rows=tuple(rows),
                     lag_ms=lag_ms,
-                    cpu_ns=time.process_time_ns(),
+                    cpu_ns=cpu_ns,
                     coalesced_chunks=self._coalesced_chunks,
                     clock_steps=self._clock.steps,
                     drops=self._drops,
@@ -409,6 +410,16 @@ def _journal_line(message: bytes) -> bytes:
     report = decode_report(message[HEADER_BYTES:])
     assert isinstance(report, Finished)
     return msgspec.json.encode(RequestEntry(record=report.record)) + b"\n"
+
+
+def _poll_delay_s(streams: int, rate: float, cpu_share: float) -> float:
+    """Return how long to sleep before each poll, given the chunks per second and the share of a core in use.
+
+    Above that share there is no sleep: the worker could not catch up with what arrives during it.
+    """
+    if rate < _POLL_DELAY_RATE or cpu_share > _MAX_CPU_SHARE:
+        return 0.0
+    return min(_MAX_POLL_DELAY_S, streams / rate / _GAP_FRACTION)
 
 
 def raise_file_limit() -> None:
