@@ -65,6 +65,12 @@ def _read_one_summary(root: Path, which: str) -> Summary:
     return import_result(path) if path.suffix == ".json" else summarise(load(root, which))
 
 
+def read_for_comparison(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:
+    """Return the sessions to compare, and earlier ones that show the spread between sessions."""
+    summaries = [summarise(load(root, session_id)) for session_id in session_ids]
+    return summaries, earlier_sessions(root, summaries)
+
+
 def earlier_sessions(root: Path, compared: Sequence[Summary]) -> list[Summary]:
     """Return the newest saved sessions of the same model and workload, up to the newest of those compared."""
     newest = max(summary.session.id for summary in compared)

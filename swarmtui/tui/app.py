@@ -234,10 +234,10 @@ class SwarmApp(PatchedApp[AppResult]):
 
     async def open_comparison(self, root: Path, session_ids: Sequence[str]) -> None:
         """Compare saved sessions; the first one is the baseline."""
-        from swarmtui.tui.sessions.compare_screen import read_summaries
+        from swarmtui.sessions.store import read_for_comparison
 
         try:
-            summaries, history = await asyncio.to_thread(read_summaries, root, session_ids)
+            summaries, history = await asyncio.to_thread(read_for_comparison, root, session_ids)
         except BadInput as problem:
             self.toast(str(problem))
             return

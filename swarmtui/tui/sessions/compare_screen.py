@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log2
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual.app import ComposeResult
@@ -140,14 +139,6 @@ def _leaderboard(rows: Sequence[LeaderboardRow], width: int) -> list[Line]:
         if row.changes:
             lines += _wrapped("; ".join(row.changes), "    ", "second", width)
     return lines
-
-
-def read_summaries(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:
-    """Return the sessions to compare, and earlier ones that show the spread between sessions."""
-    from swarmtui.sessions.store import earlier_sessions, load, summarise
-
-    summaries = [summarise(load(root, session_id)) for session_id in session_ids]
-    return summaries, earlier_sessions(root, summaries)
 
 
 # widgets
