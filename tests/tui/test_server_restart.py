@@ -29,7 +29,7 @@ from tests.tui.screen_text import screen_text, text_of
 
 @contextmanager
 def simulator(port: int, slots: int) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}", f"--seats={slots}"]
+    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=2", f"--port={port}", f"--seats={slots}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None and process.stdout.readline()
