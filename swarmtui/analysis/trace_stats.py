@@ -14,7 +14,7 @@ _CLASSES = 40
 
 
 class TraceStats(Stored, frozen=True, kw_only=True):
-    """What the sessions sent. Token counts are sums over all requests; `hit_rate` is that of an unlimited cache.
+    """Figures of a set of sessions. Token counts are sums over all requests; `hit_rate` is that of an unlimited cache.
 
     `new_tokens` are the prompt tokens of a request that such a cache would not hold. `mean_context` is the mean over
     the requests of prompt and answer. `fan_out` is the largest number of sub-agents between two requests. `arrivals_s`

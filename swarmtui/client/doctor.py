@@ -30,7 +30,7 @@ _ROUND_TRIPS = 5
 
 
 class DoctorFinding(NamedTuple):
-    """What a check found, and in one sentence what to do."""
+    """The result of a check, and a sentence that says what to do."""
 
     state: Literal["ok", "doubtful", "wrong"]
     value: str

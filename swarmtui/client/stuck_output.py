@@ -19,7 +19,7 @@ def exit_if_stuck(outputs: tuple[int, ...] = (1, 2), after_s: float = 1.0) -> No
 
 
 def ignore_signals_unless_stuck() -> None:
-    """From now on SIGINT and SIGTERM do nothing, unless they come while an output is stuck."""
+    """Ignore SIGINT and SIGTERM, unless they come while an output is stuck."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: exit_if_stuck())
 

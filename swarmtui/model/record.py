@@ -93,7 +93,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """What identifies a request within its session."""
+        """Return the numbers that identify a request within its session."""
         return self.stage, self.task, self.turn
 
     @property

@@ -63,7 +63,7 @@ def _width(action: Action) -> int:
 
 
 class Movable(Protocol):
-    """What the movement keys act on."""
+    """A list or a page that the movement keys scroll."""
 
     def move(self, by: int) -> None: ...
     def move_page(self, by: int) -> None: ...

@@ -33,7 +33,7 @@ def test_search_doubles_then_bisects() -> None:
 
 @pytest.mark.parametrize("slots", [*range(1, 34), 48, 49, 50, 63, 64, 65, 100, 200, 301])
 def test_search_finds_the_slots_within_eleven_percent(slots: int) -> None:
-    """From 32 to 64 streams 50 slots bring more than half of the ideal gain; bisecting shows that they end before."""
+    """50 slots give more than half of the ideal gain between 32 and 64 streams; bisecting finds the cliff before 64."""
     levels = searched_levels(slots, wait=10.0)
     cliff = find_cliff(levels)
     assert cliff is not None and abs(cliff.c_before / slots - 1.0) <= 0.11

@@ -36,7 +36,7 @@ def test_stationary_week_is_rarely_flagged() -> None:
 
 
 def test_step_of_three_percent_is_flagged_within_three_probes() -> None:
-    """In 97 % of cases, by simulation of many more."""
+    """The share is 97 % over 3,000 histories; 61 are enough to see a wrong rule."""
     delays = []
     for seed in range(61):
         random = Random(seed)

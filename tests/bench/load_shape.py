@@ -12,7 +12,7 @@ from swarmtui.model.plan import Requests
 from swarmtui.model.session import Level
 from tests.seeds.virtual_session import simulate_session
 
-SIMULATOR_PREFIX = "moe-tp1?seats=64&output.median=100&output.cv=0.5"
+SIMULATOR = "moe-tp1?seats=64&output.median=100&output.cv=0.5"
 LEVELS = (1, 4, 8, 16, 50)
 DEFAULT = Requests()
 FIGURES = ("steady", "stream", "TTFT mean", "TTFT median")
@@ -25,7 +25,7 @@ def figures(level: Level) -> tuple[float, ...]:
 
 
 def simulate_level(c: int, seed: int, requests: Requests = DEFAULT) -> tuple[float, ...]:
-    (level,) = simulate_session(SIMULATOR_PREFIX, "chat", seed=seed, levels=(c,), requests=requests, warmup=1).levels
+    (level,) = simulate_session(SIMULATOR, "chat", seed=seed, levels=(c,), requests=requests, warmup=1).levels
     return figures(level)
 
 

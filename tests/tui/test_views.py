@@ -86,7 +86,7 @@ def test_a_request_without_a_token_shows_how_long_it_has_waited() -> None:
 
 @pytest.mark.parametrize(("per_s", "tolerance"), [(8.4, 0.02), (100.0, 0.01)])
 def test_rate_of_a_slow_stream_is_not_quantised(per_s: float, tolerance: float) -> None:
-    """At 8.4 tokens per second, a second has 8 or 9 of them; frames come four times per second."""
+    """A stream of 8.4 tok/s gets 8 or 9 tokens in a second; frames come four times per second."""
     rate, shown = StreamRate(0), []
     for quarter in range(1, 80):
         rate.update(quarter * 250_000_000, (1, 1), int(per_s * quarter / 4), 1.0, busy=True)

@@ -289,7 +289,7 @@ class LiveScreen(CursorScreen):
 
     @property
     def _back_label(self) -> str:
-        """What Esc does; empty if it does nothing."""
+        """Return the label of Esc in the footer; empty if it does nothing."""
         if self.filter_text:
             return "clear filter"
         if self._only_panel is not None:
