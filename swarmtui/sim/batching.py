@@ -8,54 +8,20 @@ from __future__ import annotations
 
 import math
 import random
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
 
 import msgspec
 
+from swarmtui.sim.kv_pool import KvPool
 from swarmtui.sim.presets import Preset, StepTime
 
 
-def block_hashes(pieces: Sequence[str], size: int) -> tuple[int, ...]:
-    """Return one hash for each full block, which covers all tokens before it: equal hashes mean equal prefixes."""
-    hashes: list[int] = []
-    chain = 0
-    for start in range(0, len(pieces) - size + 1, size):
-        chain = hash((chain, tuple(pieces[start : start + size])))
-        hashes.append(chain)
-    return tuple(hashes)
-
-
-class PrefixCache:
-    """Blocks by hash; the least recently used is evicted first."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._blocks: OrderedDict[int, None] = OrderedDict()
-
-    def match(self, blocks: Sequence[int]) -> int:
-        """Return the number of cached blocks from the start."""
-        known = 0
-        for block in blocks:
-            if block not in self._blocks:
-                break
-            self._blocks.move_to_end(block)
-            known += 1
-        return known
-
-    def add(self, blocks: Sequence[int]) -> None:
-        for block in blocks:
-            self._blocks[block] = None
-            self._blocks.move_to_end(block)
-        while len(self._blocks) > self._capacity:
-            self._blocks.popitem(last=False)
-
-
-CACHE_TOKENS = 1 << 20
-
-
 class Job(msgspec.Struct, eq=False):
-    """A request in the engine. Its times are None until they are reached."""
+    """A request in the engine. Its times are None until they are reached.
+
+    `held` is the number of blocks of its prompt that it shares with others through the KV cache.
+    """
 
     number: int
     prompt_tokens: int
@@ -64,6 +30,7 @@ class Job(msgspec.Struct, eq=False):
     replica: int = 0
     prefill_left: int = 0
     cached: int = 0
+    held: int = 0
     produced: int = 0
     preemptions: int = 0
     gone: bool = False
@@ -78,6 +45,10 @@ class Job(msgspec.Struct, eq=False):
     @property
     def done(self) -> bool:
         return self.produced >= self.output_tokens
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.produced
 
 
 class Step(msgspec.Struct, eq=False):
@@ -124,7 +95,6 @@ class EngineReplica:
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
         self.step: Step | None = None
-        self.kv_tokens_used = 0
         self.preemptions = 0
         self.prefix_queries = 0
         self.prefix_hits = 0
@@ -134,7 +104,12 @@ class EngineReplica:
         self._t = [step_seconds(preset.step_ms)(b) for b in range(preset.slots + 1)]
         self._run_factor = 1.0
         self._drafted = preset.speculative.tokens
-        self._cache = PrefixCache((preset.kv_tokens or CACHE_TOKENS) // preset.block_size)
+        self._pool = KvPool(preset.kv_tokens, preset.block_size)
+        self._refused: tuple[Job, int] | None = None
+
+    @property
+    def kv_tokens_used(self) -> int:
+        return self._pool.used_tokens
 
     @property
     def load(self) -> int:
@@ -179,7 +154,6 @@ class EngineReplica:
                 continue
             count = 1 if not self._drafted else self._accept(step, job)
             job.produced += count
-            self.kv_tokens_used += count
             job.last_token = end
             ended = ended or job.produced >= job.output_tokens
             tokens.append((job, count))
@@ -189,19 +163,20 @@ class EngineReplica:
             job.prefill_left -= chunk
             if job.prefill_left:
                 continue
-            self._cache.add(job.blocks)
+            self._pool.share(job.blocks[job.held :])
+            job.held = len(job.blocks)
             job.produced += 1
-            self.kv_tokens_used += 1
             job.last_token = end
             if job.first_token is None:
                 job.first_token = end
                 step.firsts.append(job)
             ended = ended or job.done
             tokens.append((job, 1))
+        self._pool.grow(sum(count for _, count in tokens))
         if ended:
             for job in self.running:
                 if job.done:
-                    self.kv_tokens_used -= job.prompt_tokens + job.produced
+                    self._release(job)
             self.running = [job for job in self.running if not job.done]
         return step
 
@@ -210,49 +185,50 @@ class EngineReplica:
         job.gone = True
         if job in self.running:
             self.running.remove(job)
-            self.kv_tokens_used -= job.prompt_tokens + job.produced
+            self._release(job)
         elif job in self.waiting:
             self.waiting.remove(job)
 
     def _admit(self, now: float) -> None:
-        room = self._preset.kv_tokens
         while self.waiting and len(self.running) < self._preset.slots:
             job = self.waiting[0]
-            growth = (len(self.running) + 1) * (1 + self._drafted)
-            if (
-                room is not None
-                and self.running
-                and self.kv_tokens_used + job.prompt_tokens + job.produced + growth > room
-            ):
+            if self.running and not self._fits(job):
                 break
             self.waiting.popleft()
             self.running.append(job)
-            self.kv_tokens_used += job.prompt_tokens + job.produced
+            size = self._preset.block_size
+            # At least one token of a prompt is always computed.
+            known = job.blocks[: (job.prompt_tokens - 1) // size]
+            job.held = self._pool.acquire(job.tokens, known)
             if self._preset.prefix_cache:
-                self._match_prefix(job)
+                job.prefill_left -= job.held * size
+                self.prefix_queries += job.prompt_tokens
+                self.prefix_hits += job.held * size
+                if job.admitted is None:
+                    job.cached = job.held * size
             if job.admitted is None:
                 job.admitted = now
 
-    def _match_prefix(self, job: Job) -> None:
-        """Skip the prefill of cached blocks; at least one token is always computed."""
-        size = self._preset.block_size
-        known = min(self._cache.match(job.blocks) * size, (job.prompt_tokens - 1) // size * size)
-        job.prefill_left -= known
-        self.prefix_queries += job.prompt_tokens
-        self.prefix_hits += known
-        if job.admitted is None:
-            job.cached = known
+    def _fits(self, job: Job) -> bool:
+        """Return whether the KV cache has room. A refusal holds until blocks change: requests only grow meanwhile."""
+        refusal = job, self._pool.changes
+        if refusal == self._refused:
+            return False
+        growth = (len(self.running) + 1) * (1 + self._drafted)
+        fits = self._pool.fits(job.tokens + growth, job.blocks)
+        self._refused = None if fits else refusal
+        return fits
+
+    def _release(self, job: Job) -> None:
+        self._pool.release(job.tokens, job.blocks[: job.held])
+        job.held = 0
 
     def _preempt(self) -> None:
         """If the KV cache is full, put the latest request back at the head of the queue, to be recomputed."""
-        room = self._preset.kv_tokens
-        if room is None:
-            return
-        growth = 1 + self._drafted
-        while len(self.running) > 1 and self.kv_tokens_used + len(self.running) * growth > room:
+        while len(self.running) > 1 and not self._pool.fits(len(self.running) * (1 + self._drafted)):
             job = self.running.pop()
-            self.kv_tokens_used -= job.prompt_tokens + job.produced
-            job.prefill_left = job.prompt_tokens + job.produced
+            self._release(job)
+            job.prefill_left = job.tokens
             job.preemptions += 1
             self.preemptions += 1
             self.waiting.appendleft(job)

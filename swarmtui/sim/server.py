@@ -20,8 +20,9 @@ import msgspec
 from swarmtui.model.schema import BadInput
 from swarmtui.sim import gpu, metrics
 from swarmtui.sim.apis import APIS
-from swarmtui.sim.batching import BatchingEngine, Job, block_hashes
+from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.http import HttpRequest, SimConnection
+from swarmtui.sim.kv_pool import block_hashes
 from swarmtui.sim.presets import Preset, fault_for
 from swarmtui.sim.replies import FAILURE, Reply, ReplySettings, SimApi
 from swarmtui.sim.requests import ParsedRequest, RequestRefused, tokenize

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import random
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from swarmtui.sim.presets import Output
 
@@ -27,8 +29,28 @@ design often means less not more : fewer kinds of object fewer ways for state be
 VOCABULARY = tuple((word if word in ".,:" else f" {word}").encode() for word in _TEXT.split())
 
 
+_CHUNK = 4096
+
+
 def pieces(text: str) -> list[str]:
-    return _PIECES.findall(text)
+    """Split text into tokens, in chunks: what a turn of an agent repeats of the turn before is known already."""
+    found: list[str] = []
+    start = 0
+    while True:
+        # No token continues across the first of one or more spaces.
+        end = text.find(" ", start + _CHUNK)
+        while end > 0 and text[end - 1].isspace():
+            end = text.find(" ", end + 1)
+        if end < 0:
+            found += _PIECES.findall(text[start:])
+            return found
+        found += _chunk_pieces(text[start:end])
+        start = end
+
+
+@lru_cache(maxsize=8192)
+def _chunk_pieces(chunk: str) -> tuple[str, ...]:
+    return tuple(map(sys.intern, _PIECES.findall(chunk)))
 
 
 def chat_pieces(messages: Iterable[tuple[str, str]], *, open_answer: bool = True) -> list[str]:

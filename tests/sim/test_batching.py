@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.sim.batching import BatchingEngine, Job, Step, block_hashes, step_seconds
+from swarmtui.sim.batching import BatchingEngine, Job, Step, step_seconds
+from swarmtui.sim.kv_pool import KvPool, block_hashes
 from swarmtui.sim.presets import Noise, Preset, Speculative, StepTime, find_preset
 from tests.sim.virtual_load import closed_loop, decode_tps, first_token, last_token
 
@@ -158,6 +159,40 @@ def test_fully_cached_prompt_still_computes_its_last_block() -> None:
     assert job.cached == 4
 
 
+def test_least_recently_used_prefix_is_evicted_from_its_end() -> None:
+    pool = KvPool(100, 10)
+    old, new = [1, 2, 3, 4], [5, 6, 7, 8]
+    for blocks in (old, new):
+        assert pool.acquire(41, blocks) == 0
+        pool.share(blocks)
+        pool.release(41, blocks)
+    assert pool.used_tokens == 0
+    assert pool.acquire(41, old) == 4
+    assert not pool.fits(60, [9])
+    assert pool.fits(60, [1]) and not pool.fits(60, new)
+    assert pool.acquire(39, [9]) == 0  # 80 in use: room for two of the unused blocks
+    assert pool.acquire(0, new) == 2
+    assert pool.used_tokens == 41 + 39 + 20 - 20
+
+
+def test_contexts_that_no_longer_fit_are_computed_again() -> None:
+    """Agents take turns: the cache serves all of them, or few, as each turn evicts what is needed next."""
+    hits = {}
+    for agents in (4, 5):
+        preset = msgspec.structs.replace(
+            PLAIN, prefix_cache=True, block_size=4, kv_tokens=420, max_model_len=400, slots=8
+        )
+        engine = BatchingEngine(preset)
+        prompts = [block_hashes([str(agent)] * 100, 4) for agent in range(agents)]
+        for turn in range(3 * agents):
+            engine.submit(Job(turn, 100, 2, prompts[turn % agents]), float(turn))
+            run_to_end(engine)
+        replica = engine.replicas[0]
+        hits[agents] = replica.prefix_hits / replica.prefix_queries
+    assert hits[4] == pytest.approx(0.96 * 2 / 3)
+    assert hits[5] < 0.2
+
+
 def test_full_kv_cache_preempts_the_latest_request_without_loss() -> None:
     preset = msgspec.structs.replace(PLAIN, kv_tokens=100, max_model_len=100)
     engine = BatchingEngine(preset)
@@ -201,6 +236,7 @@ arrivals = st.lists(
     drafted=st.integers(0, 4),
     kv_tokens=st.sampled_from([None, 400]),
     step_cv=st.sampled_from([0.0, 0.3]),
+    prefix_cache=st.booleans(),
 )
 def test_invariants_under_any_load(
     arrivals: list[tuple[float, int, int, bool]],
@@ -210,10 +246,12 @@ def test_invariants_under_any_load(
     drafted: int,
     kv_tokens: int | None,
     step_cv: float,
+    prefix_cache: bool,
 ) -> None:
     preset = msgspec.structs.replace(
         PLAIN, slots=slots, replicas=replicas, budget=budget, kv_tokens=kv_tokens, max_model_len=400,
         speculative=Speculative(tokens=drafted, acceptance=0.6), noise=Noise(step_cv=step_cv),
+        prefix_cache=prefix_cache,
     )  # fmt: skip
     engine = BatchingEngine(preset, seed=3)
     steps: list[Step] = []
@@ -225,10 +263,12 @@ def test_invariants_under_any_load(
         steps += engine.advance(now)
         if leaving:
             engine.cancel(leaving)
-        jobs.append(Job(number, prompt, output))
+        blocks = block_hashes(["same"] * prompt, 16) if prefix_cache else ()
+        jobs.append(Job(number, prompt, output, blocks))
         engine.submit(jobs[-1], now)
         leaving = jobs[-1] if leaves else None
         assert all(len(replica.running) <= slots for replica in engine.replicas)
+        assert all(replica.kv_tokens_used <= (kv_tokens or 1 << 20) for replica in engine.replicas)
     steps += run_to_end(engine)
 
     given_out = {job.number: 0 for job in jobs}

@@ -12,6 +12,7 @@ def test_list_of_presets() -> None:
     assert [preset.name for preset in list_presets()] == [
         "moe-tp2-nvlink", "moe-tp1", "moe-tp2-pcie", "dense-tp2-nvlink", "dense-tp1", "qwen36-27b-2x",
         "qwen36-35b-moe", "b70-swarm", "b70-serial", "gemma-31b-tp4", "gpt-oss-20b-5slot", "qwen3-coder-5slot",
+        "agents-small-kv", "agents-large-kv",
     ]  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from swarmtui.loadgen.dialects.base import error_text
 from swarmtui.loadgen.response import Response
 from swarmtui.model.endpoint import PATHS, Dialect
 from swarmtui.model.workload import Message, Task
+from swarmtui.sim import tokens
 from tests.sim.sim_process import TIMEOUT_S, Sim, events_of, simulator
 
 CHAT, COMPLETIONS, OLLAMA = "/v1/chat/completions", "/v1/completions", "/api/chat"
@@ -301,6 +302,12 @@ def test_prefix_cache_needs_equal_beginnings() -> None:
         seen = sim.metrics()
     assert seen["vllm:prefix_cache_hits_total"] == 96 == seen["vllm:prompt_tokens_cached_total"]
     assert seen["vllm:prefix_cache_queries_total"] == seen["vllm:prompt_tokens_total"]
+
+
+def test_long_text_has_the_same_tokens_in_chunks() -> None:
+    text = "".join(f"word{number}  and_more,\n \tnext " for number in range(4000)) + "x" * 9000
+    assert tokens.pieces(text) == tokens._PIECES.findall(text)
+    assert tokens.pieces(text[:50_000])[:9000] == tokens.pieces(text)[:9000]
 
 
 def test_no_cache_usage_without_a_cache(sim: Sim) -> None:
