@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.files import MAX_DATA, open_regular, read_file
-from swarmtui.model.schema import BadInput, find_line, suggest
+from swarmtui.model.schema import BadInput, find_line, suggest, unreadable_error
 from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Trace, Workload, parse_workload
-
-TRACE_SUFFIXES = (".json", ".jsonl", ".csv")
+from swarmtui.prompts.traces.arriving import recorded_load
+from swarmtui.prompts.traces.reader import TRACE_SUFFIXES, trace_files
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -51,8 +51,6 @@ def workload_digest(found: WorkloadFile) -> str:
     content.pop("description", None)
     paths: Iterable[Path] = ()
     if isinstance(found.workload, Trace):
-        from swarmtui.prompts.traces.reader import trace_files
-
         paths = trace_files(trace_paths(found))
         # The same trace under another name is the same work.
         content = {key: value for key, value in content.items() if key not in ("files", "name")}
@@ -118,12 +116,6 @@ def read_text(path: Path) -> str:
         raise BadInput("not UTF-8 text", source=str(path), line=line) from None
 
 
-def unreadable_error(path: Path, error: OSError) -> BadInput:
-    if isinstance(error, FileNotFoundError):
-        return BadInput("no such file", source=str(path))
-    return BadInput(f"cannot be read: {error.strerror}", source=str(path))
-
-
 def _read(path: Path) -> WorkloadFile:
     text = read_text(path)
     workload = parse_workload(text, str(path))
@@ -134,8 +126,6 @@ def _with_recorded_load(found: WorkloadFile) -> WorkloadFile:
     """Replay a trace of single requests by their arrival times, unless the workload says otherwise."""
     if not isinstance(found.workload, Trace) or found.workload.load is not None:
         return found
-    from swarmtui.prompts.traces.arriving import recorded_load
-
     return msgspec.structs.replace(
         found, workload=msgspec.structs.replace(found.workload, load=recorded_load(trace_paths(found)))
     )

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from swarmtui.files import MAX_DATA, read_lines
-from swarmtui.model.schema import BadInput
+from swarmtui.model.schema import BadInput, unreadable_error
 from swarmtui.model.trace import TraceSession
-from swarmtui.prompts.library import TRACE_SUFFIXES, unreadable_error
 from swarmtui.prompts.traces.arrivals import read_bailian, read_csv, read_mooncake
 from swarmtui.prompts.traces.spans import read_spans
 from swarmtui.prompts.traces.weka import read_weka
 
+TRACE_SUFFIXES = (".json", ".jsonl", ".csv")
 _FORMATS = "Weka .json, Mooncake, Bailian or OpenTelemetry .jsonl, Azure or BurstGPT .csv"
 MAX_FILES = 100_000
 

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import read_file
-from swarmtui.model.schema import BadInput, Stored, parse_json
+from swarmtui.model.schema import BadInput, Stored, parse_json, unreadable_error
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
-from swarmtui.prompts.library import unreadable_error
 
 BLOCK_SIZE = 64
 
