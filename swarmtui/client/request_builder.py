@@ -13,9 +13,9 @@ from swarmtui.analysis.limits.slo import validate_slo
 from swarmtui.client.catalogue import load_workload, validate_endpoint
 from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
 from swarmtui.model.config import EndpointConfig, merge_endpoints
-from swarmtui.model.endpoint import AUTO, PATHS, Secrets, parse_address
+from swarmtui.model.endpoint import AUTO, PATHS, Secrets, dialect_from_url, parse_address
 from swarmtui.model.hosts import parse_hosts
-from swarmtui.model.plan import Arrival, Plan, Rules, parse_timeouts
+from swarmtui.model.plan import Arrival, Plan, parse_timeouts
 from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
 from swarmtui.model.run_request import RunRequest, parse_restart
 from swarmtui.model.schema import BadInput
@@ -51,9 +51,6 @@ class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
     burst: float | None = None
     serial_rates: str | None = None
     canaries: str | None = None
-    max_gap: str | None = None
-    time_scale: float | None = None
-    rules: Rules | None = None
     runs: str | None = None
     requests: str | None = None
     duration: str | None = None
@@ -124,6 +121,8 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
     urls = tuple(configured.url for configured in choices.endpoints)
     api = catch("api", _api, choices.api) or endpoint.api
     workload = catch("workload", load_workload, choices.workload)
+    if workload is not None:
+        catch("api", _check_tools, api, urls, workload.workload)
     baseline = catch("baseline", _find_baseline, choices.session_root, choices.baseline)
     seed = baseline.plan.seed if baseline and choices.seed is None else choices.seed
     plan = catch("mode", _plan, choices, workload.workload, seed) if workload is not None else None
@@ -192,6 +191,18 @@ def _api(text: str | None) -> str | None:
     return name
 
 
+def _check_tools(api: str | None, urls: tuple[str, ...], workload: Workload) -> None:
+    """Refuse tools for an API that has none; `auto` chooses one that has them."""
+    if not workload.tools or api == AUTO:
+        return
+    from swarmtui.loadgen.dialects import names_with_tools
+
+    usable = names_with_tools()
+    for name in [api] if api else map(dialect_from_url, urls):
+        if name not in usable:
+            raise BadInput(f"{name} cannot send the tools of workload {workload.name}; use {', '.join(usable)}")
+
+
 def _plan(choices: RunChoices, workload: Workload, seed: int | None) -> Plan:
     return build_plan(
         workload,
@@ -223,9 +234,6 @@ def _plan_options(choices: RunChoices) -> PlanOptions:
         burst=choices.burst,
         serial_rates=choices.serial_rates,
         canaries=choices.canaries,
-        max_gap=choices.max_gap,
-        time_scale=choices.time_scale,
-        rules=choices.rules,
     )
 
 

@@ -12,7 +12,7 @@ from swarmtui.loadgen.response import Response
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.worker_protocol import StartStage, StreamRow, WatchedUpdate
-from swarmtui.model.workload import Message, Task
+from swarmtui.model.workload import Followup, Message, Task
 
 # Pause after an error, doubled after each further one, so that a failed server is not flooded with requests.
 _BACKOFF_S = 0.05
@@ -128,10 +128,7 @@ class Agent:
         response, followups = exchange.response, self._task.followups
         self._exchange = None
         if response.error is None and not self._cancelled and self._turn < len(followups):
-            self._messages += (
-                Message(role="assistant", content="".join(response.content)),
-                Message(role="user", content=followups[self._turn]),
-            )
+            self._messages += _next_messages("".join(response.content), followups[self._turn])
             self._turn += 1
             self._start_turn(self._pool)
             return
@@ -155,7 +152,7 @@ class Agent:
         sent = [f for f in fields if f not in self._omitted and f not in self._pool.rejected_fields]
         if not sent or self._field_retries >= 3:
             return False
-        named = [field for field in sent if field in error]
+        named = [field for field in sent if field in error or field.replace("_", " ") in error]
         self._field_retries += 1
         self._omitted += tuple(named or sent)
         return True
@@ -282,5 +279,15 @@ class Agent:
             error_detail=redact_start(response.error_detail, _MAX_DETAIL),
             text=redact_start("".join(response.content), _MAX_TEXT) if keep else None,
             reasoning=redact_start("".join(response.reasoning), _MAX_TEXT) if keep else None,
-            replayed=task.replayed,
         )
+
+
+def _next_messages(answer: str, followup: Followup) -> tuple[Message, ...]:
+    """Return the answer and what follows it; the model did not necessarily make the call that a tool turn contains."""
+    if isinstance(followup, str):
+        return Message(role="assistant", content=answer), Message(role="user", content=followup)
+    call = followup.call
+    return (
+        Message(role="assistant", content=answer, tool_calls=(call,)),
+        Message(role="tool", content=followup.result, tool_call_id=call.id),
+    )

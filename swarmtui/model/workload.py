@@ -12,7 +12,6 @@ from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 from swarmtui.model.load import Load
 from swarmtui.model.record import Phase
 from swarmtui.model.schema import BadInput, InputStruct, Stored, parse_toml
-from swarmtui.model.trace import ReplayedRequest
 
 # More tokens, turns or agents than this are a typo, and would fill the memory.
 Positive = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -67,10 +66,26 @@ class Prompt(InputStruct, frozen=True, kw_only=True):
     check: AnswerCheck | None = None
 
 
+class ToolDefinition(InputStruct, frozen=True, kw_only=True):
+    """A tool that the model may call; `parameters` is the JSON Schema of its arguments."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class ToolTurn(InputStruct, frozen=True, kw_only=True):
+    """A turn in which an agent called a tool: the call is added to the model's answer, whatever that was."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+    result: str
+
+
 class Dialogue(InputStruct, frozen=True, kw_only=True):
     """A conversation of several turns; `check` applies to the last answer, `max_tokens` to each."""
 
-    turns: Annotated[tuple[str, ...], Meta(min_length=1)]
+    turns: Annotated[tuple[str | ToolTurn, ...], Meta(min_length=1)]
     type: str = ""
     max_tokens: Positive | None = None
     check: AnswerCheck | None = None
@@ -93,7 +108,8 @@ class _WorkloadBase(InputStruct, frozen=True, kw_only=True):
     system: str = ""
     max_tokens: Positive | None = None
     temperature: Annotated[float, Meta(ge=0.0)] | None = None
-    cache: Literal["cold", "warm"] = "cold"
+    cache: Literal["cold", "warm", "shared"] = "cold"
+    tools: tuple[ToolDefinition, ...] = ()
     extra: dict[str, Any] = {}
     check: AnswerCheck | None = None
     load: Load | None = None
@@ -158,35 +174,56 @@ class Graph(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="dag
         return sum(node.copies for node in self.tasks)
 
 
-class Trace(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="trace"):
-    """Recorded agent sessions or requests: trace files, or directories of them."""
-
-    files: Annotated[str, Meta(min_length=1)] | Annotated[tuple[str, ...], Meta(min_length=1)]
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (self.files,) if isinstance(self.files, str) else self.files
+Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | MixedWorkload | Graph
 
 
-Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | MixedWorkload | Graph | Trace
+class Tool(Stored, frozen=True, kw_only=True):
+    """A tool definition as it is sent: `parameters` is JSON, so that it is encoded once and not for each request."""
+
+    name: str
+    description: str
+    parameters: str
 
 
-class Message(Stored, frozen=True, kw_only=True):
-    role: Literal["system", "user", "assistant"]
+class ToolCall(Stored, frozen=True, kw_only=True):
+    """A call of a tool by the assistant; `arguments` is JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(Stored, frozen=True, kw_only=True, omit_defaults=True):
+    """A message of a conversation. One of the role `tool` is the result of the call `tool_call_id`."""
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+
+
+class ToolExchange(Stored, frozen=True, kw_only=True):
+    """A call to add to the answer of the model, and the result to send back."""
+
+    call: ToolCall
+    result: str
+
+
+Followup = str | ToolExchange
 
 
 class Task(Stored, frozen=True, kw_only=True):
-    """The work of one agent: the first request, and the user turns that follow it.
+    """The work of one agent: the first request, and the turns that follow it, of the user or of a tool.
 
-    `exact`: `max_tokens` is the intended length, so reaching it is not a cap hit. `at_ns` is when to send it, by
-    the monotonic clock; null is as soon as an agent is free. `with_text`: include the answer in the record.
+    `exact`: `max_tokens` is the intended length, so reaching it is not a cap hit. `at_ns` is when to send it, counted
+    from the start of the stage; null is as soon as an agent is free. `with_text`: include the answer in the record.
     `phase` is that of its requests in a stage of a level; all requests of other stages have the phase of the stage.
     """
 
     id: int
     messages: tuple[Message, ...]
-    followups: tuple[str, ...] = ()
+    followups: tuple[Followup, ...] = ()
+    tools: tuple[Tool, ...] = ()
     type: str = ""
     max_tokens: int | None = None
     exact: bool = False
@@ -197,7 +234,6 @@ class Task(Stored, frozen=True, kw_only=True):
     at_ns: int | None = None
     with_text: bool = False
     phase: Phase = "level"
-    replayed: ReplayedRequest | None = None
 
 
 def effective_load(workload: Workload) -> Load:
@@ -206,8 +242,6 @@ def effective_load(workload: Workload) -> Load:
         return workload.load
     if isinstance(workload, MixedWorkload):
         return loads.Mixed(levels=tuple(range(1, len(workload.side) + 2)))
-    if isinstance(workload, Trace):
-        return loads.Sessions()
     return loads.Dag() if isinstance(workload, Graph) else loads.Closed()
 
 
@@ -230,6 +264,7 @@ def find_problems(workload: Workload, source: str) -> Iterator[BadInput]:
         yield from _length_problems(getattr(workload, key, None), source, key)
     for key, check in iter_checks(workload):
         yield from find_check_problems(check, source, key)
+    yield from _tool_problems(workload, source)
     yield from _load_problems(workload, source)
     if isinstance(workload, Graph):
         yield from _graph_problems(workload, source)
@@ -243,6 +278,22 @@ def iter_checks(workload: Workload) -> Iterator[tuple[str, AnswerCheck]]:
     for name, part in tables:
         if part is not None and part.check is not None:
             yield f"{name}.check".lstrip("."), part.check
+
+
+def _tool_problems(workload: Workload, source: str) -> Iterator[BadInput]:
+    names = [tool.name for tool in workload.tools]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield BadInput(f"there are two tools named {name}", source=source, key=f"tools[{index}].name")
+    dialogues = [(f"conversations[{n}]", one) for n, one in enumerate(getattr(workload, "conversations", ()))]
+    if isinstance(workload, MixedWorkload):
+        dialogues.append(("primary", workload.primary))
+    for key, dialogue in dialogues:
+        if isinstance(dialogue.turns[0], ToolTurn):
+            yield BadInput("the first turn must be a message of the user", source=source, key=f"{key}.turns[0]")
+        for at, turn in enumerate(dialogue.turns):
+            if isinstance(turn, ToolTurn) and turn.tool not in names:
+                yield BadInput(f"no [[tools]] table is named {turn.tool}", source=source, key=f"{key}.turns[{at}].tool")
 
 
 def _length_problems(length: Length | None, source: str, key: str) -> Iterator[BadInput]:
@@ -268,10 +319,6 @@ def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
         if (kind == special) != (mode == special):
             yield BadInput(f"not possible with kind {kind}", source=source, key=f"load.mode {mode}")
             return
-    if isinstance(workload, Trace) != loads.replays(load):
-        text = "needs kind trace" if loads.replays(load) else "a trace needs sessions, or open with recorded arrivals"
-        yield BadInput(text, source=source, key=f"load.mode {mode}")
-        return
     if isinstance(workload, MixedWorkload) and isinstance(load, loads.Mixed) and not load.loop:
         most = len(workload.side) + 1
         if max(load.levels) > most:

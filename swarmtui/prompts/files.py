@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 from swarmtui.model.schema import BadInput, Stored, parse_json
-from swarmtui.model.trace import ReplayedRequest
 from swarmtui.model.workload import (
     Conversation,
     Dialogue,
+    Followup,
     Graph,
     JsonLines,
     Message,
@@ -21,6 +22,9 @@ from swarmtui.model.workload import (
     Prompt,
     Prompts,
     ShareGpt,
+    ToolCall,
+    ToolExchange,
+    ToolTurn,
 )
 from swarmtui.prompts.library import WorkloadFile, data_path, read_text
 
@@ -31,16 +35,34 @@ class PromptItem(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt before the nonce, system message and caps are added."""
 
     messages: tuple[Message, ...]
-    followups: tuple[str, ...] = ()
+    followups: tuple[Followup, ...] = ()
     type: str = ""
     max_tokens: int | None = None
     check: AnswerCheck | None = None
-    replayed: ReplayedRequest | None = None
+
+
+class _LineFunction(Stored, frozen=True, kw_only=True):
+    name: str
+    arguments: str
+
+
+class _LineToolCall(Stored, frozen=True, kw_only=True):
+    id: str
+    function: _LineFunction
+
+
+class _LineMessage(Stored, frozen=True, kw_only=True):
+    """A message as the chat API writes it: an assistant that calls a tool may have no content."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | None = None
+    tool_calls: tuple[_LineToolCall, ...] = ()
+    tool_call_id: str = ""
 
 
 class _JsonLine(Stored, frozen=True, kw_only=True):
     prompt: str = ""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[_LineMessage, ...] = ()
     type: str = ""
     max_tokens: Positive | None = None
     check: AnswerCheck | None = None
@@ -103,7 +125,7 @@ def _collect(found: WorkloadFile, workload: WrittenWorkload, items: list[PromptI
     elif path is None:
         items.extend(item_from_prompt(prompt) for prompt in getattr(workload, "prompts", ()))
     elif isinstance(workload, JsonLines):
-        _collect_lines(path, items, problems)
+        _collect_lines(path, {tool.name for tool in workload.tools}, items, problems)
     elif isinstance(workload, ShareGpt):
         _collect_conversations(path, workload.turns, items)
     else:
@@ -114,21 +136,31 @@ def _collect(found: WorkloadFile, workload: WrittenWorkload, items: list[PromptI
 def item_from_dialogue(dialogue: Dialogue) -> PromptItem:
     first, *later = dialogue.turns
     return PromptItem(
-        messages=(user_message(first),),
-        followups=tuple(turn.strip() for turn in later),
+        messages=(user_message(str(first)),),
+        followups=tuple(_followup(turn, number) for number, turn in enumerate(later, 1)),
         type=dialogue.type,
         max_tokens=dialogue.max_tokens,
         check=dialogue.check,
     )
 
 
-def _collect_lines(path: Path, items: list[PromptItem], problems: list[BadInput]) -> None:
+def _followup(turn: str | ToolTurn, number: int) -> Followup:
+    """Return a later turn. The id of a call has nine letters and digits, which is what some chat templates require."""
+    if isinstance(turn, str):
+        return turn.strip()
+    arguments = msgspec.json.encode(turn.arguments).decode()
+    return ToolExchange(
+        call=ToolCall(id=f"call{number:05}", name=turn.tool, arguments=arguments), result=turn.result.strip()
+    )
+
+
+def _collect_lines(path: Path, tools: set[str], items: list[PromptItem], problems: list[BadInput]) -> None:
     for number, text in enumerate(read_text(path).split("\n"), 1):
         if not text.strip():
             continue
         try:
             line = parse_json(text, _JsonLine, str(path))
-            items.append(_item_from_line(line))
+            items.append(_item_from_line(line, tools))
             problems.extend(
                 BadInput(problem.problem, source=str(path), key=problem.key, line=number)
                 for problem in (find_check_problems(line.check, "", "check") if line.check is not None else ())
@@ -137,15 +169,37 @@ def _collect_lines(path: Path, items: list[PromptItem], problems: list[BadInput]
             problems.append(BadInput(problem.problem, source=str(path), key=problem.key, line=number))
 
 
-def _item_from_line(line: _JsonLine) -> PromptItem:
+def _item_from_line(line: _JsonLine, tools: set[str]) -> PromptItem:
     if bool(line.prompt.strip()) == bool(line.messages):
         raise BadInput("expected either prompt or messages, not empty")
-    messages = list(line.messages) if line.messages else [user_message(line.prompt)]
+    messages = [_message(message, tools) for message in line.messages] or [user_message(line.prompt)]
+    called = {call.id for message in messages for call in message.tool_calls}
+    if any(message.role == "tool" and message.tool_call_id not in called for message in messages):
+        raise BadInput("a result without the call that it belongs to (tool_call_id)", key="messages")
     while messages and messages[-1].role == "assistant":  # a recorded answer, which the model is to generate
         messages.pop()
-    if not messages or messages[-1].role != "user":
+    if not messages or messages[-1].role not in ("user", "tool"):
         raise BadInput("no user message to answer", key="messages")
     return PromptItem(messages=tuple(messages), type=line.type, max_tokens=line.max_tokens, check=line.check)
+
+
+def _message(message: _LineMessage, tools: set[str]) -> Message:
+    calls = []
+    for call in message.tool_calls:
+        if call.function.name not in tools:
+            raise BadInput(f"no [[tools]] table of the workload is named {call.function.name}", key="tool_calls")
+        try:
+            parsed = msgspec.json.decode(call.function.arguments)
+        except msgspec.DecodeError:
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise BadInput("arguments are not a JSON object in a string", key="tool_calls")
+        calls.append(ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments))
+    if message.content is None and not calls:
+        raise BadInput("a message needs content", key="messages")
+    return Message(
+        role=message.role, content=message.content or "", tool_calls=tuple(calls), tool_call_id=message.tool_call_id
+    )
 
 
 def _collect_conversations(path: Path, turns: int, items: list[PromptItem]) -> None:

@@ -16,13 +16,13 @@ from swarmtui.analysis.compare.differences import describe_server_changes, serve
 from swarmtui.client.spawn import SimulatorProcess
 from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
 from swarmtui.http_client import HttpClient, HttpReply, RequestFailed
-from swarmtui.loadgen.dialects import load_dialect
+from swarmtui.loadgen.dialects import load_dialect, names_with_tools
 from swarmtui.model.endpoint import AUTO, PATHS, Address, Dialect, Endpoint, dialect_from_url, parse_address
 from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.model.workload import Message, Task
+from swarmtui.model.workload import Message, Task, Tool, Workload
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
-from swarmtui.prompts.generator import TaskGenerator
+from swarmtui.prompts.generator import TaskGenerator, tools_of
 from swarmtui.prompts.library import WorkloadFile
 from swarmtui.session_process.sampler import MetricsPage, PreflightFindings
 from swarmtui.telemetry.discovery import identify, listeners_at
@@ -125,14 +125,18 @@ class EndpointInspector:
             raise EndpointUnusable(f"{where}: the server lists no model; choose one with --model")
         return next(filter(None, models))
 
-    def calibrate(self, dialect: Dialect, model: str, system: str, seed: int) -> Calibration:
-        """Count the tokens of sample texts after `system`, with `/tokenize` or the usage of one-token requests."""
+    def calibrate(self, dialect: Dialect, model: str, workload: Workload, seed: int) -> Calibration:
+        """Count the tokens of sample texts with the system message and tools of a workload.
+
+        The counts are those of `/tokenize`, or else the usage of one-token requests.
+        """
         texts = calibration_texts(seed, salt=str(time.time_ns()))
-        prompts = [_prompt(system, text) for text in texts]
+        prompts, tools = [_prompt(workload.system, text) for text in texts], tools_of(workload)
         api = load_dialect(dialect)
-        counts = [self._tokenize(model, msgspec.to_builtins(api.tokenize_fields(prompt))) for prompt in prompts]
+        counts = [self._tokenize(model, _to_builtins(api.tokenize_fields(prompt, tools))) for prompt in prompts]
         if None in counts:
-            return fit_calibration(texts, [self._prompt_usage(dialect, model, prompt) for prompt in prompts], "usage")
+            counted = [self._prompt_usage(dialect, model, prompt, tools) for prompt in prompts]
+            return fit_calibration(texts, counted, "usage")
         return fit_calibration(texts, [count for count in counts if count is not None], "tokenize")
 
     def count_tokens(self, model: str, text: str) -> int | None:
@@ -155,11 +159,12 @@ class EndpointInspector:
         # llama.cpp returns an empty list for a request body that it does not understand.
         return count if isinstance(count, int) and count > 0 else None
 
-    def _prompt_usage(self, dialect: Dialect, model: str, prompt: tuple[Message, ...]) -> int:
+    def _prompt_usage(self, dialect: Dialect, model: str, prompt: tuple[Message, ...], tools: tuple[Tool, ...]) -> int:
         root, path, api = self._address.root, PATHS[dialect], load_dialect(dialect)
         limit = api.sampling_fields(Task(id=0, messages=(), max_tokens=1))
         try:
-            body = {"model": model, "stream": False} | msgspec.to_builtins(api.prompt_fields(prompt)) | limit
+            fields = api.prompt_fields(prompt) | api.tools(tools, "none") | limit
+            body = {"model": model, "stream": False} | _to_builtins(fields)
             found = self._client.request("POST", root + path, _CALIBRATION_TIMEOUT_S, json=body).json()
             return api.prompt_tokens(found)
         except (RequestFailed, *_COUNT_ERRORS) as error:
@@ -167,6 +172,12 @@ class EndpointInspector:
                 f"{root}{path}: prompt lengths cannot be calibrated: no /tokenize, and a one-token request "
                 f"reports no usage ({type(error).__name__}); use a workload with written prompts, such as coding"
             ) from None
+
+
+def _to_builtins(fields: dict[str, Any]) -> dict[str, Any]:
+    """Decode what was encoded before, so that another encoder can write it."""
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(fields))
+    return decoded
 
 
 def _prompt(system: str, text: str) -> tuple[Message, ...]:
@@ -214,12 +225,12 @@ def inspect_endpoints(
         url, embedded = address, address.startswith(SIMULATOR_PREFIX)
         if embedded:
             url = _start_simulator(address, simulators)
-        dialect = _choose_dialect(request, url)
+        dialect = _choose_dialect(request, url, with_tools=bool(workload.workload.tools))
         with http_client(request, (url,), dialect) as client:
             inspector = EndpointInspector(parse_address(url), client)
             model, engine = inspector.inspect(dialect, request.model)
             if calibration is None and needs_calibration(workload.workload):
-                calibration = inspector.calibrate(dialect, model, workload.workload.system, request.plan.seed)
+                calibration = inspector.calibrate(dialect, model, workload.workload, request.plan.seed)
             own_metrics = metrics_url(parse_address(url).root, engine) if engine else None
             if own_metrics and not request.metrics_urls and (page := fetch_metrics(client, own_metrics)):
                 findings.metrics_pages.append(page)
@@ -242,16 +253,19 @@ def inspect_endpoints(
     return tuple(_with_engine_of_process(endpoint, findings) for endpoint in endpoints), calibration
 
 
-def _choose_dialect(request: RunRequest, url: str) -> Dialect:
+def _choose_dialect(request: RunRequest, url: str, *, with_tools: bool) -> Dialect:
     """Return the API that the user asks for, or the one in the URL; `auto` is the first that the server knows."""
     if request.api != AUTO:
         return request.api or dialect_from_url(url)
-    for dialect in PATHS:
+    usable = names_with_tools() if with_tools else tuple(PATHS)
+    for dialect in usable:
         with open_inspector(request, url, dialect) as inspector:
             if inspector.serves(dialect):
                 return dialect
     root = parse_address(url).root
-    raise EndpointUnusable(f"{root}: it knows none of {', '.join(PATHS.values())}; is the path of the URL right?")
+    raise EndpointUnusable(
+        f"{root}: it knows none of {', '.join(PATHS[name] for name in usable)}; is the path of the URL right?"
+    )
 
 
 def _start_simulator(address: str, simulators: list[SimulatorProcess]) -> str:

@@ -14,7 +14,7 @@ from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.dialects.base import error_text
 from swarmtui.loadgen.response import Response
 from swarmtui.model.endpoint import PATHS, Dialect
-from swarmtui.model.workload import Message, Task
+from swarmtui.model.workload import Message, Task, Tool, ToolCall
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -424,6 +424,74 @@ def test_request_bodies() -> None:
     assert ollama["options"] == {"num_predict": 16, "temperature": 0.5}
     assert "stream_options" not in ollama
     assert "ignore_eos" not in ollama
+
+
+def body_with_tools(dialect: Dialect, *omit: str) -> Any:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    calls = tuple(ToolCall(id=f"c{n}", name="read", arguments=f'{{"path":"{n}"}}') for n in (1, 2))
+    messages = (
+        Message(role="system", content="Be brief."),
+        Message(role="user", content="Hi"),
+        Message(role="assistant", content="I look.", tool_calls=calls[:1]),
+        Message(role="tool", content="one", tool_call_id="c1"),
+        Message(role="assistant", content="", tool_calls=calls),
+        Message(role="tool", content="one", tool_call_id="c1"),
+        Message(role="tool", content="two", tool_call_id="c2"),
+    )
+    tool = Tool(name="read", description="Read a file.", parameters=json.dumps(schema))
+    task = Task(id=1, messages=messages, tools=(tool,))
+    return json.loads(load_dialect(dialect).body("m", task, messages, omit))
+
+
+FUNCTION = {
+    "name": "read",
+    "description": "Read a file.",
+    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+}
+
+
+def test_tools_of_chat_and_ollama() -> None:
+    chat, ollama = body_with_tools("chat"), body_with_tools("ollama")
+    assert chat["tools"] == ollama["tools"] == [{"type": "function", "function": FUNCTION}]
+    assert (chat["tool_choice"], "tool_choice" in ollama) == ("auto", False)
+    one = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path":"1"}'}}
+    assert chat["messages"][2] == {"role": "assistant", "content": "I look.", "tool_calls": [one]}
+    assert chat["messages"][3] == {"role": "tool", "content": "one", "tool_call_id": "c1"}
+    called = {"function": {"name": "read", "arguments": {"path": "1"}}}
+    assert ollama["messages"][2] == {"role": "assistant", "content": "I look.", "tool_calls": [called]}
+    assert ollama["messages"][3] == {"role": "tool", "content": "one", "tool_name": "read"}
+
+
+def test_tools_of_messages() -> None:
+    body = body_with_tools("messages")
+    schema = {"input_schema": FUNCTION["parameters"]}
+    assert body["tools"] == [{"name": "read", "description": "Read a file."} | schema]
+    assert body["tool_choice"] == {"type": "auto"}
+    _, first, result, second, results = body["messages"]
+    uses = [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": str(n)}} for n in (1, 2)]
+    assert first == {"role": "assistant", "content": [{"type": "text", "text": "I look."}, uses[0]]}
+    assert second == {"role": "assistant", "content": uses}
+    found = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": text} for n, text in ((1, "one"), (2, "two"))]
+    assert (result, results) == ({"role": "user", "content": found[:1]}, {"role": "user", "content": found})
+
+
+def test_tools_of_responses() -> None:
+    body = body_with_tools("responses")
+    assert (body["tools"], body["tool_choice"]) == ([{"type": "function"} | FUNCTION], "auto")
+    calls = [
+        {"type": "function_call", "call_id": f"c{n}", "name": "read", "arguments": f'{{"path":"{n}"}}'} for n in (1, 2)
+    ]
+    outputs = [
+        {"type": "function_call_output", "call_id": f"c{n}", "output": text} for n, text in ((1, "one"), (2, "two"))
+    ]
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]}
+    assert body["input"][1:] == [said, calls[0], outputs[0], *calls, *outputs]
+
+
+def test_tools_stay_in_the_prompt_if_calls_are_rejected() -> None:
+    for dialect, choice in (("chat", "none"), ("messages", {"type": "none"}), ("responses", "none")):
+        body = body_with_tools(dialect, "tool_choice")
+        assert (body["tool_choice"], len(body["tools"])) == (choice, 1)
 
 
 def test_rejected_fields_are_omitted() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import trustme
 
+from swarmtui.model.workload import Tool
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import HELLO, TLS_CLOSE_TIMEOUT_S, RawCall, RawServer, hello
 
@@ -166,6 +167,22 @@ def test_only_the_named_field_is_omitted() -> None:
     assert len(server.calls) == 3
     for call in server.calls[1:]:
         assert {"stream_options", "top_k"} <= call.body.keys()
+
+
+def test_tools_are_sent_without_calls_if_the_server_rejects_these() -> None:
+    def handler(call: RawCall) -> None:
+        if call.body["tool_choice"] == "auto":
+            problem = '\\"auto\\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+            call.reply("400 Bad", '{"error":{"message":"' + problem + '"}}')
+        else:
+            hello(call)
+
+    tools = (Tool(name="read", description="", parameters="{}"),)
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
+        records = worker.run(task(n, tools=tools) for n in range(2))
+    assert [(record.error, record.left_out) for record in records] == [(None, ("tool_choice",))] * 2
+    assert [call.body["tool_choice"] for call in server.calls] == ["auto", "none", "none"]
+    assert all(call.body["tools"] and call.body["stream_options"] for call in server.calls)
 
 
 def test_unrelated_400_is_an_error_and_not_remembered() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from swarmtui.model.worker_protocol import Drop, TakeBack, WatchAgent
+from swarmtui.model.workload import ToolCall, ToolExchange
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import DONE, ROLE, Gate, RawCall, RawServer, delta, hello, usage
 
@@ -88,7 +87,7 @@ def test_drop_clears_queue_and_with_cancel_ends_requests() -> None:
 
 
 def test_tasks_that_were_not_started_are_returned() -> None:
-    gate, minute = Gate(), time.perf_counter_ns() + 60_000_000_000
+    gate, minute = Gate(), 60_000_000_000
     with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.enqueue([*(task(n) for n in range(4)), task(4, at_ns=minute), task(5, at_ns=minute)])
         worker.start_stage(2)
@@ -177,6 +176,19 @@ def test_conversation_includes_earlier_responses() -> None:
         ("assistant", "answer 1"),
         ("user", "three"),
     ]
+
+
+def test_result_of_a_tool_follows_its_call() -> None:
+    read = ToolExchange(call=ToolCall(id="call00001", name="read", arguments='{"path":"a"}'), result="text")
+    with RawServer(_counting) as server, DrivenWorker(server.url) as worker:
+        worker.enqueue([task(7, "one", followups=(read, "two"))])
+        worker.start_stage(1)
+        records = worker.records(3)
+    assert [(record.turn, record.error) for record in records] == [(0, None), (1, None), (2, None)]
+    _, answer, result, *rest = server.calls[2].body["messages"]
+    assert (answer["content"], answer["tool_calls"][0]["function"]["name"]) == ("answer 0", "read")
+    assert result == {"role": "tool", "content": "text", "tool_call_id": "call00001"}
+    assert [message["content"] for message in rest] == ["answer 1", "two"]
 
 
 def test_conversation_ends_with_its_first_failure() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.model.schema import BadInput
-from swarmtui.model.workload import Task, parse_workload
+from swarmtui.model.workload import Task, ToolCall, parse_workload
 from swarmtui.prompts.files import read_items
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile
@@ -54,7 +54,8 @@ def test_json_lines_are_read(written: Write, tmp_path: Path) -> None:
         ("{}", "expected either prompt or messages"),
         ('{"prompt": "  "}', "expected either prompt or messages"),
         ('{"prompt": "a", "messages": [{"role": "user", "content": "b"}]}', "expected either prompt or messages"),
-        ('{"messages": [{"role": "tool", "content": "b"}]}', "messages[0].role: invalid value 'tool'; expected one of"),
+        ('{"messages": [{"role": "robot", "content": "b"}]}', "messages[0].role: invalid value 'robot'; expected one"),
+        ('{"messages": [{"role": "tool", "content": "b"}]}', "messages: a result without the call"),
         ('{"messages": [{"role": "system", "content": "b"}]}', "messages: no user message to answer"),
     ],
 )
@@ -91,6 +92,24 @@ def test_missing_or_empty_file_is_reported(written: Write, tmp_path: Path, toml:
 def test_byte_order_mark_is_skipped(written: Write, tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\r\n')
     assert tasks(written(JSONL), 1)[0].messages[0].content == "a"
+
+
+def test_tool_calls_of_chat_messages_are_read(written: Write, tmp_path: Path) -> None:
+    call = {"id": "x", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
+    spoken = [
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "r", "tool_call_id": "x"},
+    ]
+    lines = [{"messages": spoken}, {"messages": [{"role": "user", "content": "v"}]}]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    found = written(JSONL + '[[tools]]\nname = "read"\n')
+    asked = next(task for task in tasks(found, 2) if len(task.messages) == 3)
+    assert asked.messages[1].tool_calls == (ToolCall(id="x", name="read", arguments='{"path":"a"}'),)
+    assert (asked.messages[2].role, asked.messages[2].tool_call_id) == ("tool", "x")
+    assert [tool.name for tool in asked.tools] == ["read"]
+    with pytest.raises(BadInput, match=r"data.jsonl:1: tool_calls: no \[\[tools\]\] table .* named read"):
+        tasks(written(JSONL), 1)
 
 
 def test_sharegpt_takes_the_first_human_turns(written: Write, tmp_path: Path) -> None:

@@ -12,14 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.loadgen.dialects import load_dialect
-from swarmtui.model.workload import Task, Trace, parse_workload
+from swarmtui.model.workload import Task, parse_workload
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload
 from swarmtui.prompts.sampling import nonce
-
-# The tasks of other workloads than traces have numbers.
-NUMBERED = [found for found in builtin_workloads() if not isinstance(found.workload, Trace)]
 
 EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
 
@@ -71,7 +68,8 @@ def test_requests_are_reproducible(digest: str, text: str) -> None:
     source = TaskGenerator(make_workload(text), seed=7, calibration=calibration, salt="a session")
     tasks = [source.warmup(0), *(source.task(index, 2, index % 8) for index in range(20))]
     sent = b"\n".join(
-        load_dialect("chat").body("a model", task, task.messages) + "/".join(task.followups).encode() for task in tasks
+        load_dialect("chat").body("a model", task, task.messages) + "/".join(map(str, task.followups)).encode()
+        for task in tasks
     )
     assert hashlib.sha256(sent).hexdigest()[:16] == digest
 
@@ -83,12 +81,14 @@ def test_task_is_independent_of_request_order(seed: int, indexes: list[int]) -> 
     assert [one.task(i, 4, i) for i in indexes] == [other.task(i, 4, i) for i in reversed(indexes)][::-1]
 
 
-@pytest.mark.parametrize("found", NUMBERED, ids=lambda found: str(found.workload.name))
+@pytest.mark.parametrize("found", builtin_workloads(), ids=lambda found: str(found.workload.name))
 def test_all_tasks_of_a_session_start_differently(found: WorkloadFile) -> None:
     source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
     tasks = [source.task(index, 8, index) for index in range(400)] + [source.warmup(index) for index in range(50)]
-    assert len({task.messages[0].content[:16] for task in tasks}) == len(tasks)
-    assert all(task.messages[0].content[0] == "[" for task in tasks)
+    shared = found.workload.cache == "shared"  # then the first message of the user starts differently
+    first = [task.messages[1 if shared else 0].content for task in tasks]
+    assert len({text[:16] for text in first}) == len(tasks)
+    assert all(text[0] == "[" for text in first)
 
 
 def test_salt_changes_only_the_nonces() -> None:
@@ -129,7 +129,7 @@ def test_levels_get_different_prompts_in_the_same_mixture() -> None:
 
 
 def test_warmup_prompts_are_never_measured() -> None:
-    for found in NUMBERED:
+    for found in builtin_workloads():
         source = TaskGenerator(found, seed=0, calibration=EXACT)
         warm = set(texts([source.warmup(index) for index in range(20)]))
         assert not warm & set(texts([source.task(index, 1, index) for index in range(100)]))

@@ -91,12 +91,10 @@ check = { all = "word", pythn = true }
 def test_invalid_choice_lists_the_choices(tmp_path: Path) -> None:
     load = 'kind = "random"\nname = "r"\ninput_tokens = 1\noutput_tokens = 1\n[load]\n'
     assert problem_texts(tmp_path, load + 'mode = "somehow"\n') == [
-        ":6: load.mode: invalid value 'somehow'; "
-        "expected one of barrier, closed, dag, mixed, open, ramp, sessions, swarm"
+        ":6: load.mode: invalid value 'somehow'; expected one of barrier, closed, dag, mixed, open, ramp, swarm"
     ]
     assert problem_texts(tmp_path, load + 'mode = "open"\nrate = 1\narrival = "poison"\n') == [
-        ":8: load.arrival: invalid value 'poison'; "
-        "expected one of constant, gamma, poisson, recorded; did you mean poisson?"
+        ":8: load.arrival: invalid value 'poison'; expected one of constant, gamma, poisson; did you mean poisson?"
     ]
 
 
@@ -124,6 +122,22 @@ def test_problem_is_described(tmp_path: Path, text: str, says: str) -> None:
     found = problem_texts(tmp_path, text)
     assert len(found) == 1
     assert says in found[0]
+
+
+def test_problems_of_tools_are_named(tmp_path: Path) -> None:
+    text = """kind = "conversation"
+name = "t"
+[[tools]]
+name = "read"
+[[tools]]
+name = "read"
+[[conversations]]
+turns = [{ tool = "read", result = "r" }, { tool = "write", result = "r" }]
+"""
+    found = "\n".join(problem_texts(tmp_path, text))
+    assert "tools[1].name: there are two tools named read" in found
+    assert "conversations[0].turns[0]: the first turn must be a message of the user" in found
+    assert "conversations[0].turns[1].tool: no [[tools]] table is named write" in found
 
 
 def test_all_bad_lines_of_a_data_file_are_reported_together(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ class _VirtualClient:
 
 def _history(flight: _RequestInFlight) -> tuple[Message, ...]:
     answer = Message(role="assistant", content=flight.content)
-    return (*flight.messages, answer, Message(role="user", content=flight.task.followups[flight.turn]))
+    return (*flight.messages, answer, Message(role="user", content=str(flight.task.followups[flight.turn])))
 
 
 def _calibrate(seed: int) -> Calibration:

@@ -22,7 +22,7 @@ def test_server_without_token_counts_cannot_be_calibrated(answer: str) -> None:
     with serving({"/v1/chat/completions": answer}) as server:
         inspector = EndpointInspector(parse_address(server.url), HttpClient())
         with pytest.raises(EndpointUnusable, match="prompt lengths cannot be calibrated"):
-            inspector.calibrate("chat", "model", "", seed=0)
+            inspector.calibrate("chat", "model", find_workload("random-1k-1k").workload, seed=0)
 
 
 class SeveralApis(RawServer):

@@ -18,7 +18,7 @@ from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.dialects.base import error_text
 from swarmtui.loadgen.response import Response
 from swarmtui.model.endpoint import PATHS, Dialect
-from swarmtui.model.workload import Message, Task
+from swarmtui.model.workload import Message, Task, Tool
 from swarmtui.sim import tokens
 from tests.sim.sim_process import TIMEOUT_S, Sim, events_of, simulator
 
@@ -148,7 +148,9 @@ def read_stream(sim: Sim, dialect: Dialect, task: Task) -> Response:
 def test_every_api_gives_the_same_answer(dialect: Dialect, preset: str) -> None:
     messages = (Message(role="system", content="Be brief."), Message(role="user", content="Tell me of APIs." * 20))
     task = Task(id=0, messages=messages, max_tokens=12)
+    tool = Tool(name="read", description="Read a file. " * 20, parameters='{"type":"object"}')
     with simulator(f"moe-tp1?speed=50&prefix_cache=true{preset}") as sim:
+        with_tool = read_stream(sim, dialect, msgspec.structs.replace(task, tools=(tool,)))
         chat, first, second = (read_stream(sim, name, task) for name in ("chat", dialect, dialect))
         api = load_dialect(dialect)
         fields = api.prompt_fields(messages) | api.sampling_fields(task)
@@ -158,6 +160,7 @@ def test_every_api_gives_the_same_answer(dialect: Dialect, preset: str) -> None:
             assert getattr(response, name) == getattr(chat, name), name
         assert response.token_count()[0] == chat.token_count()[0] == 12
     assert api.prompt_tokens(whole) == chat.tokens_in
+    assert with_tool.tokens_in and chat.tokens_in and 80 < with_tool.tokens_in - chat.tokens_in < 140
     assert "".join(chat.content) in json.dumps(whole)
     if dialect != "ollama":
         assert second.cached_tokens and second.cache_write_tokens == 0

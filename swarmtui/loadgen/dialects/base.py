@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import Splitter
-from swarmtui.model.workload import Message, Task
+from swarmtui.model.workload import Message, Task, Tool
 
 # Some servers write whole numbers as 5.0. Above 2**53 they are not exact in JSON, and no token count is that large.
 Count = Annotated[float, msgspec.Meta(ge=0, le=1 << 53, multiple_of=1)]
@@ -19,6 +19,10 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 _encode = msgspec.json.Encoder().encode
+
+
+ToolChoice = Literal["auto", "none"]
+_TOOL_CHOICE = "tool_choice"
 
 
 class Chunk(msgspec.Struct, gc=False):
@@ -31,8 +35,11 @@ class ApiDialect(NamedTuple):
     `read` is called for each payload that the splitter returns, with the payload's arrival time. `models_path` lists
     the served models, and `auth_headers` has what each request carries besides the user's own headers. The fields are
     those of a request body: `stream_fields` in every one, `prompt_fields` from the messages, `sampling_fields` from the
-    task; `tokenize_fields` are those of a request to `/tokenize`. `prompt_tokens` reads a response that is not
-    streamed.
+    task, `tool_fields` from its tools (null if the API has none); `tokenize_fields` are those of a request to
+    `/tokenize`. `prompt_tokens` reads a response that is not streamed.
+
+    The model may call tools, as that of an agent may. If the server rejects that (vLLM does without a tool parser), the
+    definitions are sent with the choice `none`: they are still part of the prompt.
     """
 
     accept: str
@@ -42,21 +49,28 @@ class ApiDialect(NamedTuple):
     read: Callable[[Response, bytes, int], None]
     stream_fields: dict[str, Any]
     prompt_fields: Callable[[tuple[Message, ...]], dict[str, Any]]
+    tool_fields: Callable[[tuple[Tool, ...], ToolChoice], dict[str, Any]] | None
     sampling_fields: Callable[[Task], dict[str, Any]]
-    tokenize_fields: Callable[[tuple[Message, ...]], dict[str, Any]]
+    tokenize_fields: Callable[[tuple[Message, ...], tuple[Tool, ...]], dict[str, Any]]
     prompt_tokens: Callable[[Any], int]
 
     def body(self, model: str, task: Task, messages: tuple[Message, ...], omit: Collection[str] = ()) -> bytes:
         """Encode the request body, without the fields named in `omit`."""
         fields = {"model": model} | self.stream_fields | self.prompt_fields(messages) | self.sampling_fields(task)
-        return _encode({name: value for name, value in fields.items() if name not in omit})
+        fields = {name: value for name, value in fields.items() if name not in omit}
+        return _encode(self.tools(task.tools, "none" if _TOOL_CHOICE in omit else "auto") | fields)
+
+    def tools(self, tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
+        """Return the fields for tools; none without tools."""
+        return self.tool_fields(tools, choice) if tools and self.tool_fields else {}
 
     def optional_fields(self, task: Task) -> tuple[str, ...]:
         """Name the fields that can be omitted if a server rejects them."""
         sent = self.sampling_fields(task)
         return (
             *(name for name in self.stream_fields if name != "stream"),
-            *(name for name in task.extra if name in sent),
+            *(name for name in task.extra if name in sent and name != _TOOL_CHOICE),
+            *(name for name in self.tools(task.tools, "auto") if name == _TOOL_CHOICE),
         )
 
 
@@ -65,7 +79,37 @@ def bearer(api_key: str | None) -> dict[str, str]:
 
 
 def chat_messages(messages: tuple[Message, ...]) -> dict[str, Any]:
-    return {"messages": messages}
+    return {"messages": [_chat_message(message) for message in messages]}
+
+
+def _chat_message(message: Message) -> Message | dict[str, Any]:
+    if not message.tool_calls:
+        return message
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in message.tool_calls
+    ]
+    return {"role": message.role, "content": message.content, "tool_calls": calls}
+
+
+def chat_tools(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
+    return {"tools": [{"type": "function", "function": function_definition(tool)} for tool in tools]} | {
+        _TOOL_CHOICE: choice
+    }
+
+
+def function_definition(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": json_text(tool.parameters)}
+
+
+def json_text(text: str) -> msgspec.Raw:
+    """Return text that is JSON already, to be inserted as it is."""
+    return msgspec.Raw(text.encode())
+
+
+def tokenize_chat(messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> dict[str, Any]:
+    """Return the fields that `/tokenize` takes for any API that has messages."""
+    return chat_messages(messages) | ({"tools": chat_tools(tools, "none")["tools"]} if tools else {})
 
 
 def split_system(messages: tuple[Message, ...]) -> tuple[str, list[Message]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swarmtui.loadgen.dialects import openai
-from swarmtui.loadgen.dialects.base import ApiDialect, bearer, chat_messages
+from swarmtui.loadgen.dialects.base import ApiDialect, bearer, chat_messages, chat_tools, tokenize_chat
 from swarmtui.loadgen.sse import EventSplitter
 
 DIALECT = ApiDialect(
@@ -14,7 +14,8 @@ DIALECT = ApiDialect(
     read=openai.read_chunk,
     stream_fields=openai.STREAM_FIELDS,
     prompt_fields=chat_messages,
+    tool_fields=chat_tools,
     sampling_fields=openai.sampling_fields,
-    tokenize_fields=chat_messages,
+    tokenize_fields=tokenize_chat,
     prompt_tokens=openai.prompt_tokens,
 )

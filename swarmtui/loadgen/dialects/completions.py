@@ -7,11 +7,15 @@ from typing import Any
 from swarmtui.loadgen.dialects import openai
 from swarmtui.loadgen.dialects.base import ApiDialect, bearer
 from swarmtui.loadgen.sse import EventSplitter
-from swarmtui.model.workload import Message
+from swarmtui.model.workload import Message, Tool
 
 
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
     return {"prompt": "\n\n".join(message.content for message in messages)}
+
+
+def _tokenize_fields(messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> dict[str, Any]:
+    return _prompt_fields(messages)
 
 
 DIALECT = ApiDialect(
@@ -22,7 +26,8 @@ DIALECT = ApiDialect(
     read=openai.read_chunk,
     stream_fields=openai.STREAM_FIELDS,
     prompt_fields=_prompt_fields,
+    tool_fields=None,
     sampling_fields=openai.sampling_fields,
-    tokenize_fields=_prompt_fields,
+    tokenize_fields=_tokenize_fields,
     prompt_tokens=openai.prompt_tokens,
 )

@@ -11,15 +11,17 @@ from swarmtui.loadgen.dialects.base import (
     ApiDialect,
     Chunk,
     Count,
+    ToolChoice,
     bearer,
-    chat_messages,
     error_message,
     error_text,
+    json_text,
     split_system,
+    tokenize_chat,
 )
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import ErrorPayload, EventSplitter
-from swarmtui.model.workload import Message, Task
+from swarmtui.model.workload import Message, Task, Tool
 
 _VERSION = "2023-06-01"
 
@@ -81,7 +83,39 @@ def _auth_headers(api_key: str | None) -> dict[str, str]:
 
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
     system, conversation = split_system(messages)
-    return ({"system": system} if system else {}) | {"messages": conversation}
+    return ({"system": system} if system else {}) | {"messages": _turns(conversation)}
+
+
+def _turns(messages: list[Message]) -> list[Message | dict[str, Any]]:
+    """Calls are blocks of the assistant's content; all results that follow them are blocks of one user message."""
+    turns: list[Message | dict[str, Any]] = []
+    results: list[dict[str, Any]] | None = None
+    for message in messages:
+        if message.role == "tool":
+            if results is None:
+                results = []
+                turns.append({"role": "user", "content": results})
+            results.append({"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content})
+            continue
+        results = None
+        turns.append({"role": message.role, "content": _blocks(message)} if message.tool_calls else message)
+    return turns
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    text = [{"type": "text", "text": message.content}] if message.content else []
+    return text + [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": json_text(call.arguments)}
+        for call in message.tool_calls
+    ]
+
+
+def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
+    definitions = [
+        {"name": tool.name, "description": tool.description, "input_schema": json_text(tool.parameters)}
+        for tool in tools
+    ]
+    return {"tools": definitions, "tool_choice": {"type": choice}}
 
 
 def _sampling_fields(task: Task) -> dict[str, Any]:
@@ -157,7 +191,8 @@ DIALECT = ApiDialect(
     read=_read_event,
     stream_fields={"stream": True},
     prompt_fields=_prompt_fields,
+    tool_fields=_tool_fields,
     sampling_fields=_sampling_fields,
-    tokenize_fields=chat_messages,
+    tokenize_fields=tokenize_chat,
     prompt_tokens=_prompt_tokens,
 )

@@ -11,14 +11,17 @@ from swarmtui.loadgen.dialects.base import (
     ApiDialect,
     Chunk,
     Count,
+    ToolChoice,
     bearer,
-    chat_messages,
+    chat_tools,
     error_message,
+    json_text,
     to_int,
+    tokenize_chat,
 )
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import LineSplitter
-from swarmtui.model.workload import Task
+from swarmtui.model.workload import Message, Task, Tool
 
 
 class _OllamaMessage(Chunk):
@@ -39,6 +42,25 @@ class _OllamaChunk(Chunk):
 
 
 _decode = msgspec.json.Decoder(_OllamaChunk).decode
+
+
+def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
+    """Calls have their arguments as an object, and no id: a result names its tool."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    return {"messages": [_message(message, names) for message in messages]}
+
+
+def _message(message: Message, names: dict[str, str]) -> Message | dict[str, Any]:
+    if message.role == "tool":
+        return {"role": "tool", "content": message.content, "tool_name": names.get(message.tool_call_id, "")}
+    if not message.tool_calls:
+        return message
+    calls = [{"function": {"name": call.name, "arguments": json_text(call.arguments)}} for call in message.tool_calls]
+    return {"role": message.role, "content": message.content, "tool_calls": calls}
+
+
+def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
+    return {"tools": chat_tools(tools, choice)["tools"]}  # this API has no choice: the model may always call them
 
 
 def _sampling_fields(task: Task) -> dict[str, Any]:
@@ -89,8 +111,9 @@ DIALECT = ApiDialect(
     splitter=LineSplitter,
     read=_read_chunk,
     stream_fields={"stream": True},
-    prompt_fields=chat_messages,
+    prompt_fields=_prompt_fields,
+    tool_fields=_tool_fields,
     sampling_fields=_sampling_fields,
-    tokenize_fields=chat_messages,
+    tokenize_fields=tokenize_chat,
     prompt_tokens=_prompt_tokens,
 )

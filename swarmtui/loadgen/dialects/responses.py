@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -12,16 +13,18 @@ from swarmtui.loadgen.dialects.base import (
     ApiDialect,
     Chunk,
     Count,
+    ToolChoice,
     bearer,
-    chat_messages,
     error_message,
     error_text,
+    function_definition,
     split_system,
     to_int,
+    tokenize_chat,
 )
 from swarmtui.loadgen.response import COMPLETED, Response
 from swarmtui.loadgen.sse import ErrorPayload, EventSplitter
-from swarmtui.model.workload import Message, Task
+from swarmtui.model.workload import Message, Task, Tool
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _FINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
@@ -75,12 +78,24 @@ _decode = msgspec.json.Decoder(_ResponsesEvent).decode
 
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
     system, conversation = split_system(messages)
-    return ({"instructions": system} if system else {}) | {"input": [_input_item(message) for message in conversation]}
+    return ({"instructions": system} if system else {}) | {
+        "input": [item for message in conversation for item in _input_items(message)]
+    }
 
 
-def _input_item(message: Message) -> dict[str, Any]:
-    kind = "output_text" if message.role == "assistant" else "input_text"
-    return {"type": "message", "role": message.role, "content": [{"type": kind, "text": message.content}]}
+def _input_items(message: Message) -> Iterator[dict[str, Any]]:
+    """Yield the items of one message: calls and results are items of their own."""
+    if message.role == "tool":
+        yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": message.content}
+    elif message.content or not message.tool_calls:
+        kind = "output_text" if message.role == "assistant" else "input_text"
+        yield {"type": "message", "role": message.role, "content": [{"type": kind, "text": message.content}]}
+    for call in message.tool_calls:
+        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
+    return {"tools": [{"type": "function"} | function_definition(tool) for tool in tools], "tool_choice": choice}
 
 
 def _sampling_fields(task: Task) -> dict[str, Any]:
@@ -168,7 +183,8 @@ DIALECT = ApiDialect(
     read=_read_event,
     stream_fields={"stream": True, "store": False},
     prompt_fields=_prompt_fields,
+    tool_fields=_tool_fields,
     sampling_fields=_sampling_fields,
-    tokenize_fields=chat_messages,
+    tokenize_fields=tokenize_chat,
     prompt_tokens=_prompt_tokens,
 )
