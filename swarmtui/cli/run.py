@@ -91,6 +91,18 @@ missed: to show 95 % takes at least 59 requests.
     help="Burstiness of gamma arrivals: squared CV of the gaps; 1 is Poisson.  [default: 4]",
 )
 @click.option(
+    "--max-gap",
+    metavar="TIME",
+    help="Traces: longest pause of an agent between an answer and its next request.  [default: 10s]",
+)
+@click.option(
+    "--time-scale",
+    type=Number(0.0, min_open=True),
+    metavar="X",
+    help="Traces: divide the recorded pauses, or multiply the recorded rate, by X.  [default: 1]",
+)
+@click.option("--rules", type=click.Choice(["agentx"]), help="Traces: play by the rules of this benchmark.")
+@click.option(
     "--serial-rates", metavar="P,D", help="Prompt and output tok/s of a single stream, to extrapolate the serial time."
 )
 @click.option(

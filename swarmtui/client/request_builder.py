@@ -15,7 +15,7 @@ from swarmtui.client.config_file import check_ca_file, check_headers, read_api_k
 from swarmtui.model.config import EndpointConfig, merge_endpoints
 from swarmtui.model.endpoint import AUTO, PATHS, Secrets, dialect_from_url, parse_address
 from swarmtui.model.hosts import parse_hosts
-from swarmtui.model.plan import Arrival, Plan, parse_timeouts
+from swarmtui.model.plan import Arrival, Plan, Rules, parse_timeouts
 from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
 from swarmtui.model.run_request import RunRequest, parse_restart
 from swarmtui.model.schema import BadInput
@@ -51,6 +51,9 @@ class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
     burst: float | None = None
     serial_rates: str | None = None
     canaries: str | None = None
+    max_gap: str | None = None
+    time_scale: float | None = None
+    rules: Rules | None = None
     runs: str | None = None
     requests: str | None = None
     duration: str | None = None
@@ -234,6 +237,9 @@ def _plan_options(choices: RunChoices) -> PlanOptions:
         burst=choices.burst,
         serial_rates=choices.serial_rates,
         canaries=choices.canaries,
+        max_gap=choices.max_gap,
+        time_scale=choices.time_scale,
+        rules=choices.rules,
     )
 
 

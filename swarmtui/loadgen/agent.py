@@ -279,6 +279,7 @@ class Agent:
             error_detail=redact_start(response.error_detail, _MAX_DETAIL),
             text=redact_start("".join(response.content), _MAX_TEXT) if keep else None,
             reasoning=redact_start("".join(response.reasoning), _MAX_TEXT) if keep else None,
+            replayed=task.replayed,
         )
 
 

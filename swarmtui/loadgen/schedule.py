@@ -9,11 +9,10 @@ from swarmtui.model.workload import Task
 
 
 class Schedule:
-    """Keeps tasks until their send times, which count from the start of the current stage."""
+    """Keeps tasks until their send times."""
 
     def __init__(self, loop: EventLoop, due: Callable[[Task], None]) -> None:
         self._loop, self._on_due = loop, due
-        self._start_ns = 0
         self._tasks: dict[int, Task] = {}
 
     @property
@@ -21,16 +20,10 @@ class Schedule:
         """The number of tasks that are not yet due."""
         return len(self._tasks)
 
-    def start(self, t_ns: int) -> None:
-        self._start_ns = t_ns
-
     def add(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
             self._tasks[task.id] = task
-            self._loop.call_at(self.due_ns(task) or 0, self._timer_for(task.id))
-
-    def due_ns(self, task: Task) -> int | None:
-        return None if task.at_ns is None else self._start_ns + task.at_ns
+            self._loop.call_at(task.at_ns or 0, self._timer_for(task.id))
 
     def take_last(self, count: int) -> list[Task]:
         """Remove and return the tasks added last; their timers are ignored when they fire."""

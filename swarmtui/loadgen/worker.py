@@ -187,7 +187,6 @@ class Worker:
 
     def _start_stage(self, stage: StartStage) -> None:
         before, self._stage = len(self._agents), stage
-        self._schedule.start(monotonic_ns())
         if stage.cancel:
             for agent in self._agents[stage.agents :]:
                 agent.cancel()
@@ -232,7 +231,7 @@ class Worker:
             agent = self._idle.popleft()
             if not agent.busy:
                 task = self._tasks.popleft()
-                agent.start(task, self._least_loaded(), self._schedule.due_ns(task))
+                agent.start(task, self._pool_for(task), task.at_ns)
             # Let a server on the same core run now rather than after the whole burst.
             os.sched_yield()
             self._loop.call_soon(self._assign_tasks)
@@ -241,10 +240,15 @@ class Worker:
         self._tasks.append(task)
         self._assign_tasks()
 
-    def _least_loaded(self) -> EndpointPool:
-        """Return the endpoint with the fewest requests in flight; among equals, the one assigned least often."""
+    def _pool_for(self, task: Task) -> EndpointPool:
+        """Return the endpoint with the fewest requests in flight; among equals, the one assigned least often.
+
+        All requests of a recorded session go to the same one, whose prefix cache has their beginning.
+        """
         if len(self._pools) == 1:
             return self._pools[0]
+        if task.replayed is not None:
+            return self._pools[task.replayed.play % len(self._pools)]
         pool = min(self._pools, key=lambda pool: (pool.in_flight, pool.assigned))
         pool.assigned += 1
         return pool

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from swarmtui.model.plan import MAX_STREAMS, Arrival, Plan, parse_requests, parse_seconds
+from swarmtui.model.plan import MAX_STREAMS, Arrival, Plan, Requests, parse_requests, parse_seconds
 from swarmtui.model.schema import BadInput, InputStruct
 
 Streams = Annotated[int, Meta(ge=1, le=MAX_STREAMS)]
@@ -95,7 +95,28 @@ class Dag(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="dag"):
     """Every task of the graph once, each as soon as the tasks that it depends on are done."""
 
 
-Load = Closed | Barrier | Swarm | Open | Ramp | Mixed | Dag
+class Sessions(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="sessions"):
+    """C recorded sessions at a time, each an agent with its sub-agents; one that ends is replaced by the next.
+
+    A request is due when the answer before it has ended and the recorded pause has passed: at most `max_gap` of it,
+    divided by `time_scale`. A run ends when no session is left of `sessions` (a number, a multiple of C, or "all" of
+    the trace), after a number of requests, or after a time.
+    """
+
+    levels: Levels = (1, 2, 4, 8)
+    sessions: str | int = "2C"
+    requests: str | int | None = None
+    duration: str | None = None
+    max_gap: str = "10s"
+    time_scale: PositiveFloat = 1.0
+
+
+Load = Closed | Barrier | Swarm | Open | Ramp | Mixed | Dag | Sessions
+
+
+def replays(load: Load) -> bool:
+    """Whether the load follows the times of a recorded trace."""
+    return isinstance(load, Sessions) or (isinstance(load, Open) and load.arrival == "recorded")
 
 
 def mode_of(load: Load) -> str:
@@ -147,6 +168,11 @@ def make_plan(load: Load, *, size: int, **overrides: Any) -> Plan:
             fields |= {"levels": load.levels, "loop": load.loop}
         case Dag():
             fields["levels"] = (size,)
+        case Sessions():
+            fields |= {"levels": load.levels, "time_scale": load.time_scale, "sessions": _session_limit(load)}
+            fields["requests"] = parse_requests(str(load.requests or "4C"))
+            fields["duration_s"] = parse_seconds(load.duration, "duration") if load.duration else None
+            fields["max_gap_s"] = parse_seconds(load.max_gap, "max_gap")
     fields |= {name: value for name, value in overrides.items() if value is not None}
     by_default = fields["runs"] > 1 and not isinstance(load, Ramp)
     fields["rotate"] = by_default if load.rotate is None else load.rotate
@@ -155,6 +181,21 @@ def make_plan(load: Load, *, size: int, **overrides: Any) -> Plan:
     most = 1 if load.warmup is None and mode_of(load) == "open" else max(fields["levels"])
     fields.setdefault("warmup", min(_MAX_WARMUP, most) if load.warmup is None else load.warmup)
     return msgspec.structs.replace(Plan(), **fields)
+
+
+def _session_limit(load: Sessions) -> Requests | Literal["all"] | None:
+    if load.requests is not None and load.duration is not None:
+        raise BadInput("give requests or duration, not both", key="duration")
+    if load.requests is not None or load.duration is not None:
+        return None
+    if load.sessions == "all":
+        return "all"
+    try:
+        return parse_requests(str(load.sessions))
+    except BadInput:
+        raise BadInput(
+            f"{load.sessions!r} is neither a number nor a multiple of C like 2C nor all", key="sessions"
+        ) from None
 
 
 def _ramp_levels(load: Ramp) -> tuple[int, ...]:

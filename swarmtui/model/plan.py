@@ -50,8 +50,9 @@ class Requests(Stored, frozen=True, kw_only=True):
 
 
 PlanMode = Literal["sweep", "manual", "cliff"]
-LoadModeName = Literal["closed", "barrier", "swarm", "open", "ramp", "mixed", "dag"]
-Arrival = Literal["poisson", "constant", "gamma"]
+LoadModeName = Literal["closed", "barrier", "swarm", "open", "ramp", "mixed", "dag", "sessions"]
+Arrival = Literal["poisson", "constant", "gamma", "recorded"]
+Rules = Literal["agentx"]
 
 # The modes that keep C requests in flight until the end of a level; their main throughput is the steady one.
 CLOSED_LOOPS: tuple[LoadModeName, ...] = ("closed", "ramp")
@@ -63,7 +64,8 @@ class Plan(Stored, frozen=True, kw_only=True):
     With `duration_s` a run lasts that long, otherwise it has `requests`. `warmup` is a number of discarded requests.
     `slo` is written as on the command line. `load` is the load mode, which decides which of the fields after it
     apply; model/load.py documents them. `preroll`: unmeasured requests keep C in flight before and after the measured
-    ones of a closed loop. `canaries` is the share of questions with checkable answers among its requests.
+    ones of a closed loop. `canaries` is the share of questions with checkable answers among its requests. `rules`: the
+    benchmark whose rules of play a replayed trace follows.
     """
 
     mode: PlanMode = "sweep"
@@ -91,6 +93,10 @@ class Plan(Stored, frozen=True, kw_only=True):
     loop: bool = False
     preroll: bool = True
     canaries: float = 0.0
+    sessions: Requests | Literal["all"] | None = None
+    max_gap_s: float = 10.0
+    time_scale: float = 1.0
+    rules: Rules | None = None
 
 
 def parse_levels(text: str) -> tuple[int, ...]:

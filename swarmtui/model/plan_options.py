@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.model.load import Closed, Load, Open, make_plan, mode_of
+from swarmtui.model.load import Closed, Load, Open, Sessions, make_plan, mode_of, replays
 from swarmtui.model.plan import (
     Arrival,
     LoadModeName,
     Plan,
     PlanMode,
+    Rules,
     parse_canaries,
     parse_levels,
     parse_rates,
@@ -27,6 +28,9 @@ from swarmtui.model.workload import Workload, effective_load, task_count
 FIXED_MODES: tuple[LoadModeName, ...] = ("mixed", "dag")
 
 _GAMMA_BURST = 4.0
+
+# Pauses of at most 10 s, at recorded speed; the run ends when the trace has no session left for a slot.
+_AGENTX = Sessions(max_gap="10s", time_scale=1.0, sessions="all")
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +51,9 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     serial_rates: str | None = None
     preroll: bool = True
     canaries: str | None = None
+    max_gap: str | None = None
+    time_scale: float | None = None
+    rules: Rules | None = None
 
 
 PROBE = PlanOptions(levels="1", requests="1", warmup="1", preroll=False)
@@ -80,6 +87,7 @@ def build_plan(workload: Workload, options: PlanOptions, **given: Any) -> Plan:
         serial_decode_tps=decode_tps,
         preroll=options.preroll,
         canaries=canaries,
+        rules=options.rules,
         **given,
     )
 
@@ -101,20 +109,46 @@ def _choose_load(options: PlanOptions, workload: Workload) -> Load:
         raise refuse("workload", "cannot be changed")
     if options.levels and mode in ("dag", "ramp", "open") and options.mode == "sweep":
         raise refuse("levels", "has no levels to choose")
-    if options.requests and mode not in ("closed", "open") and own:
+    if options.requests and mode not in ("closed", "open", "sessions") and own:
         raise refuse("requests", "sets the number of requests")
-    if options.duration and mode not in ("closed", "open") and own:
+    if options.duration and mode not in ("closed", "open", "sessions") and own:
         raise refuse("duration", "has no duration")
     if options.serial_rates and mode not in ("barrier", "swarm"):
         raise refuse("serial_rates", "has no serial baseline")
+    if options.rate is not None and mode == "sessions":
+        raise refuse("rate", "has no arrival times")
+    load = _replay(options, load)
     if options.mode != "sweep":
-        return Closed(levels=(1,))
+        return msgspec.structs.replace(load, levels=(1,)) if isinstance(load, Sessions) else Closed(levels=(1,))
     if options.rate is not None:
         return _open_loop(options, load)
     for name, value in (("arrival", options.arrival), ("burst", options.burst)):
         if value is not None:
             raise BadInput("only for open loops; give rate too", key=name)
     return load
+
+
+def _replay(options: PlanOptions, load: Load) -> Load:
+    """Apply the options of traces; refuse them for other workloads."""
+    given = {"max_gap": options.max_gap, "time_scale": options.time_scale, "rules": options.rules}
+    for name, value in given.items():
+        if value is not None and not isinstance(load, Sessions) and (name != "time_scale" or not replays(load)):
+            raise BadInput("only for traces of agent sessions", key=name)
+    if isinstance(load, Open) and options.time_scale is not None:
+        if options.rate is not None:
+            raise BadInput("an open loop has a rate or a time scale; give one of them", key="time_scale")
+        rates = load.rate if isinstance(load.rate, tuple) else (load.rate,)
+        return msgspec.structs.replace(load, rate=tuple(rate * options.time_scale for rate in rates))
+    if not isinstance(load, Sessions):
+        return load
+    limits = {"requests": options.requests, "duration": options.duration}
+    if options.rules is not None:
+        for name, value in (given | limits | {"rules": None}).items():
+            if value is not None:
+                raise BadInput(f"set by the rules of {options.rules}", key=name)
+        return msgspec.structs.replace(_AGENTX, levels=load.levels, runs=load.runs, warmup=load.warmup)
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(load, **chosen, **(limits if options.requests or options.duration else {}))
 
 
 def _open_loop(options: PlanOptions, load: Load) -> Open:

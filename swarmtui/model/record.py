@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.schema import Stored
+from swarmtui.model.trace import ReplayedRequest
 
 TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
 # preroll and filler: unmeasured requests of a closed loop, before and after the measured ones, that keep C in flight.
@@ -37,7 +38,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     reason at the end of a sequence. `shared_reads` counts chunks that were read together with the chunk before, and
     have its timestamp. `retried`: the server had closed the idle connection, and the request was sent again;
     `new_connection`: it does so after each response, and connections are no longer reused. `left_out` names request
-    fields that were omitted because the server refused them.
+    fields that were omitted because the server refused them. `replayed` is the recorded request of a trace.
     """
 
     task: int
@@ -86,6 +87,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str | None = None
     text: str | None = None
     reasoning: str | None = None
+    replayed: ReplayedRequest | None = None
 
     def without_chunks(self) -> Record:
         """Return a copy without chunks and text, for keeping many records in memory."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from functools import reduce
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -45,6 +46,12 @@ class BadInput(Exception):
         super().__init__(": ".join(part for part in (where, key, problem) if part))
         self.problem, self.source, self.key, self.line = problem, source, key, line
         self.unknown, self.missing = unknown, missing
+
+
+def unreadable_error(path: Path, error: OSError) -> BadInput:
+    if isinstance(error, FileNotFoundError):
+        return BadInput("no such file", source=str(path))
+    return BadInput(f"cannot be read: {error.strerror}", source=str(path))
 
 
 def parse_toml(text: str, kind: type[T], source: str) -> T:

@@ -11,15 +11,16 @@ class TraceRequest(Stored, frozen=True, kw_only=True):
     """A recorded request.
 
     `at_s` counts from the start of the agent. `think_s` is the time between the end of the previous answer and this
-    request; null if it was not recorded. `blocks` identify the blocks of the prompt: prompts whose first ids are equal
-    begin with the same text. The last block may be shorter than the others; tokens after the last block are unique.
-    `subagents` start after the previous answer, and end before this request.
+    request, `took_s` the time of its answer; null if it was not recorded. `blocks` identify the blocks of the prompt:
+    prompts whose first ids are equal begin with the same text. The last block may be shorter than the others; tokens
+    after the last block are unique. `subagents` start after the previous answer, and end before this request.
     """
 
     input_tokens: int
     output_tokens: int
     at_s: float = 0.0
     think_s: float | None = None
+    took_s: float | None = None
     blocks: tuple[int, ...] = ()
     subagents: tuple[SubAgent, ...] = ()
 
@@ -44,6 +45,24 @@ class TraceSession(Stored, frozen=True, kw_only=True):
     arrival_s: float | None = None
     shared_blocks: bool = False
     subagents: tuple[SubAgent, ...] = ()
+
+
+class ReplayedRequest(Stored, frozen=True, kw_only=True, omit_defaults=True):
+    """Which recorded request a request replays.
+
+    `play` numbers the plays of recorded sessions within a session of swarmtui. `turn` counts the requests of one agent
+    from 0; `subagent` is 0 for the parent. `requests` are those of the play; `whole`: it began with the first request
+    of the recorded session. `input_tokens` are as recorded, of which `reusable_tokens` were sent before in this play.
+    """
+
+    play: int
+    session: str
+    turn: int
+    subagent: int = 0
+    requests: int = 1
+    whole: bool = True
+    input_tokens: int = 0
+    reusable_tokens: int = 0
 
 
 def subagents_of(session: TraceSession) -> Iterator[SubAgent]:

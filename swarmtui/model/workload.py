@@ -12,6 +12,7 @@ from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 from swarmtui.model.load import Load
 from swarmtui.model.record import Phase
 from swarmtui.model.schema import BadInput, InputStruct, Stored, parse_toml
+from swarmtui.model.trace import ReplayedRequest
 
 # More tokens, turns or agents than this are a typo, and would fill the memory.
 Positive = Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -174,7 +175,17 @@ class Graph(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="dag
         return sum(node.copies for node in self.tasks)
 
 
-Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | MixedWorkload | Graph
+class Trace(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="trace"):
+    """Recorded agent sessions or requests: trace files, or directories of them."""
+
+    files: Annotated[str, Meta(min_length=1)] | Annotated[tuple[str, ...], Meta(min_length=1)]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.files,) if isinstance(self.files, str) else self.files
+
+
+Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | MixedWorkload | Graph | Trace
 
 
 class Tool(Stored, frozen=True, kw_only=True):
@@ -215,8 +226,8 @@ Followup = str | ToolExchange
 class Task(Stored, frozen=True, kw_only=True):
     """The work of one agent: the first request, and the turns that follow it, of the user or of a tool.
 
-    `exact`: `max_tokens` is the intended length, so reaching it is not a cap hit. `at_ns` is when to send it, counted
-    from the start of the stage; null is as soon as an agent is free. `with_text`: include the answer in the record.
+    `exact`: `max_tokens` is the intended length, so reaching it is not a cap hit. `at_ns` is when to send it, by
+    the monotonic clock; null is as soon as an agent is free. `with_text`: include the answer in the record.
     `phase` is that of its requests in a stage of a level; all requests of other stages have the phase of the stage.
     """
 
@@ -234,6 +245,7 @@ class Task(Stored, frozen=True, kw_only=True):
     at_ns: int | None = None
     with_text: bool = False
     phase: Phase = "level"
+    replayed: ReplayedRequest | None = None
 
 
 def effective_load(workload: Workload) -> Load:
@@ -242,6 +254,8 @@ def effective_load(workload: Workload) -> Load:
         return workload.load
     if isinstance(workload, MixedWorkload):
         return loads.Mixed(levels=tuple(range(1, len(workload.side) + 2)))
+    if isinstance(workload, Trace):
+        return loads.Sessions()
     return loads.Dag() if isinstance(workload, Graph) else loads.Closed()
 
 
@@ -319,6 +333,10 @@ def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
         if (kind == special) != (mode == special):
             yield BadInput(f"not possible with kind {kind}", source=source, key=f"load.mode {mode}")
             return
+    if isinstance(workload, Trace) != loads.replays(load):
+        text = "needs kind trace" if loads.replays(load) else "a trace needs sessions, or open with recorded arrivals"
+        yield BadInput(text, source=source, key=f"load.mode {mode}")
+        return
     if isinstance(workload, MixedWorkload) and isinstance(load, loads.Mixed) and not load.loop:
         most = len(workload.side) + 1
         if max(load.levels) > most:

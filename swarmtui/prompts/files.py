@@ -10,6 +10,7 @@ import msgspec
 
 from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 from swarmtui.model.schema import BadInput, Stored, parse_json
+from swarmtui.model.trace import ReplayedRequest
 from swarmtui.model.workload import (
     Conversation,
     Dialogue,
@@ -39,6 +40,7 @@ class PromptItem(msgspec.Struct, frozen=True, kw_only=True):
     type: str = ""
     max_tokens: int | None = None
     check: AnswerCheck | None = None
+    replayed: ReplayedRequest | None = None
 
 
 class _LineFunction(Stored, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.schema import BadInput
-from swarmtui.model.workload import RandomText, SharedPrefix, Workload
+from swarmtui.model.workload import RandomText, SharedPrefix, Trace, Workload
 from swarmtui.prompts.sampling import PROBE_NONCE_START, nonce, random_stream, shuffled
 
 _THREE = """
@@ -66,7 +66,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_calibration(workload: Workload) -> bool:
-    return isinstance(workload, RandomText | SharedPrefix)
+    return isinstance(workload, RandomText | SharedPrefix | Trace)
 
 
 def calibration_texts(seed: int, salt: str = "") -> tuple[str, ...]:

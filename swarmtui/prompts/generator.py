@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from swarmtui.model.load import Open
 from swarmtui.model.workload import (
     ByLevel,
     Graph,
@@ -18,12 +20,17 @@ from swarmtui.model.workload import (
     SharedPrefix,
     Task,
     Tool,
+    Trace,
     Workload,
 )
 from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt, load_items, user_message
 from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_prompt, words_for_tokens
-from swarmtui.prompts.library import WorkloadFile
+from swarmtui.prompts.library import WorkloadFile, trace_paths
 from swarmtui.prompts.sampling import WARMUP_NONCE_START, draw_length, nonce, random_stream, shuffle_balanced
+from swarmtui.prompts.traces.arriving import ArrivingRequests
+from swarmtui.prompts.traces.play import ComposedRequest, Plays
+from swarmtui.prompts.traces.reader import read_sessions
+from swarmtui.prompts.traces.recordings import Recordings
 
 WARMUP_CAP = 256
 
@@ -39,6 +46,7 @@ _WARMUP_PROMPTS = (
     "Write one sentence about rain.",
     "Name four animals that live on farms.",
 )
+_WARMUP_ITEMS = tuple(PromptItem(messages=(user_message(text),)) for text in _WARMUP_PROMPTS)
 
 
 class TaskGenerator:
@@ -67,21 +75,45 @@ class TaskGenerator:
             shorter = msgspec.structs.replace(exact, tokens=max_tokens)
             workload, max_tokens = msgspec.structs.replace(workload, output_tokens=shorter), None
         self.workload = workload
-        self._content: _GeneratedItems | _WrittenItems
-        if isinstance(workload, RandomText | SharedPrefix):
+        self._content: _GeneratedItems | _WrittenItems | _RecordedArrivals | _RecordedSessions
+        if isinstance(workload, Trace):
+            kind = _RecordedArrivals if isinstance(workload.load, Open) else _RecordedSessions
+            self._content = kind(trace_paths(found), seed, salt, calibration or _DEFAULT_CALIBRATION)
+        elif isinstance(workload, RandomText | SharedPrefix):
             self._content = _GeneratedItems(workload, seed, calibration or _DEFAULT_CALIBRATION)
         else:
-            kind = _PositionedItems if isinstance(workload, MixedWorkload | Graph) else _WrittenItems
-            self._content = kind(load_items(found, workload), workload, seed)
+            items = _PositionedItems if isinstance(workload, MixedWorkload | Graph) else _WrittenItems
+            self._content = items(load_items(found, workload), workload, seed)
         self._seed, self._salt = seed, salt
         self._max_tokens = max_tokens
         self._temperature = workload.temperature if temperature is None else temperature
         self._shared = isinstance(workload, SharedPrefix) or workload.cache == "shared"
         self._tools = tools_of(workload)
-        self._exact = exact is not None
-        self._cold = workload.cache == "cold" and not self._shared
+        self._exact = exact is not None or isinstance(workload, Trace)
+        self._cold = workload.cache == "cold" and not self._shared and not isinstance(workload, Trace)
         self._extra = {"ignore_eos": True, **workload.extra} if self._exact else workload.extra
         self._cold_extra = dict(cold_extra or {})
+
+    @property
+    def cold(self) -> bool:
+        """Whether no prompt is expected to be in the prefix cache."""
+        return self._cold and self.task(0, 1, 0).cold
+
+    @property
+    def plays(self) -> Plays:
+        """The recorded sessions of a trace."""
+        assert isinstance(self._content, _RecordedSessions)
+        return self._content.plays
+
+    def arrival_times(self, rate: float) -> Iterator[float]:
+        """Yield the recorded arrival times of a trace, scaled to this mean rate, without end."""
+        assert isinstance(self._content, _RecordedArrivals)
+        return self._content.requests.arrival_times(rate)
+
+    def replay(self, request: ComposedRequest) -> Task:
+        """Return the task of a recorded request."""
+        item = _replayed_item(request)
+        return self._task(0, item, 0, self._cap(item))
 
     def task(self, content: int, c: int, position: int, number: int | None = None) -> Task:
         """Return the request with this content, at `position` of its run at level `c`.
@@ -110,6 +142,7 @@ class TaskGenerator:
             cold=cold,
             extra=self._cold_extra | self._extra if cold else self._extra,
             check=item.check or self.workload.check,
+            replayed=item.replayed,
         )
 
     def _cap(self, item: PromptItem) -> int | None:
@@ -162,6 +195,35 @@ class _PositionedItems(_WrittenItems):
         repeat_from = 1 if isinstance(self._workload, MixedWorkload) else 0
         repeated = self._items[repeat_from:]
         return repeated[(position - repeat_from) % len(repeated)]
+
+
+class _RecordedSessions:
+    """The sessions of a trace are played, not drawn by number; only warm-up prompts are."""
+
+    def __init__(self, paths: Sequence[Path], seed: int, salt: str, calibration: Calibration) -> None:
+        self.plays = Plays(Recordings(paths, seed), seed, salt, calibration)
+
+    def measured(self, index: int, c: int, position: int) -> PromptItem:
+        raise NotImplementedError
+
+    def warmup(self, index: int) -> PromptItem:
+        return _WARMUP_ITEMS[index % len(_WARMUP_ITEMS)]
+
+
+class _RecordedArrivals(_RecordedSessions):
+    """The requests of a trace in the order of their arrival; each run starts with the first."""
+
+    def __init__(self, paths: Sequence[Path], seed: int, salt: str, calibration: Calibration) -> None:
+        self.requests = ArrivingRequests(read_sessions(paths), seed, salt, calibration)
+
+    def measured(self, index: int, c: int, position: int) -> PromptItem:
+        return _replayed_item(self.requests.compose(position, group=index - position))
+
+
+def _replayed_item(found: ComposedRequest) -> PromptItem:
+    return PromptItem(
+        messages=(user_message(found.prompt),), max_tokens=max(1, found.output_tokens), replayed=found.replayed
+    )
 
 
 class _GeneratedItems:
@@ -217,4 +279,4 @@ def tools_of(workload: Workload) -> tuple[Tool, ...]:
 def _warmups(workload: WrittenWorkload) -> tuple[PromptItem, ...]:
     if isinstance(workload, Prompts) and workload.warmup_prompts:
         return tuple(item_from_prompt(prompt) for prompt in workload.warmup_prompts)
-    return tuple(PromptItem(messages=(user_message(text),)) for text in _WARMUP_PROMPTS)
+    return _WARMUP_ITEMS

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from swarmtui.files import MAX_DATA, open_regular, read_file
-from swarmtui.model.schema import BadInput, find_line, suggest
-from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Workload, parse_workload
+from swarmtui.model.schema import BadInput, find_line, suggest, unreadable_error
+from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Trace, Workload, parse_workload
+from swarmtui.prompts.traces.arriving import recorded_load
+from swarmtui.prompts.traces.reader import TRACE_SUFFIXES, trace_files
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -30,7 +33,7 @@ def find_workload(name_or_path: str) -> WorkloadFile:
         return _read(_folder() / f"{name_or_path}.toml")
     path = Path(name_or_path).expanduser()
     if path.exists():
-        return _read(path)
+        return _trace_workload(path) if is_trace(path) else _read(path)
     if path.suffix == ".toml" or len(path.parts) > 1:
         hint = f"; the built-in workload is called {path.stem}" if path.stem in names else ""
         raise BadInput(f"no such file{hint}", source=name_or_path)
@@ -46,14 +49,46 @@ def workload_digest(found: WorkloadFile) -> str:
     """Hash the parsed file and its data, so that equal digests mean equal requests; comments do not count."""
     content = tomllib.loads(found.text)
     content.pop("description", None)
+    paths: Iterable[Path] = ()
+    if isinstance(found.workload, Trace):
+        paths = trace_files(trace_paths(found))
+        # The same trace under another name is the same work.
+        content = {key: value for key, value in content.items() if key not in ("files", "name")}
+    elif path := data_path(found):
+        paths = (path,)
     digested = hashlib.sha256(msgspec.json.encode(content, order="deterministic"))
-    if path := data_path(found):
+    for path in paths:
         try:
             with os.fdopen(open_regular(path, MAX_DATA), "rb") as file:
                 digested.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
             raise unreadable_error(path, error) from None
     return digested.hexdigest()[:16]
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a path given as a workload is a trace file or a directory of them."""
+    return path.is_dir() or path.suffix in TRACE_SUFFIXES
+
+
+def _trace_workload(path: Path) -> WorkloadFile:
+    """Return the workload that replays a trace as it was recorded."""
+    name = msgspec.json.encode(path.resolve().name).decode()
+    text = f'kind = "trace"\nname = {name}\nfiles = {name}\n'
+    workload = parse_workload(text, str(path))
+    return _with_recorded_load(WorkloadFile(workload=workload, source=str(path), base=path.resolve().parent, text=text))
+
+
+def trace_paths(found: WorkloadFile) -> tuple[Path, ...]:
+    """Return the files and directories of a trace; none for other workloads."""
+    if not isinstance(found.workload, Trace):
+        return ()
+    paths = tuple(found.base / Path(path).expanduser() for path in found.workload.paths)
+    for path in paths:
+        if not path.exists():
+            line = find_line(["files"], found.text)
+            raise BadInput(f"no such file or directory: {path}", source=found.source, key="files", line=line)
+    return paths
 
 
 def data_path(found: WorkloadFile) -> Path | None:
@@ -81,15 +116,19 @@ def read_text(path: Path) -> str:
         raise BadInput("not UTF-8 text", source=str(path), line=line) from None
 
 
-def unreadable_error(path: Path, error: OSError) -> BadInput:
-    if isinstance(error, FileNotFoundError):
-        return BadInput("no such file", source=str(path))
-    return BadInput(f"cannot be read: {error.strerror}", source=str(path))
-
-
 def _read(path: Path) -> WorkloadFile:
     text = read_text(path)
-    return WorkloadFile(workload=parse_workload(text, str(path)), source=str(path), base=path.parent, text=text)
+    workload = parse_workload(text, str(path))
+    return _with_recorded_load(WorkloadFile(workload=workload, source=str(path), base=path.parent, text=text))
+
+
+def _with_recorded_load(found: WorkloadFile) -> WorkloadFile:
+    """Replay a trace of single requests by their arrival times, unless the workload says otherwise."""
+    if not isinstance(found.workload, Trace) or found.workload.load is not None:
+        return found
+    return msgspec.structs.replace(
+        found, workload=msgspec.structs.replace(found.workload, load=recorded_load(trace_paths(found)))
+    )
 
 
 def _names() -> list[str]:

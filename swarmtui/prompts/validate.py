@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,13 +21,15 @@ from swarmtui.model.workload import (
     Normal,
     RandomText,
     SharedPrefix,
+    Trace,
     Uniform,
     Workload,
     find_problems,
 )
 from swarmtui.prompts.files import PromptItem, load_items, read_items
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.prompts.library import WorkloadFile, read_text
+from swarmtui.prompts.library import WorkloadFile, is_trace, read_text, trace_paths
+from swarmtui.prompts.traces.reader import reader_of, trace_files
 from swarmtui.text import count_noun
 
 # A wrong value is replaced by one of these, so that validation continues with the rest of the file.
@@ -35,6 +38,7 @@ _PLACEHOLDERS: tuple[Any, ...] = (
     [{"text": "x"}], [{"turns": ["x"]}], [{"id": "x", "text": "x"}], {"prompt_tps": 1, "decode_tps": 1},
 )  # fmt: skip
 _MAX_PROBLEMS = 100
+_MAX_CHECKED = 64 << 20
 
 
 class WorkloadDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +60,8 @@ def validate_workload(path: str | Path) -> list[BadInput]:
     """Return all problems of a workload file and of its data file."""
     path = Path(path).expanduser()
     source = str(path)
+    if is_trace(path):
+        return list(_trace_problems([path]))
     try:
         text = read_text(path)
         workload: Workload = parse_toml(text, Workload, source)  # type: ignore[arg-type]
@@ -64,8 +70,26 @@ def validate_workload(path: str | Path) -> list[BadInput]:
     found = [_with_line(problem, text) for problem in find_problems(workload, source)]
     if isinstance(workload, RandomText | SharedPrefix) or any(problem.key == "prompts" for problem in found):
         return found
-    items = read_items(WorkloadFile(workload=workload, source=source, base=path.parent, text=text), workload)
-    return [*found, *items[1]]
+    file = WorkloadFile(workload=workload, source=source, base=path.parent, text=text)
+    if isinstance(workload, Trace):
+        try:
+            return [*found, *_trace_problems(trace_paths(file))]
+        except BadInput as problem:
+            return [*found, problem]
+    return [*found, *read_items(file, workload)[1]]
+
+
+def _trace_problems(paths: Sequence[Path]) -> Iterator[BadInput]:
+    """Yield the first problem of a trace; files beyond a total size are checked when they are played."""
+    size = 0
+    try:
+        for path in trace_files(paths):
+            if (size := size + path.stat().st_size) > _MAX_CHECKED and path.suffix == ".json":
+                break
+            for _ in reader_of(path)(path):
+                pass
+    except BadInput as problem:
+        yield problem
 
 
 def describe_workload(found: WorkloadFile) -> WorkloadDescription:
@@ -88,6 +112,16 @@ def describe_workload(found: WorkloadFile) -> WorkloadDescription:
             output=f"{_format_length(workload.output_tokens)} tokens",
             cache="shared prefix" if prefix else workload.cache,
             sample=TaskGenerator(found, seed=0, calibration=None).task(0, 1, 0).messages[-1].content,
+        )
+    if isinstance(workload, Trace):
+        return WorkloadDescription(
+            **common,
+            prompts=None,
+            types={},
+            input="as recorded",
+            output="as recorded",
+            cache="warm",
+            sample=", ".join(workload.paths),
         )
     items = load_items(found, workload)
     caps = [item.max_tokens or workload.max_tokens for item in items]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ from swarmtui.model.workload import Graph, Task
 from swarmtui.prompts.canaries import canary_task
 from swarmtui.prompts.generator import TaskGenerator, fill_answers
 from swarmtui.prompts.sampling import arrival_times
+from swarmtui.prompts.traces.play import ComposedRequest, Play, SharedBlocks
 
 # Short answers are enough to warm up caches, CUDA graphs and clocks.
 _WARMUP_TOKENS = 64
@@ -29,6 +31,14 @@ _AHEAD_S = 1.0
 # The first scheduled task is due after this time, so that connections can open.
 _LEAD_S = 0.2
 
+# Streams for the sub-agents of recorded sessions, besides one per session.
+_SUBAGENTS_PER_SESSION = 3
+_MIN_SUBAGENTS = 16
+# The first sessions of two slots start at most this long after each other.
+_RAMP_S = 1.0
+# The next session of a slot starts this long after the previous one, or after one that failed.
+_NEXT_SESSION_S, _AFTER_FAILURE_S = 0.1, 1.0
+
 
 class TaskFactory:
     """Creates tasks and numbers the requests of a session; warm-up and repeated tasks use up no new prompts."""
@@ -39,6 +49,7 @@ class TaskFactory:
         self._contents = 0
         self._unmeasured = _UNMEASURED_START
         self._canaries = 0
+        self._plays = 0
 
     def create(self, c: int, position: int) -> tuple[Task, int]:
         """Return a task with new content, and the number of that content."""
@@ -62,6 +73,16 @@ class TaskFactory:
         cap = min(_WARMUP_TOKENS, task.max_tokens or _WARMUP_TOKENS)
         return msgspec.structs.replace(task, id=number, max_tokens=cap, check=None)
 
+    def replay(self, request: ComposedRequest, at_ns: int, phase: Phase) -> Task:
+        """Return a request of a recorded session."""
+        task = self.generator.replay(request)
+        return msgspec.structs.replace(task, id=self._next_number(), at_ns=at_ns, phase=phase)
+
+    def next_play(self) -> int:
+        """Return the number of the next play of a recorded session."""
+        number, self._plays = self._plays, self._plays + 1
+        return number
+
     def canary(self, phase: Phase = "canary") -> Task:
         """Return the next question with a known answer."""
         question, self._canaries = self._canaries, self._canaries + 1
@@ -78,9 +99,12 @@ class TaskSource:
     `fills`: unmeasured tasks follow until the source is closed.
     `skipped` counts tasks that can never be issued because a task they depend on failed.
     `contents` are the numbers of what was issued, for batches that are repeated serially.
+    `continues`: it stays in use when C is changed under manual control. `streams` are those that it needs for C.
     """
 
     fills = False
+    continues = False
+    streams: int | None = None
 
     def __init__(self, factory: TaskFactory, c: int, total: int | None) -> None:
         self.total = total
@@ -108,6 +132,10 @@ class TaskSource:
 
     def task_finished(self, task: Task, record: Record) -> None:
         """Called when a task has succeeded or failed."""
+
+    def start_fillers(self) -> None:
+        """Issue no more tasks that count."""
+        self.total = self._issued
 
     def close(self) -> None:
         """Issue no more tasks."""
@@ -162,9 +190,6 @@ class ClosedLoopTasks(NewTasks):
         self._unmeasured += 1
         return self._factory.create_unmeasured(self._c, self._unmeasured - 1, phase)
 
-    def start_fillers(self) -> None:
-        self.total = self._issued
-
 
 class RepeatedTasks(TaskSource):
     """The contents of a batch once more, each at its position in the batch."""
@@ -185,7 +210,7 @@ class ScheduledTasks(TaskSource):
     ) -> None:
         super().__init__(factory, c, total)
         self._times, self._duration_s = times, duration_s
-        self._started = time.monotonic()
+        self._start_ns = time.perf_counter_ns()
         self._due = next(times)
 
     @property
@@ -193,13 +218,13 @@ class ScheduledTasks(TaskSource):
         return super().has_more and (self._duration_s is None or self._due <= self._duration_s)
 
     def next_task(self) -> Task | None:
-        if self._due > time.monotonic() - self._started + _AHEAD_S:
+        if self._due > (time.perf_counter_ns() - self._start_ns) / 1e9 + _AHEAD_S:
             return None
         return super().next_task()
 
     def _create(self, position: int) -> Task:
         task, _ = self._factory.create(self._c, position)
-        at_ns = int((self._due + _LEAD_S) * 1e9)
+        at_ns = self._start_ns + int((self._due + _LEAD_S) * 1e9)
         self._due = next(self._times)
         return msgspec.structs.replace(task, at_ns=at_ns)
 
@@ -290,6 +315,134 @@ class GraphTasks(TaskSource):
         self._pending.clear()
 
 
+class SessionTasks(TaskSource):
+    """Recorded sessions in C slots: the session that follows in the trace replaces one that has ended.
+
+    The first session of each slot starts at another place of its recording, so that the contexts of C sessions differ
+    as they do later, and a little after that of the slot before. Requests count once all of them have had their first
+    answer, until no session is left for a slot: after `sessions` of them, `total` requests, or `start_fillers`. Then
+    sessions continue with fillers.
+    """
+
+    fills = True
+    continues = True
+
+    def __init__(
+        self,
+        factory: TaskFactory,
+        c: int,
+        plan: Plan,
+        run: int,
+        *,
+        total: int | None,
+        sessions: int | None,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        super().__init__(factory, c, total)
+        self._plan, self._sessions, self._clock_ns = plan, sessions, clock_ns
+        self._plays = factory.generator.plays
+        self._begun = 0
+        self._offset = (run - 1) * (sessions or 0)
+        self._shared: SharedBlocks | None = None
+        self._slots: dict[int, Play | None] = {}
+        self._due: list[tuple[int, int, int]] = []
+        self._running: dict[int, tuple[int, Play, int]] = {}
+        self._unanswered: set[int] = set()
+        self._ended = False
+        self.resize(c)
+
+    def resize(self, c: int) -> None:
+        """Change the number of slots; sessions above it end with their requests in flight."""
+        self._c = c
+        self.streams = c + max(_MIN_SUBAGENTS, _SUBAGENTS_PER_SESSION * c)
+        for slot in [slot for slot in self._slots if slot >= c]:
+            del self._slots[slot]
+            self._unanswered.discard(slot)
+        self._due = [due for due in self._due if due[1] < c]
+        heapify(self._due)
+        ramp_ns = int(min(_RAMP_S, self._plan.max_gap_s / c) / self._plan.time_scale * 1e9)
+        now = self._clock_ns()
+        for number, slot in enumerate(slot for slot in range(c) if slot not in self._slots):
+            self._slots[slot] = None
+            self._unanswered.add(slot)
+            heappush(self._due, (now + int(_LEAD_S * 1e9) + number * ramp_ns, slot, -1))
+
+    def play_on(self, c: int) -> bool:
+        """Continue without end with C sessions; return False if it was closed."""
+        if self._closed:
+            return False
+        self.total = self._sessions = None
+        self._ended = False
+        self.resize(c)
+        return True
+
+    @property
+    def has_more(self) -> bool:
+        return super().has_more and not self._ended
+
+    def start_fillers(self) -> None:
+        super().start_fillers()
+        self._ended = True
+
+    def next_task(self) -> Task | None:
+        while not self._closed and self._due and self._due[0][0] <= self._clock_ns() + _AHEAD_S * 1e9:
+            at_ns, slot, position = heappop(self._due)
+            if slot not in self._slots:
+                continue
+            play = self._slots[slot]
+            if play is None:
+                play = self._slots[slot] = self._start_play(slot)
+                position = play.first
+            phase: Phase = "filler" if not self.has_more else "preroll" if self._unanswered else "level"
+            self._issued += phase == "level"
+            task = self._factory.replay(play.compose(position), at_ns, phase)
+            self._running[task.id] = slot, play, position
+            return task
+        return None
+
+    def _start_play(self, slot: int) -> Play:
+        """Start the next session; that of the first play of a slot not at its beginning."""
+        number, session = self._factory.next_play(), self._offset + self._begun
+        self._shared = self._shared or SharedBlocks(number)
+        share = slot / self._c if slot in self._unanswered else 0.0
+        self._begun += 1
+        return self._plays.start(
+            number, session, share, self._shared, max_gap_s=self._plan.max_gap_s, time_scale=self._plan.time_scale
+        )
+
+    def task_finished(self, task: Task, record: Record) -> None:
+        slot, play, position = self._running.pop(task.id, (-1, None, 0))
+        if play is None:
+            return
+        self._unanswered.discard(slot)
+        if self._slots.get(slot) is not play:
+            return
+        end_ns = record.t_end_ns or record.t_done_ns or self._clock_ns()
+        if record.ok:
+            for due in play.finish(position, end_ns):
+                heappush(self._due, (due.due_ns, slot, due.position))
+        if not record.ok or play.ended:
+            self._free(slot, end_ns + int((_NEXT_SESSION_S if record.ok else _AFTER_FAILURE_S) * 1e9))
+
+    def _free(self, slot: int, at_ns: int) -> None:
+        """Let the next session take a slot; without one, the level has ended."""
+        self._slots[slot] = None
+        self._due = [due for due in self._due if due[1] != slot]
+        heapify(self._due)
+        heappush(self._due, (at_ns, slot, -1))
+        if self._sessions is not None and self._begun >= self._sessions:
+            self.start_fillers()
+
+
+def _session_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> SessionTasks:
+    if plan.sessions is None:
+        total = None if plan.duration_s else plan.requests.at(key[0])
+        return SessionTasks(factory, key[0], plan, run, total=total, sessions=None)
+    every = len(factory.generator.plays.recordings)
+    sessions = every if plan.sessions == "all" else plan.sessions.at(key[0])
+    return SessionTasks(factory, key[0], plan, run, total=None, sessions=max(sessions, key[0]))
+
+
 def _closed_loop_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
     total = None if plan.duration_s else plan.requests.at(key[0])
     if not plan.preroll:
@@ -300,7 +453,10 @@ def _closed_loop_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int
 def _open_loop_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
     c, rate = key
     assert rate is not None
-    times = arrival_times(rate, plan.arrival, plan.burst, plan.seed, run)
+    if plan.arrival == "recorded":
+        times = factory.generator.arrival_times(rate)
+    else:
+        times = arrival_times(rate, plan.arrival, plan.burst, plan.seed, run)
     return ScheduledTasks(factory, c, times, None if plan.duration_s else plan.requests.at(c), plan.duration_s)
 
 
@@ -333,18 +489,24 @@ LOAD_MODES: dict[LoadModeName, LoadMode] = {
     "ramp": LoadMode(lambda plan, factory, key, run: NewTasks(factory, key[0], None), looping=True, continuous=True),
     "mixed": LoadMode(lambda plan, factory, key, run: MixedTasks(factory, key[0], plan.loop)),
     "dag": LoadMode(_graph_tasks),
+    "sessions": LoadMode(_session_tasks, scheduled=True),
 }
 
 
 class PlannedLoad:
     """Apply the load mode of a plan: which runs, in which order, with which tasks.
 
-    `mode_name` is the plan's own, until the user takes manual control: then it is a closed loop.
+    `mode_name` is the plan's own, until the user takes manual control: then it is a closed loop, unless recorded
+    sessions are played.
     """
 
     def __init__(self, plan: Plan, factory: TaskFactory) -> None:
         self._plan, self._factory = plan, factory
         self.mode_name: LoadModeName = plan.load
+        self._current: TaskSource | None = None
+
+    def user_took_over(self) -> None:
+        self.mode_name = "sessions" if self._plan.load == "sessions" else "closed"
 
     @property
     def mode(self) -> LoadMode:
@@ -353,12 +515,13 @@ class PlannedLoad:
     @property
     def duration_s(self) -> float | None:
         """The duration of a run, if the scheduler ends runs by time."""
-        return self._plan.duration_s if self.mode.looping and not self.mode.continuous else None
+        timed = (self.mode.looping and not self.mode.continuous) or self.mode_name == "sessions"
+        return self._plan.duration_s if timed else None
 
     def run_order(self, levels: tuple[int, ...], runs: int) -> list[tuple[LevelKey, int]]:
         """Order the runs by level, or rotate the levels: each run starts with another one, as in a Latin square."""
         keys: list[LevelKey] = [(c, None) for c in levels]
-        if self.mode.scheduled:
+        if self.mode_name == "open":
             keys = [(c, rate) for c in levels for rate in self._plan.rates]
         if not self._plan.rotate:
             return [(key, run) for key in keys for run in range(1, runs + 1)]
@@ -366,7 +529,17 @@ class PlannedLoad:
         return [(key, run) for run, row in enumerate(rotated, 1) for key in row]
 
     def task_source(self, key: LevelKey, run: int) -> TaskSource:
-        return self.mode.make_source(self._plan, self._factory, key, run)
+        self._current = self.mode.make_source(self._plan, self._factory, key, run)
+        return self._current
+
+    def continuous_source(self, c: int) -> TaskSource:
+        """Return tasks without end, for manual control and ramps; recorded sessions continue if they can."""
+        if self.mode_name != "sessions":
+            return NewTasks(self._factory, c, None)
+        if isinstance(self._current, SessionTasks) and self._current.play_on(c):
+            return self._current
+        self._current = SessionTasks(self._factory, c, self._plan, 1, total=None, sessions=None)
+        return self._current
 
     def serial_contents(self, c: int, contents: list[int]) -> list[int]:
         """Select the tasks of a batch to repeat serially: all, or a sample to extrapolate from."""

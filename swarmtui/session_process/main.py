@@ -170,7 +170,7 @@ class SessionProcess:
         generator = preflight.task_generator(request, workload, calibration, endpoints)
         self._events = events = ServerEvents(journal)
         self._quality = QualityMonitor(
-            cold_expected=generator.task(0, 1, 0).cold, closed=request.plan.load in CLOSED_LOOPS, events=events
+            cold_expected=generator.cold, closed=request.plan.load in CLOSED_LOOPS, events=events
         )
         session = _describe_session(request, session_id, self._t0, workload, endpoints, calibration, self._hosts)
         self._session = session

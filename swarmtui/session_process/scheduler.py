@@ -23,8 +23,6 @@ from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, Reque
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import (
     CanaryTasks,
-    ClosedLoopTasks,
-    NewTasks,
     PlannedLoad,
     RepeatedTasks,
     TaskFactory,
@@ -80,9 +78,15 @@ class Scheduler:
         elif not self._steering.handle_command(command):
             return
         elif self._steering.state == "new_goal":
-            self._load.mode_name = "closed"
+            self._load.user_took_over()
             stage = self._stage
-            if isinstance(command, client_protocol.SetConcurrency) and command.cancel and stage and command.c < stage.c:
+            if (
+                isinstance(command, client_protocol.SetConcurrency)
+                and command.cancel
+                and stage is not None
+                and command.c < stage.c
+                and not stage.source.continues
+            ):
                 self._workers.start_stage(stage, c=max(1, command.c), cancel=True)
         self._changed.set()
 
@@ -112,8 +116,9 @@ class Scheduler:
             if record.phase == stage.phase:
                 stage.done += 1
                 stage.succeeded += record.error is None
-            stage.source.task_finished(task, record)
             self._state.done, self._state.total = stage.done, stage.source.total
+        if stage is not None and (record.stage == stage.number or stage.source.continues):
+            stage.source.task_finished(task, record)
         self._supply()
         self._changed.set()
 
@@ -252,7 +257,8 @@ class Scheduler:
     async def _run_continuous(self, c: int, duration_s: float | None) -> bool:
         """Run a stage whose requests continue after it; return whether another stage may follow."""
         self._state.status, self._state.runs = "running", 1
-        await self._run_stage(c, 1, "level", NewTasks(self._factory, c, None), duration_s=duration_s, steered=True)
+        source = self._load.continuous_source(c)
+        await self._run_stage(c, 1, "level", source, duration_s=duration_s, steered=True)
         self._levels.refresh()
         if self._steering.current_state() == "pause":
             await self._drain()
@@ -287,11 +293,12 @@ class Scheduler:
         self._stages += 1
         load: LoadModeName = "closed" if phase in ("warmup", "canary") else self._load.mode_name
         stage = ActiveStage(
-            self._stages, c, run, phase, source, load=load, rate=rate, duration_s=duration_s, streams=streams
-        )
+            self._stages, c, run, phase, source,
+            load=load, rate=rate, duration_s=duration_s, streams=streams or source.streams,
+        )  # fmt: skip
         self._stage = stage
         state = self._state
-        state.c, state.run, state.done, state.total = stage.streams, run, 0, source.total
+        state.c, state.run, state.done, state.total = streams or c, run, 0, source.total
         state.load, state.rate, state.steered = load, rate, steered
         start = StageStart(
             number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
@@ -310,7 +317,7 @@ class Scheduler:
         )
         if self._steering.current_state() == "stop" or not (steered or taken_over):
             await self._drain(cancel=ended and source.fills)
-        elif source.fills:
+        elif source.fills and not source.continues:
             self._workers.drop(cancel=False)
         end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
         self._records.ends.append(end)
@@ -320,7 +327,7 @@ class Scheduler:
 
     def _has_ended(self, stage: ActiveStage) -> bool:
         """Whether all measured requests have ended; when the time of a closed loop is up, fillers replace the rest."""
-        if not stage.complete or not isinstance(stage.source, ClosedLoopTasks) or stage.until is None:
+        if not stage.complete or not stage.source.fills or stage.until is None:
             return stage.complete
         if stage.source.has_more:
             stage.source.start_fillers()

@@ -201,6 +201,16 @@ class WorkerLink:
             self._socket.sendall(message)
         self._socket.setblocking(False)
 
+    def send_tasks(self, tasks: tuple[Task, ...]) -> None:
+        """Send tasks, with send times by the clock of the worker's host."""
+        if self.host is not None:
+            offset_ns = self.host.clock.newest.offset_ns
+            tasks = tuple(
+                task if task.at_ns is None else msgspec.structs.replace(task, at_ns=task.at_ns + offset_ns)
+                for task in tasks
+            )
+        self.send(worker_protocol.Enqueue(tasks))
+
     def close(self) -> None:
         """Close our side; the worker then writes its unacknowledged records to disk and exits."""
         self._closed = True
@@ -265,7 +275,7 @@ class WorkerPool:
         # The first requests are sent while the reserve is still being generated.
         for depth in (None,) if stage.scheduled else (1, stage.depth):
             for number, tasks in self._dispatcher.hand_out(stage.next_task, depth).items():
-                self.links[number].send(worker_protocol.Enqueue(tasks))
+                self.links[number].send_tasks(tasks)
         for number, count in self._dispatcher.take_back().items():
             self.links[number].send(worker_protocol.TakeBack(count))
 

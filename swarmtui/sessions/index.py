@@ -31,7 +31,8 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     """One session in the list. Figures are null until a summary was written; `problem` is why it cannot be read.
 
     `best_out_tps` is the best `Level.headline_tps`, reached at `best_c` or `best_rate`; with `chunks_counted` it counts
-    chunks, not tokens. Without a summary, `requests` is counted in the journal once the session has ended.
+    chunks, not tokens. `curve` has the load and the throughput of each level. Without a summary, `requests` is counted
+    in the journal once the session has ended. `flags` are those of the server, null if they are not known.
     """
 
     id: str
@@ -46,6 +47,10 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     best_c: int | None = None
     best_rate: float | None = None
     chunks_counted: bool = False
+    sweet_spot: int | None = None
+    cliff: int | None = None
+    curve: tuple[tuple[float, float], ...] = ()
+    flags: dict[str, str] | None = None
     requests: int | None = None
     simulated: bool = False
     tags: dict[str, str] = {}
@@ -87,7 +92,9 @@ def list_sessions(root: Path) -> list[SessionRow]:
 
 
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
-    best = headline_level(summary.levels)
+    from swarmtui.analysis.compare.differences import known_flags  # lazily: only writing needs it
+
+    best, found = headline_level(summary.levels), summary.scaling
     row = msgspec.structs.replace(
         _head_row(summary.session),
         state=summary.state,
@@ -96,6 +103,10 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
         best_c=best.c if best else None,
         best_rate=best.rate if best else None,
         chunks_counted=best is not None and best.tokens_estimated,
+        sweet_spot=found.sweet_spot if found else None,
+        cliff=found.cliff.c if found and found.cliff else None,
+        curve=tuple((x.offered_load, x.headline_tps) for x in summary.levels if x.headline_tps is not None),
+        flags=known_flags(summary),
         requests=sum(level.n for level in summary.levels),
     )
     return msgspec.json.encode(_IndexFile(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
@@ -256,4 +267,6 @@ def search_sessions(rows: Sequence[SessionRow], by: SortOrder, words: str) -> li
 def _search_text(row: SessionRow) -> str:
     tags = " ".join(f"{name}={value}" for name, value in row.tags.items())
     series = f"{row.series.kind}={row.series.name} side={row.series.side}" if row.series else ""
-    return " ".join([row.id, row.label, row.model, row.workload, row.endpoint, row.state or "", tags, series]).lower()
+    flags = " ".join(f"--{name.lstrip('-')} {value}" for name, value in (row.flags or {}).items())
+    parts = (row.id, row.label, row.model, row.workload, row.endpoint, row.state or "", tags, series, flags)
+    return " ".join(parts).lower()

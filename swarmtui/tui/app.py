@@ -37,7 +37,7 @@ from swarmtui.tui.themes import SWARM, THEMES, line_styles
 
 ScreenName = Literal[
     "run", "replay", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
-    "tune_watch", "server_log", "failure", "help", "save", "quit", "too_small",
+    "tune_watch", "server_log", "failure", "help", "save", "export", "quit", "too_small",
 ]  # fmt: skip
 
 # Module and class of each screen. A module is imported when its screen is first opened, so that the first paint waits
@@ -59,6 +59,7 @@ SCREENS: dict[ScreenName, str] = {
     "failure": "tune.screen:FailureScreen",
     "help": "dialogs:HelpScreen",
     "save": "dialogs:SaveDialog",
+    "export": "export_dialog:ExportDialog",
     "quit": "dialogs:QuitDialog",
     "too_small": "dialogs:TooSmallScreen",
 }
@@ -234,6 +235,7 @@ class SwarmApp(PatchedApp[AppResult]):
 
     async def open_comparison(self, root: Path, session_ids: Sequence[str]) -> None:
         """Compare saved sessions; the first one is the baseline."""
+        from swarmtui.analysis.compare.names import session_names
         from swarmtui.sessions.store import read_for_comparison
 
         try:
@@ -241,9 +243,9 @@ class SwarmApp(PatchedApp[AppResult]):
         except BadInput as problem:
             self.toast(str(problem))
             return
-        sessions = [summary.session for summary in summaries]
-        names = {found.id: f"{sanitize(found.label)} ({found.id})" if found.label else found.id for found in sessions}
-        self.open_screen("compare", summaries, names, history)
+        names = zip(session_names(summaries), summaries, strict=True)
+        shown = {summary.session.id: sanitize(name) for name, summary in names}
+        self.open_screen("compare", root, summaries, shown, history)
 
     def run_ended(self, ended: Ended) -> None:
         """Keep the result under the session's id: the session may be moved to another directory later."""

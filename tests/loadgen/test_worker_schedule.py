@@ -14,10 +14,15 @@ from tests.loadgen.raw_server import RawCall, RawServer, hello
 MS = 1_000_000
 
 
+def soon(milliseconds: int) -> int:
+    return time.perf_counter_ns() + milliseconds * MS
+
+
 def test_tasks_are_sent_when_they_are_due() -> None:
     with RawServer(hello) as server, DrivenWorker(server.url) as worker:
         worker.start_stage(8)
-        worker.enqueue(task(n, at_ns=(100 + 30 * n) * MS) for n in (3, 1, 2, 0))
+        start = soon(100)
+        worker.enqueue(task(n, at_ns=start + 30 * n * MS) for n in (3, 1, 2, 0))
         records = sorted(worker.records(4), key=lambda record: record.task)
     due = [record.t_sched_ns or 0 for record in records]
     assert [after - due[0] for after in due] == [0, 30 * MS, 60 * MS, 90 * MS]
@@ -35,7 +40,8 @@ def test_scheduled_time_is_kept_while_waiting_for_an_agent() -> None:
 
     with RawServer(slow) as server, DrivenWorker(server.url) as worker:
         worker.start_stage(1)
-        worker.enqueue(task(n, at_ns=50 * MS) for n in range(3))
+        at_ns = soon(50)
+        worker.enqueue(task(n, at_ns=at_ns) for n in range(3))
         records = worker.records(3)
     due = {record.t_sched_ns for record in records}
     waited = sorted((r.t_sent_ns or 0) - (r.t_sched_ns or 0) for r in records)
@@ -44,7 +50,7 @@ def test_scheduled_time_is_kept_while_waiting_for_an_agent() -> None:
 
 
 def test_dropped_tasks_are_not_sent() -> None:
-    minute = 60_000 * MS
+    minute = soon(60_000)
     with RawServer(hello) as server, DrivenWorker(server.url) as worker:
         worker.start_stage(2)
         worker.enqueue([task(1, at_ns=minute), task(2, at_ns=minute)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from swarmtui.model.worker_protocol import Drop, TakeBack, WatchAgent
 from swarmtui.model.workload import ToolCall, ToolExchange
 from tests.loadgen.driver import DrivenWorker, task
@@ -87,7 +89,7 @@ def test_drop_clears_queue_and_with_cancel_ends_requests() -> None:
 
 
 def test_tasks_that_were_not_started_are_returned() -> None:
-    gate, minute = Gate(), 60_000_000_000
+    gate, minute = Gate(), time.perf_counter_ns() + 60_000_000_000
     with RawServer(gate) as server, DrivenWorker(server.url) as worker:
         worker.enqueue([*(task(n) for n in range(4)), task(4, at_ns=minute), task(5, at_ns=minute)])
         worker.start_stage(2)

@@ -85,7 +85,7 @@ def test_workload_typo_gets_a_suggestion() -> None:
 
 
 RANDOM = 'kind = "random"\ninput_tokens = 8\noutput_tokens = 8\n'
-KINDS = "conversation, dag, jsonl, mixed, prompts, random, shared_prefix, sharegpt"
+KINDS = "conversation, dag, jsonl, mixed, prompts, random, shared_prefix, sharegpt, trace"
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ KINDS = "conversation, dag, jsonl, mixed, prompts, random, shared_prefix, shareg
         (
             f'{RANDOM}[load]\nmode = "opne"\n',
             "w.toml:6: load.mode: invalid value 'opne'; "
-            "expected one of barrier, closed, dag, mixed, open, ramp, swarm; did you mean open?",
+            "expected one of barrier, closed, dag, mixed, open, ramp, sessions, swarm; did you mean open?",
         ),
         (
             f'{RANDOM}[load]\nmode = "open"\nrate = 1\narrival = "poison"\n',
             "w.toml:8: load.arrival: invalid value 'poison'; "
-            "expected one of constant, gamma, poisson; did you mean poisson?",
+            "expected one of constant, gamma, poisson, recorded; did you mean poisson?",
         ),
     ],
 )

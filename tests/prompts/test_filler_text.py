@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.model.schema import BadInput
-from swarmtui.model.workload import Message, RandomText, SharedPrefix, parse_workload
+from swarmtui.model.workload import Message, RandomText, SharedPrefix, Trace, parse_workload
 from swarmtui.prompts.filler_text import (
     Calibration,
     calibration_texts,
@@ -122,7 +122,9 @@ def test_too_few_counts_are_refused() -> None:
 
 def test_only_generated_prompts_need_calibration() -> None:
     made_up = {
-        found.workload.name for found in builtin_workloads() if isinstance(found.workload, RandomText | SharedPrefix)
+        found.workload.name
+        for found in builtin_workloads()
+        if isinstance(found.workload, RandomText | SharedPrefix | Trace)
     }
     assert {found.workload.name for found in builtin_workloads() if needs_calibration(found.workload)} == made_up
-    assert {"long-prefill", "random-1k-1k"} <= made_up
+    assert {"agents", "long-prefill", "random-1k-1k"} <= made_up

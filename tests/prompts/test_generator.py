@@ -12,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.loadgen.dialects import load_dialect
-from swarmtui.model.workload import Task, parse_workload
+from swarmtui.model.workload import Task, Trace, parse_workload
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload
 from swarmtui.prompts.sampling import nonce
+
+# The tasks of other workloads than traces have numbers.
+NUMBERED = [found for found in builtin_workloads() if not isinstance(found.workload, Trace)]
 
 EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
 
@@ -81,7 +84,7 @@ def test_task_is_independent_of_request_order(seed: int, indexes: list[int]) -> 
     assert [one.task(i, 4, i) for i in indexes] == [other.task(i, 4, i) for i in reversed(indexes)][::-1]
 
 
-@pytest.mark.parametrize("found", builtin_workloads(), ids=lambda found: str(found.workload.name))
+@pytest.mark.parametrize("found", NUMBERED, ids=lambda found: str(found.workload.name))
 def test_all_tasks_of_a_session_start_differently(found: WorkloadFile) -> None:
     source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
     tasks = [source.task(index, 8, index) for index in range(400)] + [source.warmup(index) for index in range(50)]
@@ -129,7 +132,7 @@ def test_levels_get_different_prompts_in_the_same_mixture() -> None:
 
 
 def test_warmup_prompts_are_never_measured() -> None:
-    for found in builtin_workloads():
+    for found in NUMBERED:
         source = TaskGenerator(found, seed=0, calibration=EXACT)
         warm = set(texts([source.warmup(index) for index in range(20)]))
         assert not warm & set(texts([source.task(index, 1, index) for index in range(100)]))

@@ -24,12 +24,13 @@ def test_misspelt_name_gets_a_suggestion_and_the_list() -> None:
     with pytest.raises(BadInput) as caught:
         find_workload("codng")
     message = str(caught.value)
-    assert message.startswith("no workload 'codng'; did you mean coding? built-in: chat, coding, coding-agent, ")
+    known = "built-in: agents, chat, coding, coding-agent, "
+    assert message.startswith(f"no workload 'codng'; did you mean coding? {known}")
     assert all(found.workload.name in message for found in builtin_workloads())
 
 
 def test_unknown_name_gets_the_list() -> None:
-    with pytest.raises(BadInput, match=r"^no workload 'zzz'; built-in: chat, coding"):
+    with pytest.raises(BadInput, match=r"^no workload 'zzz'; built-in: agents, chat, coding"):
         find_workload("zzz")
 
 
@@ -50,7 +51,7 @@ def test_missing_file_error_names_the_builtin_workload(tmp_path: Path) -> None:
 
 
 def test_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be read: Is a directory"):
+    with pytest.raises(BadInput, match="contains no trace files"):
         find_workload(str(tmp_path))
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b'kind = "prompts"\nname = "\xff\xfe"\n')

@@ -83,11 +83,16 @@ class SessionHarness:
         self._clients: list[RecordingClient] = []
 
     def start(
-        self, url: str, plan: Plan, subscription: client_protocol.Subscribe = OFTEN, **given: Any
+        self,
+        url: str,
+        plan: Plan,
+        subscription: client_protocol.Subscribe = OFTEN,
+        workload: str = "chat",
+        **given: Any,
     ) -> RecordingClient:
         request = RunRequest(
-            endpoints=(url,), workload="chat", plan=plan, session_root=str(self.sandbox.sessions), **given
-        )  # fmt: skip
+            endpoints=(url,), workload=workload, plan=plan, session_root=str(self.sandbox.sessions), **given
+        )
         return self._keep(client.start_session(request, subscription))
 
     def attach(self, session: str, subscription: client_protocol.Subscribe = OFTEN) -> RecordingClient:

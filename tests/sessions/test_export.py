@@ -130,7 +130,7 @@ def test_png_has_text_on_a_machine_without_fonts(tmp_path: Path, monkeypatch: py
 def test_svg_is_well_formed_and_self_contained(tmp_path: Path) -> None:
     content = export([loaded(tmp_path, full_session(label=NASTY))], "svg").decode()
     tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(content).iter()}
-    assert tags <= {"svg", "style", "rect", "g", "path", "text", "title"}
+    assert tags <= {"svg", "style", "rect", "g", "path", "circle", "text", "title"}
     assert "var(" not in content and "url(" not in content and "href" not in content
 
 
@@ -270,13 +270,44 @@ def test_several_sessions_are_compared_in_one_report(tmp_path: Path) -> None:
     page = export(both, "html").decode()
     assert page.count("<li><svg") >= 4
     assert ">one</li>" in page and ">two</li>" in page
-    assert 'id="radar"' in page
     assert "two compared with one: C=2, output tok/s: " in page
     markdown = export(both, "md").decode()
     assert "## Side by side: A is one, B is two" in markdown
     assert "## one: Throughput" in markdown and "## two: Throughput" in markdown
     with pytest.raises(BadInput, match="csv holds one session"):
         export(both, "csv")
+
+
+def test_sessions_without_a_label_are_named_by_the_flags_that_differ(tmp_path: Path) -> None:
+    names = ("20261115-014455-3f9a", "20261115-014455-3f9b")
+    flags = ("--max-num-seqs 2 --port 1", "--max-num-seqs 4 --port 2")
+    both = [loaded(tmp_path, full_session(n, server_flags=f), n) for n, f in zip(names, flags, strict=True)]
+    page = export(both, "html").decode()
+    assert ">--max-num-seqs 2</li>" in page and ">--max-num-seqs 4</li>" in page
+    assert "grid-auto-rows:1fr" in page
+
+
+def test_radar_is_drawn_only_for_sessions_that_differ(tmp_path: Path) -> None:
+    first = loaded(tmp_path, full_session())
+    slow, others = full_session("20261115-014455-3f9b"), "20261115-014455-3f9c"
+    slow = [
+        RequestEntry(record=record(e.record.task, sent=(e.record.t_sent_ns or T0) // 10**6 - T0 // 10**6,
+                                   c=e.record.c, stage=e.record.stage, tokens_out=5, t_first_ns=e.record.t_last_ns))
+        if isinstance(e, RequestEntry) else e for e in slow
+    ]  # fmt: skip
+    equal = loaded(tmp_path, full_session(others), others)
+    other = loaded(tmp_path, slow, "20261115-014455-3f9b")
+    charts = [{chart.name for chart in build_charts([session_data(first), session_data(x)])} for x in (equal, other)]
+    assert [("radar" in names) for names in charts] == [False, True]
+
+
+def test_best_level_and_cliff_are_marked(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED.parents[1] / "tui" / "recorded", tmp_path / "s")
+    first = min(path.name for path in (tmp_path / "s").iterdir())
+    chart = build_charts([session_data(load(tmp_path / "s", first))])[0]
+    assert chart.series[0].marks == ((4.0, "best"), (8.0, "cliff"))
+    page = export([load(tmp_path / "s", first)], "svg").decode()
+    assert ">best</text>" in page and ">cliff</text>" in page
 
 
 def test_sessions_with_the_same_label_get_their_ids(tmp_path: Path) -> None:
@@ -320,7 +351,7 @@ READINGS: dict[str, Any] = {
 
 
 def test_gpu_readings_are_charted_over_time(tmp_path: Path) -> None:
-    source = session_data(session_with_gpus(tmp_path, **READINGS), named=False)
+    source = session_data(session_with_gpus(tmp_path, **READINGS))
     found = {chart.name: chart for chart in build_charts([source])}
     expected = {
         "gpu_power": ("W", 304.0),
@@ -338,15 +369,13 @@ def test_gpu_readings_are_charted_over_time(tmp_path: Path) -> None:
 
 
 def test_missing_gpu_reading_has_no_chart(tmp_path: Path) -> None:
-    source = session_data(
-        session_with_gpus(tmp_path, power_w=READINGS["power_w"], simulated=lambda k: True), named=False
-    )
+    source = session_data(session_with_gpus(tmp_path, power_w=READINGS["power_w"], simulated=lambda k: True))
     found = [chart for chart in build_charts([source]) if chart.name.startswith("gpu")]
     assert [chart.title for chart in found] == ["GPU power (SIMULATED)"]
 
 
 def test_long_session_is_averaged_to_few_points(tmp_path: Path) -> None:
-    source = session_data(session_with_gpus(tmp_path, seconds=1300, power_w=lambda k: float(k % 7)), named=False)
+    source = session_data(session_with_gpus(tmp_path, seconds=1300, power_w=lambda k: float(k % 7)))
     (chart,) = (chart for chart in build_charts([source]) if chart.name == "gpu_power")
     points = chart.series[0].points
     assert len(points) <= 600
@@ -363,7 +392,7 @@ def test_every_chart_is_drawn(tmp_path: Path, form: Any) -> None:
     first = session_with_gpus(tmp_path, **READINGS)
     entries = [*full_session("20261115-014455-3f9b")[:-1], *kinds, full_session()[-1]]
     second = loaded(tmp_path, entries, "20261115-014455-3f9b")
-    names = ["throughput", "ttft", "contention", "degradation", "radar", "gpu", "gpu_memory"]
+    names = ["throughput", "ttft", "contention", "degradation", "gpu", "gpu_memory"]
     images = [export([first, second], form, name) for name in names]
     images.append(export([second], form, "side_tasks"))
     assert len(set(images)) == len(images)
@@ -476,7 +505,7 @@ def test_openmetrics_has_the_figures_of_each_level(tmp_path: Path) -> None:
     families = metric_families(page)
     (info,) = families["swarmtui_session"].samples
     assert info.labels["label"] == sanitize(NASTY) and "\x1b" not in page
-    levels = session_data(load(tmp_path, "20261115-014455-3f9a"), named=False).summary.levels
+    levels = session_data(load(tmp_path, "20261115-014455-3f9a")).summary.levels
     steady = {
         sample.labels["c"]: sample.value for sample in families["swarmtui_level_steady_tokens_per_second"].samples
     }

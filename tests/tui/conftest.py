@@ -39,6 +39,8 @@ def separate_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     for name in ("DATA", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     # The path of a socket is limited to about 100 characters, which tmp_path may exceed.
     with TemporaryDirectory(prefix="swarm") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)

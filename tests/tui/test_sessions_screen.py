@@ -5,14 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+from textual.widgets import Input
+
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.live.watch_screens import ReplayScreen
 from tests.tui.conftest import Until
-from tests.tui.screen_text import screen_text
+from tests.tui.screen_text import match_snapshot, screen_text
 
+SIZES = ((80, 24), (120, 40), (200, 50))
 RECORDED = Path(__file__).with_name("recorded")
 
 
@@ -59,3 +63,50 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
         await until(lambda: len(app.screen_stack) == 1)
         await until(lambda: not list(root.glob(".deleted-*")))
     assert len(list(root.iterdir())) == 1
+
+
+async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: Path, until: Until) -> None:
+    root = saved_sessions(tmp_path)
+    newest = max(path.name for path in root.iterdir())
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("c")
+        await until(lambda: "two slots each  →  four slots each" in screen_text(app))
+        await pilot.press("e")
+        await until(lambda: "Export 2 sessions, compared" in screen_text(app) and "csv" not in screen_text(app))
+        await pilot.press("escape", "escape", "e")
+        await until(lambda: f"Export {newest}" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: "✓ written" in screen_text(app))
+        written = root / newest / f"{newest}.html"
+        assert written.read_bytes().startswith(b"<!doctype html>")
+        assert str(written) in screen_text(app).replace("│", "").replace(" ", "").replace("\n", "")
+        await pilot.press("j", "tab")
+        app.screen.query_one("#path", Input).value = str(tmp_path / "missing" / "report.md")
+        await pilot.press("enter")
+        await until(lambda: "cannot be written: No such file" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: "Export" not in screen_text(app))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_screens_match_snapshots(
+    tmp_path: Path, size: tuple[int, int], until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list, the export dialog and the comparison of two sessions."""
+    saved_sessions(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    app = SwarmApp(session_root=Path("sessions"))
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app) and (size[0] < 110 or "┤" in screen_text(app)))
+        await pilot.pause()
+        match_snapshot(app, "sessions")
+        await pilot.press("e")
+        await until(lambda: "enter: write" in screen_text(app))
+        match_snapshot(app, "export")
+        await pilot.press("escape", "c")
+        await until(lambda: "two slots each  →  four slots each" in screen_text(app) and "┤" in screen_text(app))
+        match_snapshot(app, "compare")

@@ -73,10 +73,12 @@ def wait_for(screen: AppScreen, pattern: bytes) -> None:
 
 
 def replayed(terminal: OpenTerminal, environment: dict[str, str]) -> bytes:
-    """Return the output of a replay until it has quit."""
+    """Return the output of a replay, then the list of sessions, until the app has quit."""
     screen = terminal(REPLAY, 120, 40, environment=environment)
     wait_for(screen, b"GPUs")
     screen.read(time.monotonic() + 0.5)
+    screen.press(b"L")
+    wait_for(screen, b"preview")
     screen.press(b"q")
     wait_for(screen, b"\x1b[?1049l")
     return screen.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
 from swarmtui.tui.live_model import LiveModel, StreamRate
-from swarmtui.tui.sessions.screen import session_line
+from swarmtui.tui.sessions.screen import SessionColumns, local_time, session_columns, session_line
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
 from tests.tui.screen_text import text_of
@@ -208,11 +209,29 @@ def test_changes_have_a_minus_sign_and_no_decimals_from_1000_percent() -> None:
     assert percent(-0.123) == "−12 %"
 
 
-def test_session_columns_are_cut_and_separated() -> None:
+def test_session_columns_are_those_that_differ() -> None:
     row = SessionRow(id="x", label="l" * 60, model="m" * 60, workload="w" * 60, state="done", simulated=True)
+    other = SessionRow(id="y", model="n", workload="v", state="failed")
+    columns = session_columns([row, other])
     for width in (80, 120, 200):
-        cells = session_line(row, width).cells
-        assert all(cell.endswith("… ") for cell in cells[1:4]) and cells[1].startswith("l")
+        line = session_line(row, "--flag 1", columns, width)
+        assert len(line) == width - 3 and line.rstrip().endswith("done")
+        assert all(f"{char}… " in line for char in "lmw")
+    same = session_columns([row])
+    assert same == SessionColumns(0, 0, 0, f"(sim) {'m' * 60} · {'w' * 60}")
+    assert "m" not in session_line(row, "--flag 1", same, 200).replace("--flag", "")
+    assert f"{'l' * 60} · --flag 1" in session_line(row, "--flag 1", same, 200)
+
+
+def test_sessions_have_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-5")
+    time.tzset()
+    try:
+        assert local_time("2026-11-15T20:30:12Z", with_year=True) == "2026-11-16 01:30"
+        assert local_time("never", with_year=True) == ""
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def ramp(*steps: tuple[float, int, int, float]) -> LiveModel:

@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import MAX_DATA, read_lines
-from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.schema import BadInput, Stored, unreadable_error
 from swarmtui.model.trace import TraceRequest, TraceSession
-from swarmtui.prompts.library import unreadable_error
 
 T = TypeVar("T")
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from swarmtui.files import MAX_DATA, read_lines
-from swarmtui.model.schema import BadInput
+from swarmtui.model.schema import BadInput, unreadable_error
 from swarmtui.model.trace import TraceSession
-from swarmtui.prompts.library import unreadable_error
 from swarmtui.prompts.traces.arrivals import read_bailian, read_csv, read_mooncake
 from swarmtui.prompts.traces.spans import read_spans
 from swarmtui.prompts.traces.weka import read_weka
 
-_SUFFIXES = (".json", ".jsonl", ".csv")
+TRACE_SUFFIXES = (".json", ".jsonl", ".csv")
 _FORMATS = "Weka .json, Mooncake, Bailian or OpenTelemetry .jsonl, Azure or BurstGPT .csv"
 MAX_FILES = 100_000
 
@@ -29,7 +28,7 @@ def trace_files(paths: Iterable[Path]) -> tuple[Path, ...]:
     for path in paths:
         if not path.exists():
             raise BadInput("no such file or directory", source=str(path))
-        inside = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES) if path.is_dir() else [path]
+        inside = sorted(file for file in path.rglob("*") if file.suffix in TRACE_SUFFIXES) if path.is_dir() else [path]
         if not inside:
             raise BadInput(f"contains no trace files ({_FORMATS})", source=str(path))
         found += inside

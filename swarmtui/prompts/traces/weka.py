@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import read_file
-from swarmtui.model.schema import BadInput, Stored, parse_json
+from swarmtui.model.schema import BadInput, Stored, parse_json, unreadable_error
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
-from swarmtui.prompts.library import unreadable_error
 
 BLOCK_SIZE = 64
 
@@ -32,6 +31,7 @@ class _Request(Stored, frozen=True, kw_only=True, tag_field="type", tag="s"):
     output_tokens: _Tokens = msgspec.field(name="out")
     hash_ids: tuple[_BlockId, ...] = ()
     think_time: _Seconds | None = None
+    api_time: _Seconds | None = None
 
 
 class _NotStreamed(_Request, frozen=True, kw_only=True, tag_field="type", tag="n"):
@@ -39,8 +39,11 @@ class _NotStreamed(_Request, frozen=True, kw_only=True, tag_field="type", tag="n
 
 
 class _SubAgent(Stored, frozen=True, kw_only=True, tag_field="type", tag="subagent"):
+    """A sub-agent. With a duration, `t` is when it ended; without one, when it started."""
+
     t: _Seconds
     requests: tuple[_Request | _NotStreamed, ...]
+    duration_ms: _Seconds | None = None
 
 
 class _File(Stored, frozen=True, kw_only=True):
@@ -64,7 +67,8 @@ def read_weka(path: Path) -> Iterator[TraceSession]:
     waiting: list[SubAgent] = []
     for item in found.requests:
         if isinstance(item, _SubAgent):
-            waiting.append(SubAgent(at_s=item.t, requests=tuple(map(_to_request, item.requests))))
+            start_s = max(0.0, item.t - (item.duration_ms or 0.0) / 1000.0)
+            waiting.append(SubAgent(at_s=start_s, requests=tuple(map(_to_request, item.requests))))
         else:
             requests.append(msgspec.structs.replace(_to_request(item), subagents=tuple(waiting)))
             waiting = []
@@ -83,6 +87,7 @@ def _to_request(item: _Request) -> TraceRequest:
         output_tokens=item.output_tokens,
         at_s=item.t,
         think_s=item.think_time,
+        took_s=item.api_time,
         blocks=item.hash_ids,
     )
 
@@ -104,6 +109,7 @@ def weka_json(session: TraceSession) -> bytes:
         return {
             "t": round(item.at_s, 3), "type": "s", "in": item.input_tokens, "out": item.output_tokens,
             "hash_ids": item.blocks, "think_time": None if item.think_s is None else round(item.think_s, 3),
+            "api_time": None if item.took_s is None else round(item.took_s, 3),
         }  # fmt: skip
 
     def subagents(agents: Sequence[SubAgent]) -> list[dict[str, object]]:

@@ -45,33 +45,24 @@ def export(loaded: Sequence[LoadedSession], form: str, chart: str | None = None)
     if chart is not None and not FORMATS[form].charts:
         formats = " and ".join(name for name, other in FORMATS.items() if other.charts)
         raise BadInput(f"is for {formats}", key="--chart")
-    sessions = _with_unique_names([session_data(one, named=len(loaded) > 1) for one in loaded])
+    sessions = [session_data(one) for one in loaded]
     if len(loaded) > 1:
+        from swarmtui.analysis.compare.names import session_names
         from swarmtui.sessions.store import earlier_sessions
 
-        history = earlier_sessions(loaded[0].directory.parent, [session.summary for session in sessions])
-        sessions = [session._replace(history=history) for session in sessions]
+        summaries = [session.summary for session in sessions]
+        history = earlier_sessions(loaded[0].directory.parent, summaries)
+        named = zip(sessions, session_names(summaries), strict=True)
+        sessions = [session._replace(name=name, history=history) for session, name in named]
     module, _, function = FORMATS[form].render.partition(":")
     render = getattr(import_module(f"{__name__}.{module}"), function)
     content: bytes = render(sessions, chart) if FORMATS[form].charts else render(sessions)
     return content
 
 
-def session_data(loaded: LoadedSession, *, named: bool) -> SessionData:
+def session_data(loaded: LoadedSession) -> SessionData:
     from swarmtui.sessions.export.structs import SessionData
     from swarmtui.sessions.store import summarise
 
-    summary, journal = summarise(loaded), loaded.journal
-    name = (summary.session.label or summary.session.id) if named else ""
-    return SessionData(name, summary, journal.records, journal.telemetry, journal.stages)
-
-
-def _with_unique_names(sessions: list[SessionData]) -> list[SessionData]:
-    """Add the id to the names of sessions that share a label."""
-    names = [session.name for session in sessions]
-    return [
-        session._replace(name=f"{session.name} ({session.summary.session.id})")
-        if names.count(session.name) > 1
-        else session
-        for session in sessions
-    ]
+    journal = loaded.journal
+    return SessionData("", summarise(loaded), journal.records, journal.telemetry, journal.stages)

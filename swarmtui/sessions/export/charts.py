@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil, fsum, isfinite
 
+from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.session import Level, StageStart, Summary
@@ -14,6 +15,8 @@ from swarmtui.sessions.export.structs import Chart, ChartSeries, Marks, Points, 
 _LONG_S = 10.0
 _MAX_POINTS = 600
 _LARGEST = 1e15
+# A radar needs axes on which sessions differ by more than this.
+_DIFFERENT = 0.05
 
 
 def session_title(sessions: Sequence[SessionData]) -> str:
@@ -57,12 +60,23 @@ def _curve(session: SessionData, name: str, value_of: Callable[[Level], float | 
     return ChartSeries(f"{session.name}: {name}" if many and name else name or session.name, points)
 
 
+def _with_findings(series: ChartSeries, session: SessionData) -> ChartSeries:
+    """Mark the best level and the cliff."""
+    best, found = best_level(session.summary.levels), session.summary.scaling
+    cliff = found.cliff.c if found and found.cliff else None
+    places = ((best.offered_load if best else None, "best"), (cliff, "cliff"))
+    drawn = {x for x, _ in series.points}
+    return series._replace(marks=tuple((float(x), name) for x, name in places if x is not None and x in drawn))
+
+
 def _throughput(sessions: Sequence[SessionData]) -> Chart:
     many = len(sessions) > 1
     if many:
-        series = [_curve(session, "", lambda level: level.headline_tps, many) for session in sessions]
+        curves = [_curve(session, "", lambda level: level.headline_tps, many) for session in sessions]
+        series = [_with_findings(curve, session) for curve, session in zip(curves, sessions, strict=True)]
     else:
-        series = [_curve(sessions[0], "steady", lambda level: level.out_tps_steady, many)]
+        steady = _curve(sessions[0], "steady", lambda level: level.out_tps_steady, many)
+        series = [_with_findings(steady, sessions[0])]
         series.append(_curve(sessions[0], "wall", lambda level: level.out_tps_wall, many))
         series.append(_curve(sessions[0], "per stream", lambda level: level.per_stream_tps.mean, many))
     return Chart("throughput", "Output throughput", "levels", _x_axis(sessions), "tok/s", _with_points(series))
@@ -81,7 +95,7 @@ def _ttft(sessions: Sequence[SessionData]) -> Chart:
     def maximum(level: Level) -> float | None:
         return None if level.ttft_s.max is None else factor * level.ttft_s.max
 
-    series = [_curve(session, "" if many else "median", median, many) for session in sessions]
+    series = [_with_findings(_curve(session, "" if many else "median", median, many), session) for session in sessions]
     if not many:
         series.append(_curve(sessions[0], "maximum", maximum, many))
     note = "below 5 answers: mean instead of median"
@@ -158,13 +172,16 @@ def _stream_rate_kept(levels: Sequence[Level]) -> float | None:
 
 
 def _radar(sessions: Sequence[SessionData]) -> Chart:
-    """Compare sessions on the axes that all of them have, each as a share of the best; needs three axes."""
+    """Compare sessions on the axes that all of them have, each as a share of the best.
+
+    It needs three axes, on three of which the sessions differ: otherwise it is one polygon over the other.
+    """
     empty = Chart("radar", "", "radar", "", "", ())
     if len(sessions) < 2:
         return empty
     rows = [(name, [of(session.summary) for session in sessions]) for name, of in _AXES]
     full = [(name, [v for v in values if v]) for name, values in rows if all(values)]
-    if len(full) < 3:
+    if sum(max(values) > (1.0 + _DIFFERENT) * min(values) for _, values in full) < 3:
         return empty
     series = tuple(
         ChartSeries(session.name, tuple((float(k), values[index] / max(values)) for k, (_, values) in enumerate(full)))

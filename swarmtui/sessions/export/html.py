@@ -31,7 +31,7 @@ tr:last-child td{border-bottom:0}th{color:var(--dim);font-weight:600;vertical-al
 td.ok{color:var(--ok);white-space:nowrap}td.bad{color:var(--bad);font-weight:600;white-space:nowrap}
 td.unknown{color:var(--dim);white-space:nowrap}
 .note,.notes{color:var(--dim);font-size:.88rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem;align-items:start}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem;grid-auto-rows:1fr}
 figure{margin:0;padding:.8rem;border:1px solid var(--rule);border-radius:6px;background:var(--card);min-width:0}
 figcaption{font-weight:600;margin-bottom:.3rem}.chart{width:100%;height:auto;display:block}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin:.3rem 0 0;padding:0;font-size:.88rem}

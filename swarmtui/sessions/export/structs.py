@@ -35,8 +35,11 @@ class Table(NamedTuple):
 
 
 class ChartSeries(NamedTuple):
+    """A curve; `marks` are the x of points with what is special about them: the best level, the cliff."""
+
     name: str
     points: Points
+    marks: Marks = ()
 
 
 class Chart(NamedTuple):

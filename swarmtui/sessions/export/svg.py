@@ -36,6 +36,7 @@ def style_sheet(colours: Mapping[str, str]) -> str:
     return (
         f"svg text{{fill:{colours['dim']};font-family:system-ui,sans-serif;font-size:12.5px}}\n"
         f"svg .value{{fill:{colours['fg']};paint-order:stroke;stroke:{colours['card']};stroke-width:4px}}\n"
+        "svg .finding{font-weight:bold}\n"
         f".grid{{stroke:{colours['rule']};fill:none}}"
         f".moment{{stroke:{colours['dim']};fill:none;stroke-dasharray:1 3}}\n"
         f".axis{{stroke:{colours['dim']};fill:none}}.line{{fill:none;stroke-width:2}}.mark,.bar{{stroke-width:1.5}}\n"
@@ -110,7 +111,26 @@ def _lines(chart: Chart) -> str:
             parts += [_mark(x, y, k, title) for (x, y), title in zip(points, titles, strict=True)]
     if chart.kind == "levels":
         parts += _values(chart.series[0], positions, up)
+        parts += _findings(chart.series, positions, up)
     return "".join(parts)
+
+
+def _findings(every: Sequence[ChartSeries], positions: dict[float, float], up: _Scale) -> list[str]:
+    """Draw a ring around each marked point, with its name below it; a name that would cover another is left out."""
+    parts = []
+    named: list[tuple[float, float]] = []
+    for k, series in enumerate(every):
+        values = dict(series.points)
+        for x, name in series.marks:
+            left, top = positions[x], up(values[x])
+            parts.append(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="8" class="line s{k % 6}"/>')
+            at = min(top + 22, HEIGHT - _BOTTOM - 5) if top + 22 < HEIGHT - _BOTTOM or k else top - 22
+            if all(abs(left - x) > 30 or abs(at - y) > 13 for x, y in named):
+                named.append((left, at))
+                parts.append(
+                    f'<text x="{left:.1f}" y="{at:.1f}" class="value finding" text-anchor="middle">{name}</text>'
+                )
+    return parts
 
 
 def _time_marks(chart: Chart, along: _Scale) -> str:
@@ -125,9 +145,10 @@ def _time_marks(chart: Chart, along: _Scale) -> str:
 
 
 def _values(series: ChartSeries, positions: dict[float, float], up: _Scale) -> list[str]:
-    """Write the values of a curve above its points."""
+    """Write the values of a curve above its points, and above the rings around those that are marked."""
+    marked = dict(series.marks)
     return [
-        f'<text x="{positions[x]:.1f}" y="{up(y) - 9:.1f}" class="value" text-anchor="middle">'
+        f'<text x="{positions[x]:.1f}" y="{up(y) - (12 if x in marked else 9):.1f}" class="value" text-anchor="middle">'
         f"{significant(y, 3)}</text>"
         for x, y in series.points
     ]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from swarmtui.model.schema import BadInput
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Movable
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
@@ -329,21 +328,11 @@ class LiveScreen(CursorScreen):
         return live.session if live.frame is not None and live.frame.levels else None
 
     def action_export(self) -> None:
-        """Write a Markdown report to the working directory, replacing an earlier one of the same session."""
-        from swarmtui.sessions.export import export
-        from swarmtui.sessions.store import load
-
         if self._measured is None:
             self.app.toast("nothing to export yet: no level is complete")
-            return
-        directory = Path(self.source.live.directory)
-        path = Path.cwd() / f"swarmtui-{self._measured.id}.md"
-        try:
-            path.write_bytes(export([load(directory.parent, directory.name)], "md"))
-        except (OSError, BadInput) as error:
-            self.app.toast(f"cannot export: {error}")
         else:
-            self.app.toast(f"written: {path}")
+            directory = Path(self.source.live.directory)
+            self.app.open_screen("export", directory.parent, [directory.name])
 
     def action_checklist(self) -> None:
         if self.source.live.directory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log2
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual.app import ComposeResult
@@ -11,6 +12,7 @@ from textual.app import ComposeResult
 from swarmtui.numbers import MISSING, rate, seconds, signed_percent, significant
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
+from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap
 from swarmtui.tui.live.curve import level_points
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
@@ -54,7 +56,7 @@ class OverlayView(NamedTuple):
 def overlay_view(summaries: Sequence[Summary], names: dict[str, str], figure: PlottedFigure) -> OverlayView:
     curves = []
     for summary in summaries:
-        name = sanitize(summary.session.label) or names.get(summary.session.id, summary.session.id)
+        name = names.get(summary.session.id, summary.session.id)
         curves.append(SessionCurve(name, level_points(summary.levels, PLOTTED_FIGURES[figure])))
     empty = "" if any(curve.points for curve in curves) else f"no session has {figure}"
     has_rates = any(level.rate is not None for summary in summaries for level in summary.levels)
@@ -75,6 +77,7 @@ def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
     from swarmtui.analysis.compare.sessions import headline_row
 
     lines: list[Line] = [[(f" {names.get(pair.a, pair.a)}  →  {names.get(pair.b, pair.b)}", "title")]]
+    lines.append([(f" {pair.a}  →  {pair.b}", "dim")])
     lines += _wrapped(pair.sentence, "", "bold", width)
     for refusal in pair.refused:
         lines += _wrapped(str(refusal), "✖ ", "bad", width)
@@ -147,9 +150,11 @@ def _leaderboard(rows: Sequence[LeaderboardRow], width: int) -> list[Line]:
 class OverlayPanel(PlotPanel[OverlayView]):
     """The curves of several sessions, each with its own marker."""
 
+    title = "compare"
+
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        lines = [heading("", "compare", f"{view.figure} by {view.load_unit}" if view else "", width)]
+        lines = [heading("", self.title, f"{view.figure} by {view.load_unit}" if view else "", width)]
         if view is None or view.empty or self.plotext is None:
             return [*lines, [(f" {(view.empty or 'drawing …') if view else ''}", "dim")]]
         shown = [
@@ -175,8 +180,11 @@ def _legend(shown: list[tuple[SessionCurve, str, str]], width: int) -> Line:
 class CompareScreen(Pager):
     key_context = "compare"
 
-    def __init__(self, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()) -> None:
+    def __init__(
+        self, root: Path, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()
+    ) -> None:
         super().__init__()
+        self._root = root
         self._summaries, self._names, self._history = list(summaries), names, history
         self._baseline = 0
         self._figure = 0
@@ -185,6 +193,9 @@ class CompareScreen(Pager):
         yield OverlayPanel()
         yield Page("differences")
         yield KeyFooter()
+
+    def actions(self) -> list[Action]:
+        return in_footer(super().actions(), "export")
 
     def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
@@ -202,6 +213,9 @@ class CompareScreen(Pager):
         self._baseline = (self._baseline + 1) % len(self._summaries)
         self.query_one(Page).scroll_to_line(0)
         self.update_panels()
+
+    def action_export(self) -> None:
+        self.app.open_screen("export", self._root, [summary.session.id for summary in self._summaries])
 
     def action_next_figure(self) -> None:
         self._figure = (self._figure + 1) % len(PLOTTED_FIGURES)

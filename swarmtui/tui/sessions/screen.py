@@ -1,15 +1,20 @@
-"""The screen of saved sessions: sort, filter, replay, compare, delete and restore."""
+"""The screen of saved sessions: sort, filter, replay, compare, export, delete and restore."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from textual import on
 from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
 
+from swarmtui.analysis.compare.names import varying_flags
 from swarmtui.model.schema import BadInput
 from swarmtui.numbers import MISSING, rate
 from swarmtui.sessions import index
@@ -19,7 +24,8 @@ from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer
-from swarmtui.tui.lines import Line, heading, ljust, rjust
+from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, wrap
+from swarmtui.tui.sessions.compare_screen import OverlayPanel, OverlayView, SessionCurve
 
 if TYPE_CHECKING:
     from swarmtui.sessions.index import SessionRow
@@ -29,65 +35,135 @@ SESSION_ORDERS: dict[SessionOrder, index.SortOrder] = {
     "newest first": "newest", "best first": "best", "by model": "model", "by workload": "workload",
 }  # fmt: skip
 
-_WIDE = 106
-_WIDE_COLUMNS = (17, 14, 24, 14, 16, 9)
-_NARROW_COLUMNS = (12, 11, 18, 12, 15, 0)
-# The columns that get spare width (label, model, workload), and the width that all columns need.
-_GROWING = (1, 2, 3)
-_NEEDED = (80, 116)
+_TIME, _BEST, _SWEET = 12, 16, 7
+# Above this width the year is shown.
+_WIDE = 120
+# The largest shares of the remaining width that the model and the workload get.
+_MODEL_SHARE, _WORKLOAD_SHARE = 0.35, 0.25
+_LONGEST_STATE = 13
+_PREVIEWED = 4
 _DELETED_PREFIX = ".deleted-"
 
 
 # views
 
 
-class SessionLine(NamedTuple):
-    cells: tuple[str, ...]
-    failed: bool
+class SessionColumns(NamedTuple):
+    """The widths that the columns need; 0 for what is the same in all sessions, which is named in `common` instead."""
+
+    model: int
+    workload: int
+    state: int
+    common: str
 
 
-def session_line(row: SessionRow, width: int) -> SessionLine:
+class ListedSessions(NamedTuple):
+    """The sessions as read, and for each id the flags in which it differs from others of its model."""
+
+    rows: list[SessionRow]
+    flags: dict[str, str]
+
+
+def read_sessions(root: Path) -> ListedSessions:
+    rows = index.list_sessions(root)
+    by_model: dict[str, list[SessionRow]] = {}
+    for row in rows:
+        by_model.setdefault(row.model, []).append(row)
+    flags: dict[str, str] = {}
+    for group in by_model.values():
+        texts = varying_flags([row.flags for row in group])
+        flags |= {row.id: sanitize(text) for row, text in zip(group, texts, strict=True) if text}
+    return ListedSessions(rows, flags)
+
+
+def session_columns(rows: Sequence[SessionRow]) -> SessionColumns:
+    readable = [row for row in rows if row.problem is None]
+    models, workloads = {_model(row) for row in readable}, {row.workload for row in readable}
+    states = {_state(row) for row in rows}
+    common = " · ".join(sanitize(next(iter(names))) for names in (models, workloads) if len(names) == 1)
+    return SessionColumns(
+        model=max(map(len, models)) if len(models) > 1 else 0,
+        workload=max(map(len, workloads)) if len(workloads) > 1 else 0,
+        state=0 if states <= {"done"} else min(_LONGEST_STATE, max(map(len, states))),
+        common=common,
+    )
+
+
+def session_line(row: SessionRow, flags: str, columns: SessionColumns, width: int) -> str:
     mark = "~" if row.chunks_counted else ""
     best = f"{mark}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else MISSING
-    model = f"(sim) {row.model}" if row.simulated else row.model
-    created = row.created[0 if width >= _WIDE else 5 : 16].replace("T", " ") or sanitize(row.id)
-    texts = (
-        created,
-        sanitize(row.label),
-        sanitize(model),
-        sanitize(row.workload),
-        best,
-        MISSING if row.requests is None else f"{row.requests:,}",
-        "  " + sanitize(row.problem or row.state or "unreadable"),
+    sweet = MISSING if row.sweet_spot is None else f"C={row.sweet_spot}"
+    name = sanitize(row.problem or "") or session_text(row, flags)
+    time = local_time(row.created, width >= _WIDE) or sanitize(row.id)
+    return _cells((time, name, _model(row), row.workload, best, sweet, _state(row)), columns, width)
+
+
+def session_text(row: SessionRow, flags: str) -> str:
+    """What distinguishes a session: its label, and the flags in which it differs."""
+    label = sanitize(row.label)
+    return " · ".join(part for part in (label, flags if flags not in label else "") if part)
+
+
+def local_time(created: str, with_year: bool) -> str:
+    """Convert the time of a session, which is stored in UTC; empty if it is not a time."""
+    try:
+        local = datetime.fromisoformat(created).astimezone()
+    except (ValueError, OverflowError):
+        return ""
+    return f"{local:%Y-%m-%d %H:%M}" if with_year else f"{local:%m-%d %H:%M}"
+
+
+def _model(row: SessionRow) -> str:
+    return f"(sim) {row.model}" if row.simulated else row.model
+
+
+def _state(row: SessionRow) -> str:
+    return "unreadable" if row.problem is not None or row.state is None else row.state
+
+
+def _titles(columns: SessionColumns, width: int) -> str:
+    names = ("time", "label · flags that differ", "model", "workload", "best tok/s", "sweet", "state")
+    return "   " + _cells(names, columns, width)
+
+
+def _cells(texts: Sequence[str], columns: SessionColumns, width: int) -> str:
+    """Fit the columns into the width; what distinguishes the sessions gets the rest of it."""
+    time, name, model, workload, best, sweet, state = map(sanitize, texts)
+    time_width = _TIME + (5 if width >= _WIDE else 0)
+    last = columns.state + 2 if columns.state else 0
+    room = width - 3 - time_width - _BEST - _SWEET - last
+    model_width = min(columns.model + 1, int(_MODEL_SHARE * room)) if columns.model else 0
+    workload_width = min(columns.workload + 1, int(_WORKLOAD_SHARE * room)) if columns.workload else 0
+    name_width = room - model_width - workload_width
+    parts = ((time, time_width), (name, name_width), (model, model_width), (workload, workload_width))
+    left = "".join(ljust(text, size - 1) + " " for text, size in parts if size)
+    return left + rjust(best, _BEST) + rjust(sweet, _SWEET) + (f"  {ljust(state, columns.state)}" if last else "")
+
+
+def preview_lines(row: SessionRow, flags: str, width: int) -> list[Line]:
+    """Describe the session under the cursor."""
+    best = f"{rate(row.best_out_tps)} tok/s at {row.best_at}" if row.best_at else ""
+    facts = (
+        ("", session_text(row, flags)),
+        ("time", local_time(row.created, with_year=True)),
+        ("model", _model(row)),
+        ("workload", row.workload),
+        ("endpoint", row.endpoint),
+        ("best", best),
+        ("sweet spot", "" if row.sweet_spot is None else f"C={row.sweet_spot}"),
+        ("cliff", "" if row.cliff is None else f"C={row.cliff}"),
+        ("requests", "" if row.requests is None else f"{row.requests:,}"),
+        ("tags", " ".join(f"{name}={value}" for name, value in row.tags.items())),
+        ("state", "" if _state(row) == "done" else f"{_state(row)} {row.problem or ''}"),
+        ("files", row.directory),
     )
-    failed = row.problem is not None or row.state in ("failed", "interrupted")
-    return SessionLine(_cells(texts, width), failed)
-
-
-def _titles(width: int) -> str:
-    names = (
-        "created (UTC)" if width >= _WIDE else "created",
-        "label",
-        "model",
-        "workload",
-        "best tok/s",
-        "requests",
-        "  state",
-    )
-    return "   " + "".join(_cells(names, width))
-
-
-def _cells(texts: Sequence[str], width: int) -> tuple[str, ...]:
-    """Fit the columns into the width; a narrow screen has no column of requests."""
-    columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
-    more = max(0, width - _NEEDED[width >= _WIDE]) // len(_GROWING)
-    wider = [room + more if number in _GROWING else room for number, room in enumerate(columns)]
-    cells = [
-        ljust(text, room - 1) + " " if number < 4 else rjust(text, room)
-        for number, (text, room) in enumerate(zip(texts, wider, strict=False))
-        if room
-    ]
-    return (*cells, texts[-1])
+    lines: list[Line] = []
+    for name, text in facts:
+        if text:
+            first, *more = wrap(sanitize(text), max(8, width - 13 if name else width - 2))
+            lines.append([(f" {ljust(name, 11)}", "dim"), (first, "")] if name else [(f" {first}", "bold")])
+            lines += [[(" " * (12 if name else 1), ""), (part, "" if name else "bold")] for part in more]
+    return lines
 
 
 # widgets
@@ -96,29 +172,62 @@ def _cells(texts: Sequence[str], width: int) -> tuple[str, ...]:
 class SessionList(CursorList["SessionRow"]):
     """Only the visible rows are formatted: there may be thousands."""
 
+    class Moved(Message):
+        pass
+
     marked: set[str] = set()
+    flags: dict[str, str] = {}
+    columns = SessionColumns(0, 0, 0, "")
     note = ""
     empty = "loading …"
 
-    def show(self, rows: Sequence[SessionRow], marked: set[str], note: str, empty: str) -> None:
-        self.marked, self.note, self.empty = marked, note, empty
+    def show(self, rows: Sequence[SessionRow], flags: dict[str, str], marked: set[str], note: str, empty: str) -> None:
+        self.columns = session_columns(rows)
+        self.flags, self.marked, self.empty = flags, marked, empty
+        self.note = " · ".join(part for part in (self.columns.common, note) if part)
         self.set_rows(rows)
 
     @property
     def selected_id(self) -> str:
         return self.selected.id if self.selected else ""
 
+    def move_to(self, position: int) -> None:
+        super().move_to(position)
+        self.post_message(self.Moved())
+
     def draw(self, width: int, height: int) -> list[Line]:
         head = heading("", "sessions", self.note, width)
         if not self.rows:
             return [head, [(f" {self.empty}", "dim")]]
-        lines: list[Line] = [head, [(_titles(width), "dim")]]
+        lines: list[Line] = [head, [(_titles(self.columns, width), "dim")]]
         for position, row in self.visible_rows(height - self.other_lines):
-            here, line = position == self.cursor, session_line(row, width)
-            style = "bold" if here else "dim" if line.failed else ""
+            here = position == self.cursor
+            failed = _state(row) in ("unreadable", "failed", "interrupted")
             sign = ("›" if here else " ") + ("*" if row.id in self.marked else " ") + " "
-            lines.append([(sign, "cursor"), ("".join(line.cells), style)])
+            text = session_line(row, self.flags.get(row.id, ""), self.columns, width)
+            lines.append([(sign, "cursor"), (text, "bold" if here else "dim" if failed else "")])
         return lines
+
+
+class SessionFacts(LineWidget):
+    row: SessionRow | None = None
+    flags = ""
+
+    def show(self, row: SessionRow | None, flags: str) -> None:
+        self.row, self.flags = row, flags
+        lines = len(preview_lines(row, flags, self.size.width)) + 1 if row and self.size else 1
+        self.styles.height = lines
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        head = heading("", "preview", self.row.id if self.row else "", width)
+        return [head, *(preview_lines(self.row, self.flags, width) if self.row else [])]
+
+
+class SessionCurvePanel(OverlayPanel):
+    """The curve of the session under the cursor, with those of the marked ones."""
+
+    title = "curve"
 
 
 class SessionsScreen(CursorScreen):
@@ -127,21 +236,26 @@ class SessionsScreen(CursorScreen):
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
-        self._rows: list[SessionRow] = []
+        self._listed = ListedSessions([], {})
         self._order: SessionOrder = "newest first"
         self._marked: set[str] = set()
         self._deleted = DeletedSessions(root)
         self._problem = ""
 
     def compose(self) -> ComposeResult:
-        yield SessionList()
+        with Horizontal():
+            yield SessionList()
+            with Vertical(id="session-preview"):
+                yield SessionFacts()
+                yield SessionCurvePanel()
         yield InputLine()
         yield KeyFooter()
 
     def actions(self) -> list[Action]:
-        actions = in_footer(self.app.keys.actions("sessions"), "checklist", "tuning_log", "probe_history")
-        # If not all fit, the actions on sessions come first.
-        return sorted(actions, key=lambda action: action.group != "Sessions")
+        actions = in_footer(self.app.keys.actions("sessions"), "export", "checklist", "tuning_log", "probe_history")
+        # If not all fit, those first that need no other session or a deleted one.
+        order = ("watch", "mark", "compare", "export", "sort", "narrow", "delete")
+        return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
 
     def on_mount(self) -> None:
         self._reload()
@@ -154,18 +268,39 @@ class SessionsScreen(CursorScreen):
 
     async def _read(self) -> None:
         try:
-            self._rows = await asyncio.to_thread(index.list_sessions, self._root)
+            self._listed = await asyncio.to_thread(read_sessions, self._root)
         except BadInput as problem:
             self._problem = sanitize(str(problem))
         self.update_panels()
 
     def update_panels(self) -> None:
         text = self.filter_text
-        rows = index.search_sessions(self._rows, SESSION_ORDERS[self._order], text)
+        rows = index.search_sessions(self._listed.rows, SESSION_ORDERS[self._order], text)
         filtered = f"/{text} · " if text else ""
         none = f"no session matches “{text}”" if text else f"no sessions yet in {self._root}"
         note = f"{filtered}{self._order} · {len(rows)}"
-        self.query_one(SessionList).show(rows, self._marked, note, self._problem or none)
+        self.query_one(SessionList).show(rows, self._listed.flags, self._marked, note, self._problem or none)
+
+    @on(SessionList.Moved)
+    def _show_preview(self) -> None:
+        """Describe the session under the cursor, and draw its curve over those that are marked."""
+        selected = self.query_one(SessionList).selected
+        names = self._listed.flags
+        self.query_one(SessionFacts).show(selected, names.get(selected.id, "") if selected else "")
+        marked = [row for row in self._listed.rows if row.id in self._marked and row is not selected]
+        rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
+        curves = tuple(
+            SessionCurve(
+                session_text(row, names.get(row.id, "")) or local_time(row.created, with_year=False), row.curve
+            )
+            for row in rows
+        )
+        empty = "" if any(len(curve.points) > 1 for curve in curves) else "a curve needs two levels"
+        unit = "requests/s" if any(row.best_rate is not None for row in rows) else "C"
+        self.query_one(SessionCurvePanel).show(OverlayView("output tok/s", curves, unit, empty))
+
+    def on_resize(self) -> None:
+        self._show_preview()
 
     def action_sort(self) -> None:
         orders = list(SESSION_ORDERS)
@@ -191,11 +326,34 @@ class SessionsScreen(CursorScreen):
             self.app.open_screen("checklist", self._root, selected)
 
     def action_compare(self) -> None:
-        marked = [row.id for row in self._rows if row.id in self._marked]
-        if len(marked) < 2:
-            self.app.toast("mark two or more sessions with m; the oldest one is the baseline")
+        """Compare the marked sessions; the oldest is the baseline."""
+        ids = self._to_compare()
+        if len(ids) < 2:
+            self.app.toast("no earlier session with this model and workload; mark two or more with m")
         else:
-            self.run_worker(self.app.open_comparison(self._root, sorted(marked)), exclusive=True, exit_on_error=False)
+            self.run_worker(self.app.open_comparison(self._root, ids), exclusive=True, exit_on_error=False)
+
+    def _to_compare(self) -> list[str]:
+        """The marked sessions; with fewer than two, the one under the cursor and the marked one or the one before."""
+        rows, selected = self._listed.rows, self.query_one(SessionList).selected
+        marked = {row.id for row in rows if row.id in self._marked}
+        if len(marked) < 2 and selected is not None:
+            earlier = (
+                row.id
+                for row in rows
+                if row.id < selected.id
+                and row.levels
+                and (row.model, row.workload) == (selected.model, selected.workload)
+            )
+            marked = {selected.id, *(marked - {selected.id} or {next(earlier, selected.id)})}
+        return sorted(marked)
+
+    def action_export(self) -> None:
+        """Export the marked sessions in one file, or the one under the cursor."""
+        marked = sorted(row.id for row in self._listed.rows if row.id in self._marked)
+        ids = marked or [self.query_one(SessionList).selected_id]
+        if ids[0]:
+            self.app.open_screen("export", self._root, ids)
 
     def action_delete(self) -> None:
         selected = self.query_one(SessionList).selected_id

@@ -26,6 +26,7 @@ _FIELDS_OF_LOAD: dict[LoadModeName, tuple[PlanField, ...]] = {
     "closed": ("levels", "runs", "requests", "warmup", "canaries"),
     "open": ("runs", "requests", "warmup"),
     "ramp": ("warmup",),
+    "sessions": ("levels", "runs", "requests", "warmup"),
     "dag": ("runs", "warmup"),
 }
 _LABELS = {"endpoints": "endpoint", "api": "API", "mode": "plan", "warmup": "warm-up"}

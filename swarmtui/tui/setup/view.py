@@ -122,6 +122,8 @@ def sweep_text(workload: WorkloadInfo | None) -> str:
             return f"ramp: C grows from {plan.levels[0]} to {plan.levels[-1]}"
         case "mixed":
             return "mixed: a primary task with side tasks"
+        case "sessions":
+            return "sessions: C recorded agents at a time"
         case "dag":
             return f"graph: {max(plan.levels)} dependent tasks"
     return f"{plan.load}: C={','.join(map(str, plan.levels))}"
@@ -138,6 +140,7 @@ def plan_text(plan: Plan) -> str:
         "ramp": f"C={levels}, {clock(plan.every_s)} each",
         "mixed": f"a primary task with side tasks, C={levels}",
         "dag": f"a graph of {levels} tasks",
+        "sessions": f"recorded sessions, C={levels}",
     }.get(plan.load, f"{plan.load}, C={levels}")
     if plan.mode == "manual":
         load = "manual control from C=1"

@@ -1,0 +1,137 @@
+"""Recorded sessions prepared for replay: a graph of requests with pauses, and block ids stored as differences."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession
+from swarmtui.prompts.sampling import random_stream, shuffled
+from swarmtui.prompts.traces.reader import reader_of, trace_files
+
+
+class RecordedRequest(NamedTuple):
+    """A request of a recording: `turn` of the parent, or of a sub-agent, numbered from 1.
+
+    It is due `gap_s` after the last of the requests `after` has ended. Its prompt begins with the first `keep` blocks
+    of the prompt before it of the same agent, followed by `new` blocks.
+    """
+
+    turn: int
+    subagent: int
+    input_tokens: int
+    output_tokens: int
+    keep: int
+    new: array[int]
+    after: tuple[int, ...]
+    gap_s: float
+
+
+class Recording(NamedTuple):
+    """A session. Requests come after those that they wait for; `parents` are the positions of the parent's requests.
+
+    `shared_blocks`: block ids have the same meaning in all sessions of the trace.
+    """
+
+    id: str
+    block_size: int
+    shared_blocks: bool
+    requests: tuple[RecordedRequest, ...]
+    parents: tuple[int, ...]
+
+
+def make_recording(session: TraceSession) -> Recording:
+    made = _Builder(session.block_size)
+    end_s = 0.0
+    for turn, request in enumerate(session.requests):
+        agents = made.add_subagents(request.subagents, end_s)
+        waited_for = agents or made.parents[-1:]
+        gap_s = _pause(request, session.requests[turn - 1] if turn else None)
+        if agents:
+            gap_s = max(0.0, request.at_s - max(map(_end_of, request.subagents)))
+        made.parents.append(made.add(0, turn, request, tuple(waited_for), gap_s if turn else 0.0))
+        end_s = request.at_s + (request.took_s or 0.0)
+    made.add_subagents(session.subagents, end_s)
+    return Recording(session.id, session.block_size, session.shared_blocks, tuple(made.requests), tuple(made.parents))
+
+
+class _Builder:
+    """Collects the requests of a session in an order in which they can be sent."""
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self.requests: list[RecordedRequest] = []
+        self.parents: list[int] = []
+        self._agents = 0
+        self._blocks: dict[int, tuple[int, ...]] = {}
+
+    def add_subagents(self, agents: Sequence[SubAgent], parent_end_s: float) -> list[int]:
+        """Add agents that start after the parent's last request; return the positions of their last requests."""
+        last: list[int] = []
+        for agent in agents:
+            self._agents += 1
+            after, gap_s = tuple(self.parents[-1:]), max(0.0, agent.at_s - parent_end_s)
+            for turn, request in enumerate(agent.requests):
+                if turn:
+                    gap_s = _pause(request, agent.requests[turn - 1])
+                after = (self.add(self._agents, turn, request, after, gap_s),)
+            last += after if agent.requests else ()
+        return last
+
+    def add(self, agent: int, turn: int, request: TraceRequest, after: tuple[int, ...], gap_s: float) -> int:
+        before, blocks = self._blocks.get(agent, ()), request.blocks
+        keep = _common_length(before, blocks)
+        # A block that was cut short has other text when it is whole.
+        self._blocks[agent] = blocks[: request.input_tokens // self._block_size]
+        self.requests.append(
+            RecordedRequest(
+                turn, agent, request.input_tokens, request.output_tokens, keep, array("q", blocks[keep:]), after, gap_s
+            )
+        )
+        return len(self.requests) - 1
+
+
+def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
+    length = min(len(first), len(second))
+    if first[:length] == second[:length]:
+        return length
+    return next(index for index in range(length) if first[index] != second[index])
+
+
+def _pause(request: TraceRequest, before: TraceRequest | None) -> float:
+    """Return the time between an answer and the next request, from send to send if that is all that was recorded."""
+    if request.think_s is not None:
+        return request.think_s
+    return max(0.0, request.at_s - before.at_s - (before.took_s or 0.0)) if before is not None else 0.0
+
+
+def _end_of(agent: SubAgent) -> float:
+    last = agent.requests[-1] if agent.requests else None
+    return agent.at_s + (last.at_s + (last.took_s or 0.0) if last is not None else 0.0)
+
+
+class Recordings:
+    """The sessions of a trace, in an order that depends on the seed.
+
+    A file with one session is read when it is played, and again when it is played again; sessions of files with many
+    are kept, which is why their blocks are stored as differences.
+    """
+
+    def __init__(self, paths: Iterable[Path], seed: int) -> None:
+        found: list[Path | Recording] = []
+        for path in trace_files(paths):
+            if path.suffix == ".json":
+                found.append(path)
+            else:
+                found += [made for session in reader_of(path)(path) if (made := make_recording(session)).parents]
+        self._sessions = shuffled(found, random_stream(seed, "sessions"))
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __getitem__(self, number: int) -> Recording:
+        """Return the session at this place of the order, which repeats without end; raises BadInput."""
+        found = self._sessions[number % len(self._sessions)]
+        return found if isinstance(found, Recording) else make_recording(next(reader_of(found)(found)))

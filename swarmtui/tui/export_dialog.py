@@ -1,0 +1,142 @@
+"""The dialog that exports sessions: asks for format and file, and shows where the file is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from swarmtui.model.schema import BadInput
+from swarmtui.sessions.export import FORMATS
+from swarmtui.text import sanitize
+from swarmtui.tui.cursor_list import PickItem, PickList
+from swarmtui.tui.input_line import TextField
+
+if TYPE_CHECKING:
+    from swarmtui.tui.app import SwarmApp
+
+_DESCRIPTIONS = {
+    "html": "page with tables and charts, no network needed",
+    "md": "Markdown report",
+    "png": "image of the charts",
+    "svg": "image of the charts, scalable",
+    "csv": "one row per level",
+    "json": "all figures and requests",
+    "toml": "all figures of levels",
+    "openmetrics": "figures for Prometheus",
+}
+_SUFFIXES = {"openmetrics": "prom"}
+_HINT = "enter: write · tab: format or file · esc: close"
+
+
+def default_path(root: Path, session_ids: Sequence[str], form: str) -> Path:
+    """Return a file in the directory of the session; of several, in that of the newest."""
+    newest = max(session_ids)
+    name = f"{newest}-compared" if len(session_ids) > 1 else newest
+    return root / newest / f"{name}.{_SUFFIXES.get(form, form)}"
+
+
+class ExportDialog(ModalScreen[None]):
+    app: SwarmApp
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "close", show=False),
+        Binding("f5,ctrl+s", "write", "write", show=False),
+        Binding("tab", "app.focus_next", "next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", "previous", show=False, priority=True),
+    ]
+
+    def __init__(self, root: Path, session_ids: Sequence[str]) -> None:
+        super().__init__()
+        self._root, self._session_ids = root, session_ids
+        self._written = False
+
+    def compose(self) -> ComposeResult:
+        several = len(self._session_ids) > 1
+        forms = [form for form in _DESCRIPTIONS if FORMATS[form].several or not several]
+        title = f"Export {len(self._session_ids)} sessions, compared" if several else f"Export {self._session_ids[0]}"
+        with Vertical(classes="box", id="export-box"):
+            yield Static(sanitize(title), markup=False)
+            formats = PickList([PickItem(form, f"{form:<12} {_DESCRIPTIONS[form]}") for form in forms], id="formats")
+            formats.styles.height = len(forms)
+            yield formats
+            yield Static("File", markup=False, classes="hint")
+            yield TextField(str(default_path(self._root, self._session_ids, forms[0])), id="path", compact=True)
+            yield Static("", markup=False, id="outcome")
+            yield Static(_HINT, markup=False, classes="hint", id="export-hint")
+
+    def on_mount(self) -> None:
+        self.query_one("#path", Input).cursor_blink = False
+        self._describe()
+
+    @property
+    def _form(self) -> str:
+        return self.query_one("#formats", PickList).picked
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.query_one("#path", Input).value.strip()).expanduser()
+
+    @on(PickList.Moved)
+    def _format_changed(self) -> None:
+        """Follow the format with the suffix of the file."""
+        self._written = False
+        if self._path.name:
+            suffix = f".{_SUFFIXES.get(self._form, self._form)}"
+            self.query_one("#path", Input).value = str(self._path.with_suffix(suffix))
+        self._describe()
+
+    @on(Input.Changed)
+    def _path_changed(self) -> None:
+        if not self._written:
+            self._describe()
+
+    def _describe(self) -> None:
+        self._show("replaces the existing file" if self._path.is_file() else "")
+
+    def _show(self, text: str, hint: str = _HINT) -> None:
+        self.query_one("#outcome", Static).update(sanitize(text))
+        self.query_one("#export-hint", Static).update(hint)
+
+    @on(PickList.Confirmed)
+    @on(Input.Submitted)
+    def action_write(self) -> None:
+        """Write the file; once it is written, the same key closes the dialog."""
+        if self._written:
+            self.dismiss()
+        else:
+            self._show("writing …")
+            self.run_worker(self._write(self._form, self._path), exclusive=True, exit_on_error=False)
+
+    async def _write(self, form: str, path: Path) -> None:
+        try:
+            size = await asyncio.to_thread(write_export, self._root, self._session_ids, form, path)
+        except BadInput as problem:
+            self._show(f"✖ {problem}")
+        else:
+            self._written = True
+            self._show(f"✓ written, {max(1, size // 1000)} KB: {path.resolve()}", "enter or esc: close")
+
+    def action_close(self) -> None:
+        self.dismiss()
+
+
+def write_export(root: Path, session_ids: Sequence[str], form: str, path: Path) -> int:
+    """Write sessions in one format, the oldest first, and return the size of the file."""
+    from swarmtui.sessions.export import export
+    from swarmtui.sessions.files import write_file
+    from swarmtui.sessions.store import load
+
+    content = export([load(root, session_id) for session_id in sorted(session_ids)], form)
+    try:
+        write_file(path, content)
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", source=str(path)) from None
+    return len(content)

@@ -1,0 +1,36 @@
+"""Sessions are named by what distinguishes them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from swarmtui.analysis.compare.names import session_names, varying_flags
+from swarmtui.model.session import Summary
+from tests.analysis.level_builders import level, summary
+
+
+def session(id: str, label: str = "", flags: str = "") -> Summary:
+    made = summary((level(1),), id)
+    return msgspec.structs.replace(made, session=msgspec.structs.replace(made.session, label=label, server_flags=flags))
+
+
+def test_name_is_the_label_then_flags_then_the_model_with_the_id() -> None:
+    model = summary((level(1),), "a").session.endpoints[0].model
+    flags = ("--slots 2", "--slots 4")
+    assert session_names([session("a", "one"), session("b", "two")]) == ["one", "two"]
+    assert session_names([session("a", "", flags[0]), session("b", "", flags[1])]) == list(flags)
+    assert session_names([session("a", "x", flags[0]), session("b", "x", flags[1])]) == [f"x · {f}" for f in flags]
+    assert session_names([session("a", "x"), session("b", "x")]) == ["x (a)", "x (b)"]
+    assert session_names([session("a"), session("b")]) == [f"{model} (a)", f"{model} (b)"]
+
+
+def test_flags_changed_last_come_first_and_addresses_are_left_out() -> None:
+    newest_first = [
+        {"parallel": "4", "flash-attn": "true", "ctx": "8192", "port": "3"},
+        {"parallel": "4", "ctx": "8192", "port": "2"},
+        None,
+        {"parallel": "2", "ctx": "8192", "port": "1"},
+    ]
+    assert varying_flags(newest_first) == ["--flash-attn --parallel 4", "--parallel 4", "", "--parallel 2"]
+    assert varying_flags([{"fast": "true"}, {}]) == ["--fast", "no --fast"]
+    assert varying_flags([{"same": "1"}, {"same": "1"}]) == ["", ""]

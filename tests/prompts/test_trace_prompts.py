@@ -1,0 +1,120 @@
+"""Prompts made from the blocks of a trace: token counts, common beginnings, and the workloads that use them."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmtui.model.load import Open, Sessions
+from swarmtui.model.plan_options import PlanOptions, build_plan
+from swarmtui.model.schema import BadInput
+from swarmtui.prompts.filler_text import Calibration, words_for_prompt
+from swarmtui.prompts.generator import TaskGenerator
+from swarmtui.prompts.library import find_workload, workload_digest
+from swarmtui.prompts.traces.block_text import BlockText, PromptChain
+
+SIZE = 16
+CALIBRATION = Calibration(overhead=9.5, tokens_per_word=1.3, by="usage")
+
+
+def prompt(blocks: list[int], tokens: int, *, key: str = "1/2", keep_of: list[int] | None = None) -> str:
+    """Compose a prompt by itself, or after one that has the same beginning."""
+    chain, keep = PromptChain(BlockText(SIZE, CALIBRATION), key, "[n] "), 0
+    if keep_of is not None:
+        chain.next_prompt(0, keep_of, len(keep_of) * SIZE, "before")
+        keep = next((i for i, (a, b) in enumerate(zip(blocks, keep_of, strict=False)) if a != b), len(keep_of))
+        keep = min(keep, len(blocks))
+    return chain.next_prompt(keep, blocks[keep:], tokens, "now")
+
+
+@given(
+    common=st.lists(st.integers(0, 9), max_size=12),
+    first=st.lists(st.integers(10, 19), max_size=12),
+    second=st.lists(st.integers(20, 29), max_size=12),
+    rest=st.integers(0, SIZE - 1),
+)
+def test_equal_leading_blocks_are_equal_text_and_no_more(
+    common: list[int], first: list[int], second: list[int], rest: int
+) -> None:
+    one, two = (prompt(blocks, len(blocks) * SIZE + rest) for blocks in (common + first, common + second))
+    shared = words_for_prompt(len(common) * SIZE, CALIBRATION) if len(common) * SIZE > CALIBRATION.overhead else 0
+    assert one.split()[: shared + 1] == two.split()[: shared + 1]
+    assert prompt(common + second, len(common + second) * SIZE + rest, keep_of=common + first) == two
+    for text, blocks in ((one, common + first), (two, common + second)):
+        assert len(text.split()) - 1 == words_for_prompt(len(blocks) * SIZE + rest, CALIBRATION)
+
+
+def test_text_depends_on_the_key_only() -> None:
+    assert prompt([1, 2, 3], 48) == prompt([1, 2, 3], 48) != prompt([1, 2, 3], 48, key="1/3")
+
+
+def write_mooncake(path: Path, count: int) -> Path:
+    rows = [
+        {"timestamp": 500 * n, "input_length": 600, "output_length": 7, "hash_ids": [1, n + 9]} for n in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_arrivals_are_replayed_at_the_recorded_rate_and_in_order(tmp_path: Path) -> None:
+    found = find_workload(str(write_mooncake(tmp_path / "m.jsonl", 5)))
+    assert found.workload.load == Open(rate=2.0, arrival="recorded", requests=5)
+    assert build_plan(found.workload, PlanOptions(time_scale=3.0)).rates == (6.0,)
+    generator = TaskGenerator(found, seed=1, calibration=None)
+    assert list(islice(generator.arrival_times(4.0), 7)) == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5]
+    first, again, second = generator.task(0, 1, 0), generator.task(7, 1, 0), generator.task(1, 1, 1)
+    assert first.replayed is not None and second.replayed is not None
+    assert (first.replayed.reusable_tokens, second.replayed.reusable_tokens) == (0, 512)
+    assert first.max_tokens == 7 and first.exact and first.extra["ignore_eos"] is True
+    # The next run has the same lengths and shares no text with this one.
+    assert first.messages[0].content[:9] == second.messages[0].content[:9] != again.messages[0].content[:9]
+
+
+def test_built_in_agents_are_sessions() -> None:
+    found = find_workload("agents")
+    assert isinstance(found.workload.load, Sessions)
+    plays = TaskGenerator(found, seed=1, calibration=None).plays
+    assert len(plays.recordings) == 24
+    assert max(one.input_tokens for n in range(24) for one in plays.recordings[n].requests) <= 14_000
+
+
+def test_digest_covers_the_trace_and_not_its_name(tmp_path: Path) -> None:
+    paths = [write_mooncake(tmp_path / name, count) for name, count in (("a.jsonl", 4), ("b.jsonl", 4), ("c.jsonl", 5))]
+    first, same, other = (workload_digest(find_workload(str(path))) for path in paths)
+    assert first == same != other
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "problem"),
+    [
+        ("agents", {"rate": "4"}, "has no arrival times"),
+        ("agents", {"rules": "agentx", "max_gap": "3s"}, "set by the rules of agentx"),
+        ("agents", {"rules": "agentx", "duration": "30s"}, "set by the rules of agentx"),
+        ("chat", {"max_gap": "3s"}, "only for traces of agent sessions"),
+        ("chat", {"time_scale": 2.0}, "only for traces of agent sessions"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(workload: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(BadInput, match=problem):
+        build_plan(find_workload(workload).workload, PlanOptions(**options))
+
+
+def test_rules_of_a_benchmark_set_all_at_once() -> None:
+    workload = find_workload("agents").workload
+    plan = build_plan(workload, PlanOptions(rules="agentx", levels="3"))
+    assert (plan.rules, plan.max_gap_s, plan.time_scale, plan.sessions, plan.levels) == (
+        "agentx",
+        10.0,
+        1.0,
+        "all",
+        (3,),
+    )
+    timed = build_plan(workload, PlanOptions(duration="30s", max_gap="1s"))
+    assert (timed.duration_s, timed.sessions, timed.max_gap_s) == (30.0, None, 1.0)
+    assert build_plan(workload, PlanOptions(mode="cliff")).load == "sessions"
