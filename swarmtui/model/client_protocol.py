@@ -143,6 +143,20 @@ class SessionWarning(msgspec.Struct, frozen=True):
     text: str
 
 
+class LiveReplay(msgspec.Struct, frozen=True, kw_only=True):
+    """The replayed trace in this stage: sessions that ended, and prompt tokens of the answered requests.
+
+    `hit_rate` and `max_hit_rate` are those of the latest answers; `context` is the sum over the sessions that are live.
+    """
+
+    jobs: int
+    hit_rate: float | None
+    max_hit_rate: float | None
+    cached_tokens: int | None
+    fresh_tokens: int | None
+    context: int
+
+
 class Frame(ProtocolMessage, frozen=True):
     """The current state. Rates are over the last second; null is not known.
 
@@ -150,7 +164,8 @@ class Frame(ProtocolMessage, frozen=True):
     them. `search_result` is a sentence. Rows count chunks; `tokens_per_chunk` is the mean so far. `load` is how load is
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads. `outage_s` is how long the server has been away. `steered`: under manual control,
-    which only the user ends. `left_at_least`: later levels may take longer than `left_s` says.
+    which only the user ends. `left_at_least`: later levels may take longer than `left_s` says. `replay` is that of
+    a trace.
     """
 
     t_ns: int
@@ -193,6 +208,7 @@ class Frame(ProtocolMessage, frozen=True):
     tasks: tuple[TaskFigures, ...] = ()
     outage_s: float | None = None
     left_at_least: bool = False
+    replay: LiveReplay | None = None
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

@@ -280,6 +280,49 @@ class TaskFigures(Stored, frozen=True, kw_only=True):
     verdicts: dict[str, int]
 
 
+class TtftCell(Stored, frozen=True, kw_only=True):
+    """The median TTFT of requests by turn and prompt length; both are classes from here to twice as much.
+
+    Turns count from 1 in one agent; the first class of prompts begins at 0.
+    """
+
+    turn: int
+    context: int
+    n: int
+    ttft_s: float
+
+
+class ReplayFigures(Stored, frozen=True, kw_only=True):
+    """What a replayed trace adds to a level.
+
+    `jobs` are recorded sessions that were played from their first request to their last, `job_s` the time of each with
+    its pauses, `failed` those that ended with an error. `jobs_per_h` counts requests as shares of their session, so
+    that sessions longer than the level count, too; it is also given per session slot (user) and per GPU.
+    `recorded_tokens` are the prompt tokens as recorded, and `prompt_error` how far those that the server counted are
+    from them. `reusable_tokens` of them were sent before in the same session: `max_hit_rate` is their share, which no
+    prefix cache exceeds. `hit_rate` is as measured, by the cached tokens of answers or by the counters of the server:
+    these include unmeasured requests, and `max_hit_rate` then does, too. `fresh_tokens` and `cached_tokens` are
+    prompt tokens as measured. `live_context` is the mean number of tokens in the contexts of the live sessions.
+    """
+
+    jobs: int
+    failed: int
+    jobs_per_h: float | None = None
+    jobs_per_h_user: float | None = None
+    jobs_per_h_gpu: float | None = None
+    job_s: Spread = Spread(n=0)
+    recorded_tokens: int = 0
+    reusable_tokens: int = 0
+    cached_tokens: int | None = None
+    fresh_tokens: int | None = None
+    prompt_error: float | None = None
+    max_hit_rate: float | None = None
+    hit_rate: float | None = None
+    hit_rate_by: Literal["answers", "server"] | None = None
+    live_context: float | None = None
+    ttft: tuple[TtftCell, ...] = ()
+
+
 class CanaryFigures(Stored, frozen=True, kw_only=True):
     """Answers to questions with known answers at one level, compared with those asked alone before the first level.
 
@@ -362,6 +405,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     verdicts: dict[str, int] = {}
     replicas: tuple[Replica, ...] = ()
     canaries: CanaryFigures | None = None
+    replay: ReplayFigures | None = None
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "flags", with_codes(self.flags))

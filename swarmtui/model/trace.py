@@ -51,8 +51,8 @@ class ReplayedRequest(Stored, frozen=True, kw_only=True, omit_defaults=True):
     """Which recorded request a request replays.
 
     `play` numbers the plays of recorded sessions within a session of swarmtui. `turn` counts the requests of one agent
-    from 0; `subagent` is 0 for the parent. `requests` are those of the play; `whole`: it began with the first request
-    of the recorded session. `input_tokens` are as recorded, of which `reusable_tokens` were sent before in this play.
+    from 0; `subagent` is 0 for the parent. `requests` are those of the recorded session, of which the play skipped the
+    first `skipped`. `input_tokens` are as recorded, of which `reusable_tokens` were sent before in this play.
     """
 
     play: int
@@ -60,7 +60,7 @@ class ReplayedRequest(Stored, frozen=True, kw_only=True, omit_defaults=True):
     turn: int
     subagent: int = 0
     requests: int = 1
-    whole: bool = True
+    skipped: int = 0
     input_tokens: int = 0
     reusable_tokens: int = 0
 

@@ -20,7 +20,7 @@ from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
-from swarmtui.session_process.live_state import LiveState
+from swarmtui.session_process.live_state import LiveState, ReplayCounts
 from swarmtui.session_process.load_modes import (
     CanaryTasks,
     PlannedLoad,
@@ -300,6 +300,8 @@ class Scheduler:
         state = self._state
         state.c, state.run, state.done, state.total = streams or c, run, 0, source.total
         state.load, state.rate, state.steered = load, rate, steered
+        if not steered:
+            state.replay = ReplayCounts()
         start = StageStart(
             number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
             steered=steered, load=load, rate=rate,

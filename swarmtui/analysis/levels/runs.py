@@ -156,11 +156,11 @@ class LevelRun(NamedTuple):
 
     @property
     def steady_window(self) -> Span | None:
-        """The time from the first to the last measured send, while pre-roll and fillers keep C in flight.
+        """The time from the first to the last measured send, while unmeasured ones keep C in flight or live.
 
         Without pre-roll, the time from the first to the last moment at which C were in flight.
         """
-        if self.has_preroll:
+        if self.has_preroll or self.load == "sessions":
             sent = self._sent_ns
             return (sent[0], sent[-1]) if sent else None
         return window_at(self.c, in_flight_spans(self.records), self.start_ns if self.steered else None, self.end_ns)

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from swarmtui.analysis.levels.replay import reuse
 from swarmtui.analysis.levels.runs import group_by_stage, runs_by_level
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.machine.energy import energy_used, server_gpus
+from swarmtui.analysis.machine.energy import energy_used, gpu_names, server_gpus
+from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.model.findings import BandwidthUse, Slots
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, StageEnd, StageStart
+from swarmtui.model.session import Level, ReplayFigures, StageEnd, StageStart
 from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import DiscoveredServer, Telemetry, TtftSplit
 
@@ -33,6 +35,7 @@ def add_machine_figures(
     single = next((level for level in levels if level.c == 1), None)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
     by_stage = group_by_stage(records)
+    gpus = len(gpu_names(telemetry, servers))
     all_ends = request_ends(records) if samples else []
     found = []
     for level in levels:
@@ -51,9 +54,34 @@ def add_machine_figures(
                 level,
                 energy=energy_used(telemetry, spans, tokens, uuids) if telemetry else None,
                 ttft_split=parts or (_estimate(level, single) if single else None),
+                replay=_replay(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples),
             )
         )
     return tuple(found)
+
+
+def _replay(
+    level: Level, gpus: int, stages: Sequence[tuple[list[Record], int, int]], samples: Sequence[Telemetry]
+) -> ReplayFigures | None:
+    """Add the jobs per GPU, and the hit rate by the counters of the server if answers do not report cached tokens."""
+    found = level.replay
+    if found is None:
+        return None
+    found = msgspec.structs.replace(found, jobs_per_h_gpu=ratio(found.jobs_per_h, gpus))
+    if found.hit_rate is not None:
+        return found
+    hits = queries = reusable = sent = 0.0
+    for records, start, end in stages:
+        inside = [sample for sample in samples if start <= sample.servers_read_ns <= end]
+        change = counter_change(inside[0].servers, inside[-1].servers) if len(inside) > 1 else None
+        if change is None or change.state.cache_queries is None or change.state.cache_hits is None:
+            return found
+        hits, queries = hits + change.state.cache_hits, queries + change.state.cache_queries
+        part = reuse(records, (inside[0].servers_read_ns, inside[-1].servers_read_ns))
+        reusable, sent = reusable + part[0], sent + part[1]
+    return msgspec.structs.replace(
+        found, hit_rate=ratio(hits, queries), hit_rate_by="server", max_hit_rate=ratio(reusable, sent)
+    )
 
 
 def _estimate(level: Level, single: Level) -> TtftSplit | None:

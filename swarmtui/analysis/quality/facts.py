@@ -55,8 +55,12 @@ def session_facts(
         _telemetry_facts(records, telemetry, sum(level.tokens_in or 0 for level in levels)),
         record_facts([record for record in records if record.ok and record.phase == "level"]),
         level_facts(levels),
-        QualityFacts(cold_expected=session.workload_spec.get("cache") != "warm", turnaround=turnaround.share),
+        QualityFacts(cold_expected=_cold_expected(session), turnaround=turnaround.share),
     )
+
+
+def _cold_expected(session: Session) -> bool:
+    return session.workload_spec.get("cache") != "warm" and session.workload_spec.get("kind") != "trace"
 
 
 class Turnaround:

@@ -62,7 +62,6 @@ class Play:
         self._max_gap_s, self._time_scale = max_gap_s, time_scale
         self._first = recording.parents[place]
         self._size = len(recording.requests) - self._first
-        self._whole = place == 0
         self._ends: dict[int, int] = {}
         self._chains: dict[int, PromptChain] = {}
         self._blocks: dict[int, list[int]] = {}
@@ -106,8 +105,8 @@ class Play:
                 session=self._recording.id,
                 turn=request.turn,
                 subagent=agent,
-                requests=self._size,
-                whole=self._whole,
+                requests=len(self._recording.requests),
+                skipped=self._first,
                 input_tokens=request.input_tokens,
                 reusable_tokens=min(known * self._recording.block_size, request.input_tokens),
             ),

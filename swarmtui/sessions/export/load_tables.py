@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from math import fsum
+from math import fsum, log10
 
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.session import Level, Spread, Summary, TaskFigures
-from swarmtui.numbers import MISSING, factor, milliseconds, seconds, short_percent, signed_percent, significant
+from swarmtui.numbers import MISSING, count, factor, milliseconds, seconds, short_percent, signed_percent, significant
 from swarmtui.sessions.export.structs import Table
 
 _FIRST_TURN = 0
+_SHADES = "·░▒▓█"
 
 
 def load_tables(summary: Summary) -> tuple[Table, ...]:
@@ -21,6 +22,7 @@ def load_tables(summary: Summary) -> tuple[Table, ...]:
     tables: tuple[Table, ...] = (_serial(levels), _throughput_kinds(levels), _arrivals(summary))
     if load == "mixed":
         tables += (_primary(summary.tasks, levels),)
+    tables += (_sessions(summary), _hits(levels), _ttft_by_turn(levels))
     if load == "dag":
         tables += (_by_type(summary.tasks),)
     tables += (_answers(summary.tasks), _replicas(summary))
@@ -109,6 +111,84 @@ def _arrivals(summary: Summary) -> Table:
         "time; send delay: p99, or the maximum below 299 requests"
     )
     return _table("Open loop", columns, rows, note)
+
+
+def _sessions(summary: Summary) -> Table:
+    rows = [
+        (
+            str(level.c),
+            str(found.jobs),
+            str(found.failed),
+            significant(found.jobs_per_h, 3),
+            significant(found.jobs_per_h_user, 3),
+            significant(found.jobs_per_h_gpu, 3),
+            seconds(found.job_s.median),
+            count(found.live_context),
+        )
+        for level in summary.levels
+        if (found := level.replay) is not None and level.load == "sessions"
+    ]
+    plan = summary.session.plan
+    columns = ("C", "jobs", "failed", "jobs/h", "per user", "per GPU", "time per job", "live context")
+    note = (
+        "C: recorded sessions at a time, each with its sub-agents; jobs: sessions played from first to last request; "
+        "jobs/h: requests as shares of their session; time per job: median, with pauses of at most "
+        f"{plan.max_gap_s:g} s{'' if plan.time_scale == 1 else f' divided by {plan.time_scale:g}'}; "
+        f"live context: tokens, mean{'' if plan.rules is None else f'; rules of {plan.rules}'}"
+    )
+    return _table("Sessions", columns, rows, note)
+
+
+def _hits(levels: Sequence[Level]) -> Table:
+    rows = [
+        (
+            f"{level.offered_load:g}",
+            short_percent(found.hit_rate),
+            short_percent(found.max_hit_rate),
+            count(found.cached_tokens),
+            count(found.fresh_tokens),
+            count(found.recorded_tokens),
+            MISSING if found.prompt_error is None else signed_percent(found.prompt_error, 2),
+        )
+        for level in levels
+        if (found := level.replay) is not None
+    ]
+    varied = "rate" if any(level.rate is not None for level in levels) else "C"
+    columns = (varied, "hit rate", "at most", "cached tokens", "fresh tokens", "recorded", "prompt error")
+    note = (
+        "hit rate: share of prompt tokens from the prefix cache, as measured; at most: with a cache that keeps all; "
+        "recorded: prompt tokens of the trace; prompt error: as the server counted them, compared with the trace"
+    )
+    if any(level.replay is not None and level.replay.hit_rate_by == "server" for level in levels):
+        note += "; hit rates are from the counters of the server, and include unmeasured requests"
+    return _table("Prefix cache", columns, rows, note)
+
+
+def _ttft_by_turn(levels: Sequence[Level]) -> Table:
+    """Tabulate the median TTFT at the highest level, shaded by its size."""
+    level = next((level for level in reversed(levels) if level.replay is not None and level.replay.ttft), None)
+    cells = {} if level is None or level.replay is None else {(c.turn, c.context): c for c in level.replay.ttft}
+    turns, contexts = sorted({turn for turn, _ in cells}), sorted({context for _, context in cells})
+    if level is None or len(cells) < 2:
+        return _table("", (), ())
+    longest = max(cell.ttft_s for cell in cells.values())
+    texts = {place: f"{seconds(cell.ttft_s)} {_shade(cell.ttft_s, longest)}" for place, cell in cells.items()}
+    rows = [
+        (
+            str(turn) if turn == 1 else f"{turn}–{2 * turn - 1}",
+            *(texts.get((turn, context), MISSING) for context in contexts),
+        )
+        for turn in turns
+    ]
+    columns = ("turn", *(f"{context // 1024}k+" if context else "0+" for context in contexts))
+    note = "median TTFT by turn of an agent, and by prompt tokens from there to twice as many"
+    return _table(f"TTFT by turn and prompt length at {level.name}", columns, rows, note)
+
+
+def _shade(value: float, highest: float) -> str:
+    """Return a block that is the darker the nearer a value is to the highest, by its logarithm over two decades."""
+    share = 1.0 + log10(max(value, highest / 100.0) / highest) / 2.0 if highest > 0.0 else 0.0
+    return _SHADES[min(len(_SHADES) - 1, int(share * len(_SHADES)))]
 
 
 def _send_delay(delay: Spread | None) -> str:

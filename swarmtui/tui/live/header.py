@@ -10,7 +10,7 @@ from swarmtui.model.endpoint import api_text
 from swarmtui.model.plan import CLOSED_LOOPS, MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
-from swarmtui.numbers import clock, count, rate, seconds
+from swarmtui.numbers import clock, count, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, wrap
 
@@ -134,6 +134,7 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         return _result_tiles(frame)
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
     headline = f"{rate(level.headline_tps if level else None)} {'steady' if frame.load in CLOSED_LOOPS else 'wall'}"
+    replay = _replay_tiles(frame)
     delay = (Tile("send delay", seconds(frame.send_delay_s), "max"),) if frame.load == "open" else ()
     per_stream = Tile("per stream", rate(frame.per_stream_tps), "tok/s")
     if mixed is not None:
@@ -145,9 +146,22 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         per_stream,
         Tile("TTFT 10 s", seconds(frame.ttft_s), _ttft_note(frame.ttft_split)),
         *delay,
+        *replay,
         Tile("queue", str(frame.waiting), f"server {count(server_waiting(frame))}", "warn" if frame.waiting else ""),
         Tile("errors", str(frame.errors), sanitize(worst) or f"of {frame.finished:,}", "bad" if frame.errors else ""),
         Tile("tokens/J", rate(_tokens_per_joule(frame)), "GPU only", width=9),
+    )
+
+
+def _replay_tiles(frame: Frame) -> tuple[Tile, ...]:
+    """The prefix cache of a replayed trace, and the contexts of the sessions that are live."""
+    found = frame.replay
+    if found is None:
+        return ()
+    tokens = f"{rate(found.context / 1000)}k"
+    return (
+        Tile("cache hit", percent(found.hit_rate), f"of {percent(found.max_hit_rate)}"),
+        Tile("context", tokens, f"{count_noun(found.jobs, 'job', 'jobs')} done"),
     )
 
 

@@ -151,6 +151,14 @@ def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> tupl
             LevelColumn("side", 8, lambda level: rate(_side_tps(tasks, level.c, primary.get(level.c)))),
             _TTFT, *passes, _N, _ERRORS, _IN_FLIGHT,
         )  # fmt: skip
+    if loads == {"sessions"}:
+        return (
+            _C, _WALL, _STREAM, _TTFT,
+            LevelColumn("jobs/h", 7, lambda level: rate(level.replay.jobs_per_h if level.replay else None)),
+            LevelColumn("hit", 6, lambda level: percent(level.replay.hit_rate if level.replay else None)),
+            LevelColumn("at most", 8, lambda level: percent(level.replay.max_hit_rate if level.replay else None)),
+            _SLOWDOWN, _N, _ERRORS, _IN_FLIGHT,
+        )  # fmt: skip
     if loads and loads <= {"barrier", "swarm", "dag"}:
         return (_C, _WALL, _STREAM, _TTFT, *passes, _SLOWDOWN, _SPEED_UP, _N, _ERRORS, _IN_FLIGHT)
     return (_C, _STEADY, _STREAM, _TTFT, *passes, _SLOWDOWN, _SCALING, _N, _ERRORS, _WALL, _IN_FLIGHT)

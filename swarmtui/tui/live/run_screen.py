@@ -11,7 +11,7 @@ import msgspec
 
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.endpoint import Secrets
-from swarmtui.model.plan import CLOSED_LOOPS, MAX_STREAMS, parse_levels
+from swarmtui.model.plan import CLOSED_LOOPS, MAX_STREAMS, LoadModeName, parse_levels
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
@@ -102,7 +102,9 @@ class RunScreen(LiveScreen):
     def _set_plan(self, mode: Literal["sweep", "cliff"], levels: tuple[int, ...]) -> None:
         """Run again repeats what the run was changed to."""
         if self._request is not None:
-            plan = msgspec.structs.replace(self._request.plan, mode=mode, levels=levels, load="closed", rates=())
+            plan = self._request.plan
+            load: LoadModeName = "sessions" if plan.load == "sessions" else "closed"
+            plan = msgspec.structs.replace(plan, mode=mode, levels=levels, load=load, rates=())
             self._request = msgspec.structs.replace(self._request, plan=plan)
 
     def _in_progress(self) -> bool:
@@ -119,7 +121,7 @@ class RunScreen(LiveScreen):
         if session is not None and session.plan.load in FIXED_MODES:
             self.app.toast(f"{session.workload} has load mode {session.plan.load}, which cannot be changed; x stops it")
             return False
-        if frame is not None and frame.load not in CLOSED_LOOPS:
+        if frame is not None and frame.load not in (*CLOSED_LOOPS, "sessions"):
             self.app.toast("manual control: closed loop from here on")
         return True
 

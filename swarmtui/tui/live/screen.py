@@ -136,7 +136,7 @@ class LiveScreen(CursorScreen):
     def _levels_fit_below(self) -> bool:
         """Whether a small screen has room for the levels below the streams."""
         frame = (self._frozen or self.source.live).frame
-        if frame is None or frame.load == "open" or self._has_ended or self._only_panel is not None:
+        if frame is None or frame.load in ("open", "sessions") or self._has_ended or self._only_panel is not None:
             return False
         return frame.c <= _FEW_STREAMS and self.app.size.height >= _FEW_STREAMS_HEIGHT
 

@@ -98,7 +98,7 @@ def _sorted_rows(
 ) -> list[StreamRow]:
     """Return the streams that pass the filter; idle agents above C are omitted."""
     # An open loop has agents in reserve: idle ones are not streams.
-    streams = 0 if frame.load == "open" else frame.c
+    streams = 0 if frame.load in ("open", "sessions") else frame.c
     rows = [_with_queue_state(row, frame) for row in frame.rows if row.agent < streams or row.state != "idle"]
     if filter_text:
         wanted = filter_text.lower()

@@ -1,0 +1,100 @@
+"""Figures of replayed traces: jobs, prefix cache, contexts, and TTFT by turn and prompt length."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.machine.by_level import add_machine_figures
+from swarmtui.model.record import Phase, Record
+from swarmtui.model.session import Level, StageEnd, StageStart, TtftCell
+from swarmtui.model.telemetry import ServerState, Telemetry
+from swarmtui.model.trace import ReplayedRequest
+
+S = 1_000_000_000
+
+
+def request(
+    at_s: float,
+    play: int,
+    turn: int,
+    *,
+    tokens: int = 1000,
+    reusable: int = 0,
+    cached: int | None = None,
+    phase: Phase = "level",
+    error: str | None = None,
+    skipped: int = 0,
+) -> Record:
+    """A request of a session of two; its answer of 100 tokens takes two seconds, the first of them to the first."""
+    sent = int(at_s * S)
+    return Record(
+        task=int(10 * at_s) + play, stage=1, c=2, run=1, phase=phase, t_sched_ns=sent, t_sent_ns=sent,
+        t_first_ns=sent + S, t_last_ns=sent + 2 * S, t_done_ns=sent + 2 * S, chunks=2, chunk_us=(0, 1_000_000),
+        first_tokens=50, tokens_in=tokens + 10, tokens_out=100, token_source="usage", cached_tokens=cached, error=error,
+        replayed=ReplayedRequest(
+            play=play, session="s", turn=turn, requests=2, skipped=skipped,
+            input_tokens=tokens, reusable_tokens=reusable,
+        ),
+    )  # fmt: skip
+
+
+STAGES = (StageStart(number=1, t_ns=0, c=2, run=1, phase="level", load="sessions"),)
+ENDS = (StageEnd(number=1, t_ns=30 * S, complete=True),)
+PLAYED = [
+    request(0, 1, 1, skipped=1, phase="preroll"),
+    request(1, 2, 0, cached=0),
+    request(5, 2, 1, tokens=9000, reusable=960, cached=960),
+    request(9, 3, 0, cached=0),
+    request(11, 3, 1, tokens=2000, reusable=960, cached=480),
+]
+
+
+def one_level(records: list[Record]) -> Level:
+    (level,) = level_figures(records, STAGES, ENDS)
+    return level
+
+
+def test_jobs_contexts_and_hits_of_a_level() -> None:
+    found = one_level(PLAYED).replay
+    assert found is not None
+    # Two whole sessions; a request is half a job, and three were sent in the ten seconds before the last one.
+    assert (found.jobs, found.failed, found.job_s.n, found.job_s.mean) == (2, 0, 2, 5.0)
+    assert found.jobs_per_h == pytest.approx(1.5 * 360) and found.jobs_per_h_user == pytest.approx(0.75 * 360)
+    assert (found.recorded_tokens, found.reusable_tokens, found.cached_tokens) == (13_000, 1920, 1440)
+    assert found.fresh_tokens == 13_040 - 1440
+    assert found.max_hit_rate == pytest.approx(1920 / 13_000) and found.hit_rate == pytest.approx(1440 / 13_040)
+    assert found.hit_rate_by == "answers" and found.prompt_error == pytest.approx(40 / 13_000)
+    # From 1 s to 11 s: the pre-roll for 1 s, two contexts of 1,110 for 4 and 2 s, one of 9,110 for 2 s.
+    assert found.live_context == pytest.approx((1110 * 1 + 1110 * 4 + 9110 * 2 + 1110 * 2) / 10)
+    assert found.ttft == (
+        TtftCell(turn=1, context=0, n=2, ttft_s=1.0),
+        TtftCell(turn=2, context=0, n=1, ttft_s=1.0),
+        TtftCell(turn=2, context=8192, n=1, ttft_s=1.0),
+    )
+
+
+def test_failed_sessions_are_no_jobs() -> None:
+    found = one_level([*PLAYED[:-1], request(11, 3, 1, error="http_500")]).replay
+    assert found is not None and (found.jobs, found.failed) == (1, 1)
+
+
+def test_hit_rate_by_the_counters_of_the_server() -> None:
+    """Requests whose prompts were read before the first sample of the level are in neither figure."""
+    records = [request(at, 2, turn, reusable=480 * turn) for at, turn in ((1, 0), (5, 1), (9, 2))]
+
+    def sample(at_s: float, queries: float, hits: float) -> Telemetry:
+        state = ServerState(engine="vLLM", url="u", cache_queries=queries, cache_hits=hits)
+        return Telemetry(t_ns=int(at_s * S), servers=(state,))
+
+    samples = [sample(0, 100, 100), sample(3, 2000, 100), sample(20, 4000, 1500)]
+    samples[0] = sample(-1, 100, 100)
+    (level,) = add_machine_figures([one_level(records)], STAGES, ENDS, samples, records)
+    found = level.replay
+    assert found is not None and found.hit_rate_by == "server"
+    assert found.hit_rate == pytest.approx(1400 / 2000) and found.max_hit_rate == pytest.approx(1440 / 2000)
+
+
+def test_other_loads_have_no_replay_figures() -> None:
+    (level,) = level_figures([Record(task=1, stage=1, c=2, run=1)], STAGES, ENDS)
+    assert level.replay is None
