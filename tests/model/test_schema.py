@@ -101,7 +101,7 @@ KINDS = "conversation, dag, jsonl, mixed, prompts, random, shared_prefix, shareg
         ),
         (
             f'{RANDOM}cache = "warmed"\n',
-            "w.toml:5: cache: invalid value 'warmed'; expected one of cold, warm; did you mean warm?",
+            "w.toml:5: cache: invalid value 'warmed'; expected one of cold, shared, warm; did you mean warm?",
         ),
         (
             f'{RANDOM}[load]\nmode = "opne"\n',
