@@ -47,6 +47,7 @@ class WorkloadInfo(Stored, frozen=True, kw_only=True):
     workload: Workload
     plan: Plan
     own_load: bool
+    reproduction: bool = False
 
 
 def discover_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
@@ -185,6 +186,7 @@ def _describe(found: WorkloadFile) -> WorkloadInfo:
         workload=workload,
         plan=plan,
         own_load=workload.load is not None or plan.load in FIXED_MODES,
+        reproduction=found.reproduction,
     )
 
 

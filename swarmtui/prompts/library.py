@@ -17,32 +17,39 @@ from swarmtui.prompts.traces.arriving import recorded_load
 from swarmtui.prompts.traces.reader import TRACE_SUFFIXES, trace_files
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+# The built-in workloads that reproduce published benchmarks are in this directory.
+_REPRODUCTIONS = "reproductions"
 
 
 class WorkloadFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload with its file: `source` is its name in messages, data files are relative to `base`."""
+    """A workload with its file: `source` is its name in messages, data files are relative to `base`.
+
+    `reproduction`: it is built in and reproduces a published benchmark.
+    """
 
     workload: Workload
     source: str
     base: Path
     text: str
+    reproduction: bool = False
 
 
 def find_workload(name_or_path: str) -> WorkloadFile:
-    if name_or_path in (names := _names()):
-        return _read(_folder() / f"{name_or_path}.toml")
+    if name_or_path in (names := _builtin_paths()):
+        return _read_builtin(names[name_or_path])
     path = Path(name_or_path).expanduser()
     if path.exists():
         return _trace_workload(path) if is_trace(path) else _read(path)
     if path.suffix == ".toml" or len(path.parts) > 1:
         hint = f"; the built-in workload is called {path.stem}" if path.stem in names else ""
         raise BadInput(f"no such file{hint}", source=name_or_path)
-    hint = suggest(name_or_path, names, "; ") or ";"
+    hint = suggest(name_or_path, list(names), "; ") or ";"
     raise BadInput(f"no workload {name_or_path!r}{hint} built-in: {', '.join(names)}")
 
 
 def builtin_workloads() -> tuple[WorkloadFile, ...]:
-    return tuple(_read(_folder() / f"{name}.toml") for name in _names())
+    """Return the built-in workloads, those that reproduce published benchmarks last."""
+    return tuple(map(_read_builtin, _builtin_paths().values()))
 
 
 def workload_digest(found: WorkloadFile) -> str:
@@ -131,8 +138,14 @@ def _with_recorded_load(found: WorkloadFile) -> WorkloadFile:
     )
 
 
-def _names() -> list[str]:
-    return sorted(path.stem for path in _folder().glob("*.toml"))
+def _read_builtin(path: Path) -> WorkloadFile:
+    return msgspec.structs.replace(_read(path), reproduction=path.parent.name == _REPRODUCTIONS)
+
+
+def _builtin_paths() -> dict[str, Path]:
+    folders = (_folder(), _folder() / _REPRODUCTIONS)
+    found = (path for folder in folders for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem))
+    return {path.stem: path for path in found}
 
 
 def _folder() -> Path:

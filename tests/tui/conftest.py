@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
+from swarmtui.client import catalogue
 from swarmtui.client.client import attach, running_sessions
 from swarmtui.model.client_protocol import Stop, Subscribe
 from swarmtui.model.schema import BadInput
@@ -39,6 +40,8 @@ def separate_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     for name in ("DATA", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     monkeypatch.delenv("NO_COLOR", raising=False)
+    # Servers that happen to run on this host must not change what the setup screen shows.
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: ())
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     # The path of a socket is limited to about 100 characters, which tmp_path may exceed.

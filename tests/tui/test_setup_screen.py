@@ -16,6 +16,7 @@ from swarmtui.client.request_builder import FieldError, PlanKind, build_request
 from swarmtui.model.config import Config, Defaults, EndpointConfig
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.setup.form import (
     SetupChoices,
@@ -28,7 +29,7 @@ from swarmtui.tui.setup.form import (
 from swarmtui.tui.setup.view import align_columns, plan_text, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
-from tests.tui.screen_text import screen_text
+from tests.tui.screen_text import match_snapshot, screen_text
 from tests.tui.test_whole_loop import start_run
 
 SIM = "sim:gpt-oss-20b-5slot?speed=20"
@@ -108,10 +109,50 @@ def test_preview_describes_prompts_check_load_and_a_sample() -> None:
 
 
 def test_names_and_descriptions_are_separated() -> None:
-    lines = align_columns([(workload.name, workload.description) for workload in catalogue.builtin_workloads()])
-    for workload, line in zip(catalogue.builtin_workloads(), lines, strict=True):
+    known = catalogue.builtin_workloads()
+    lines = align_columns([(workload.name, workload.description) for workload in known], 200)
+    for workload, line in zip(known, lines, strict=True):
         assert line.startswith(f"{workload.name} ")
-        assert line.split("  ", 1)[1].strip().startswith(workload.description[:9])
+        assert line.split("  ", 1)[1].strip() == workload.description
+    (short,) = align_columns([("chat", "1,024 tokens in, 1,024 out, random words")], 40)
+    assert short == "chat  1,024 tokens in, 1,024 out"
+
+
+def found_server(slots: int, context: int | None = None) -> DiscoveredServer:
+    flags = {"parallel": str(slots), "flash-attn": "true"}
+    return DiscoveredServer(
+        url="http://127.0.0.1:1", engine="llama.cpp", models=("tiny",), slots=slots, context=context, flags=flags, pid=7
+    )
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_found_servers_come_first_and_simulators_are_folded(
+    tmp_path: Path, size: tuple[int, int], until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_setup_choices(SetupChoices(endpoint="sim:moe-tp1"), Config())
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2, 4096),))
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await until(lambda: "› 127.0.0.1:1  llama.cpp, tiny" in screen_text(app))
+        await pilot.pause()
+        match_snapshot(app, "setup")
+        if size != (120, 40):
+            return
+        # A restarted server is looked at again when the user comes back.
+        await pilot.press("question_mark")
+        monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(4),))
+        await pilot.press("escape")
+        await until(lambda: "tiny, 4 slots" in screen_text(app) and "--parallel 4 --flash-attn" in screen_text(app))
+        await pilot.press("G")
+        await until(lambda: "Enter shows the simulators" in screen_text(app))
+        await pilot.press("enter", "j")
+        await until(lambda: "Enter hides" not in screen_text(app) and "› sim:" in screen_text(app))
+        # What is not typed yet is no error, and texts follow the width.
+        await pilot.press("3", "G")
+        await until(lambda: "type the name of a workload file" in screen_text(app) and "✖" not in screen_text(app))
+        assert "   chat              everyday questions: explain, write\n" in screen_text(app)
+        await pilot.resize_terminal(200, 50)
+        await until(lambda: "   chat              everyday questions: explain, write, advise" in screen_text(app))
 
 
 def list_two_models(to: ScriptedHandler) -> None:
@@ -159,7 +200,7 @@ async def test_a_mixed_workload_runs_with_its_own_plan(tmp_path: Path, until: Un
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(lambda: "coding" in screen_text(app))
         app.screen.query_one("#workloads").focus()
-        await pilot.press("end", "up")
+        await pilot.press("end", "up", "enter", "end", "up")
         await until(lambda: "› mixed: a primary task" in screen_text(app))
         live = await start_run(app, pilot, until, SIM)
         await until(lambda: "★" in screen_text(app) and "side" in screen_text(app))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -22,17 +23,21 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
 from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.input_line import TextField
-from swarmtui.tui.lines import wrap
+from swarmtui.tui.lines import Line, LineWidget, longest_fit, wrap
 from swarmtui.tui.setup.form import SetupChoices
-from swarmtui.tui.setup.view import preset_rows, server_rows, server_text
+from swarmtui.tui.setup.view import preset_rows, server_lines, server_rows
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
 
-# Ids of the item that stands for the text field below a list, and of the first model that the server lists.
+# Ids of items: the text field below a list, a line that shows or hides those below it, the first model of the server.
 TYPED = "typed"
+FOLD = "fold"
 _FIRST = "first"
+_API_HINTS = (f"{AUTO} {' '.join(PATHS)}", f"{AUTO}, {', '.join(list(PATHS)[:2])} …")
+_LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 _INSPECT_AFTER_S = 0.6
+_LEAST_ROWS, _LEAST_ABOUT = 3, 2
 # The number of models shown on a low and on a tall screen.
 _MODEL_ROWS, _TALL = (3, 6), 34
 
@@ -44,6 +49,26 @@ def field(name: str, label: str, value: str = "", hint: str = "") -> ComposeResu
         entry = TextField(value, id=name, compact=True, placeholder=hint)
         entry.cursor_blink = False
         yield entry
+
+
+class Description(LineWidget):
+    """Text in the room that is left between lists and fields; `describe` returns its lines for a width and height."""
+
+    describe: Callable[[int, int], list[str]] = staticmethod(lambda width, height: [])
+
+    def show(self, describe: Callable[[int, int], list[str]]) -> None:
+        self.describe = describe
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        return [[(f" {line}", "dim")] for line in self.describe(width - 2, height)]
+
+
+def fit_list(part: VerticalScroll, pick: PickList, description: Description, least: int) -> None:
+    """Give a list the height of its items, as long as `least` lines are left for the description."""
+    others = [child for child in part.children if child.display and child not in (pick, description)]
+    used = sum(child.styles.height.cells or 1 for child in others if child.styles.height is not None)
+    pick.styles.height = min(len(pick.rows), max(_LEAST_ROWS, part.size.height - used - least))
 
 
 class EndpointPart(VerticalScroll):
@@ -64,16 +89,17 @@ class EndpointPart(VerticalScroll):
         self._inspect_timer: Timer | None = None
         self._presets: tuple[catalogue.SimulatorPreset, ...] = ()
         self._user_moved = False
+        self._unfolded: bool | None = None
 
     def compose(self) -> ComposeResult:
         yield Static("── 1 endpoint ", markup=False, classes="rule")
         yield PickList(id="endpoints")
-        yield Static("", markup=False, id="about")
         yield from field("url", "URL", hint="http://127.0.0.1:8000")
+        yield Description(id="about")
         yield Static("── 2 model ", markup=False, classes="rule")
         yield PickList(id="models")
         yield from field("model", "name", hint="another model")
-        yield from field("api", "API", self._choices.api, hint=f"{', '.join(PATHS)} or {AUTO}")
+        yield from field("api", "API", self._choices.api, hint=_API_HINTS[0])
         yield from field("label", "label", hint="a name for this session")
         yield from field("note", "note", hint="a comment on this session")
         yield from field("flags", "flags", hint="flags the server was started with")
@@ -88,8 +114,12 @@ class EndpointPart(VerticalScroll):
 
     def rescan(self) -> None:
         self._searching = True
-        self._inspected.clear()
         self._list()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Search for servers and inspect the chosen one again; what is known is shown until then."""
+        self._inspected.clear()
         self.run_worker(self._discover(), exclusive=True, group="discover", exit_on_error=False)
 
     # values
@@ -97,7 +127,7 @@ class EndpointPart(VerticalScroll):
     @property
     def endpoint(self) -> str:
         picked = self._pick_list("endpoints").picked
-        return self._typed("url").strip() if picked == TYPED else picked
+        return self._typed("url").strip() if picked == TYPED else "" if picked == FOLD else picked
 
     @property
     def model(self) -> str:
@@ -127,19 +157,43 @@ class EndpointPart(VerticalScroll):
     def needs_flags(self) -> bool:
         """Whether the flags must be typed: those of a server on another host or in a container are not visible."""
         server = self.server
-        return not self.endpoint.startswith(SIMULATOR_PREFIX) and not (server and server.flags)
+        return not self.endpoint.startswith(SIMULATOR_PREFIX) and bool(self.endpoint) and not (server and server.flags)
 
-    def describe(self, width: int) -> None:
+    @property
+    def missing(self) -> str:
+        """What the user has to do before an endpoint or a model is chosen; empty if both are."""
+        picked = self._pick_list("endpoints").picked
+        if picked == FOLD:
+            return "Enter hides the simulators" if self._unfolded else "Enter shows the simulators"
+        if picked == TYPED and not self.endpoint:
+            return "type the URL of a server; Enter goes to the field"
+        return "type the name of a model; Enter goes to the field" if self._is_unnamed else ""
+
+    @property
+    def _is_unnamed(self) -> bool:
+        return self._pick_list("models").picked == TYPED and not self._typed("model")
+
+    def describe(self) -> None:
         """Show what is known about the endpoint, and the field for its flags if they are needed."""
-        self.on_resize()
         self.query_one("#flags-field").display = self.needs_flags
+        self.on_resize()
         server, preset = self.server, self._preset()
-        text = server_text(server) if server else sanitize(preset.description) if preset else ""
-        self.query_one("#about", Static).update("\n".join(wrap(text, width)[:2]))
+        self.query_one(Description).show(
+            lambda width, height: (
+                server_lines(server, width) if server else wrap(sanitize(preset.description), width) if preset else []
+            )[:height]
+        )
 
     def on_resize(self) -> None:
-        models = self._pick_list("models")
+        models, api = self._pick_list("models"), self.query_one("#api", Input)
         models.styles.height = min(len(models.rows), _MODEL_ROWS[self.app.size.height >= _TALL])
+        fit_list(self, self._pick_list("endpoints"), self.query_one(Description), _LEAST_ABOUT)
+        api.placeholder = longest_fit(_API_HINTS, self.size.width - 12)
+
+    def toggle_simulators(self) -> None:
+        self._unfolded = not self._unfolded
+        self._user_moved = True
+        self._list()
 
     def _pick_list(self, name: str) -> PickList:
         return self.query_one(f"#{name}", PickList)
@@ -160,23 +214,38 @@ class EndpointPart(VerticalScroll):
         self.post_message(self.Changed())
 
     def _list_endpoints(self) -> None:
-        """List discovered, configured and recent endpoints, the URL field, and the simulator."""
+        """List discovered, configured and recent endpoints, the URL field, and the simulators below one line.
+
+        They are shown if they were chosen last, or if there is nothing else to choose.
+        """
         endpoints = self._pick_list("endpoints")
         configured = {name: endpoint.url for name, endpoint in self.app.config.endpoints.items()}
         items: list[PickItem] = []
         if not self._found:
             status = "searching for servers on this host …" if self._searching else "no server found on this host"
             items.append(PickItem("", status))
-        items += [PickItem(*row) for row in server_rows(self._found, configured, self._choices.recent)]
+        servers = server_rows(self._found, configured, self._choices.recent)
+        items += [PickItem(*row) for row in servers]
         items.append(PickItem(TYPED, "the URL typed below"))
+        default = self._default_endpoint(configured.values())
+        if self._unfolded is None and not self._searching:
+            self._unfolded = not servers or default.startswith(SIMULATOR_PREFIX)
         if self._presets:
-            items.append(PickItem("", "SIMULATED, no server or GPU needed:"))
-            items += [PickItem(*row) for row in preset_rows(self._presets)]
-        default = self._choices.endpoint or (self._found[0].url if self._found else f"{SIMULATOR_PREFIX}moe-tp1")
+            sign = "▾" if self._unfolded else "▸"
+            items.append(PickItem(FOLD, f"{sign} {len(self._presets)} simulators: no server needed"))
+            items += [PickItem(*row) for row in preset_rows(self._presets)] if self._unfolded else []
         endpoints.set_items(items, endpoints.picked if self._user_moved else default)
         url = self.query_one("#url", Input)
-        if self._presets and not self._user_moved and not url.value and endpoints.picked != default:
-            url.value = default
+        if self._presets and not self._searching and not self._user_moved and not url.value:
+            url.value = default if endpoints.picked != default else ""
+
+    def _default_endpoint(self, configured: Iterable[str]) -> str:
+        """The endpoint of the last run, unless it is gone or simulated and there is a server on this host."""
+        last = self._choices.endpoint
+        gone = last.startswith((SIMULATOR_PREFIX, *_LOOPBACK)) and last not in configured
+        if self._found and (gone or not last) and not any(last.startswith(server.url) for server in self._found):
+            return self._found[0].url
+        return last or f"{SIMULATOR_PREFIX}moe-tp1"
 
     def _list_models(self) -> None:
         """List the models of the endpoint, and the name field."""

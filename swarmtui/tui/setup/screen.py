@@ -22,7 +22,7 @@ from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust
-from swarmtui.tui.setup.endpoint import TYPED, EndpointPart, field
+from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, field, fit_list
 from swarmtui.tui.setup.form import (
     SetupChoices,
     SetupForm,
@@ -45,6 +45,7 @@ _PLAN_FIELDS = (
 )  # fmt: skip
 # The text field that belongs to the last item of each list.
 _TYPED_FIELDS = {"endpoints": "url", "models": "model", "workloads": "file"}
+_LEAST_PREVIEW = 4
 _PARTS = ("endpoints", "models", "workloads", "plans")
 
 
@@ -58,6 +59,7 @@ class SetupScreen(Screen[None]):
         self._choices = read_setup_choices()
         self._workloads: tuple[catalogue.WorkloadInfo, ...] = ()
         self._plan: PlanKind = "manual"
+        self._unfolded = False
 
     def compose(self) -> ComposeResult:
         self._choices = with_defaults(self._choices, self.app.config)
@@ -67,13 +69,13 @@ class SetupScreen(Screen[None]):
             with VerticalScroll(id="workload-part", can_focus=False):
                 yield Static("── 3 workload ", markup=False, classes="rule")
                 yield PickList(id="workloads")
-                yield Static("", markup=False, id="preview")
                 yield from field("file", "file", hint="a workload file, .toml")
+                yield Description(id="preview")
                 yield Static("── 4 plan ", markup=False, classes="rule")
                 yield PickList([PickItem(kind, text) for kind, text in PLAN_TEXTS.items()], id="plans")
                 for name, label in _PLAN_FIELDS:
                     yield from field(name, label, getattr(self._choices, name))
-                yield from field("hosts", "hosts", self._choices.hosts, hint="this host; or auto, ray://…, local:2")
+                yield from field("hosts", "hosts", self._choices.hosts, hint="this host; auto, ray://…")
         yield Static("", markup=False, id="problem")
         yield KeyFooter()
 
@@ -87,10 +89,9 @@ class SetupScreen(Screen[None]):
     def _fill(self) -> None:
         """Load what the first paint does not wait for."""
         self._workloads = catalogue.builtin_workloads()
-        lines = align_columns([(workload.name, workload.description) for workload in self._workloads])
-        items = [PickItem(workload.name, line) for workload, line in zip(self._workloads, lines, strict=True)]
-        items.append(PickItem(TYPED, "the file typed below"))
-        self._pick_list("workloads").set_items(items, self._choices.workload)
+        last = next((known for known in self._workloads if known.name == self._choices.workload), None)
+        self._unfolded = last is not None and last.reproduction
+        self._list_workloads(self._choices.workload)
         if self._pick_list("workloads").picked != self._choices.workload:
             self._entry("file").value = self._choices.workload
         # Import the next screen while the user is choosing.
@@ -98,6 +99,31 @@ class SetupScreen(Screen[None]):
         if self.focused is None:
             self._pick_list("endpoints").focus()
         self._endpoint_part.fill()
+
+    def _list_workloads(self, picked: str) -> None:
+        """List the workloads for this width; those that reproduce published benchmarks are below one line."""
+        pick = self._pick_list("workloads")
+        shown = [workload for workload in self._workloads if self._unfolded or not workload.reproduction]
+        lines = align_columns([(workload.name, workload.description) for workload in shown], pick.size.width - 3)
+        items = [PickItem(workload.name, line) for workload, line in zip(shown, lines, strict=True)]
+        count = sum(workload.reproduction for workload in self._workloads)
+        fold = PickItem(FOLD, f"{'▾' if self._unfolded else '▸'} {count} reproduced benchmarks")
+        plain = len(self._workloads) - count
+        pick.set_items([*items[:plain], fold, *items[plain:], PickItem(TYPED, "the file typed below")], picked)
+
+    def on_resize(self) -> None:
+        """Fit the texts to the new size, once the lists have theirs."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        if self._workloads and self.is_attached:
+            self._list_workloads(self._pick_list("workloads").picked)
+            self._validate()
+
+    def on_screen_resume(self) -> None:
+        """A server may have been restarted with other flags during the run, or while another screen was open."""
+        if self._workloads:
+            self._endpoint_part.look_again()
 
     @property
     def _endpoint_part(self) -> EndpointPart:
@@ -138,9 +164,15 @@ class SetupScreen(Screen[None]):
 
     @on(PickList.Confirmed)
     def _confirmed(self, event: PickList.Confirmed) -> None:
-        typed = _TYPED_FIELDS.get(event.pick.id or "")
-        if typed and event.pick.picked == TYPED and not self._entry(typed).value:
+        typed, picked = _TYPED_FIELDS.get(event.pick.id or ""), event.pick.picked
+        if typed and picked == TYPED and not self._entry(typed).value:
             self._entry(typed).focus()
+        elif picked == FOLD and event.pick.id == "endpoints":
+            self._endpoint_part.toggle_simulators()
+        elif picked == FOLD:
+            self._unfolded = not self._unfolded
+            self._list_workloads(FOLD)
+            self._validate()
         else:
             self.action_start()
 
@@ -158,7 +190,19 @@ class SetupScreen(Screen[None]):
 
     def _workload(self) -> str:
         picked = self._pick_list("workloads").picked
-        return self._entry("file").value.strip() if picked == TYPED else picked
+        return self._entry("file").value.strip() if picked == TYPED else "" if picked == FOLD else picked
+
+    @property
+    def _missing(self) -> str:
+        """What the user has to do before everything is chosen; empty if a run can start."""
+        if self._endpoint_part.missing:
+            return self._endpoint_part.missing
+        match self._pick_list("workloads").picked:
+            case picked if picked == FOLD:
+                return f"Enter {'hides' if self._unfolded else 'shows'} the reproductions"
+            case picked if picked == TYPED and not self._workload():
+                return "type the name of a workload file; Enter goes to the field"
+        return ""
 
     def _workload_info(self) -> catalogue.WorkloadInfo | None:
         try:
@@ -193,10 +237,15 @@ class SetupScreen(Screen[None]):
         form, workload = self._form(), self._workload_info()
         plan = cast(PlanKind, form.plan)
         width = self.app.size.width
-        self._endpoint_part.describe(max(20, width // 2 - 4))
+        self._endpoint_part.describe()
         status = self.query_one("#problem", Static)
-        request = build_request(run_choices(form, self.app.session_root))
-        if isinstance(request, list):
+        missing = self._missing
+        request = build_request(run_choices(form, self.app.session_root)) if not missing else []
+        if missing:
+            status.update(ljust(f" {missing}", width))
+            status.set_class(False, "-bad")
+            self._update_fields(plan, workload, workload.plan if workload is not None else None)
+        elif isinstance(request, list):
             status.update(ljust(f" ✖ {sanitize(error_text(request[0]))}", width))
             status.set_class(True, "-bad")
             self._update_fields(plan, workload, workload.plan if workload is not None else None)
@@ -206,10 +255,11 @@ class SetupScreen(Screen[None]):
             status.update(ljust(f" {ready_text(request, unreachable, width)}", width))
             status.set_class(unreachable, "-bad")
             self._update_fields(plan, workload, request.plan)
-        if workload is not None:
-            preview = self.query_one("#preview", Static)
-            lines = workload_lines(workload, max(20, width // 2 - 4), max(4, preview.size.height))
-            preview.update("\n".join(lines))
+        preview = self.query_one("#preview", Description)
+        fit_list(
+            self.query_one("#workload-part", VerticalScroll), self._pick_list("workloads"), preview, _LEAST_PREVIEW
+        )
+        preview.show(lambda width, height: workload_lines(workload, width, max(4, height)) if workload else [])
 
     def _update_fields(self, kind: PlanKind, workload: catalogue.WorkloadInfo | None, plan: Plan | None) -> None:
         """Show the fields that apply to the plan; an empty one shows its default."""
@@ -228,7 +278,7 @@ class SetupScreen(Screen[None]):
     def action_start(self) -> None:
         form = self._form()
         request = build_request(run_choices(form, self.app.session_root))
-        if isinstance(request, list):
+        if self._missing or isinstance(request, list):
             self._validate()
             return
         names = (name for name in SetupChoices.__struct_fields__ if name != "recent")

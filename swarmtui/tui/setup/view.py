@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
+from swarmtui.analysis.compare.differences import option_name
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.request_builder import PlanKind
 from swarmtui.model.plan import Plan
@@ -38,6 +40,26 @@ def server_text(server: DiscoveredServer) -> str:
     return f"{sanitize(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
 
 
+def server_lines(server: DiscoveredServer, width: int) -> list[str]:
+    """Describe a server: engine, model and slots, then its flags."""
+    if not server.reachable:
+        return wrap(server_text(server), width)
+    engine = f"{server.engine} {server.version}".strip()
+    facts = (
+        engine,
+        ", ".join(server.models[:1]),
+        count_noun(server.slots, "slot", "slots") if server.slots else "",
+        f"context {server.context:,}" if server.context else "",
+        f"pid {server.pid}" if server.pid else "",
+        f"▲ {server.problem}" if server.problem else "",
+    )
+    flags = [
+        option_name(name) + ("" if value == "true" else f" {value}") for name, value in (server.flags or {}).items()
+    ]
+    lines = wrap(sanitize(" · ".join(fact for fact in facts if fact)), width)
+    return [*lines, *wrap(sanitize(f"flags: {'  '.join(flags)}"), width)] if flags else lines
+
+
 def server_rows(
     found: Sequence[DiscoveredServer], configured: Mapping[str, str], recent: Sequence[str]
 ) -> list[tuple[str, str]]:
@@ -64,10 +86,19 @@ def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
 # workloads
 
 
-def align_columns(names: list[tuple[str, str]]) -> list[str]:
-    """Return names and descriptions as aligned lines."""
-    width = max((len(name) for name, _ in names), default=0)
-    return [f"{sanitize(name):<{width}}  {sanitize(description)}" for name, description in names]
+def align_columns(names: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Return names and descriptions as aligned lines, each description as far as it fits."""
+    name_width = max((len(name) for name, _ in names), default=0)
+    room = width - name_width - 2
+    return [f"{sanitize(name):<{name_width}}  {_shorten(sanitize(text), room)}" for name, text in names]
+
+
+def _shorten(text: str, width: int) -> str:
+    """Cut a description where a part of it ends, unless that would leave little; the preview has it complete."""
+    if len(text) <= width:
+        return text
+    ends = [found.start() for found in re.finditer(r"[,:;]? \(?", text[: width + 1]) if found.group().strip()]
+    return text[: ends[-1]] if ends and ends[-1] > width // 2 else text
 
 
 def workload_lines(workload: WorkloadInfo, width: int, height: int) -> list[str]:
