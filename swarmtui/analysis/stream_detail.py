@@ -14,6 +14,8 @@ from swarmtui.model.record import Record
 _MAX_GAPS = 240
 # Each frame carries the previews of all finished requests of the agent.
 _MAX_PREVIEW = 2_000
+# The characters of an answer that a table of streams may show.
+_MAX_TAIL = 200
 
 
 def live_stream(
@@ -48,14 +50,26 @@ def live_stream(
 def recorded_stream(record: Record, now: int, before: tuple[FinishedRequest, ...]) -> WatchedStream:
     """Return the detail of a recorded request as it was at `now`, with its text in proportion to its chunks."""
     times = [t_ns for t_ns in record.chunk_times_ns() if t_ns <= now]
-    reasoning, text = record.reasoning or "", record.text or ""
-    written = (len(reasoning) + len(text)) * len(times) // record.chunks if record.chunks else 0
+    reasoning, text = _written(record, len(times))
     update = worker_protocol.WatchedUpdate(
         record.agent, record.task, record.turn, record.type,
         _past(record.t_sched_ns, now), _past(record.t_sent_ns, now), _past(record.t_headers_ns, now),
         _past(record.t_first_content_ns, now),
     )  # fmt: skip
-    return live_stream(update, times, reasoning[:written], text[: max(0, written - len(reasoning))], before)
+    return live_stream(update, times, reasoning, text, before)
+
+
+def recorded_tail(record: Record, chunks: int) -> worker_protocol.TextTail:
+    """Return the end of the text of a recorded request after this many of its chunks."""
+    text = "".join(_written(record, chunks))
+    return worker_protocol.TextTail(record.agent, len(text), text[-_MAX_TAIL:])
+
+
+def _written(record: Record, chunks: int) -> tuple[str, str]:
+    """Return the reasoning and the text, in proportion to the chunks."""
+    reasoning, text = record.reasoning or "", record.text or ""
+    written = (len(reasoning) + len(text)) * chunks // record.chunks if record.chunks else 0
+    return reasoning[:written], text[: max(0, written - len(reasoning))]
 
 
 def _past(t_ns: int | None, now: int) -> int | None:

@@ -11,7 +11,7 @@ from swarmtui.loadgen.http_exchange import HttpExchange
 from swarmtui.loadgen.response import Response
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.worker_protocol import StartStage, StreamRow, WatchedUpdate
+from swarmtui.model.worker_protocol import StartStage, StreamRow, TextTail, WatchedUpdate
 from swarmtui.model.workload import Followup, Message, Task
 
 # Pause after an error, doubled after each further one, so that a failed server is not flooded with requests.
@@ -20,6 +20,9 @@ _BACKOFF_MAX_S = 2.0
 
 # The most text of the watched stream in one update; what is left follows in later ones.
 _MAX_UPDATE = 64 << 10
+
+# The characters of a response that a table of streams may show.
+_TAIL = 200
 
 # The longest text, error and name that a record carries.
 _MAX_TEXT = 1 << 20
@@ -38,7 +41,7 @@ class Agent:
     __slots__ = (
         "_cancelled", "_chunks_reported", "_exchange", "_failures", "_field_retries", "_keep_text", "_messages",
         "_omitted", "_on_free", "_on_record", "_phase", "_pool", "_retried", "_sent_stage", "_state_reported",
-        "_t_sched", "_t_try", "_task", "_turn", "_watched_up_to", "number", "stage",
+        "_t_sched", "_t_try", "_tail_chunks", "_task", "_turn", "_watched_up_to", "number", "stage",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +62,7 @@ class Agent:
         self._failures = 0
         self._chunks_reported = 0
         self._watched_up_to = (0, 0, 0)
+        self._tail_chunks: int | None = None
         self._state_reported = ""
 
     @property
@@ -86,7 +90,7 @@ class Agent:
         self._omitted = ()
         self._field_retries = 0
         self._retried = False
-        self._chunks_reported, self._watched_up_to = 0, (0, 0, 0)
+        self._chunks_reported, self._watched_up_to, self._tail_chunks = 0, (0, 0, 0), None
         pool.in_flight += 1
         self._send()
 
@@ -225,6 +229,25 @@ class Agent:
             self.number, task.id, self._turn, task.type, self._t_sched, exchange.t_sent, exchange.t_headers,
             response.t_first_content, tuple(response.times[chunks:]), reasoning, content,
         )  # fmt: skip
+
+    def restart_tail(self) -> None:
+        """Report the end of the text again, even if it has not changed."""
+        self._tail_chunks = None
+
+    def tail_if_changed(self) -> TextTail | None:
+        """Return the end of the current response's text, or None if nothing was added since the last call."""
+        response = self._exchange.response if self._exchange is not None and self._pool is not None else None
+        chunks = len(response.times) if response is not None else 0
+        if chunks == self._tail_chunks:
+            return None
+        self._tail_chunks = chunks
+        if response is None or self._pool is None:
+            return TextTail(self.number, 0, "")
+        redactor = self._pool.redactor
+        tail = response.tail(_TAIL + redactor.longest)
+        shown = redactor.redact_end(tail, _TAIL)
+        # What was redacted or held back does not count, so that the beginning of the tail stays where it is.
+        return TextTail(self.number, response.chars - min(len(tail), _TAIL) + len(shown), shown)
 
     def _record(self, exchange: HttpExchange) -> Record:
         assert self._task is not None and self._pool is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from swarmtui.model.record import TokenSource
 
@@ -98,6 +99,16 @@ class Response:
     def fail(self, error: str, detail: str = "") -> None:
         if self.error is None:
             self.error, self.error_detail = error, detail
+
+    def tail(self, size: int) -> str:
+        """Return the last `size` characters of the reasoning and the content after it."""
+        taken: list[str] = []
+        for piece in chain(reversed(self.content), reversed(self.reasoning)):
+            taken.append(piece[-size:])
+            size -= len(piece)
+            if size <= 0:
+                break
+        return "".join(reversed(taken))
 
     def token_count(self) -> tuple[int | None, TokenSource | None]:
         """Return the output tokens and their source: usage per chunk, final usage, the engine's count, or chunks."""

@@ -31,10 +31,12 @@ from swarmtui.model.worker_protocol import (
     Failed,
     Finished,
     Returned,
+    SendTails,
     Setup,
     SpoolTo,
     StartStage,
     TakeBack,
+    TextTail,
     Unpacker,
     WatchAgent,
     WorkerCommand,
@@ -49,6 +51,9 @@ from swarmtui.text import echo
 FRAME_NS = 100_000_000
 # Above this many agents a frame takes twice as long.
 _MANY_AGENTS = 256
+
+# Texts are for people: they are sent less often than the frames.
+_TAILS_NS = 200_000_000
 
 # Above this many chunks per second the loop sleeps before each poll, for a fraction of the gap between two chunks of a
 # stream, so that both do not end up in one read.
@@ -109,6 +114,8 @@ class Worker:
         self._connecting = 0
         self._gate_until = 0
         self._watched: int | None = None
+        self._tail_agents: tuple[int, ...] = ()
+        self._tails_due = 0
         self._last_stamp = 0
         self._lag = LoopLag()
         self._cpu_ns, self._last_tick, self._was_suspended = time.process_time_ns(), monotonic_ns(), False
@@ -168,6 +175,10 @@ class Worker:
                 self._watched = number
                 if (watched := self._watched_agent()) is not None:
                     watched.restart_watch()
+            case SendTails(agents):
+                self._tail_agents = agents
+                for agent in self._agents_of(agents):
+                    agent.restart_tail()
             case SpoolTo(paths) if self._setup is not None:
                 self._setup = msgspec.structs.replace(self._setup, spools=paths)
 
@@ -339,14 +350,27 @@ class Worker:
                     drops=self._drops,
                     watched=watched.watched_update() if watched else None,
                     measured=measured,
+                    tails=self._changed_tails(now) if self._tail_agents else (),
                 )
             )
         )
 
+    def _changed_tails(self, now: int) -> tuple[TextTail, ...]:
+        if now < self._tails_due:
+            return ()
+        self._tails_due = now + _TAILS_NS
+        changed = (agent.tail_if_changed() for agent in self._agents_of(self._tail_agents))
+        return tuple(tail for tail in changed if tail is not None)
+
     def _watched_agent(self) -> Agent | None:
-        if self._watched is None:
-            return None
-        return next((agent for agent in self._agents if agent.number == self._watched), None)
+        return next(iter(self._agents_of((self._watched,))), None) if self._watched is not None else None
+
+    def _agents_of(self, numbers: tuple[int, ...]) -> list[Agent]:
+        """Return those of the agents with these numbers that this worker has."""
+        assert self._setup is not None
+        first, step = self._setup.worker, self._setup.workers
+        places = [divmod(number - first, step) for number in numbers if number >= first]
+        return [self._agents[index] for index, rest in places if not rest and index < len(self._agents)]
 
     # sending to the session process
 

@@ -10,7 +10,7 @@ import msgspec
 from swarmtui.model.plan import LoadModeName
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
-from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow
+from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow, TextTail
 
 Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
 
@@ -81,9 +81,16 @@ class WatchStream(ProtocolMessage, frozen=True):
     agent: int | None
 
 
+class WatchTexts(ProtocolMessage, frozen=True):
+    """Send the end of the text of these agents' responses with each frame; no others."""
+
+    agents: tuple[int, ...]
+
+
 ClientCommand = (
     Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | Sweep | FindCliff | Describe | SaveTo | WatchStream
-)
+    | WatchTexts
+)  # fmt: skip
 
 
 class Hello(ProtocolMessage, frozen=True):
@@ -165,7 +172,7 @@ class Frame(ProtocolMessage, frozen=True):
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads. `outage_s` is how long the server has been away. `steered`: under manual control,
     which only the user ends. `left_at_least`: later levels may take longer than `left_s` says. `replay` is that of
-    a trace.
+    a trace. `tails` are those that clients watch.
     """
 
     t_ns: int
@@ -209,6 +216,7 @@ class Frame(ProtocolMessage, frozen=True):
     outage_s: float | None = None
     left_at_least: bool = False
     replay: LiveReplay | None = None
+    tails: tuple[TextTail, ...] = ()
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

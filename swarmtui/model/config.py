@@ -62,10 +62,14 @@ class Defaults(InputStruct, frozen=True, kw_only=True):
 
 
 class Config(InputStruct, frozen=True, kw_only=True):
-    """The whole file; `refresh` is in frames per second, `keymap` maps actions of the app to keys."""
+    """The whole file; `refresh` is in frames per second, `keymap` maps actions of the app to keys.
+
+    `stream_text`: show the text of the streams on the live screen.
+    """
 
     theme: str = "swarm"
     refresh: float = 4.0
+    stream_text: bool = True
     endpoints: dict[str, EndpointConfig] = {}
     defaults: Defaults = Defaults()
     keymap: dict[str, str] = {}

@@ -46,7 +46,8 @@ def redact_url(url: str) -> str:
 class Redactor:
     """Replaces secrets in text, also in lower case, URL- and base64-encoded.
 
-    In keys, every part of 8 or more characters is replaced; other header values are replaced only as a whole.
+    In keys, every part of 8 or more characters is replaced; other header values are replaced only as a whole. `longest`
+    is the length of the longest text that is searched for.
     """
 
     def __init__(self, secrets: Secrets) -> None:
@@ -61,7 +62,7 @@ class Redactor:
                 self._wholes.update(_forms(value))
         forms = (*self._parts, *self._wholes)
         self._starts = {form[:length] for form in forms for length in range(1, len(form))}
-        self._longest = max(map(len, forms), default=0)
+        self.longest = max(map(len, forms), default=0)
 
     def _add(self, form: str) -> None:
         if len(form) < _PART:
@@ -76,7 +77,7 @@ class Redactor:
 
     def redact_start(self, text: str, limit: int) -> str:
         """Redact the first `limit` characters; no more is read than shows whether a secret continues after them."""
-        spans = [span for span in self._spans(_lower(text[: limit + self._longest])) if span[0] < limit]
+        spans = [span for span in self._spans(_lower(text[: limit + self.longest])) if span[0] < limit]
         end = max([limit, *(span[1] for span in spans[-1:])])
         return _masked(text[:end], spans)[:limit]
 
@@ -87,6 +88,20 @@ class Redactor:
         for begin, until in reversed(spans):
             end = begin if begin < end < until else end
         return _masked(text[:end], [span for span in spans if span[1] <= end]), end
+
+    def redact_end(self, text: str, limit: int) -> str:
+        """Redact the last `limit` characters of text that continues.
+
+        The text must begin `longest` characters earlier, if there are any, so that no secret is cut at its beginning.
+        """
+        lowered = _lower(text)
+        start, end = max(0, len(text) - limit), len(text) - self._held_back(lowered)
+        spans = self._spans(lowered)
+        for begin, until in spans:
+            start = until if begin < start < until else start
+            end = begin if begin < end < until else end
+        shown = [(begin - start, until - start) for begin, until in spans if begin >= start and until <= end]
+        return _masked(text[start:end], shown)
 
     def _spans(self, lowered: str) -> list[tuple[int, int]]:
         """Return where secrets begin and end, in order and without overlaps."""
@@ -104,7 +119,7 @@ class Redactor:
 
     def _held_back(self, lowered: str) -> int:
         """Return how many characters at the end may be the start of a secret."""
-        longest = min(len(lowered), self._longest - 1)
+        longest = min(len(lowered), self.longest - 1)
         return next((n for n in range(longest, 0, -1) if lowered[-n:] in self._starts), 0)
 
     def redact_all(self, value: T) -> T:

@@ -95,13 +95,19 @@ class WatchAgent(ProtocolMessage, frozen=True):
     agent: int | None
 
 
+class SendTails(ProtocolMessage, frozen=True):
+    """Send the end of the text of these agents' responses a few times per second; no others."""
+
+    agents: tuple[int, ...]
+
+
 class SpoolTo(ProtocolMessage, frozen=True):
     """Write the spool file to one of these paths, because the session has moved."""
 
     paths: tuple[str, ...]
 
 
-WorkerCommand = Setup | Enqueue | StartStage | TakeBack | Drop | Ack | WatchAgent | SpoolTo
+WorkerCommand = Setup | Enqueue | StartStage | TakeBack | Drop | Ack | WatchAgent | SendTails | SpoolTo
 
 
 class StreamRow(msgspec.Struct, frozen=True, array_like=True):
@@ -136,11 +142,19 @@ class WatchedUpdate(msgspec.Struct, frozen=True):
     text: str = ""
 
 
+class TextTail(msgspec.Struct, frozen=True, array_like=True):
+    """The end of the text of an agent's current response, which has `length` characters so far."""
+
+    agent: int
+    length: int
+    text: str
+
+
 class WorkerFrame(ProtocolMessage, frozen=True):
     """The streams that changed and the state of the worker, about ten times per second.
 
     `measured` counts the tasks in flight whose phase is that of the stage. `coalesced_chunks` counts those of finished
-    requests, `drops` the `Drop` commands executed so far.
+    requests, `drops` the `Drop` commands executed so far. `tails` are those that changed.
     """
 
     t_ns: int
@@ -156,6 +170,7 @@ class WorkerFrame(ProtocolMessage, frozen=True):
     drops: int
     watched: WatchedUpdate | None = None
     measured: int = 0
+    tails: tuple[TextTail, ...] = ()
 
 
 class Finished(ProtocolMessage, frozen=True):

@@ -15,7 +15,7 @@ from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry, TtftSplit
 from swarmtui.model.trace import ReplayedRequest
-from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
+from swarmtui.model.worker_protocol import StreamRow, TextTail, WorkerFrame
 
 _RATE_WINDOW_NS = 1_000_000_000
 _RECENT_NS = 10_000_000_000
@@ -155,6 +155,7 @@ class LiveState:
         self._chunks = self._tokens = 0
         self._send_delays: deque[tuple[int, float]] = deque(maxlen=512)
         self.watched = StreamWatcher()
+        self._tails: dict[int, TextTail] = {}
         self.search_result = ""
         self.telemetry: Telemetry | None = None
         self.quality: tuple[QualityLine, ...] = ()
@@ -187,6 +188,10 @@ class LiveState:
         if len(self.history) > _MAX_POINTS:
             self.history = self.history[::2]
 
+    def watch_texts(self, agents: tuple[int, ...]) -> None:
+        """Keep the end of the text of these agents, empty until a worker sends it."""
+        self._tails = {agent: self._tails.get(agent) or TextTail(agent, 0, "") for agent in agents}
+
     def update_worker(self, worker: int, frame: WorkerFrame) -> None:
         self._workers[worker] = frame
         self._chunk_counts.append((frame.t_ns, sum(row.chunks for row in frame.rows)))
@@ -201,6 +206,8 @@ class LiveState:
         self._cpu[worker] = (frame.t_ns, frame.cpu_ns, (frame.cpu_ns - before_cpu) / passed if passed else 0.0)
         if frame.watched is not None:
             self.watched.update(frame.watched)
+        # A worker may send some after a client has stopped watching them.
+        self._tails |= {tail.agent: tail for tail in frame.tails if tail.agent in self._tails}
 
     def add_record(self, record: Record) -> None:
         if record.error is None:
@@ -301,6 +308,7 @@ class LiveState:
             tasks=self._tasks,
             outage_s=self.outage_s,
             replay=self.replay.view(),
+            tails=tuple(self._tails.values()) if rows else (),
         )
 
 

@@ -53,6 +53,7 @@ class Scheduler:
         self._plan, self._workers, self._state, self._journal = plan, workers, state, journal
         self._slots = slots
         self._factory = TaskFactory(generator)
+        self._previews = previews
         self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
         self._load = PlannedLoad(plan, self._factory)
         self._stage: ActiveStage | None = None
@@ -75,6 +76,11 @@ class Scheduler:
         if isinstance(command, client_protocol.WatchStream):
             self._state.watched.select(command.agent)
             self._workers.watch(command.agent)
+        elif isinstance(command, client_protocol.WatchTexts):
+            if self._previews:
+                self._state.watch_texts(command.agents)
+                self._workers.send_tails(command.agents)
+            return
         elif not self._steering.handle_command(command):
             return
         elif self._steering.state == "new_goal":

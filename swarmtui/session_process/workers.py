@@ -332,6 +332,10 @@ class WorkerPool:
         for link in self.links:
             link.send(worker_protocol.WatchAgent(agent))
 
+    def send_tails(self, agents: tuple[int, ...]) -> None:
+        for link in self.links:
+            link.send(worker_protocol.SendTails(agents))
+
     def spool_to(self, directory: Path) -> None:
         for link in self.links:
             if link.can_spool:

@@ -11,12 +11,12 @@ from pathlib import Path
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
-from swarmtui.analysis.stream_detail import finished_request, recorded_stream
+from swarmtui.analysis.stream_detail import finished_request, recorded_stream, recorded_tail
 from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, StageEnd, StageStart
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
-from swarmtui.model.worker_protocol import StreamRow
+from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.sessions.store import LoadedSession, load
 
 _POINT_NS = 250_000_000
@@ -44,6 +44,7 @@ class Replay:
         self._ends = sorted(journal.ends, key=lambda end: end.t_ns)
         self._telemetry = sorted(journal.telemetry, key=lambda sample: sample.t_ns)
         self._end = journal.end
+        self._has_text = any(record.text or record.reasoning for record in self._records)
         self._quality = journal.quality.lines if journal.quality else ()
         self._search_results = [(event.t_ns, event.detail) for event in journal.events if event.name == "cliff"]
         self._pauses = [event for event in journal.events if event.name in ("paused", "resumed")]
@@ -144,6 +145,17 @@ class Replay:
         if not position:
             return WatchedStream(agent=agent, before=before)
         return recorded_stream(self._by_agent[agent][position - 1], now, before)
+
+    def tails_at(self, agents: Iterable[int], at_s: float) -> tuple[TextTail, ...]:
+        """Return the end of the text of each agent's request; nothing if no answer of the session was saved."""
+        if not self._has_text:
+            return ()
+        now = self._moment(at_s)
+        current = [(agent, self._request_at(agent, now)) for agent in agents]
+        return tuple(
+            recorded_tail(record, bisect_right(self._times(record), now)) if record else TextTail(agent, 0, "")
+            for agent, record in current
+        )
 
     def _status(self, now: int, stage: StageStart | None) -> Status:
         if now >= self._last_ns:

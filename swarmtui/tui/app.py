@@ -114,6 +114,7 @@ class SwarmApp(PatchedApp[AppResult]):
         self.line_styles = line_styles(self.current_theme)
         self.keys = Keymap(self.config.keymap)
         self.hz = hz
+        self.stream_text = self.config.stream_text
         self._session_root = session_root
         self._source = source
         self._request = request

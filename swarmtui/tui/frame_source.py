@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from swarmtui.client.client import Client, ConnectionLost
-from swarmtui.model.client_protocol import ClientCommand, Ended, WatchStream
+from swarmtui.model.client_protocol import ClientCommand, Ended, WatchStream, WatchTexts
 from swarmtui.tui.live_model import LiveModel
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class ReplaySource:
         self._task: asyncio.Task[None] | None = None
         self._on_change: Callable[[], None] = lambda: None
         self._watched: int | None = None
+        self._texts: tuple[int, ...] = ()
         self.live.apply(replay.hello)
 
     @property
@@ -111,10 +112,14 @@ class ReplaySource:
         self._task = asyncio.create_task(self._play())
 
     def send(self, command: ClientCommand) -> None:
-        """Ignore every command except the selection of a stream."""
-        if isinstance(command, WatchStream):
-            self._watched = command.agent
-            self._show(0)
+        """Ignore every command except the selection of streams."""
+        match command:
+            case WatchStream(agent):
+                self._watched = agent
+                self._show(0)
+            case WatchTexts(agents):
+                self._texts = agents
+                self._show(0)
 
     def close(self) -> None:
         if self._task is not None:
@@ -152,7 +157,9 @@ class ReplaySource:
         for second in range(before_s, -1, -1):
             if self.at_s >= second:
                 frame = self._replay.frame_at(self.at_s - second)
-                if self._watched is not None and not second:
-                    frame = msgspec.structs.replace(frame, watched=self._replay.watched_at(self._watched, self.at_s))
+                if not second:
+                    watched = self._replay.watched_at(self._watched, self.at_s) if self._watched is not None else None
+                    tails = self._replay.tails_at(self._texts, self.at_s)
+                    frame = msgspec.structs.replace(frame, watched=watched, tails=tails)
                 self.live.apply(frame)
         self._on_change()

@@ -2,6 +2,7 @@
 
 python -m tests.bench.terminal                 # C=64 and C=1000, and C=64 read at 20 KB/s
 python -m tests.bench.terminal --c 64 --seconds 30
+python -m tests.bench.terminal --c 64 --keys m # the streams as lines with text, not as a heat map
 """
 
 from __future__ import annotations
@@ -158,7 +159,9 @@ def run_swarm(c: int, root: Path) -> tuple[Client, str]:
     raise SystemExit("the run did not reach its number of streams")
 
 
-def measure(c: int, seconds: float, limit: int | None, columns: int = 120, rows: int = 40) -> None:
+def measure(
+    c: int, seconds: float, limit: int | None, columns: int = 120, rows: int = 40, keys_first: str = ""
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         client, session_id = run_swarm(c, Path(folder))
         _bytecode()
@@ -166,6 +169,7 @@ def measure(c: int, seconds: float, limit: int | None, columns: int = 120, rows:
         try:
             painted = screen.read(screen.started + 10, b"streams")
             screen.read(time.monotonic() + 3)
+            screen.press(keys_first.encode())
             if c > rows:
                 screen.press(b"\x1b[6~")  # page down: scrolled
             cpu, start = screen.cpu_s(), time.monotonic()
@@ -205,11 +209,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--limit", type=int, help="bytes per second that the terminal accepts")
     parser.add_argument("--size", default="120x40")
+    parser.add_argument("--keys", default="", help="keys to press before measuring")
     options = parser.parse_args()
     columns, rows = map(int, options.size.split("x"))
     cases = [(options.c, options.limit)] if options.c else [(64, None), (64, 20_000), (1000, None)]
     for c, limit in cases:
-        measure(c, options.seconds, limit, columns, rows)
+        measure(c, options.seconds, limit, columns, rows, options.keys)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from swarmtui.model.worker_protocol import Drop, TakeBack, WatchAgent
+from swarmtui.model.worker_protocol import Drop, SendTails, TakeBack, TextTail, WatchAgent
 from swarmtui.model.workload import ToolCall, ToolExchange
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import DONE, ROLE, Gate, RawCall, RawServer, delta, hello, usage
@@ -151,6 +151,21 @@ def test_watching_a_stream() -> None:
     assert first is not None
     assert (first.task, first.t_sched_ns, first.t_sent_ns) == (record.task, record.t_sched_ns, record.t_sent_ns)
     assert (first.t_headers_ns, first.times[0]) == (record.t_headers_ns, record.t_first_ns)
+
+
+def test_tails_of_texts_are_sent_on_request_and_when_they_change() -> None:
+    gate = Gate()
+    with RawServer(gate) as server, DrivenWorker(server.url) as worker:
+        worker.enqueue([task(0)])
+        worker.start_stage(1)
+        assert worker.wait_for_frame(lambda frame: bool(frame.rows and frame.rows[0].total)).tails == ()
+        for _ in range(2):
+            worker.send(SendTails((0, 7)))
+            assert worker.wait_for_frame(lambda frame: bool(frame.tails)).tails == (TextTail(0, 1, "a"),)
+        assert [worker.wait_for_frame(lambda frame: True).tails for _ in range(4)] == [()] * 4
+        gate.released.set()
+        worker.records(1)
+        assert worker.wait_for_frame(lambda frame: bool(frame.tails)).tails == (TextTail(0, 0, ""),)
 
 
 # conversations

@@ -79,6 +79,25 @@ def test_secret_across_the_end_of_what_is_kept_is_redacted(limit: int) -> None:
     assert len(shown) <= limit <= len(text)
 
 
+@given(
+    st.lists(st.one_of(st.text(max_size=9), st.integers(0, 40).map(lambda at: KEY[at : at + 9])), max_size=30),
+    st.integers(1, 60),
+)
+def test_end_of_streamed_text_contains_no_part_of_a_secret(pieces: list[str], limit: int) -> None:
+    """Wherever the text is cut at its beginning, and wherever a secret continues after its end."""
+    text = "".join(pieces)
+    for said in (text, f"{text}{KEY}", f"{KEY}{text}", f"{text} production", f"{text}{KEY[:20]}"):
+        shown = redactor.redact_end(said[-(limit + redactor.longest) :], limit)
+        assert len(shown) <= limit
+        assert not any(KEY[at : at + 8].lower() in shown.lower() for at in range(len(KEY) - 7))
+        assert "production" not in shown.lower() and redactor.redact(shown) == shown
+
+
+def test_end_of_text_without_secrets_is_its_end() -> None:
+    assert redactor.redact_end("an answer 很", 8) == "answer 很"
+    assert Redactor(Secrets()).redact_end("an answer", 60) == "an answer"
+
+
 def test_all_text_of_a_struct_is_redacted() -> None:
     server = DiscoveredServer(url="http://a", version=KEY, models=(KEY, "m"), slots=4, flags={"a": f"x{KEY}"})
     assert redactor.redact_all(server) == DiscoveredServer(

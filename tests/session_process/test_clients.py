@@ -34,9 +34,10 @@ class ClientHarness:
 
     def __init__(self, known: bool) -> None:
         self.frames = 0
+        self.commands: list[client_protocol.ClientCommand] = []
         self.writers: list[asyncio.StreamWriter] = []
         self.connections = ClientConnections(
-            lambda: client_protocol.Hello(SESSION, "") if known else None, self.frame, lambda command: None
+            lambda: client_protocol.Hello(SESSION, "") if known else None, self.frame, self.commands.append
         )
 
     def frame(self, rows: bool) -> client_protocol.Frame:
@@ -158,3 +159,25 @@ async def read_until(sock: socket.socket, ended: client_protocol.Ended) -> None:
         while await read(reader) != ended:
             await asyncio.sleep(0.05)
     writer.close()
+
+
+def test_texts_are_watched_for_all_clients_until_they_disconnect() -> None:
+    async def scenario() -> None:
+        harness = ClientHarness(known=True)
+
+        async def watched(*agents: int) -> None:
+            async with asyncio.timeout(10.0):
+                while harness.commands[-1:] != [client_protocol.WatchTexts(agents)]:
+                    await asyncio.sleep(0.01)
+
+        with await harness.join() as one, await harness.join() as other:
+            one.sendall(pack(client_protocol.WatchTexts((3, 1))))
+            await watched(1, 3)
+            other.sendall(pack(client_protocol.WatchTexts((3, 7))))
+            await watched(1, 3, 7)
+            one.close()
+            await watched(3, 7)
+            other.sendall(pack(client_protocol.WatchTexts(())))
+            await watched()
+
+    asyncio.run(scenario())

@@ -240,6 +240,22 @@ def test_each_frame_holds_the_whole_watched_stream(harness: SessionHarness) -> N
         session_client.wait_for_end()
 
 
+@pytest.mark.parametrize("previews", [True, False])
+def test_texts_are_sent_unless_previews_were_declined(harness: SessionHarness, previews: bool) -> None:
+    with scripted_server(respond_with_words(40, gap_s=0.02, text="token")) as server:
+        subscription = client_protocol.Subscribe(hz=20.0, rows=True)
+        session_client = harness.start(server.url, ramp(2), subscription, previews=previews)
+        session_client.send(client_protocol.WatchTexts((1,)))
+        if previews:
+            (tail,) = session_client.wait_for_frame(lambda frame: any(tail.text for tail in frame.tails)).tails
+            assert tail.agent == 1 and tail.length == len(tail.text) and tail.text.startswith("token")
+        else:
+            session_client.wait_for_frame(lambda frame: frame.finished > 4)
+            assert not any(frame.tails for frame in session_client.frames)
+        session_client.send(client_protocol.Stop(grace_s=0.0))
+        session_client.wait_for_end()
+
+
 def test_new_label_is_saved(harness: SessionHarness) -> None:
     with scripted_server(SLOW) as server:
         session_client = harness.start(server.url, plan(1, requests=30), label="old")

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from swarmtui.model.client_protocol import ClientCommand, FinishedRequest, Frame, Hello, SessionWarning, WatchedStream
+from swarmtui.model.client_protocol import (
+    ClientCommand,
+    FinishedRequest,
+    Frame,
+    Hello,
+    SessionWarning,
+    WatchedStream,
+    WatchTexts,
+)
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Session, Spread
 from swarmtui.model.telemetry import Gpu, QualityLine, Telemetry
-from swarmtui.model.worker_protocol import StreamRow
+from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.live_model import LiveModel
 
@@ -31,7 +39,7 @@ def hello(model: str = "model", label: str = "") -> Hello:
 
 
 class RecordingSource(LiveSource):
-    """A run that never changes by itself and records the commands it receives."""
+    """A run that never changes by itself and records the commands it receives; `texts` are those of watched texts."""
 
     def __init__(self, live: LiveModel | None = None) -> None:
         self.live = live or LiveModel()
@@ -39,12 +47,16 @@ class RecordingSource(LiveSource):
             self.live.apply(hello())
             self.live.apply(frame(4))
         self.commands: list[ClientCommand] = []
+        self.texts: list[tuple[int, ...]] = []
 
     def open(self, on_change: object) -> None:
         pass
 
     def send(self, command: ClientCommand) -> None:
-        self.commands.append(command)
+        if isinstance(command, WatchTexts):
+            self.texts.append(command.agents)
+        else:
+            self.commands.append(command)
 
     def close(self) -> None:
         pass
@@ -104,4 +116,5 @@ def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: 
         watched=watched(words, text, now),
         telemetry=Telemetry(t_ns=now, gpus=(gpu,)),
         quality=(QualityLine(name=words, state="doubtful", value=words, sentence=words),),
+        tails=tuple(TextTail(n, len(text), text[-200:]) for n in range(streams)) if text else (),
     )

@@ -41,7 +41,7 @@ async def test_hostile_text_does_not_break_a_screen(size: tuple[int, int]) -> No
     async with app.run_test(size=size) as pilot:
         for words in HOSTILE if size[0] < 100 else HOSTILE[-3:]:
             source.live = model_with(words)
-            for key in ("6", "3", "escape", "enter", "escape"):
+            for key in ("6", "3", "escape", "m", "m", "enter", "escape"):
                 await pilot.press(key)
                 if isinstance(app.screen, RunScreen):
                     app.screen.update_panels()

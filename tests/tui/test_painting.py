@@ -224,7 +224,7 @@ async def test_live_screen_is_painted_like_a_full_repaint(written: list[str]) ->
     async with app.run_test(size=size) as pilot:
         shown = Emulator(*size)
         for second, words in enumerate(("implement", "很" * 9, "e\u0301🚀 plan", "x" * 200, "implement")):
-            changed = frame(5 + 7 * second, at_s=10.0 + second, words=words, total=100 + 40 * second)
+            changed = frame(5 + 14 * second, at_s=10.0 + second, words=words, total=100 + 40 * second, text=words * 3)
             source.live.apply(msgspec.structs.replace(changed, note=words))
             assert isinstance(app.screen, RunScreen)
             app.screen.data_changed()

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
+from swarmtui.model.client_protocol import WatchTexts
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Movable
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import ACTIONS, Action, relabel
+from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
 from swarmtui.tui.lines import LineWidget
 from swarmtui.tui.live.curve import CurvePanel, curve_view
 from swarmtui.tui.live.gpus import GpusPanel, GpusView
@@ -23,7 +24,15 @@ from swarmtui.tui.live.history import HistoryPanel, HistoryStrip, history_view, 
 from swarmtui.tui.live.levels import LevelsPanel, levels_view
 from swarmtui.tui.live.quality import QualityPanel, quality_view
 from swarmtui.tui.live.result import ResultPanel, result_view
-from swarmtui.tui.live.streams import STREAM_ORDERS, StreamOrder, StreamsPanel, mixed_rates, primary_type, streams_view
+from swarmtui.tui.live.streams import (
+    STREAM_ORDERS,
+    StreamOrder,
+    StreamsPanel,
+    is_heat_map,
+    mixed_rates,
+    primary_type,
+    streams_view,
+)
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
@@ -35,6 +44,8 @@ _PANELS: tuple[type[LineWidget], ...] = (StreamsPanel, HistoryPanel, GpusPanel, 
 _RETRY_S = 0.1
 # With this many streams, their panel is 8 lines high, and the levels below it at least 6.
 _FEW_STREAMS, _FEW_STREAMS_HEIGHT = 6, 23
+# The lines that the history needs below the streams.
+_HISTORY_HEIGHT = 7
 
 
 class LiveScreen(CursorScreen):
@@ -48,6 +59,8 @@ class LiveScreen(CursorScreen):
         super().__init__()
         self.source = source
         self._order: StreamOrder = "agent"
+        self._map_chosen: bool | None = None
+        self._texts_watched: tuple[int, ...] = ()
         self._only_panel: type[LineWidget] | None = None
         self._frozen: LiveModel | None = None
         self._requested_c: int | None = None
@@ -80,7 +93,10 @@ class LiveScreen(CursorScreen):
         every = self.app.keys.actions(self.key_context)
         back = self._back_label
         now = [action for action in every if action.available(self._has_ended) and (back or action.id != "back")]
-        return relabel(now, {"back": back} | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
+        if self._is_map:
+            now = in_footer(now, "heat_map")
+        labels = {"back": back} | ({"heat_map": "rows"} if self._is_map else {})
+        return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Let keys with two actions have the one for this moment."""
@@ -97,6 +113,9 @@ class LiveScreen(CursorScreen):
 
     def on_screen_resume(self) -> None:
         self.update_panels()
+
+    def on_screen_suspend(self) -> None:
+        self._watch_texts(())
 
     # data
 
@@ -140,12 +159,54 @@ class LiveScreen(CursorScreen):
             return False
         return frame.c <= _FEW_STREAMS and self.app.size.height >= _FEW_STREAMS_HEIGHT
 
+    @property
+    def _is_map(self) -> bool:
+        return is_heat_map((self._frozen or self.source.live).frame, self._map_chosen)
+
     def update_panels(self) -> None:
         self.set_class(self._has_ended, "-ended")
         self.set_class(self._levels_fit_below, "-few")
         for panel in self.query(LineWidget):
             if panel.is_on_screen and panel.size:
                 self._update_panel(panel)
+        # There are no panels while the app closes.
+        for streams in self.query(StreamsPanel):
+            self._stack_streams(streams)
+            if self._frozen is None:
+                self._watch_texts(self._visible_streams(streams))
+
+    def _visible_streams(self, streams: StreamsPanel) -> tuple[int, ...]:
+        """The agents whose text is shown."""
+        if not (self.app.stream_text and self.is_current and streams.is_on_screen and streams.view):
+            return ()
+        return tuple(sorted(line.agent for line in streams.view.shown))
+
+    def _stack_streams(self, streams: StreamsPanel) -> None:
+        """Give streams with text, and a heat map, the whole width; the history is below, or a strip without room."""
+        view = streams.view
+        stacked = view is not None and (view.has_text or streams.as_map) and bool(view.shown)
+        stacked = stacked and not self._has_ended and self._only_panel is None and not self._is_small
+        self.set_class(stacked, "-stacked")
+        strip = False
+        if stacked:
+            upper = self.query_one("#upper")
+            room = upper.size.height + (2 if self.has_class("-strip") else 0)
+            needed = streams.lines_needed(upper.size.width - 1, room - _HISTORY_HEIGHT if streams.as_map else room)
+            strip = needed > room - _HISTORY_HEIGHT
+            streams.styles.height = "1fr" if strip else needed
+        elif streams.styles.has_rule("height"):
+            streams.styles.clear_rule("height")
+        self.set_class(strip, "-strip")
+
+    @property
+    def _is_small(self) -> bool:
+        return self.has_class("-narrow") or self.has_class("-short")
+
+    def _watch_texts(self, agents: tuple[int, ...]) -> None:
+        """Ask for the text of the streams that are visible."""
+        if agents != self._texts_watched:
+            self._texts_watched = agents
+            self.source.send(WatchTexts(agents))
 
     def _update_panel(self, panel: LineWidget) -> None:
         """Show the current view for the panel's size."""
@@ -165,6 +226,7 @@ class LiveScreen(CursorScreen):
             case HistoryStrip():
                 panel.show(strip_view(live.points, t0_ns, panel.columns, self._has_ended))
             case StreamsPanel():
+                panel.as_map = self._is_map
                 panel.scroll_to_cursor()
                 panel.show(
                     streams_view(
@@ -172,9 +234,11 @@ class LiveScreen(CursorScreen):
                         live.stream_rates,
                         self._order,
                         self.filter_text,
-                        panel.top,
+                        panel.first,
                         panel.rows,
                         primary_type(session),
+                        as_map=panel.as_map,
+                        with_text=self.app.stream_text,
                     )
                 )
             case HistoryPanel():
@@ -306,6 +370,21 @@ class LiveScreen(CursorScreen):
         position = STREAM_ORDERS.index(self._order) + 1
         self._order = STREAM_ORDERS[position % len(STREAM_ORDERS)]
         self.update_panels()
+
+    def action_text(self) -> None:
+        self.app.stream_text = not self.app.stream_text
+        self.app.toast(f"text of the streams: {'on' if self.app.stream_text else 'off'}")
+        self.update_panels()
+
+    def action_heat_map(self) -> None:
+        self._map_chosen = not self._is_map
+        self.update_panels()
+
+    def action_beside(self, by: int) -> None:
+        """Move along a line of the heat map."""
+        streams = self.query_one(StreamsPanel)
+        if streams.as_map:
+            streams.move_by_streams(by)
 
     def action_filter(self) -> None:
         self.ask_filter("filter streams:")

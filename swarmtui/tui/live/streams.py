@@ -1,4 +1,4 @@
-"""The table of streams: one line per agent, of which only the visible ones are made."""
+"""The streams: one line per agent, of which only the visible ones are made, or a heat map of many."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
+from rich.cells import cell_len
 
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.session import Session
-from swarmtui.model.worker_protocol import StreamRow
+from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, sparkline
 from swarmtui.tui.live.header import MixedRates, server_waiting
+from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live_model import RECENT_RATES, StreamRate
 
 StreamOrder = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
@@ -23,6 +25,13 @@ _SIGNS = {
     "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
 }  # fmt: skip
 _STYLES = {"writing": "first", "thinking": "second", "prefill": "second", "backing off": "bad"}
+# The columns of a line that do not depend on the width, and those of the task and the least text where there is text.
+_FIXED, _TASK, _MIN_TEXT = 49, 12, 12
+_LONG_WORD = 12
+# More streams than this are shown as a heat map.
+_MANY_STREAMS = 40
+# The heading, the titles, the selected stream and the legend.
+_AROUND_MAP = 4
 
 
 class StreamLine(NamedTuple):
@@ -35,10 +44,14 @@ class StreamLine(NamedTuple):
     spark: str
     ttft: str
     primary: bool = False
+    tail: TextTail | None = None
 
 
 class StreamsView(NamedTuple):
-    """`shown` are the lines from `top` on; `total` is the number of streams that pass the filter."""
+    """`shown` are the lines from `top` on; `total` is the number of streams that pass the filter.
+
+    A heat map has `cells`, and shows the line of the selected stream. `has_text`: there is text to show.
+    """
 
     shown: tuple[StreamLine, ...]
     top: int
@@ -46,6 +59,9 @@ class StreamsView(NamedTuple):
     order: StreamOrder
     filter: str
     empty: str
+    has_text: bool = False
+    cells: tuple[HeatCell, ...] = ()
+    median_tps: float | None = None
 
 
 # views
@@ -59,17 +75,54 @@ def streams_view(
     top: int,
     height: int,
     primary: str = "",
+    *,
+    as_map: bool = False,
+    with_text: bool = True,
 ) -> StreamsView:
-    """`primary` is the type of the primary task of a mixed load."""
+    """`primary` is the type of the primary task of a mixed load; `as_map` makes a heat map, `top` is its selection."""
     if frame is None:
         return StreamsView((), 0, 0, order, filter_text, "no request has been sent yet")
     rows = _sorted_rows(frame, rates, order, filter_text)
     fastest = max((known.rate or 0.0 for known in rates.values()), default=0.0) or None
+    tails = {tail.agent: tail for tail in frame.tails} if with_text else {}
     shown = tuple(
-        _line(row, rates.get(row.agent), frame, fastest, bool(primary) and row.type == primary)
-        for row in rows[top : top + height]
+        _line(row, rates.get(row.agent), frame, fastest, bool(primary) and row.type == primary, tails.get(row.agent))
+        for row in rows[top : top + (1 if as_map else height)]
     )
-    return StreamsView(shown, top, len(rows), order, filter_text, _empty_reason(frame, filter_text))
+    cells, median_tps = heat_cells(rows, rates) if as_map else ((), None)
+    empty = _empty_reason(frame, filter_text)
+    return StreamsView(shown, top, len(rows), order, filter_text, empty, bool(tails), cells, median_tps)
+
+
+def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
+    """Whether the streams are shown as a heat map: as `chosen` by the user, else if there are many."""
+    if chosen is not None or frame is None:
+        return bool(chosen)
+    return (frame.in_flight if frame.load == "open" else frame.c) > _MANY_STREAMS
+
+
+def text_window(tail: TextTail, width: int) -> str:
+    """Return as much of the end of an answer as fits in `width` cells.
+
+    It starts at a multiple of a third of the width: what arrives is appended to text that stays where it is, which is
+    easier to read than text that moves with each token, and fewer cells are painted.
+    """
+    step = max(1, width // 3)
+    first = tail.length - len(tail.text)
+    start = max(0, -(-max(first, tail.length - width) // step) * step)
+    while True:
+        shown = sanitize(_from_word(tail.text, max(0, start - first)))
+        if cell_len(shown) <= width:
+            return shown
+        start += step
+
+
+def _from_word(text: str, start: int) -> str:
+    """Omit the rest of a word that begins before `start`; in scripts without spaces, and in long words, nothing."""
+    if not start or text[start - 1 : start].isspace():
+        return text[start:]
+    blank = next((at for at in range(start, min(len(text), start + _LONG_WORD)) if text[at].isspace()), start)
+    return text[blank:]
 
 
 def mixed_rates(session: Session | None, frame: Frame | None, rates: Mapping[int, StreamRate]) -> MixedRates | None:
@@ -124,7 +177,9 @@ def _with_queue_state(row: StreamRow, frame: Frame) -> StreamRow:
     return row
 
 
-def _line(row: StreamRow, known: StreamRate | None, frame: Frame, fastest: float | None, primary: bool) -> StreamLine:
+def _line(
+    row: StreamRow, known: StreamRate | None, frame: Frame, fastest: float | None, primary: bool, tail: TextTail | None
+) -> StreamLine:
     recent = known.recent if known else ()
     task = "" if row.task < 0 else f"{row.task} {sanitize(row.type)}".rstrip()
     ttft = seconds(row.ttft_s)
@@ -141,6 +196,7 @@ def _line(row: StreamRow, known: StreamRate | None, frame: Frame, fastest: float
         spark=sparkline((None,) * (RECENT_RATES - len(recent)) + recent, fastest),
         ttft="" if row.state == "idle" else ttft,
         primary=primary,
+        tail=tail,
     )
 
 
@@ -161,6 +217,7 @@ class StreamsPanel(LineWidget):
     view: StreamsView | None = None
     cursor = 0
     top = 0
+    as_map = False
 
     @property
     def rows(self) -> int:
@@ -168,10 +225,26 @@ class StreamsPanel(LineWidget):
         return max(0, self.size.height - 2)
 
     @property
+    def first(self) -> int:
+        """The first stream whose line is shown; above a heat map only the selected one is."""
+        return self.cursor if self.as_map else self.top
+
+    @property
     def selected(self) -> int | None:
         """The agent under the cursor."""
-        row = self.cursor - self.top
+        row = self.cursor - self.first
         return self.view.shown[row].agent if self.view and 0 <= row < len(self.view.shown) else None
+
+    @property
+    def layout_of_map(self) -> MapLayout:
+        return map_layout(self.view.total if self.view else 0, self.size.width, self.size.height - _AROUND_MAP)
+
+    def lines_needed(self, width: int, most: int) -> int:
+        """The lines that show everything, but not more than `most`."""
+        total = self.view.total if self.view else 0
+        if not self.as_map:
+            return min(most, max(1, total) + 2)
+        return min(most, map_layout(total, width, most - _AROUND_MAP).lines(total) + _AROUND_MAP)
 
     def show(self, view: StreamsView) -> None:
         self.view = view
@@ -188,16 +261,20 @@ class StreamsPanel(LineWidget):
         self.top = min(self.top, max(0, total - self.rows))
 
     def move(self, by: int) -> None:
+        """Move by lines; a line of a heat map has several streams."""
+        self.move_by_streams(by * self.layout_of_map.per_line if self.as_map else by)
+
+    def move_by_streams(self, by: int) -> None:
         self.cursor += by
         if self.update_view is not None:
             self.update_view(self)
 
     def move_page(self, by: int) -> None:
-        self.move(by * max(1, self.rows))
+        self.move_by_streams(by if self.as_map else by * max(1, self.rows))
 
     def move_to_edge(self, last: bool) -> None:
         total = self.view.total if self.view else 0
-        self.move(total if last else -total)
+        self.move_by_streams(total if last else -total)
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -206,16 +283,21 @@ class StreamsPanel(LineWidget):
         lines = [heading("1", "streams", _note(view, self.rows), width)]
         if not view.shown:
             return [*lines, [(f" {view.empty}", "dim")]]
-        task = max(4, width - 49)
-        lines.append([(_titles(task), "dim")])
-        for position, line in enumerate(view.shown, view.top):
-            lines.append(_spans(line, task, here=position == self.cursor))
-        return lines
+        room = width - _FIXED
+        text = room - _TASK - 1 if view.has_text else 0
+        task, text = (_TASK, text) if text >= _MIN_TEXT else (max(4, room), 0)
+        titles: Line = [(_titles(task) + (" text" if text else ""), "dim")]
+        if not view.cells:
+            streams = enumerate(view.shown, view.top)
+            return [*lines, titles, *(_spans(line, task, text, here=at == self.cursor) for at, line in streams)]
+        labelled = view.order == "agent" and not view.filter
+        lines += map_lines(view.cells, self.layout_of_map, height - _AROUND_MAP, self.cursor, labelled)
+        return [*lines, titles, _spans(view.shown[0], task, text, here=True), legend(view.median_tps, width)]
 
 
-def _spans(line: StreamLine, task: int, here: bool) -> Line:
+def _spans(line: StreamLine, task: int, text: int, here: bool) -> Line:
     quiet = line.state in ("idle", "waiting")
-    return [
+    spans: Line = [
         ("›" if here else " ", "cursor" if here else ""),
         (rjust(str(line.agent), 4) + " ", "bold" if here else ""),
         (ljust(f"{line.sign} {line.state}", 12), _STYLES.get(line.state, "dim")),
@@ -225,6 +307,9 @@ def _spans(line: StreamLine, task: int, here: bool) -> Line:
         (f" {line.spark} ", "first"),
         (rjust(line.ttft, 7), "dim" if quiet else ""),
     ]
+    if text and line.tail is not None:
+        spans.append((" " + text_window(line.tail, text), "dim"))
+    return spans
 
 
 def _titles(task: int) -> str:
@@ -236,8 +321,10 @@ def _note(view: StreamsView, rows: int) -> str:
     parts = [f"by {view.order}"]
     if view.filter:
         parts.insert(0, f"/{view.filter}")
-    if view.total > rows:
+    if view.total > rows and not view.cells:
         parts.append(f"{view.top + 1}–{min(view.total, view.top + rows)} of {view.total}")
     else:
         parts.append(str(view.total))
+    if view.cells:
+        parts.append("m shows rows")
     return " · ".join(parts)

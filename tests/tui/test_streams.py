@@ -1,0 +1,136 @@
+"""The streams: text that arrives stays where it is, and a heat map of many streams."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.pilot import Pilot
+
+from swarmtui.model.worker_protocol import StreamRow, TextTail
+from swarmtui.tui.app import AppResult, SwarmApp
+from swarmtui.tui.live.heat_map import heat_cells, map_layout, map_lines
+from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.live.stream_screen import StreamScreen
+from swarmtui.tui.live.streams import StreamsPanel, text_window
+from swarmtui.tui.live_model import LiveModel, StreamRate
+from tests.tui.frame_builders import RecordingSource, frame, hello
+from tests.tui.screen_text import screen_text, text_of
+
+
+def tail_of(text: str) -> TextTail:
+    return TextTail(0, len(text), text[-200:])
+
+
+@given(st.text(st.sampled_from("ab很😀e\u0301\n\x1b "), max_size=400), st.integers(1, 150))
+def test_text_fits_and_is_the_end_of_the_answer(text: str, width: int) -> None:
+    for longer in (1, 20, 5_000):
+        assert cell_len(text_window(TextTail(0, len(text) + longer, text), width)) <= width
+    shown = text_window(tail_of(text), width)
+    assert cell_len(shown) <= width
+    assert shown.isprintable()
+    assert shown == "" or shown[-1] in text
+
+
+def test_text_is_appended_until_the_line_is_full() -> None:
+    """A line that moves with each token cannot be read, and all of it is painted each time."""
+    answer = " ".join(f"word{number}" for number in range(400))
+    shown = [text_window(tail_of(answer[:length]), 60) for length in range(1, len(answer))]
+    moves = sum(not after.startswith(before) for before, after in pairwise(shown))
+    assert moves <= len(answer) / 20 + 1
+    assert all(30 <= len(text) <= 60 for text in shown[60:])
+    assert all(text.startswith("word"[: len(text)]) for text in shown)
+
+
+def rows(states: list[str]) -> tuple[list[StreamRow], dict[int, StreamRate]]:
+    found = [StreamRow(n, state, n, "chat", 1, 1, 9, 0.1) for n, state in enumerate(states)]
+    return found, {n: StreamRate(0) for n in range(len(states))}
+
+
+def test_heat_map_shows_speed_by_sign_and_style() -> None:
+    streams, rates = rows(["writing"] * 5 + ["waiting", "idle", "backing off"])
+    for agent, tps in enumerate((40.0, 41.0, 10.0, 30.0, 80.0)):
+        rates[agent].rate = tps
+    cells, median_tps = heat_cells(streams, rates)
+    assert median_tps == 40.0
+    assert "".join(cell.sign for cell in cells) == "▓▓░▒█○·✖"
+    assert len({cell.style for cell in cells}) == 5
+    assert [cell.tps for cell in cells[4:6]] == ["80.0", ""]
+
+
+@pytest.mark.parametrize(("total", "width", "height"), [(64, 119, 8), (1000, 119, 9), (41, 60, 9), (5000, 79, 12)])
+def test_heat_map_fits_and_contains_the_cursor(total: int, width: int, height: int) -> None:
+    cells, _ = heat_cells(*rows(["waiting"] * total))
+    layout = map_layout(total, width, height)
+    for cursor in (0, total // 2, total - 1):
+        lines = map_lines(cells, layout, height, cursor, labelled=True)
+        assert len(lines) <= height and max(cell_len(text_of([line])) for line in lines) <= width
+        assert any(style == "selected" for line in lines for _, style in line)
+
+
+def live(streams: int, text: str) -> LiveModel:
+    model = LiveModel()
+    model.apply(hello())
+    for second in range(3):
+        model.apply(frame(streams, at_s=10.0 + second, total=100 + 40 * second, text=text))
+    return model
+
+
+async def settle(app: SwarmApp, pilot: Pilot[AppResult]) -> None:
+    """Let the layout follow the streams."""
+    for _ in range(3):
+        assert isinstance(app.screen, RunScreen)
+        app.screen.update_panels()
+        await pilot.pause()
+
+
+async def test_arrow_keys_choose_a_stream_of_the_heat_map_and_enter_opens_it() -> None:
+    source = RecordingSource(live(64, "once upon a time"))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await pilot.press("down", "right", "right", "left")
+        streams = app.screen.query_one(StreamsPanel)
+        assert streams.as_map and streams.selected == 21
+        await settle(app, pilot)
+        assert "▓▓▓▓" in screen_text(app) and "once upon a time" in screen_text(app)
+        assert source.texts[-1] == (21,)
+        await pilot.press("m")
+        await settle(app, pilot)
+        assert not streams.as_map and streams.selected == 21
+        assert 21 in source.texts[-1] and 1 < len(source.texts[-1]) < 30
+        await pilot.press("enter")
+        assert isinstance(app.screen, StreamScreen)
+        assert source.texts[-1] == ()
+
+
+async def test_text_of_visible_streams_is_requested_and_can_be_switched_off() -> None:
+    source = RecordingSource(live(4, "once upon a time"))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        assert source.texts == [(0, 1, 2, 3)]
+        assert screen_text(app).count("once upon a time") == 4
+        await pilot.press("v")
+        await pilot.pause()
+        assert source.texts[-1] == () and "once upon" not in screen_text(app)
+        await pilot.press("v", "2")
+        await settle(app, pilot)
+        assert source.texts[-1] == ()
+
+
+@pytest.mark.parametrize(("streams", "strip", "below"), [(4, False, True), (16, True, False), (64, False, True)])
+async def test_history_stands_below_the_streams_or_is_a_strip(streams: int, strip: bool, below: bool) -> None:
+    app = SwarmApp(source=RecordingSource(live(streams, "once upon a time")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        panels = {panel.__class__.__name__: panel for panel in app.screen.query("LineWidget")}
+        assert panels["StreamsPanel"].size.width == 119
+        assert (panels["HistoryStrip"].is_on_screen, panels["HistoryPanel"].is_on_screen) == (strip, below)
+        assert isinstance(app.screen, RunScreen)
+        app.screen.source.live.apply(frame(streams))
+        await settle(app, pilot)
+        assert panels["StreamsPanel"].size.width == (119 if streams > 40 else 59)
