@@ -96,6 +96,14 @@ class Response:
         if not self.times:
             self.leading_empty += 1
 
+    def count_hidden_first(self, total: int | None) -> None:
+        """Count a first token whose text was held back: llama.cpp then sends only the role, when it has that token."""
+        if total is None or not self.times or self.leading_empty or self.t_first_event == self.times[0]:
+            return
+        if total > len(self.times) + self.empty_chunks:
+            self.empty_chunks += 1
+            self.leading_empty = 1
+
     def fail(self, error: str, detail: str = "") -> None:
         if self.error is None:
             self.error, self.error_detail = error, detail

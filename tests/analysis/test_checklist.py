@@ -9,7 +9,14 @@ import pytest
 
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.quality.checklist import checklist_sentence, publication_checklist
-from swarmtui.analysis.quality.facts import Turnaround, level_facts, merge_facts, other_clients, session_facts
+from swarmtui.analysis.quality.facts import (
+    Turnaround,
+    level_facts,
+    merge_facts,
+    other_clients,
+    record_facts,
+    session_facts,
+)
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Event, Level, QualityEntry
@@ -273,6 +280,19 @@ def test_engine_decode_rate_from_its_histogram(engine_s: float, expected: float)
     ]
     assert session_facts(session(), [], records, drafted).engine_ratio is None, "a step gives several tokens"
     assert session_facts(session(), [], records, telemetry[:2]).engine_ratio is None
+
+
+def test_engine_decode_rate_counts_from_a_token_without_text() -> None:
+    """The engine has its first token at 100 ms, and the client sees text from the second one on, after a prefill."""
+    record = request(0, range(600, 701, 10), tokens=12)
+    shown = msgspec.structs.replace(
+        record, first_tokens=2, t_event_ns=BOOT_NS + 100 * MS, engine_decode_tps=11 / (0.700 - 0.100)
+    )
+    assert record_facts([shown]).engine_ratio == pytest.approx(1.0)
+    late_role = msgspec.structs.replace(shown, first_tokens=1, engine_decode_tps=11 / 0.100)
+    assert record_facts([late_role]).engine_ratio == pytest.approx(1.0), (
+        "the first token has text: the role is no token"
+    )
 
 
 def test_engine_decode_rate_includes_answers_that_a_sample_cuts() -> None:

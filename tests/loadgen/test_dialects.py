@@ -277,6 +277,13 @@ def test_role_chunk_before_prefill_is_no_token() -> None:
     assert (response.leading_empty, response.empty_chunks) == (0, 0)
 
 
+@pytest.mark.parametrize(("texts", "first"), [(["a", "b"], 2), (["a", "b", "c"], 1)], ids=["held back", "shown"])
+def test_role_chunk_of_llamacpp_may_stand_for_the_first_token(texts: list[str], first: int) -> None:
+    end = payload(choices=[], usage={"completion_tokens": 3}, timings={"predicted_n": 3, "predicted_per_second": 900.0})
+    response = read(delta(role="assistant", content=None) + b"".join(delta(content=text) for text in texts) + end)
+    assert response.first_tokens(3) == first
+
+
 @pytest.mark.parametrize(
     ("texts", "total", "first"),
     [

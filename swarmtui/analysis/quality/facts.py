@@ -95,12 +95,23 @@ def record_facts(answered: Collection[Record]) -> QualityFacts:
         tpot_s=median(record.tpot_s for record in answered if record.tpot_s is not None),
         kernel_stamps=all(record.stamp == "kernel" for record in answered) if answered else None,
         engine_ratio=median(
-            found for record in answered if (found := ratio(record.engine_decode_tps, record.decode_tps)) is not None
+            found
+            for record in answered
+            if (found := ratio(record.engine_decode_tps, _rate_since_first_token(record))) is not None
         ),
         cached_share=ratio(sum(cached), sum(record.tokens_in or 0 for record in answered)) if cached else None,
         coalesced_chunks=ratio(sum(record.coalesced_chunks for record in answered), chunks),
         closed_connections=any(record.new_connection for record in answered) or None,
     )
+
+
+def _rate_since_first_token(record: Record) -> float | None:
+    """Return the decode rate as an engine counts it: from the first token on, also if its text came later."""
+    t_event, t_first, t_end = record.t_event_ns, record.t_first_ns, record.t_end_ns
+    hidden = (record.first_tokens or 0) > 1 and t_event is not None and t_first is not None and t_event < t_first
+    if not hidden or t_event is None or t_end is None or record.tokens_out is None:
+        return record.decode_tps
+    return (record.tokens_out - 1) / ((t_end - t_event) / 1e9)
 
 
 def level_facts(levels: Sequence[Level]) -> QualityFacts:

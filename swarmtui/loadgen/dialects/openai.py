@@ -162,6 +162,7 @@ def _read_usage(response: Response, usage: _Usage, had_output: bool) -> None:
 
 def read_timings(response: Response, timings: Timings) -> None:
     response.engine_tokens = to_int(timings.predicted_n)
+    response.count_hidden_first(response.engine_tokens)
     response.engine_decode_tps = timings.predicted_per_second
     if timings.prompt_ms is not None:
         response.engine_prefill_s = timings.prompt_ms / 1e3
