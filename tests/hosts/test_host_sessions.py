@@ -86,7 +86,9 @@ def test_times_of_all_hosts_are_in_the_clock_of_the_session(sandbox: Sandbox) ->
 
 
 def test_lost_host_is_named_and_what_finished_is_saved(sandbox: Sandbox) -> None:
-    session = start(sandbox, Plan(mode="manual", levels=(6,), warmup=0, max_tokens=64, seed=1))
+    # Slow enough that each host has requests in flight when its agent is killed.
+    plan = Plan(mode="manual", levels=(6,), warmup=0, max_tokens=64, seed=1)
+    session = start(sandbox, plan, endpoint="sim:moe-tp1?speed=2")
     session.wait_for_frame(lambda frame: frame.finished >= 12 and frame.in_flight == 6)
     agents = [process.pid for process in sandbox.processes() if "run_node_agent" in process.command_line]
     assert len(agents) == 2

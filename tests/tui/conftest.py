@@ -22,7 +22,7 @@ from swarmtui.model.schema import BadInput
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
 _STOP_S = 20.0
-_UNTIL_S = 30.0
+_UNTIL_S = 60.0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -86,7 +86,7 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 @pytest.fixture
 def until() -> Until:
-    """Wait until a condition holds; fail with its source after 30 s."""
+    """Wait until a condition holds; fail with its source after a minute."""
 
     async def wait(condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _UNTIL_S

@@ -32,7 +32,7 @@ from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
 from tests.tui.test_whole_loop import start_run
 
-SIM = "sim:gpt-oss-20b-5slot?speed=20"
+SIM = "sim:gpt-oss-20b-5slot?speed=12"
 OPEN = """
 kind = "random"
 name = "mine"
@@ -41,7 +41,7 @@ output_tokens = 10
 [load]
 mode = "open"
 rate = [10, 20]
-requests = 12
+requests = 40
 """
 
 

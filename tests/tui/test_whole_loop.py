@@ -39,7 +39,8 @@ async def start_run(app: SwarmApp, pilot: Pilot[AppResult], until: Until, endpoi
     await pilot.press("enter")
     await until(lambda: any(isinstance(screen, RunScreen) for screen in app.screen_stack))
     live = live_model(app)
-    await until(lambda: live.frame is not None and live.frame.status == "running")
+    # A short run may be over before the app has a core.
+    await until(lambda: live.frame is not None and live.frame.status not in ("starting", "warming up"))
     return live
 
 
