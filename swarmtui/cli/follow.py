@@ -66,9 +66,13 @@ def follow_run(
     # Everything is saved: another Ctrl-C must not suppress the table or change the exit code, if somebody reads it.
     ignore_signals_unless_stuck()
     code = report(ended, levels, as_json=as_json, progress=progress, root=Path(request.session_root), detect=detect)
-    if ended.directory and _limits_missed(ended.directory, request.plan.slo, limits, progress) and code == DONE:
-        return MISSED
-    return code
+    if code != DONE or not ended.directory:
+        return code
+    if request.plan.mode == "capacity":
+        missed = _carries_no_agent(ended.directory)
+    else:
+        missed = _limits_missed(ended.directory, request.plan.slo, limits, progress)
+    return MISSED if missed else code
 
 
 def follow_without_report(request: RunRequest, process: StartedProcess, quiet: bool) -> tuple[Ended, int]:
@@ -255,6 +259,13 @@ def _explain_no_level(directory: str, summary: Summary) -> str:
     return f"no level: {requests} finished, but no C was held for {MIN_STEERED_COMPLETIONS}·C completions\n"
 
 
+def _carries_no_agent(directory: str) -> bool:
+    from swarmtui.sessions.documents import read_saved_summary
+
+    summary = read_saved_summary(directory)
+    return summary is None or summary.capacity is None or not summary.capacity.agents
+
+
 def _limits_missed(directory: str, slo: str, limits: Sequence[FailCondition], progress: Progress) -> bool:
     """Report which limits of --slo and --fail-if were missed; one that cannot be evaluated counts as missed."""
     if not slo and not limits:
@@ -264,11 +275,11 @@ def _limits_missed(directory: str, slo: str, limits: Sequence[FailCondition], pr
     summary = read_saved_summary(directory)
     if summary is None:
         return True
-    from swarmtui.analysis.limits.slo import parse_slo, slo_sentence
+    from swarmtui.analysis.limits.slo import slo_sentence
 
     missed = False
     if slo:
-        progress.write(slo_sentence(summary.goodput, parse_slo(slo)))
+        progress.write(slo_sentence(summary.goodput))
         missed = not summary.goodput or not all(level.kept for level in summary.goodput)
     for limit in limits:
         result = limit.evaluate(summary.levels)

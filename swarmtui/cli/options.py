@@ -16,6 +16,7 @@ _COMMANDS = {
     "discover": ("catalogue", "list inference servers found on this host"),
     "doctor": ("catalogue", "check whether this machine is ready to measure"),
     "run": ("run", "benchmark an endpoint without the app"),
+    "capacity": ("capacity", "find how many agents a server carries within an SLO"),
     "attach": ("live", "open the app on a running session"),
     "replay": ("live", "replay a saved session in the app"),
     "sessions": ("sessions", "saved sessions: list, show, rm, advice, log"),
@@ -86,7 +87,7 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
         open_app(session_dir, slow=slow)
 
 
-_COMMANDS_WITH_DEFAULTS = ("run", "probe", "ab")
+_COMMANDS_WITH_DEFAULTS = ("run", "capacity", "probe", "ab")
 # Of mutually exclusive options, one on the command line overrides another from config.toml.
 _EXCLUSIVE_OPTIONS = (("requests", "duration"), ("levels", "rate", "find_cliff"))
 

@@ -141,7 +141,11 @@ missed: to show 95 % takes at least 59 requests.
     "--slo",
     default="",
     metavar="ttft=500ms,…",
-    help="Limits that 95 % of requests must meet (change with share=90%): ttft ttfo tpot e2e stall.",
+    help="Limits that 95 % of requests must meet (change with share=90%): ttft ttfo tpot e2e stall stream; "
+    "or limits of percentiles: ttft_p95=2s,stream_p5=20.",
+)
+@click.option(
+    "--price-per-hour", type=Number(0.0), metavar="X", help="What the server costs, to show the cost of tokens."
 )
 @click.option(
     "--fail-if",

@@ -25,7 +25,7 @@ from swarmtui.model.workload import Workload
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PlanKind = Literal["sweep", "manual", "cliff", "open", "probe"]
+PlanKind = Literal["sweep", "manual", "cliff", "capacity", "open", "probe"]
 
 _MAX_RUNS = 1000
 _MIN_RAY = (2, 50)
@@ -64,6 +64,8 @@ class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None
     hosts: str = ""
     slo: str = ""
+    max_c: int | None = None
+    price_per_hour: float | None = None
     timeout: str = "600s"
     idle_timeout: str = "30s"
     on_restart: str = "wait"
@@ -215,6 +217,8 @@ def _plan(choices: RunChoices, workload: Workload, seed: int | None) -> Plan:
         seed=seed if seed is not None else secrets.randbelow(1_000_000),
         workers=choices.workers,
         slo=validate_slo(choices.slo),
+        max_c=choices.max_c,
+        price_per_hour=choices.price_per_hour,
         timeouts=parse_timeouts(choices.timeout, choices.idle_timeout),
     )
 
@@ -223,10 +227,12 @@ def _plan_options(choices: RunChoices) -> PlanOptions:
     runs = _number_of_runs(choices.runs) if choices.runs is not None else None
     if choices.mode == "probe":
         return msgspec.structs.replace(PROBE, runs=runs)
+    if choices.mode == "capacity" and not choices.slo:
+        raise BadInput("enter what the agents need, for example ttft_p95=2s,stream_p5=20", key="slo")
     if choices.mode == "open" and not choices.rate:
         raise BadInput("enter the requests per second, for example 4, or 2,4,8", key="rate")
     return PlanOptions(
-        mode=choices.mode if choices.mode in ("manual", "cliff") else "sweep",
+        mode=choices.mode if choices.mode in ("manual", "cliff", "capacity") else "sweep",
         levels=choices.levels,
         runs=runs,
         requests=choices.requests,

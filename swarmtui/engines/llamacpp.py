@@ -8,6 +8,8 @@ from typing import Any
 from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive
 from swarmtui.model.telemetry import DiscoveredServer
 
+_DEFAULT_SLOTS = 4
+
 
 class LlamaCpp(Engine):
     name = "llama.cpp"
@@ -19,8 +21,9 @@ class LlamaCpp(Engine):
     environment = ("LLAMA_ARG_",)
     short_flags = {
         "a": "alias", "b": "batch-size", "c": "ctx-size", "cb": "cont-batching", "ctk": "cache-type-k",
-        "ctv": "cache-type-v", "fa": "flash-attn", "m": "model", "md": "model-draft", "ngl": "n-gpu-layers",
-        "np": "parallel", "sm": "split-mode", "t": "threads", "ts": "tensor-split", "ub": "ubatch-size",
+        "ctv": "cache-type-v", "fa": "flash-attn", "kvu": "kv-unified", "m": "model", "md": "model-draft",
+        "ngl": "n-gpu-layers", "np": "parallel", "sm": "split-mode", "t": "threads", "ts": "tensor-split",
+        "ub": "ubatch-size",
     }  # fmt: skip
     slot_flags = ("--parallel",)
     uncached_request = {"cache_prompt": False}
@@ -58,6 +61,18 @@ class LlamaCpp(Engine):
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         reported = positive((info or {}).get("total_slots"))
         return reported or flag_number(flags, "parallel", "LLAMA_ARG_N_PARALLEL")
+
+    def kv_tokens(self, found: DiscoveredServer, flags: Mapping[str, str] | None) -> int | None:
+        """Return the context of all slots together.
+
+        They share one context with --kv-unified, the default if --parallel is not given; the server does not report it.
+        """
+        context, slots = flag_number(found.flags, "ctx-size"), found.slots
+        if context is None or slots is None or (flags is None and slots == _DEFAULT_SLOTS):
+            return None
+        names = ("parallel", "LLAMA_ARG_N_PARALLEL")
+        unified = flags is not None and ("kv-unified" in flags or not any(name in flags for name in names))
+        return context if unified else context * slots
 
     def complete(self, values: dict[str, float]) -> None:
         """Its prompt tokens are those that it processed; elsewhere they include those from the cache."""

@@ -54,6 +54,7 @@ class Sglang(Engine):
             version=version_in(info),
             context=positive(info.get("context_length")),
             slots=self.slots(None, info),
+            kv_tokens=_kv_tokens(info),
             flags=settings(info) or None,
         )
 
@@ -65,6 +66,16 @@ class Sglang(Engine):
     def complete(self, values: dict[str, float]) -> None:
         if "cached_tokens" in values and "prompt_tokens" in values:
             values["cache_queries"], values["cache_hits"] = values["prompt_tokens"], values["cached_tokens"]
+
+
+def _kv_tokens(info: Mapping[str, Any]) -> int | None:
+    """Return the sum over data-parallel engines; older versions report only that of one."""
+    states = (state.get("memory_usage") for state in objects(info.get("internal_states")))
+    sizes = [positive(state.get("token_capacity")) if isinstance(state, Mapping) else None for state in states]
+    if sizes and all(sizes):
+        return sum(size or 0 for size in sizes)
+    one = positive(info.get("max_total_num_tokens"))
+    return None if one is None else one * (positive(info.get("dp_size")) or 1)
 
 
 def _chosen_slots(info: Mapping[str, Any]) -> int | None:

@@ -18,6 +18,7 @@ class Simulator(Engine):
     metric_prefixes = Vllm.metric_prefixes
     metric_values = Vllm.metric_values
     metric_histograms = Vllm.metric_histograms
+    settings_metric = Vllm.settings_metric
 
     def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
         info = replies["/server_info"].json()
@@ -28,6 +29,9 @@ class Simulator(Engine):
             slots=self.slots(None, info),
             flags={name: str(info[name]) for name in ("preset", "seats", "replicas", "speed") if name in info},
         )
+
+    def kv_tokens_from_settings(self, labels: Mapping[str, str]) -> int | None:
+        return Vllm().kv_tokens_from_settings(labels)
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         info = info or {}

@@ -64,6 +64,13 @@ class FindCliff(ProtocolMessage, frozen=True):
     max_c: int = 1024
 
 
+class FindCapacity(ProtocolMessage, frozen=True):
+    """Find the most agents that keep an SLO, written as on the command line."""
+
+    slo: str
+    max_c: int = 1024
+
+
 class Describe(ProtocolMessage, frozen=True):
     """Set the label and note of the session."""
 
@@ -89,7 +96,7 @@ class WatchTexts(ProtocolMessage, frozen=True):
 
 ClientCommand = (
     Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | Sweep | FindCliff | Describe | SaveTo | WatchStream
-    | WatchTexts
+    | WatchTexts | FindCapacity
 )  # fmt: skip
 
 

@@ -120,11 +120,26 @@ class Scaling(Stored, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "refused", {name: with_code(why) for name, why in self.refused.items()})
 
 
+class KeptShare(Stored, frozen=True, kw_only=True):
+    """One condition of an SLO at a level: the share of requests that met it, with one-sided 95 % bounds.
+
+    `kept` is null while the bounds do not decide whether it is at least the `required` share.
+    """
+
+    limit: str
+    required: float
+    good: int
+    share: float | None
+    share_low: float | None
+    share_high: float | None
+    kept: bool | None
+
+
 class Goodput(PerLevel, frozen=True, kw_only=True):
     """Requests of a level that met the SLO; a failed request did not. `per_s` and `out_tps` count only these.
 
-    `share_low` and `share_high` are one-sided 95 % bounds of the share. `kept` is null while they do not decide whether
-    the required share is kept.
+    `share_low` and `share_high` are one-sided 95 % bounds of the share. `kept`: all conditions are kept; null while
+    that is not decided.
     """
 
     n: int
@@ -135,6 +150,43 @@ class Goodput(PerLevel, frozen=True, kw_only=True):
     per_s: float | None
     out_tps: float | None
     kept: bool | None
+    conditions: tuple[KeptShare, ...] = ()
+
+
+class KvCliff(Stored, frozen=True, kw_only=True):
+    """The number of agents from which prompts are evicted from the prefix cache.
+
+    `predicted` is the size of the KV cache over the mean context of an agent. `c` is the lowest level with a lower hit
+    rate, `c_before` the highest one below it; they are null if the hit rate did not fall.
+    """
+
+    pool_tokens: int | None = None
+    context_tokens: float | None = None
+    predicted: float | None = None
+    c_before: int | None = None
+    c: int | None = None
+    hit_before: float | None = None
+    hit_after: float | None = None
+
+
+class Capacity(Stored, frozen=True, kw_only=True):
+    """The most agents that keep an SLO, from a search; 0 if not even one does.
+
+    `low` is the highest C that is shown to keep it, and `high` the C below the lowest one that is shown to miss it, by
+    one-sided 95 % bounds; null if no level missed it. `next_c` is the lowest level that misses the SLO as measured.
+    `price_per_million` is the cost of a million output tokens with that many agents.
+    """
+
+    slo: str
+    agents: int
+    low: int
+    high: int | None
+    next_c: int | None
+    kv: KvCliff | None = None
+    agents_per_gpu: float | None = None
+    agents_per_kw: float | None = None
+    price_per_million: float | None = None
+    sentence: str = ""
 
 
 class BandwidthUse(Stored, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ class Requests(Stored, frozen=True, kw_only=True):
         return f"{self.count}C" if self.per_stream else str(self.count)
 
 
-PlanMode = Literal["sweep", "manual", "cliff"]
+PlanMode = Literal["sweep", "manual", "cliff", "capacity"]
 LoadModeName = Literal["closed", "barrier", "swarm", "open", "ramp", "mixed", "dag", "sessions"]
 Arrival = Literal["poisson", "constant", "gamma", "recorded"]
 Rules = Literal["agentx"]
@@ -59,13 +59,16 @@ CLOSED_LOOPS: tuple[LoadModeName, ...] = ("closed", "ramp")
 
 
 class Plan(Stored, frozen=True, kw_only=True):
-    """A sweep over `levels`, manual control that starts at the first level, or a search for the cliff.
+    """A sweep over `levels`, manual control that starts at the first level, or a search up to `max_c`.
+
+    A search is one for the cliff, or for the capacity: the most agents that keep the SLO.
 
     With `duration_s` a run lasts that long, otherwise it has `requests`. `warmup` is a number of discarded requests.
     `slo` is written as on the command line. `load` is the load mode, which decides which of the fields after it
     apply; model/load.py documents them. `preroll`: unmeasured requests keep C in flight before and after the measured
     ones of a closed loop. `canaries` is the share of questions with checkable answers among its requests. `rules`: the
-    benchmark whose rules of play a replayed trace follows.
+    benchmark whose rules of play a replayed trace follows. `price_per_hour` is that of the server, for
+    the cost of tokens.
     """
 
     mode: PlanMode = "sweep"
@@ -97,6 +100,8 @@ class Plan(Stored, frozen=True, kw_only=True):
     max_gap_s: float = 10.0
     time_scale: float = 1.0
     rules: Rules | None = None
+    max_c: int = 1024
+    price_per_hour: float | None = None
 
 
 def parse_levels(text: str) -> tuple[int, ...]:

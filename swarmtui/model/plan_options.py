@@ -36,7 +36,7 @@ _AGENTX = Sessions(max_gap="10s", time_scale=1.0, sessions="all")
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `run` and the fields of the setup screen, with the same names; None: the workload decides.
 
-    `mode`: as the workload says (sweep), manual control, or a search for the cliff.
+    `mode`: as the workload says (sweep), manual control, or a search for the cliff or the capacity.
     """
 
     mode: PlanMode = "sweep"
@@ -101,7 +101,7 @@ def _choose_load(options: PlanOptions, workload: Workload) -> Load:
     def refuse(key: str, why: str) -> BadInput:
         return BadInput(f"workload {workload.name} has load mode {mode}, which {why}", key=key)
 
-    if options.mode == "cliff" and (options.levels or options.rate or (options.runs or 1) > 1):
+    if options.mode in ("cliff", "capacity") and (options.levels or options.rate or (options.runs or 1) > 1):
         raise BadInput("chooses its own levels; do not give levels, runs or rate", key="find_cliff")
     if options.rate is not None and options.levels:
         raise BadInput("an open loop has a rate and no levels; give one of them", key="rate")
@@ -118,6 +118,8 @@ def _choose_load(options: PlanOptions, workload: Workload) -> Load:
     if options.rate is not None and mode == "sessions":
         raise refuse("rate", "has no arrival times")
     load = _replay(options, load)
+    if options.mode == "capacity" and isinstance(load, Closed):
+        return msgspec.structs.replace(load, levels=(1,), runs=1)
     if options.mode != "sweep":
         return msgspec.structs.replace(load, levels=(1,)) if isinstance(load, Sessions) else Closed(levels=(1,))
     if options.rate is not None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import BandwidthUse, Check, Findings, Goodput, Scaling, with_codes
+from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling, with_codes
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.plan import CLOSED_LOOPS, LoadModeName, PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
@@ -110,6 +110,10 @@ class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     t_ns: int
     name: str
     detail: str = ""
+
+
+# The event at the start of a search for the capacity; its detail is the SLO.
+CAPACITY_SEARCH = "capacity_search"
 
 
 class DescriptionEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):
@@ -455,6 +459,7 @@ class Summary(Stored, frozen=True, kw_only=True):
     checks: tuple[Check, ...] = ()
     scaling: Scaling | None = None
     goodput: tuple[Goodput, ...] = ()
+    capacity: Capacity | None = None
     bandwidth: tuple[BandwidthUse, ...] = ()
     servers: tuple[DiscoveredServer, ...] = ()
     gpus: tuple[str, ...] = ()

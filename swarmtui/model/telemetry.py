@@ -168,6 +168,8 @@ class TtftSplit(Stored, frozen=True, kw_only=True):
 class DiscoveredServer(Stored, frozen=True, kw_only=True):
     """A server found on this host. `gpus` are UUIDs; `flags` are its command line, without secrets.
 
+    `kv_tokens` is the size of its KV cache, over all its engines.
+
     Null flags are not known; `problem` says why it cannot be used or read.
     """
 
@@ -177,6 +179,7 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     context: int | None = None
     slots: int | None = msgspec.field(default=None, name="seats")
+    kv_tokens: int | None = None
     pid: int | None = None
     gpus: tuple[str, ...] = ()
     flags: dict[str, str] | None = None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.model.plan import LevelKey, LoadModeName, Plan
+from swarmtui.model.plan import LevelKey, LoadModeName, Plan, Requests
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.workload import Graph, Task
 from swarmtui.prompts.canaries import canary_task
@@ -528,8 +528,12 @@ class PlannedLoad:
         rotated = [keys[run % len(keys) :] + keys[: run % len(keys)] for run in range(runs)]
         return [(key, run) for run, row in enumerate(rotated, 1) for key in row]
 
-    def task_source(self, key: LevelKey, run: int) -> TaskSource:
-        self._current = self.mode.make_source(self._plan, self._factory, key, run)
+    def task_source(self, key: LevelKey, run: int, least: int = 0) -> TaskSource:
+        """Return the tasks of a run; a run with a number of requests has at least `least`."""
+        plan = self._plan
+        if least > plan.requests.at(key[0]):
+            plan = msgspec.structs.replace(plan, requests=Requests(count=least, per_stream=False))
+        self._current = self.mode.make_source(plan, self._factory, key, run)
         return self._current
 
     def continuous_source(self, c: int) -> TaskSource:

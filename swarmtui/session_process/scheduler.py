@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from swarmtui.analysis.capacity import agents
 from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
+from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.findings import Slots
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import RequestEntry, StageEnd, StageStart
+from swarmtui.model.session import CAPACITY_SEARCH, RequestEntry, StageEnd, StageStart
 from swarmtui.prompts.canaries import COUNT as CANARIES
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
@@ -63,6 +65,8 @@ class Scheduler:
         self._steering = Steering(plan)
         self._changed = asyncio.Event()
         self._times = RequestTimes()
+        # The run of a search for the capacity.
+        self._tally: agents.AgentTally | None = None
         self.first_error: Record | None = None
         self.uncounted = UncountedAnswers()
 
@@ -108,6 +112,8 @@ class Scheduler:
         if record.phase != "warmup":
             self._records.add(record)
             self.uncounted.add(record)
+        if self._tally is not None and record.phase == "level" and record.error != CANCELLED:
+            self._tally.add(record)
         if record.error is None:
             if record.phase == "level" and record.e2e_s is not None:
                 self._times.add(record.c, record.e2e_s)
@@ -190,6 +196,8 @@ class Scheduler:
                         return "unusable"
                 case client_protocol.FindCliff(max_c):
                     await self._find_cliff(max_c)
+                case client_protocol.FindCapacity(slo, max_c):
+                    await self._find_capacity(slo, max_c)
             if self._steering.current_state() != "new_goal":
                 break
         await self._levels.wait(self.stop_now)
@@ -237,11 +245,42 @@ class Scheduler:
         self._state.search_result = cliff_search_sentence(self._state.levels, self._slots())
         self._journal.log_event("cliff", self._state.search_result)
 
-    async def _run_level(self, key: LevelKey, run: int, runs: int) -> None:
-        """Run a level once, then its tasks serially if the plan says so; after a pause, run it again."""
+    async def _find_capacity(self, slo_text: str, max_c: int) -> None:
+        """Run levels until the most agents that keep the SLO are known; each run adds to what is known of its level."""
+        await self._drain()
+        self._journal.log_event(CAPACITY_SEARCH, slo_text)
+        slo = parse_slo(slo_text)
+        found: dict[int, agents.AgentTally] = {}
+        while (c := agents.next_level(found, max_c)) is not None:
+            level = found.setdefault(c, agents.AgentTally(c, slo))
+            run = level.runs + 1
+            self._tally = agents.AgentTally(c, slo, runs=1)
+            await self._run_level((c, None), run, run, least=agents.repeat_requests(slo) if level.runs else 0)
+            tally, self._tally = self._tally, None
+            await self._levels.wait(self.stop_now)
+            if self._steering.current_state() in ("stop", "new_goal"):
+                return
+            level.merge(tally)
+            if not self._records.answered:
+                break
+            kv = agents.predict_kv_cliff(found.values(), self._state.servers)
+            if len(found) == 1 and (text := agents.prediction_sentence(kv)):
+                self._state.search_result = text
+                self._journal.log_event("kv_prediction", text)
+        answer = agents.capacity(slo, found, self._state.levels, self._state.servers)
+        self._state.search_result = answer.sentence
+        self._journal.log_event("capacity", answer.sentence)
+
+    async def _run_level(self, key: LevelKey, run: int, runs: int, least: int = 0) -> None:
+        """Run a level once, then its tasks serially if the plan says so; after a pause, run it again.
+
+        `least` is the smallest number of requests of the run, if the plan gives a number.
+        """
         while True:
             self._state.status, self._state.runs, self._state.note = "running", runs, ""
-            source, c = self._load.task_source(key, run), key[0]
+            if self._tally is not None:
+                self._tally.clear()
+            source, c = self._load.task_source(key, run, least), key[0]
             await self._run_stage(c, run, "level", source, rate=key[1], duration_s=self._load.duration_s)
             if source.skipped:
                 self._journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")

@@ -9,7 +9,7 @@ from swarmtui.model import client_protocol
 from swarmtui.model.plan import Plan
 from swarmtui.model.plan_options import FIXED_MODES
 
-Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.FindCliff
+Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.FindCliff | client_protocol.FindCapacity
 
 # run: continue; next: end this run; new_goal: end it, run the new goal; pause: send nothing; stop: end the session.
 SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
@@ -25,7 +25,9 @@ class Steering:
         self.state: SteeringState = "run"
         self.goal: Goal = client_protocol.Sweep(plan.levels, plan.runs)
         if plan.mode == "cliff":
-            self.goal = client_protocol.FindCliff()
+            self.goal = client_protocol.FindCliff(plan.max_c)
+        elif plan.mode == "capacity":
+            self.goal = client_protocol.FindCapacity(plan.slo, plan.max_c)
         elif plan.mode == "manual":
             self.goal = client_protocol.SetConcurrency(plan.levels[0])
         self.grace_s = 0.0
@@ -44,7 +46,12 @@ class Steering:
                 self.state = "stop"
             case _ if self.state == "stop":
                 return False
-            case client_protocol.SetConcurrency() | client_protocol.Sweep() | client_protocol.FindCliff():
+            case (
+                client_protocol.SetConcurrency()
+                | client_protocol.Sweep()
+                | client_protocol.FindCliff()
+                | client_protocol.FindCapacity()
+            ):
                 if self._fixed:
                     return False
                 self.goal, self.state = command, "new_goal"

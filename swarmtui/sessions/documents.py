@@ -84,6 +84,7 @@ def summary_toml(summary: Summary) -> bytes:
         "levels": [_level_fields(level) for level in summary.levels],
         "scaling": summary.scaling,
         "goodput": summary.goodput,
+        "capacity": summary.capacity,
         "bandwidth": summary.bandwidth,
         "checks": summary.checks,
         "events": [

@@ -46,7 +46,9 @@ class Replay:
         self._end = journal.end
         self._has_text = any(record.text or record.reasoning for record in self._records)
         self._quality = journal.quality.lines if journal.quality else ()
-        self._search_results = [(event.t_ns, event.detail) for event in journal.events if event.name == "cliff"]
+        self._search_results = [
+            (event.t_ns, event.detail) for event in journal.events if event.name in ("cliff", "capacity")
+        ]
         self._pauses = [event for event in journal.events if event.name in ("paused", "resumed")]
         self._last_ns = max(
             [self._t0, *(_end_ns(r) for r in self._records), *(end.t_ns for end in self._ends)]

@@ -11,24 +11,25 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from swarmtui.analysis.capacity.agents import AgentTally, capacity
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.capacity.slots import server_slots
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
-from swarmtui.analysis.levels.runs import finished_by_level
+from swarmtui.analysis.levels.runs import finished_by_level, runs_by_level
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.analysis.limits.slo import goodput, parse_slo
+from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
 from swarmtui.analysis.machine.by_level import add_machine_figures, bandwidth_use
 from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
 from swarmtui.analysis.quality.judge import add_stored_lines, judge
 from swarmtui.files import MAX_JOURNAL, open_regular
-from swarmtui.model.findings import Goodput
+from swarmtui.model.findings import Capacity
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
-from swarmtui.model.session import Event, Level, SessionState, Summary
+from swarmtui.model.session import CAPACITY_SEARCH, Event, Level, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.files import sessions_root, write_file, write_parts
 from swarmtui.sessions.importers import import_result
@@ -101,6 +102,8 @@ def summarise(loaded: LoadedSession) -> Summary:
     # Behind a load balancer the slots of one server say nothing about the others.
     several = any(event.name == "several_servers" for event in journal.events)
     slots = None if several else server_slots(session, journal.servers)
+    finished = finished_by_level(journal.records, journal.stages, journal.ends)
+    slo = _find_slo(journal)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
         schema=SCHEMA_VERSION,
@@ -119,22 +122,44 @@ def summarise(loaded: LoadedSession) -> Summary:
             servers=journal.servers,
         ),
         scaling=scaling(levels, slots),
-        goodput=_goodput(journal, levels),
+        goodput=goodput(levels, finished, slo) if slo is not None else (),
+        capacity=_capacity(journal, levels, slo) if slo is not None else None,
         bandwidth=bandwidth_use(levels, session.model_facts, slots),
         servers=journal.servers,
         gpus=gpu_names(journal.telemetry, journal.servers),
         quality=quality,
-        tasks=task_figures(finished_by_level(journal.records, journal.stages, journal.ends)),
+        tasks=task_figures(finished),
     )
 
 
-def _goodput(journal: Journal, levels: tuple[Level, ...]) -> tuple[Goodput, ...]:
-    """Compute goodput; empty if the SLO was written by another version and cannot be parsed."""
+def _find_slo(journal: Journal) -> Slo | None:
+    """Return the SLO of the last search for the capacity, else of the plan.
+
+    None if there is none, or if another version wrote it and it cannot be parsed.
+    """
+    searched = [event.detail for event in journal.events if event.name == CAPACITY_SEARCH]
     try:
-        slo = parse_slo(journal.head.session.plan.slo)
+        return parse_slo(searched[-1] if searched else journal.head.session.plan.slo)
     except BadInput:
-        return ()
-    return goodput(levels, finished_by_level(journal.records, journal.stages, journal.ends), slo)
+        return None
+
+
+def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity | None:
+    """Answer the last search for the capacity from the runs after its start."""
+    start_ns = max((event.t_ns for event in journal.events if event.name == CAPACITY_SEARCH), default=None)
+    if start_ns is None:
+        return None
+    stages = [stage for stage in journal.stages if stage.t_ns >= start_ns and not stage.steered]
+    numbers = {stage.number for stage in stages}
+    records = [record for record in journal.records if record.stage in numbers]
+    runs = runs_by_level(records, stages, journal.ends)
+    tallies = {
+        c: AgentTally(c, slo, [record for run in found for record in run.finished], runs=len(found))
+        for (c, _), found in runs.items()
+    }
+    gpus = len(gpu_names(journal.telemetry, journal.servers))
+    price = journal.head.session.plan.price_per_hour
+    return capacity(slo, tallies, levels, journal.servers, gpus=gpus, price_per_hour=price)
 
 
 def write_summary(directory: Path) -> Summary:

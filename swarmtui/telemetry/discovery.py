@@ -223,6 +223,7 @@ def _inspect(
         pid=listener.pid,
         flags=flags,
         slots=engine.slots(own) if found.slots is None else found.slots,
+        kv_tokens=engine.kv_tokens(found, own),
         models=found.models or ((flags["model"],) if flags and "model" in flags else ()),
     )
 

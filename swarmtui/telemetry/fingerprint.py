@@ -61,6 +61,7 @@ def fingerprint(
     # A gateway may fail in its own way where others ask for a key.
     needs_key = needs_key or (engine.gateway and rows is None)
     found = _describe(prober, engine)
+    found = msgspec.structs.replace(found, kv_tokens=engine.kv_tokens(found, None))
     described = msgspec.structs.replace(
         found,
         url=url,
@@ -85,9 +86,11 @@ def _describe(prober: _Prober, engine: Engine) -> DiscoveredServer:
         return found
     info = parse_samples(prober.get(PROMETHEUS_PATH).text, lambda name: name == engine.settings_metric)
     labels = info[0].labels if info else {}
+    sizes = [engine.kv_tokens_from_settings(sample.labels) for sample in info or ()]
+    pool = sum(size or 0 for size in sizes) if sizes and all(sizes) else None
     names = [name for name in engine.settings_labels if labels.get(name, "None") != "None"]
     flags = (found.flags or {}) | {name.replace("_", "-"): labels[name] for name in names}
-    return msgspec.structs.replace(found, flags=flags or None)
+    return msgspec.structs.replace(found, flags=flags or None, kv_tokens=pool)
 
 
 def _models(reply: ProbeReply) -> list[Mapping[str, Any]] | None:

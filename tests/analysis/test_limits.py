@@ -188,8 +188,21 @@ def test_figures_that_an_answer_cannot_have_are_ignored() -> None:
 
 
 def test_slo_share_can_be_set() -> None:
-    assert parse_slo("ttft=500ms").share == 0.95
-    assert parse_slo("ttft=500ms, share=99%").share == pytest.approx(0.99)
+    assert [one.share for one in parse_slo("ttft=500ms").conditions] == [0.95]
+    assert [one.share for one in parse_slo("ttft=500ms, share=99%").conditions] == pytest.approx([0.99])
+
+
+def test_slo_with_percentiles_has_a_share_for_each_limit() -> None:
+    slo = parse_slo("ttft_p95=2s,stream_p5=20tok/s,e2e=10s")
+    assert str(slo) == "E2E ≤ 10 s for 95 % of requests and TTFT p95 ≤ 2 s and ≥ 20 tok/s per user (p5)"
+    assert [condition.share for condition in slo.conditions] == [0.95, 0.95, 0.95]
+    slow, late = request(0, [100, 200, 300]), request(0, [2100, 2110, 2120])
+    (found,) = goodput([level(1)], {(1, None): [late] * 4 + [slow] * 196}, parse_slo("ttft_p90=2s,stream_p50=20"))
+    assert (found.n, found.good, found.kept) == (200, 0, False)
+    assert [(one.good, one.required, one.kept) for one in found.conditions] == [(196, 0.9, True), (4, 0.5, False)]
+    assert slo_sentence([found]) == (
+        "SLO missed at C=1: 4 of 200 requests met ≥ 20 tok/s per user (p50), 50 % required"
+    )
 
 
 def test_slo_sentence() -> None:
@@ -197,14 +210,16 @@ def test_slo_sentence() -> None:
     good, bad = [request(0, [100])] * 64, [request(0, [900])] * 24 + [request(0, [100])] * 40
     finished: dict[LevelKey, list[Record]] = {(1, None): good, (4, None): good, (8, None): bad, (16, None): good[:8]}
     found = goodput([level(1), level(4), level(8), level(16)], finished, slo)
-    assert slo_sentence(found, slo) == "SLO met up to C=4; missed at C=8: 40 of 64 requests met it, 95 % required"
-    assert slo_sentence(found[:2], slo) == "SLO met up to C=4"
-    assert slo_sentence(found[3:], slo) == (
+    assert slo_sentence(found) == "SLO met up to C=4; missed at C=8: 40 of 64 requests met it, 95 % required"
+    assert slo_sentence(found[:2]) == "SLO met up to C=4"
+    assert slo_sentence(found[3:]) == (
         "SLO undecided at C=16: 8 of 8 requests met it, 95 % required; at least 59 requests are needed to decide"
     )
 
 
-@pytest.mark.parametrize("text", ["ttft", "ttft=1", "speed=1s", "ttft=1s,ttft=2s", "ttft=5%", "share=90%", "", "x=y"])
+@pytest.mark.parametrize("text", ["ttft", "ttft=1", "speed=1s", "ttft=1s,ttft=2s", "ttft=5%", "share=90%", "", "x=y",
+                                  "ttft_p5=1s", "stream_p95=20", "stream_p5=20ms", "ttft_p95=1s,share=90%",
+                                  "ttft_p0=1s", "share_p5=90%", "ttft_p95=1s,ttft_p95=2s"])  # fmt: skip
 def test_invalid_slo_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="--slo"):
         parse_slo(text)

@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from swarmtui.engines.llamacpp import LlamaCpp
+from swarmtui.engines.registry import flags_from_command
 from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, GpuProcess
 from swarmtui.model.worker_protocol import pack
@@ -56,6 +59,7 @@ def test_vllm() -> None:
     assert (found.url, found.engine, found.version) == (server.url, "vLLM", "0.32.0")
     assert (found.models, found.context, found.slots, found.problem) == (("tiny",), 4096, None, "")
     assert found.flags is not None and found.flags["block-size"] == "128"
+    assert found.kv_tokens == 262_144
 
 
 def test_llama() -> None:
@@ -63,6 +67,12 @@ def test_llama() -> None:
     assert found is not None
     assert (found.engine, found.version, found.models) == ("llama.cpp", "b0-unknown", ("tiny",))
     assert (found.context, found.slots) == (4096, 4)
+    # Its slots may share one context of 4,096 tokens: only the flags of its process say so.
+    sizes = {"--parallel 4": 16_384, "--parallel 4 -kvu": 4096, "-c 4096": 4096}
+    for flags, size in sizes.items():
+        assert LlamaCpp().kv_tokens(found, flags_from_command(["llama-server", *flags.split()])) == size
+    assert found.kv_tokens is None
+    assert LlamaCpp().kv_tokens(msgspec.structs.replace(found, slots=6), None) == 6 * 4096
 
 
 def test_llama_while_loading() -> None:
@@ -79,6 +89,13 @@ def test_ollama_sglang_tgi() -> None:
     assert sglang is not None
     assert (sglang.engine, sglang.version, sglang.slots, sglang.context) == ("SGLang", "0.5.4", 48, 4096)
     assert "hidden" not in json.dumps(sglang.flags)
+    for info, size in (
+        ('"max_total_num_tokens":900,"dp_size":2', 1800),
+        ('"internal_states":[{"memory_usage":{"token_capacity":500}},{"memory_usage":{"token_capacity":400}}]', 900),
+        ('"internal_states":[{"memory_usage":null}]', None),
+    ):
+        known, _ = probe({"/v1/models": SGLANG["/v1/models"], "/server_info": f"{{{info}}}"})
+        assert known is not None and known.kv_tokens == size
     tgi, _ = probe(TGI)
     assert tgi is not None and (tgi.engine, tgi.models, tgi.context) == ("TGI", ("m",), 4096)
 

@@ -39,16 +39,17 @@ def next_level(levels: Sequence[Level], highest: int) -> int | None:
         return 1
     unqueued, queued = _split(levels)
     waiting = next((n for n in range(1, len(unqueued)) if _waits(unqueued[n], unqueued[:n])), None)
-    if waiting is not None and (middle := _middle(unqueued[waiting - 1].c, unqueued[waiting].c)) is not None:
+    if waiting is not None and (middle := middle_level(unqueued[waiting - 1].c, unqueued[waiting].c)) is not None:
         return middle
     if queued is not None:
-        return _middle(unqueued[-1].c if unqueued else 0, queued.c)
+        return middle_level(unqueued[-1].c if unqueued else 0, queued.c)
     doubled = 2 * unqueued[-1].c
     grows = len(unqueued) < 3 or throughput_gain(unqueued[-3], unqueued[-1]) >= MIN_GAIN
     return doubled if grows and doubled <= highest else None
 
 
-def _middle(low: int, high: int) -> int | None:
+def middle_level(low: int, high: int) -> int | None:
+    """Return the level to bisect with; None if the two are close enough."""
     middle = (low + high) // 2
     return middle if low < middle and high - low > _PRECISION * high else None
 

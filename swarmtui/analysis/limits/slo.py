@@ -1,26 +1,28 @@
-"""Parse service level objectives such as `ttft=500ms,tpot=50ms`, and count the requests of a level that meet them."""
+"""Parse service level objectives such as `ttft_p95=2s,stream_p5=20`, and count the requests that meet them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, log
 
 from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.quantities import parse_amount
-from swarmtui.model.findings import Goodput
+from swarmtui.model.findings import Goodput, KeptShare
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Level
-from swarmtui.numbers import short_percent
+from swarmtui.numbers import seconds, short, short_percent
 
 _KEY = "--slo"
 DEFAULT_SHARE = 0.95
 _ALPHA = 0.05
 # An answer of one token has no time per token and no gap; every other figure is missing only if the answer is.
-_MAY_BE_MISSING = ("tpot", "stall")
+_MAY_BE_MISSING = ("tpot", "stall", "stream")
+# A limit on this figure is the least that a user gets; limits on the others are times, the most that a user waits.
+_RATE = "stream"
 
 
 def _stall(record: Record) -> float | None:
@@ -34,22 +36,58 @@ FIGURES: dict[str, Callable[[Record], float | None]] = {
     "tpot": lambda record: record.tpot_s,
     "e2e": lambda record: record.e2e_s,
     "stall": _stall,
+    _RATE: lambda record: record.decode_tps,
 }
+_FORMS = "ttft=500ms, ttft_p95=2s or stream_p5=20"
 
 
-class Slo(Stored, frozen=True, kw_only=True):
-    """Limits in seconds by figure, and the share of requests that must meet all of them."""
+class SloCondition(Stored, frozen=True, kw_only=True):
+    """Limits by figure, in seconds or tok/s, and the share of requests that must meet all of them.
 
-    limits_s: dict[str, float]
-    share: float = DEFAULT_SHARE
+    `percentile` is that of a limit on a percentile: `ttft_p95=2s` is a limit that 95 % of the requests must meet.
+    """
+
+    limits: dict[str, float]
+    share: float
+    percentile: int | None = None
 
     def met_by(self, record: Record) -> bool:
         """Whether a request meets all limits: a failed one does not, nor one without the output that a limit is for."""
-        return record.ok and all(self._meets(record, name) for name in self.limits_s)
+        return record.ok and all(self._meets(record, name) for name in self.limits)
 
     def _meets(self, record: Record, name: str) -> bool:
         value = FIGURES[name](record)
-        return name in _MAY_BE_MISSING if value is None else value <= self.limits_s[name]
+        if value is None:
+            return name in _MAY_BE_MISSING
+        return value >= self.limits[name] if name == _RATE else value <= self.limits[name]
+
+    def __str__(self) -> str:
+        """`TTFT p95 ≤ 2 s`, `≥ 20 tok/s per user (p5)`, `TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 %`"""
+        part = "" if self.percentile is None else f"p{self.percentile}"
+        texts = [
+            f"≥ {short(limit)} tok/s per user{f' ({part})' if part else ''}"
+            if name == _RATE
+            else f"{name.upper() if name != 'stall' else 'longest stall'}{f' {part}' if part else ''} ≤ {_time(limit)}"
+            for name, limit in self.limits.items()
+        ]
+        return " and ".join(texts) + ("" if part else f" for {short_percent(self.share)} of requests")
+
+
+def _time(value: float) -> str:
+    text, unit = seconds(value).split(" ")
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+
+
+class Slo(Stored, frozen=True, kw_only=True):
+    """Conditions that must all be kept: one for the limits without a percentile, and one for each percentile."""
+
+    conditions: tuple[SloCondition, ...]
+
+    def met_by(self, record: Record) -> bool:
+        return all(condition.met_by(record) for condition in self.conditions)
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.conditions))
 
 
 def validate_slo(text: str) -> str:
@@ -60,27 +98,93 @@ def validate_slo(text: str) -> str:
 
 
 def parse_slo(text: str) -> Slo:
-    most: dict[str, float] = {}
+    """Parse limits that a share of all requests must meet together, and limits of percentiles."""
+    together: dict[str, float] = {}
+    percentiles: dict[str, SloCondition] = {}
     share = DEFAULT_SHARE
+    seen: set[str] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"\s*([a-z0-9]+)\s*=\s*(\d+(?:\.\d+)?)\s*([a-z%/]*)\s*", part)
+        match = re.fullmatch(r"\s*([a-z0-9]+)(?:_p(\d{1,2}))?\s*=\s*(\d+(?:\.\d+)?)\s*([a-z%/]*)\s*", part)
         if match is None:
-            raise BadInput(f"{part.strip()!r} is not in the form ttft=500ms", key=_KEY)
-        name, number, unit = match.groups()
-        if name != "share" and name not in FIGURES:
-            raise BadInput(f"unknown figure {name!r}; use one of {', '.join(FIGURES)}, share", key=_KEY)
-        if name in most:
-            raise BadInput(f"{name} is given twice", key=_KEY)
-        value = parse_amount(number, unit, "share" if name == "share" else "time", _KEY)
+            raise BadInput(f"{part.strip()!r} is not in the form {_FORMS}", key=_KEY)
+        name, percentile, number, unit = match.groups()
+        if name not in FIGURES and (name != "share" or percentile):
+            known = ", ".join(FIGURES)
+            raise BadInput(f"unknown figure {name!r}; use one of {known}, share, in the form {_FORMS}", key=_KEY)
+        limited = f"{name}_p{percentile}" if percentile else name
+        if limited in seen:
+            raise BadInput(f"{limited} is given twice", key=_KEY)
+        seen.add(limited)
+        value = parse_amount(number, unit, "share" if name == "share" else "rate" if name == _RATE else "time", _KEY)
         if name == "share":
             share = value
+        elif percentile is None:
+            together[name] = value
         else:
-            most[name] = value
-    if not most:
-        raise BadInput("sets no limit; expected something like ttft=500ms,tpot=50ms", key=_KEY)
+            percentiles[limited] = _percentile_limit(name, int(percentile), value)
+    if not together and not percentiles:
+        raise BadInput(f"sets no limit; expected something like {_FORMS}", key=_KEY)
     if not 0.0 < share <= 1.0:
         raise BadInput("share must be between 1% and 100%", key=_KEY)
-    return Slo(limits_s=most, share=share)
+    if "share" in seen and not together:
+        raise BadInput("share does not apply to percentiles: ttft_p95 has a share of 95%", key=_KEY)
+    joint = (SloCondition(limits=together, share=share),) if together else ()
+    return Slo(conditions=(*joint, *percentiles.values()))
+
+
+def _percentile_limit(name: str, percentile: int, value: float) -> SloCondition:
+    """Return the condition; a percentile on the good side would be met by a server that fails half of its users."""
+    slow_end = percentile <= 50 if name == _RATE else percentile >= 50
+    if not slow_end or not percentile:
+        hint = "p1 to p50, such as stream_p5" if name == _RATE else f"p50 to p99, such as {name}_p95"
+        raise BadInput(f"{name}_p{percentile} is not the slow end of {name}; use {hint}", key=_KEY)
+    share = (100 - percentile if name == _RATE else percentile) / 100
+    return SloCondition(limits={name: value}, share=share, percentile=percentile)
+
+
+class SloTally:
+    """Counts the requests that meet an SLO, and each of its conditions; `n` are all that finished."""
+
+    def __init__(self, slo: Slo, records: Iterable[Record] = ()) -> None:
+        self.slo = slo
+        self.n = self.good = 0
+        self._by_condition = [0] * len(slo.conditions)
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        met = [condition.met_by(record) for condition in self.slo.conditions]
+        self.n += 1
+        self.good += all(met)
+        self._by_condition = [count + one for count, one in zip(self._by_condition, met, strict=True)]
+
+    def merge(self, other: SloTally) -> None:
+        self.n += other.n
+        self.good += other.good
+        self._by_condition = [a + b for a, b in zip(self._by_condition, other._by_condition, strict=True)]
+
+    def conditions(self) -> tuple[KeptShare, ...]:
+        found = []
+        for condition, good in zip(self.slo.conditions, self._by_condition, strict=True):
+            low, high = share_bounds(good, self.n)
+            found.append(
+                KeptShare(
+                    limit=str(condition),
+                    required=condition.share,
+                    good=good,
+                    share=ratio(good, self.n),
+                    share_low=low,
+                    share_high=high,
+                    kept=_kept(good, self.n, condition.share),
+                )
+            )
+        return tuple(found)
+
+
+def all_kept(conditions: Sequence[KeptShare]) -> bool | None:
+    """Return whether all conditions are kept: False if one is missed, None if that is not decided."""
+    states = [condition.kept for condition in conditions]
+    return False if False in states else None if None in states else True
 
 
 def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
@@ -88,20 +192,22 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
     found = []
     for level in levels:
         records = finished.get(level.key, ())
-        good = [record for record in records if slo.met_by(record)]
-        low, high = share_bounds(len(good), len(records))
+        tally = SloTally(slo, records)
+        conditions = tally.conditions()
+        low, high = share_bounds(tally.good, tally.n)
         found.append(
             Goodput(
                 c=level.c,
                 rate=level.rate,
-                n=len(records),
-                good=len(good),
-                share=ratio(len(good), len(records)),
+                n=tally.n,
+                good=tally.good,
+                share=ratio(tally.good, tally.n),
                 share_low=low,
                 share_high=high,
-                per_s=ratio(len(good), level.wall_s),
-                out_tps=ratio(sum(record.tokens_out or 0 for record in good), level.wall_s),
-                kept=_kept(len(good), len(records), slo.share),
+                per_s=ratio(tally.good, level.wall_s),
+                out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), level.wall_s),
+                kept=all_kept(conditions),
+                conditions=conditions,
             )
         )
     return tuple(found)
@@ -134,7 +240,7 @@ def _kept(good: int, n: int, share: float) -> bool | None:
     return True if low >= share else False if high < share else None
 
 
-def slo_sentence(found: Sequence[Goodput], slo: Slo) -> str:
+def slo_sentence(found: Sequence[Goodput]) -> str:
     """`SLO met up to C=4; missed at C=8: 62 of 100 requests met it, 95 % required`"""
     if not found:
         return "SLO: nothing was measured"
@@ -142,13 +248,15 @@ def slo_sentence(found: Sequence[Goodput], slo: Slo) -> str:
     met = [level for level in found if level.kept and (not open_level or level.offered_load < open_level.offered_load)]
     parts = [f"met up to {max(met, key=lambda level: level.offered_load).name}"] if met else []
     if open_level is not None:
-        share = f"{open_level.good} of {open_level.n} requests met it, {short_percent(slo.share)} required"
         word = "undecided" if open_level.kept is None else "missed"
-        least = f"; at least {_least_n(slo.share)} requests are needed to decide" if word == "undecided" else ""
+        worst = next(condition for condition in open_level.conditions if condition.kept is open_level.kept)
+        which = "it" if len(open_level.conditions) == 1 else worst.limit
+        share = f"{worst.good} of {open_level.n} requests met {which}, {short_percent(worst.required)} required"
+        least = f"; at least {least_n(worst.required)} requests are needed to decide" if word == "undecided" else ""
         parts.append(f"{word} at {open_level.name}: {share}{least}")
     return f"SLO {'; '.join(parts)}"
 
 
-def _least_n(share: float) -> int:
+def least_n(share: float) -> int:
     """Return how many requests show that a share is kept if all of them meet the limits."""
-    return ceil(log(_ALPHA) / log(share))
+    return 1 if share == 1.0 else ceil(log(_ALPHA) / log(share))

@@ -8,13 +8,14 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from swarmtui.analysis.capacity.agents import capacity_sentences, cost_per_million
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.findings import ALARMS, Check
 from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.session import Event, Level, Spread, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
-from swarmtui.numbers import MISSING, factor, gib, percent, significant
+from swarmtui.numbers import MISSING, factor, gib, percent, short, significant
 from swarmtui.sessions.export.load_tables import load_tables
 from swarmtui.sessions.export.report import goodput_table, server_description
 from swarmtui.sessions.index import SessionRow
@@ -169,9 +170,13 @@ def load_text(summary: Summary) -> str:
 
 
 def findings_text(summary: Summary) -> str:
-    """The sweet spot and the cliff, and the publication checklist in a sentence."""
+    """The capacity, the sweet spot and the cliff, the cost, and the publication checklist in a sentence."""
     enough = len(summary.levels) > 1 or is_open_loop(summary.levels)
-    sentences = [summary.scaling.sentence] if summary.scaling and enough else []
+    sentences = capacity_sentences(summary.capacity) if summary.capacity else []
+    sentences += [summary.scaling.sentence] if summary.scaling and enough else []
+    cost = cost_per_million(best_level(summary.levels), summary.session.plan.price_per_hour)
+    if cost is not None and not summary.capacity:
+        sentences.append(f"{short(cost)} per million output tokens at the best level")
     sentences += [checklist_sentence(summary.checks)] if summary.checks else []
     return "".join(f"{line}\n" for sentence in sentences for line in wrap(sanitize(sentence)))
 

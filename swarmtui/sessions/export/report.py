@@ -261,7 +261,8 @@ def goodput_table(summary: Summary) -> Table:
     )
     varied = "rate" if any(found.rate is not None for found in summary.goodput) else "C"
     columns = (varied, "met the SLO", "share", "SLO", "good requests/s", "good tok/s")
-    return Table("Goodput", columns, rows, (True, True, True, False, True, True), summary.session.plan.slo)
+    slo = summary.capacity.slo if summary.capacity else summary.session.plan.slo
+    return Table("Goodput", columns, rows, (True, True, True, False, True, True), slo)
 
 
 def _scaling(summary: Summary) -> Table:

@@ -1,0 +1,241 @@
+"""Find how many agents a server carries within an SLO: the next level of the search, and its answer.
+
+The search doubles C until a level misses the SLO, bisects, and repeats the levels at the border until the bounds of
+Clopper and Pearson decide them, or `MAX_RUNS` are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from swarmtui.analysis.capacity.cliff import middle_level
+from swarmtui.analysis.levels.runs import in_flight_span
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.limits.slo import Slo, SloTally, all_kept, least_n
+from swarmtui.model.findings import Capacity, KeptShare, KvCliff
+from swarmtui.model.record import Record
+from swarmtui.model.session import Level
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.numbers import count, short
+
+MAX_RUNS = 6
+# Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
+_HIT_DROP = 0.05
+
+
+class AgentTally:
+    """What is known of one level: how many requests met the SLO, and the mean context of an agent."""
+
+    def __init__(self, c: int, slo: Slo, records: Iterable[Record] = (), runs: int = 0) -> None:
+        self.c, self.runs = c, runs
+        self.slo = SloTally(slo)
+        self._context = self._seconds = 0.0
+        for record in records:
+            self.add(record)
+
+    def clear(self) -> None:
+        """Forget the requests of a run that starts again."""
+        self.slo = SloTally(self.slo.slo)
+        self._context = self._seconds = 0.0
+
+    def add(self, record: Record) -> None:
+        self.slo.add(record)
+        span = in_flight_span(record)
+        if record.ok and record.tokens_in is not None and record.tokens_out is not None and span is not None:
+            seconds = (span[1] - span[0]) / 1e9
+            self._context += seconds * (record.tokens_in + record.tokens_out)
+            self._seconds += seconds
+
+    def merge(self, other: AgentTally) -> None:
+        self.runs += other.runs
+        self.slo.merge(other.slo)
+        self._context += other._context
+        self._seconds += other._seconds
+
+    @property
+    def context_tokens(self) -> float | None:
+        return ratio(self._context, self._seconds)
+
+    @property
+    def kept(self) -> bool | None:
+        return all_kept(self.slo.conditions())
+
+    @property
+    def passes(self) -> bool | None:
+        """Whether the level keeps the SLO: as decided, or by its measured shares if that was repeated often enough.
+
+        None: it seems to miss the SLO, which more requests must show.
+        """
+        conditions = self.slo.conditions()
+        kept = all_kept(conditions)
+        if kept is not None:
+            return kept
+        if all(one.share is not None and one.share >= one.required for one in conditions):
+            return True
+        return False if self.runs >= MAX_RUNS else None
+
+
+def repeat_requests(slo: Slo) -> int:
+    """Return how many requests a repetition should have to decide a level: enough to allow for a miss."""
+    return max(least_n(condition.share) * 3 // 2 for condition in slo.conditions)
+
+
+def next_level(found: Mapping[int, AgentTally], highest: int) -> int | None:
+    """Return the C to measure next, for the first time or again; None at the end of the search."""
+    levels = [found[c] for c in sorted(found)]
+    passed: list[AgentTally] = []
+    failed: list[AgentTally] = []
+    for number, level in enumerate(levels):
+        if level.passes is None:
+            return level.c
+        if not level.passes:
+            failed = levels[number:]
+            break
+        passed.append(level)
+    low = passed[-1].c if passed else 0
+    if not failed:
+        following = min(max(2 * low, 1), highest)
+        if following > low:
+            return following
+    elif (middle := middle_level(low, failed[0].c)) is not None:
+        return middle
+    # The answer lies between the nearest levels that are decided, so the undecided ones at the border are repeated.
+    for level in reversed(passed):
+        if level.kept:
+            break
+        if level.runs < MAX_RUNS:
+            return level.c
+    for level in failed:
+        if level.kept is False:
+            return None
+        if level.runs < MAX_RUNS:
+            return level.c
+    return failed[-1].c + 1 if failed and failed[-1].c < highest else None
+
+
+def capacity(
+    slo: Slo,
+    found: Mapping[int, AgentTally],
+    levels: Sequence[Level],
+    servers: Sequence[DiscoveredServer] = (),
+    *,
+    gpus: int = 0,
+    price_per_hour: float | None = None,
+) -> Capacity:
+    """Return the most agents that keep the SLO, with an interval, and what ends it; 0 `gpus` are not known."""
+    tallies = [found[c] for c in sorted(found)]
+    failing = next((tally for tally in tallies if tally.passes is not True), None)
+    passed = [tally.c for tally in tallies if failing is None or tally.c < failing.c]
+    agents = passed[-1] if passed else 0
+    at = next((level for level in levels if level.c == agents), None)
+    watts = at.energy.mean_w if at and at.energy else None
+    answer = Capacity(
+        slo=str(slo),
+        agents=agents,
+        low=max((tally.c for tally in tallies if tally.kept and tally.c <= agents), default=0),
+        high=min((tally.c - 1 for tally in tallies if tally.kept is False and tally.c > agents), default=None),
+        next_c=failing.c if failing else None,
+        kv=kv_cliff(tallies, levels, servers),
+        agents_per_gpu=ratio(agents, gpus),
+        agents_per_kw=ratio(agents, watts / 1000.0 if watts else None),
+        price_per_million=cost_per_million(at, price_per_hour),
+    )
+    return msgspec.structs.replace(answer, sentence=_sentence(answer, failing))
+
+
+def cost_per_million(level: Level | None, price_per_hour: float | None) -> float | None:
+    """Return the cost of a million output tokens at a level."""
+    if level is None or price_per_hour is None or not level.headline_tps:
+        return None
+    return price_per_hour / 3600.0 / level.headline_tps * 1e6
+
+
+def hit_rate(level: Level) -> float | None:
+    """Return the share of prompt tokens that came from the prefix cache."""
+    return ratio(level.cached_tokens, level.tokens_in) if level.cached_tokens is not None else None
+
+
+def kv_cliff(
+    tallies: Sequence[AgentTally], levels: Sequence[Level], servers: Sequence[DiscoveredServer]
+) -> KvCliff | None:
+    """Predict from the first level how many contexts fit into the KV cache, and find where the hit rate falls."""
+    predicted = predict_kv_cliff(tallies, servers)
+    hits = [(level.c, hit) for level in sorted(levels, key=lambda level: level.c) if (hit := hit_rate(level))]
+    best, drop = (0, 0.0), None
+    for c, hit in hits:
+        if hit <= best[1] - _HIT_DROP:
+            drop = c, hit
+            break
+        best = c, max(hit, best[1])
+    if drop is None:
+        return predicted if predicted.pool_tokens else None
+    return msgspec.structs.replace(predicted, c_before=best[0], c=drop[0], hit_before=best[1], hit_after=drop[1])
+
+
+def predict_kv_cliff(tallies: Iterable[AgentTally], servers: Sequence[DiscoveredServer]) -> KvCliff:
+    sizes = [server.kv_tokens for server in servers]
+    pool = sum(size or 0 for size in sizes) if sizes and all(sizes) else None
+    context = next((tally.context_tokens for tally in tallies if tally.context_tokens), None)
+    return KvCliff(pool_tokens=pool, context_tokens=context, predicted=ratio(pool, context))
+
+
+def _sentence(answer: Capacity, failing: AgentTally | None) -> str:
+    """`this box carries 11 agents (10–12) at TTFT p95 ≤ 2 s; the 12th evicts: hit rate 0.94 → 0.71`"""
+    if failing is None:
+        most = f"at least {_agents(answer.agents)}" if answer.agents else "an unknown number of agents"
+        return f"this box carries {most} at {answer.slo}; no level missed it"
+    interval = "" if answer.high is None else f" ({answer.low}–{answer.high})"
+    carried = f"{_agents(answer.agents)}{interval}" if answer.agents else "no agent"
+    return f"this box carries {carried} at {answer.slo}; {_reason(answer, failing)}"
+
+
+def _reason(answer: Capacity, failing: AgentTally) -> str:
+    kv = answer.kv
+    if kv is not None and kv.c == failing.c and kv.hit_before is not None and kv.hit_after is not None:
+        which = f"the {_ordinal(failing.c)} evicts" if failing.c == answer.agents + 1 else f"C={failing.c} evicts"
+        return f"{which}: hit rate {kv.hit_before:.2f} → {kv.hit_after:.2f}"
+    worst = min(failing.slo.conditions(), key=_margin)
+    return f"at C={failing.c}, {worst.good} of {failing.slo.n} requests met {worst.limit}"
+
+
+def _margin(condition: KeptShare) -> float:
+    return (condition.share or 0.0) - condition.required
+
+
+def capacity_sentences(answer: Capacity) -> list[str]:
+    """Return the answer, what was predicted for the KV cache, and the answer per GPU, per kW and in cost."""
+    per = [
+        f"{short(value)} agents per {unit}"
+        for value, unit in ((answer.agents_per_gpu, "GPU"), (answer.agents_per_kw, "kW"))
+        if value
+    ]
+    if answer.price_per_million is not None:
+        per.append(f"{short(answer.price_per_million)} per million output tokens")
+    return [answer.sentence, *([kv_sentence(answer.kv)] if answer.kv else []), *(["; ".join(per)] if per else [])]
+
+
+def kv_sentence(kv: KvCliff) -> str:
+    """`KV cache of 1,048,576 tokens / 95,000 per agent: 11 agents fit; hit rate 0.94 at C=11, 0.71 at C=12`"""
+    text = prediction_sentence(kv) or "the size of the KV cache is not reported, so that no cliff was predicted"
+    if kv.c is None or kv.hit_before is None or kv.hit_after is None:
+        return f"{text}; the hit rate did not fall"
+    return f"{text}; hit rate {kv.hit_before:.2f} at C={kv.c_before}, {kv.hit_after:.2f} at C={kv.c}"
+
+
+def prediction_sentence(kv: KvCliff) -> str:
+    """Return an empty text if nothing can be predicted."""
+    if kv.predicted is None:
+        return ""
+    size, context = count(kv.pool_tokens), count(kv.context_tokens)
+    return f"KV cache of {size} tokens / {context} per agent: {short(kv.predicted)} agents fit, by prediction"
+
+
+def _agents(number: int) -> str:
+    return f"{number} agent{'' if number == 1 else 's'}"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

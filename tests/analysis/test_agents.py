@@ -1,0 +1,108 @@
+"""The search for the most agents within an SLO: its levels, its answer, and the eviction from the KV cache."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import msgspec
+import pytest
+
+from swarmtui.analysis.capacity.agents import (
+    MAX_RUNS,
+    AgentTally,
+    capacity,
+    capacity_sentences,
+    next_level,
+    repeat_requests,
+)
+from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.model.findings import Capacity
+from swarmtui.model.telemetry import DiscoveredServer, Energy
+from tests.analysis.level_builders import level
+from tests.analysis.record_builders import request
+
+SLO = parse_slo("ttft_p95=2s,stream_p5=20")
+GOOD = request(0, [100, 110, 120], tokens_in=1000)
+LATE = request(0, [2100, 2110, 2120], tokens_in=1000)
+SLOW = request(0, [100, 200, 300], tokens_in=1000)
+
+
+def search(truth: int, width: float, seed: int, highest: int = 1024) -> tuple[dict[int, AgentTally], Capacity]:
+    """Search a server whose share of good requests falls through 95 % between `truth` and the next C."""
+    rng = random.Random(seed)
+    found: dict[int, AgentTally] = {}
+    while (c := next_level(found, highest)) is not None:
+        tally = found.setdefault(c, AgentTally(c, SLO))
+        share = 1.0 / (1.0 + math.exp((c - truth - 0.5) / width - math.log(19.0)))
+        count = max(4 * c, repeat_requests(SLO)) if tally.runs else 4 * c
+        records = [GOOD if rng.random() < share else rng.choice([LATE, SLOW]) for _ in range(count)]
+        tally.merge(AgentTally(c, SLO, records, runs=1))
+        assert tally.runs <= MAX_RUNS
+    return found, capacity(SLO, found, [])
+
+
+@pytest.mark.parametrize("truth", [1, 2, 3, 7, 11, 16])
+def test_search_finds_the_most_agents_within_one(truth: int) -> None:
+    outside = 0
+    for seed in range(20):
+        found, answer = search(truth, 0.3, seed)
+        assert abs(answer.agents - truth) <= 1
+        assert answer.low <= answer.agents and answer.high is not None and answer.agents <= answer.high
+        outside += not answer.low <= truth <= answer.high
+        assert len(found) <= 10 and sum(tally.runs for tally in found.values()) <= 20
+    assert outside <= 4  # two one-sided bounds of 95 %
+
+
+def test_many_agents_are_found_within_six_percent() -> None:
+    found, answer = search(200, 2.0, 1)
+    assert abs(answer.agents - 200) <= 12
+    assert len(found) <= 14
+
+
+def test_server_that_misses_the_slo_alone_or_never() -> None:
+    assert next_level({1: AgentTally(1, SLO, [SLOW] * 4, runs=1)}, 64) is None
+    none = capacity(SLO, {1: AgentTally(1, SLO, [SLOW] * 4, runs=1)}, [])
+    assert (none.agents, none.low, none.high) == (0, 0, 0)
+    assert none.sentence == (
+        "this box carries no agent at TTFT p95 ≤ 2 s and ≥ 20 tok/s per user (p5); "
+        "at C=1, 0 of 4 requests met ≥ 20 tok/s per user (p5)"
+    )
+    found, many = search(500, 1.0, 1, highest=8)
+    assert max(found) == 8
+    assert many.sentence.startswith("this box carries at least 8 agents at TTFT p95 ≤ 2 s")
+    assert many.sentence.endswith("no level missed it")
+
+
+def test_stopped_search_answers_from_what_was_measured() -> None:
+    found = {c: AgentTally(c, SLO, [GOOD] * 4 * c, runs=1) for c in (1, 2, 4, 8, 16)}
+    found[32] = AgentTally(32, SLO, [GOOD] * 64 + [LATE] * 64, runs=1)
+    answer = capacity(SLO, found, [])
+    assert (answer.agents, answer.low, answer.high, answer.next_c) == (16, 16, 31, 32)
+
+
+def test_answer_names_the_agent_that_evicts() -> None:
+    found = {c: AgentTally(c, SLO, [GOOD] * 80, runs=2) for c in (1, 2, 4, 8, 10, 11)}
+    found |= {c: AgentTally(c, SLO, [GOOD] * 20 + [LATE] * 80, runs=1) for c in (12, 16)}
+    hits = {1: 0.9, 2: 0.92, 4: 0.94, 8: 0.93, 10: 0.94, 11: 0.94, 12: 0.71, 16: 0.3}
+    energy = Energy(seconds=1.0, mean_w=2000.0)
+    levels = [
+        msgspec.structs.replace(level(c, tps=100.0 * c), tokens_in=1000, cached_tokens=round(1000 * hit), energy=energy)
+        for c, hit in hits.items()
+    ]
+    servers = [DiscoveredServer(url="a", kv_tokens=10_030), DiscoveredServer(url="b", kv_tokens=2_006)]
+    answer = capacity(SLO, found, levels, servers, gpus=8, price_per_hour=20.0)
+    assert capacity_sentences(answer) == [
+        "this box carries 11 agents (11–11) at TTFT p95 ≤ 2 s and ≥ 20 tok/s per user (p5); "
+        "the 12th evicts: hit rate 0.94 → 0.71",
+        "KV cache of 12,036 tokens / 1,003 per agent: 12 agents fit, by prediction; "
+        "hit rate 0.94 at C=11, 0.71 at C=12",
+        "1.38 agents per GPU; 5.5 agents per kW; 5.05 per million output tokens",
+    ]
+
+
+def test_no_cliff_without_a_known_pool_or_hits() -> None:
+    found = {1: AgentTally(1, SLO, [GOOD] * 80, runs=2), 2: AgentTally(2, SLO, [LATE] * 80, runs=1)}
+    answer = capacity(SLO, found, [level(1), level(2)], [DiscoveredServer(url="a")])
+    assert answer.kv is None
+    assert capacity_sentences(answer)[0].endswith("at C=2, 0 of 80 requests met TTFT p95 ≤ 2 s")

@@ -1,0 +1,47 @@
+"""`swarmtui capacity` on the simulator: the answer, its exit codes, and that it can be derived from the journal."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.programs import Sandbox
+
+
+def capacity(*arguments: str) -> tuple[str, ...]:
+    # One slot: with a second agent, each request waits for a whole answer of 240 ms.
+    return ("capacity", "--endpoint", "sim:moe-tp1?seats=1&output.cv=0", "--workload", "chat", *arguments)
+
+
+def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -> None:
+    words = ("--max-tokens", "40", "--slo", "ttft_p50=120ms", "--price-per-hour", "3.5")
+    ran = sandbox.run(*capacity(*words, "--json", "--session-dir", str(sandbox.sessions)))
+    assert ran.code == 0, ran
+    summary = json.loads(ran.out)
+    found = summary["capacity"]
+    assert (found["low"], found["agents"], found["high"], found["next_c"]) == (1, 1, 1, 2), found
+    assert found["sentence"].startswith("this box carries 1 agent (1–1) at TTFT p50 ≤ 120 ms; at C=2, ")
+    assert found["agents_per_gpu"] == 1 and found["agents_per_kw"] > 2 and found["price_per_million"] > 0
+    # The preset has no limit, so the simulator reports room for one context in each slot.
+    assert found["kv"]["pool_tokens"] == 16384 and found["kv"]["predicted"] > 20
+    named = {event["name"]: event["detail"] for event in summary["events"]}
+    assert named["capacity_search"] == "ttft_p50=120ms" and named["capacity"] == found["sentence"]
+    (sandbox.session / "detail.json").unlink()
+    (sandbox.session / "summary.toml").unlink()
+    shown = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions))
+    assert " ".join(found["sentence"].split()) in " ".join(shown.out.split())
+    assert sandbox.show_session()["capacity"] == found
+
+
+def test_exit_codes(sandbox: Sandbox) -> None:
+    cases: dict[tuple[str, ...], tuple[int, str]] = {
+        ("--slo", "ttft_p95=1us", "--max-tokens", "8"): (1, "this box carries no agent at TTFT p95 ≤ 0.001 ms"),
+        ("--slo", "ttft_p95=2s,speed=3"): (2, "--slo: unknown figure 'speed'; use one of ttft, ttfo, tpot, e2e"),
+        ("--slo", "stream_p95=20"): (2, "--slo: stream_p95 is not the slow end of stream; use p1 to p50"),
+        (): (2, "--slo"),
+        ("--slo", "ttft=1s", "--levels", "1,2"): (2, "No such option"),
+        ("--slo", "ttft=1s", "--workload", "orchestrator-dag"): (2, "--workload"),
+    }
+    ran = sandbox.run_each(*(capacity(*words, "--session-dir", str(sandbox.sessions)) for words in cases))
+    for one, (code, message) in zip(ran, cases.values(), strict=True):
+        assert one.code == code and "Traceback" not in one.err, one
+        assert message in " ".join((one.out + one.err).split())
