@@ -64,6 +64,12 @@ def test_slots_past_the_cliff_are_no_sweet_spot() -> None:
     assert found.sentence.startswith("sweet spot C=1; ") and "cliff at C=4" in found.sentence
 
 
+def test_sentence_names_the_best_level_above_the_sweet_spot() -> None:
+    levels = [level(8, tps=476, ttft=0.1), level(32, tps=595, ttft=0.1), level(64, tps=620, ttft=0.2)]
+    found = scaling(levels, Slots(per_replica=64))
+    assert found.sentence == "sweet spot C=32 (at least 95 % of the tok/s at C=64)"
+
+
 def test_slots_are_inferred_from_the_cliff_with_a_reason() -> None:
     found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8], slots=4))
     assert found.slots is not None and found.slots.inferred

@@ -39,7 +39,7 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
     """Return the scaling of levels; without known `slots`, they are inferred from the cliff."""
     known = sorted((level for level in levels if level.headline_tps), key=lambda level: level.c)
     if not known:
-        return _with_sentence(_refuse(Scaling(), "no_throughput", "no level has a throughput", "scaling"))
+        return _with_sentence(_refuse(Scaling(), "no_throughput", "no level has a throughput", "scaling"), None)
     if any(level.rate is not None for level in known):
         why = "an open loop does not hold C"
         found = _refuse(Scaling(), "open_loop", why, "fit", "ceiling", "knee", "sweet spot")
@@ -51,7 +51,7 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
     )
     found = _with_fit(found, known, slots)
     found = _with_sweet_spot(found, known, slots)
-    return _with_sentence(found)
+    return _with_sentence(found, best_level(known))
 
 
 def best_level(levels: Sequence[Level]) -> Level | None:
@@ -180,12 +180,14 @@ def _refuse(found: Scaling, code: str, text: str, *figures: str) -> Scaling:
     return msgspec.structs.replace(found, refused=found.refused | dict.fromkeys(figures, why))
 
 
-def _with_sentence(found: Scaling) -> Scaling:
+def _with_sentence(found: Scaling, best: Level | None) -> Scaling:
     """`sweet spot C=4 (2×2) = 2 replicas × 2 slots; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT`"""
     parts = []
     slots, spot, cliff = found.slots, found.sweet_spot, found.cliff
     if spot is not None:
-        parts.append(f"sweet spot C={spot}" + (_slots_text(slots) if slots and spot == slots.total else ""))
+        by_slots = _slots_text(slots) if slots and spot == slots.total else ""
+        enough = f" (at least {percent(PLATEAU)} of the tok/s at C={best.c})" if best and best.c > spot else ""
+        parts.append(f"sweet spot C={spot}{by_slots or enough}")
     else:
         parts.append(f"no sweet spot: {found.refused.get('sweet spot') or found.refused.get('scaling', '')}")
     queued = next((delay.c for delay in found.queueing_delay if delay.factor >= QUEUE_TTFT_FACTOR), None)
