@@ -65,9 +65,11 @@ class Config(InputStruct, frozen=True, kw_only=True):
     """The whole file; `refresh` is in frames per second, `keymap` maps actions of the app to keys.
 
     `stream_text`: show the text of the streams on the live screen.
+    Without `mouse` the terminal itself handles the mouse, for example to select text.
     """
 
     theme: str = "swarm"
+    mouse: bool = True
     refresh: float = 4.0
     stream_text: bool = True
     endpoints: dict[str, EndpointConfig] = {}

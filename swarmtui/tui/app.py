@@ -33,11 +33,11 @@ from swarmtui.tui.frame_source import LiveSource, ReplaySource
 from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.textual_patches import PatchedApp
-from swarmtui.tui.themes import SWARM, THEMES, line_styles
+from swarmtui.tui.themes import SWARM, line_styles
 
 ScreenName = Literal[
     "run", "replay", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
-    "tune_watch", "server_log", "failure", "help", "save", "export", "quit", "too_small",
+    "tune_watch", "server_log", "failure", "help", "save", "export", "theme", "quit", "too_small",
 ]  # fmt: skip
 
 # Module and class of each screen. A module is imported when its screen is first opened, so that the first paint waits
@@ -60,6 +60,7 @@ SCREENS: dict[ScreenName, str] = {
     "help": "dialogs:HelpScreen",
     "save": "dialogs:SaveDialog",
     "export": "export_dialog:ExportDialog",
+    "theme": "theme_dialog:ThemeDialog",
     "quit": "dialogs:QuitDialog",
     "too_small": "dialogs:TooSmallScreen",
 }
@@ -347,9 +348,8 @@ class SwarmApp(PatchedApp[AppResult]):
 
     # themes and the command palette
 
-    def action_next_theme(self) -> None:
-        position = THEMES.index(self.theme) + 1 if self.theme in THEMES else 0
-        self.theme = THEMES[position % len(THEMES)]
+    def action_theme(self) -> None:
+        self._open_once("theme")
 
     def _theme_changed(self, theme: Theme) -> None:
         self.line_styles = line_styles(theme)
@@ -363,8 +363,8 @@ class SwarmApp(PatchedApp[AppResult]):
             if not screen.check_action(action.id, ()):
                 continue
             if action.group != "Move" and action.id != "palette":
-                name = f"{'app' if 'everywhere' in action.contexts else 'screen'}.{action.id}"
-                yield SystemCommand(f"{action.label} ({action.shown})", action.tooltip, self._runner(name, screen))
+                run = self._runner(action.full_name, screen)
+                yield SystemCommand(f"{action.label} ({action.shown})", action.tooltip, run)
 
     def _runner(self, action: str, screen: Screen[Any]) -> Any:
         async def run() -> None:

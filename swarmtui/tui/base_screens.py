@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
+from textual.events import Click, MouseScrollDown, MouseScrollUp
 from textual.screen import Screen
 
-from swarmtui.tui.cursor_list import CursorList
+from swarmtui.tui.cursor_list import WHEEL_ROWS, CursorList
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer
 from swarmtui.tui.lines import Line, LineWidget, heading
@@ -27,6 +28,8 @@ class KeyFooter(LineWidget):
     """Shows as many keys as fit; help and quit always."""
 
     actions: Sequence[Action] = ()
+    # Columns of the actions that are shown.
+    _places: Sequence[tuple[range, Action]] = ()
 
     def show(self, actions: Sequence[Action], ended: bool = False) -> None:
         offered = [
@@ -44,14 +47,25 @@ class KeyFooter(LineWidget):
         last = [action for action in self.actions if action.id in _ALWAYS]
         # One blank before the first entry; the two blanks after the last one may be cut.
         room = width - sum(map(_width, last)) - 1 + 2
-        line: Line = [(" ", "")]
+        shown: list[Action] = []
         for action in self.actions:
             if action not in last and _width(action) <= room:
                 room -= _width(action)
-                line += _spans(action)
-        for action in last:
+                shown.append(action)
+        line: Line = [(" ", "")]
+        places, column = [], 1
+        for action in (*shown, *last):
             line += _spans(action)
+            places.append((range(column, column + _width(action) - 2), action))
+            column += _width(action)
+        self._places = places
         return [line]
+
+    async def on_click(self, event: Click) -> None:
+        """Do what the clicked key does."""
+        clicked = next((action for place, action in self._places if event.x in place), None)
+        if clicked is not None and clicked.label not in _KEY_ROWS.values():
+            await self.app.run_action(clicked.full_name, self.screen)
 
 
 def _spans(action: Action) -> Line:
@@ -157,6 +171,14 @@ class Page(LineWidget):
 
     def move_to_edge(self, last: bool) -> None:
         self.scroll_to_line(len(self.lines) if last else 0)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        self.move(WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        self.move(-WHEEL_ROWS)
 
     def draw(self, width: int, height: int) -> list[Line]:
         last = max(0, len(self.lines) - (height - 1))

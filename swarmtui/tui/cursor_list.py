@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from textual.binding import BindingType
+from textual.events import Click, MouseScrollDown, MouseScrollUp
 from textual.message import Message
 
 from swarmtui.tui.keys import bindings
@@ -13,17 +14,22 @@ from swarmtui.tui.lines import Line, LineWidget, ljust
 
 Row = TypeVar("Row")
 
+# Rows that one step of the mouse wheel moves.
+WHEEL_ROWS = 3
+
 
 class CursorList(LineWidget, Generic[Row]):
     """Rows of which one is under the cursor; the part of the list around the cursor is drawn."""
 
-    # Lines of the widget that are not rows.
+    # Lines of the widget that are not rows, and how many of them are above the rows.
     other_lines = 2
+    lines_above = 2
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rows: Sequence[Row] = ()
         self.cursor = 0
+        self._first_visible = 0
 
     def set_rows(self, rows: Sequence[Row], cursor: int | None = None) -> None:
         self.rows = rows
@@ -52,8 +58,31 @@ class CursorList(LineWidget, Generic[Row]):
 
     def visible_rows(self, height: int) -> list[tuple[int, Row]]:
         """Return the rows that fit into `height` lines, with their positions."""
-        first = max(0, min(self.cursor - height // 2, len(self.rows) - height))
+        self._first_visible = first = max(0, min(self.cursor - height // 2, len(self.rows) - height))
         return list(enumerate(self.rows[first : first + height], first))
+
+    # mouse
+
+    def on_click(self, event: Click) -> None:
+        """Move the cursor to the clicked row; a double click is Enter."""
+        position = self._first_visible + event.y - self.lines_above
+        if self.lines_above <= event.y and position < len(self.rows) and self._can_take(position):
+            event.stop()
+            if event.chain == 1:
+                self.move(position - self.cursor)
+            elif position == self.cursor:
+                self.app.simulate_key("enter")
+
+    def _can_take(self, position: int) -> bool:
+        return True
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        self.move(WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        self.move(-WHEEL_ROWS)
 
 
 class PickItem(NamedTuple):
@@ -68,6 +97,7 @@ class PickList(CursorList[PickItem]):
 
     can_focus = True
     other_lines = 1
+    lines_above = 0
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("pick")]
 
     class Moved(Message):
@@ -105,6 +135,17 @@ class PickList(CursorList[PickItem]):
             at = enabled.index(self.cursor) if self.cursor in enabled else 0
             self.move_to(enabled[min(len(enabled) - 1, max(0, at + by))])
             self.post_message(self.Moved(self))
+
+    def _can_take(self, position: int) -> bool:
+        return bool(self.rows[position].id)
+
+    def on_click(self, event: Click) -> None:
+        """Pick the clicked item, which `move` reaches in steps over those that can be picked."""
+        position = self._first_visible + event.y
+        if event.chain == 1 and position < len(self.rows) and self._can_take(position):
+            enabled = self._enabled()
+            event.prevent_default().stop()
+            self.move(enabled.index(position) - enabled.index(self.cursor))
 
     def _enabled(self) -> list[int]:
         return [position for position, item in enumerate(self.rows) if item.id]

@@ -30,6 +30,11 @@ class Action(NamedTuple):
     after_end: bool = False
     when: Literal["always", "before_end", "after_end"] = "always"
 
+    @property
+    def full_name(self) -> str:
+        """Name the action with the object that has its method, as Textual does."""
+        return f"{'app' if 'everywhere' in self.contexts else 'screen'}.{self.id}"
+
     def available(self, ended: bool) -> bool:
         return self.when == "always" or ended == (self.when == "after_end")
 
@@ -128,7 +133,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("edge(1)", "G,end", "G", "last", "Last line", "Move", _MOVABLE),
     Action("neighbour(1)", "n,right", "n →", "next stream", "Next stream", "Move", ("stream",)),
     Action("neighbour(-1)", "N,left", "N ←", "previous stream", "Previous stream", "Move", ("stream",)),
-    Action("next_theme", "t", "t", "theme", "Next theme", "Program", _ALL),
+    Action("theme", "t", "t", "theme", "Choose the colours", "Program", _ALL),
     Action("back", "escape", "esc", "back", "Back to the previous screen", "Program", (*_LISTS, "setup"), False, True),
     Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", _ALL),
     Action("help", "question_mark", "?", "help", "All keys and the meaning of the figures", "Program", _ALL, True),

@@ -145,8 +145,7 @@ def _show(source: Callable[[], LiveSource | ReplaySource] | None, options: dict[
         if not imported:
             sys.stdout.write(_LEAVE)
     app = SwarmApp(source=source() if source else None, **options)
-    # Without mouse reports the terminal can still select and copy, and movements send no data.
-    result = app.run(mouse=False)
+    result = app.run(mouse=app.config.mouse)
     if app.crash is not None:
         _report_crash(app.crash, app.running_id)
         sys.exit(FAULT)

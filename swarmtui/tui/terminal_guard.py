@@ -8,7 +8,7 @@ import sys
 import termios
 
 # Reset colours, keyboard modes, focus, paste and mouse reports; show the cursor; leave the alternate screen.
-_RESTORE = b"\x1b[0m\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[?1000l\x1b[?1003l\x1b[?25h\x1b[?1049l"
+_RESTORE = b"\x1b[0m\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[?1000l\x1b[?1006l\x1b[?25h\x1b[?1049l"
 _MESSAGE = b"\r\nswarmtui: the app was killed; a run in progress continues: swarmtui attach\r\n"
 _IGNORED_SIGNALS = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTOU, signal.SIGTTIN,

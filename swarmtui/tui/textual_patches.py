@@ -27,6 +27,15 @@ _CLEAR_CACHES_S = 60.0
 
 
 class Terminal(LinuxDriver):
+    def _enable_mouse_support(self) -> None:
+        """Report clicks and the wheel, but not movements, which would be sent over SSH all the time."""
+        if self._mouse:
+            self.write("\x1b[?1000h\x1b[?1006h")
+            self.flush()
+
+    def _enable_mouse_pixels(self) -> None:
+        """Keep positions in cells."""
+
     @property
     def output_pending(self) -> bool:
         """Whether output is still queued: painting more would only delay the response to keys."""
@@ -95,6 +104,9 @@ def _has_combining(text: str) -> bool:
 
 class PatchedApp(App[Result]):
     """An app that styles and paints its first screen once, and keeps tracebacks off the terminal."""
+
+    # Selecting with the mouse needs reports of movements; the terminal selects with Shift held.
+    ALLOW_SELECT = False
 
     def __init__(self, default_theme: Theme, theme: str) -> None:
         super().__init__(driver_class=Terminal)

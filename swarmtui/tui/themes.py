@@ -20,7 +20,13 @@ SWARM = Theme(
     dark=True,
 )
 
-THEMES = ("swarm", "ansi-dark", "textual-light", "ansi-light")
+# Themes that are listed first; the others are those of Textual.
+THEMES = {
+    "swarm": "dark, blue and orange",
+    "textual-light": "light",
+    "ansi-dark": "the colours of a dark terminal",
+    "ansi-light": "the colours of a light terminal",
+}
 
 
 def line_styles(theme: Theme) -> dict[str, Style]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from textual.screen import ModalScreen
 
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.config import Config
@@ -185,13 +186,20 @@ async def test_an_invalid_number_is_refused_while_typing() -> None:
         await pilot.press("escape")
 
 
-async def test_next_theme_changes_the_styles() -> None:
+async def test_themes_are_previewed_and_esc_restores_the_old_one() -> None:
     app = SwarmApp(source=RecordingSource())
     async with app.run_test(size=(80, 24)) as pilot:
         styles = app.line_styles
-        await pilot.press("t")
+        await pilot.press("t", "j")
         await pilot.pause()
-        assert app.theme == "ansi-dark" and app.line_styles != styles
+        assert app.theme == "textual-light" and app.line_styles != styles
+        assert 'theme = "textual-light" in config.toml keeps it' in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.theme == "swarm" and app.line_styles == styles
+        await pilot.press("t", "j", "j", "enter")
+        await pilot.pause()
+        assert app.theme == "ansi-dark" and not isinstance(app.screen, ModalScreen)
 
 
 async def test_a_keymap_changes_keys_and_footer() -> None:

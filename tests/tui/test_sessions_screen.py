@@ -6,13 +6,17 @@ import shutil
 from pathlib import Path
 
 import pytest
+from textual.events import MouseScrollDown
 from textual.widgets import Input
 
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.base_screens import KeyFooter
+from swarmtui.tui.dialogs import HelpScreen
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.live.watch_screens import ReplayScreen
+from swarmtui.tui.sessions.screen import SessionList
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
 
@@ -110,3 +114,24 @@ async def test_screens_match_snapshots(
         await pilot.press("escape", "c")
         await until(lambda: "two slots each  →  four slots each" in screen_text(app) and "┤" in screen_text(app))
         match_snapshot(app, "compare")
+
+
+async def test_mouse_chooses_rows_opens_them_scrolls_and_presses_keys(tmp_path: Path, until: Until) -> None:
+    root = saved_sessions(tmp_path)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.click(SessionList, offset=(20, 3))
+        await until(lambda: "›  11-15 03:03 two slots" in screen_text(app))
+        await pilot.click(SessionList, offset=(20, 2))
+        await until(lambda: "›  11-15 03:03 four slots" in screen_text(app))
+        sessions = app.screen.query_one(SessionList)
+        sessions.post_message(MouseScrollDown(sessions, 1, 1, 0, 1, 0, False, False, False))
+        await until(lambda: sessions.cursor == 1)
+        footer = screen_text(app).split("\n")[-1]
+        await pilot.click(KeyFooter, offset=(footer.index("? help"), 0))
+        await until(lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("escape")
+        await pilot.click(SessionList, offset=(20, 3), times=2)
+        await until(lambda: isinstance(app.screen, ReplayScreen))

@@ -14,6 +14,9 @@ from swarmtui.sessions.replay import open_replay
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.live.curve import CurvePanel
+from swarmtui.tui.live.history import HistoryPanel
+from swarmtui.tui.live.stream_screen import StreamScreen
+from swarmtui.tui.live.streams import StreamsPanel
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 
@@ -85,3 +88,18 @@ async def test_replay_can_be_paused_sped_up_and_rewound() -> None:
         await pilot.press("space")
         await pilot.pause()
         assert "paused" in screen_text(app)
+
+
+async def test_a_click_shows_one_panel_or_chooses_a_stream(until: Until) -> None:
+    app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
+    async with app.run_test(size=(120, 40)) as pilot:
+        replay_at(app, 9.0)
+        await pilot.pause()
+        await pilot.click(StreamsPanel, offset=(8, 3))
+        await until(lambda: app.screen.query_one(StreamsPanel).cursor == 1)
+        await pilot.click(HistoryPanel, offset=(8, 3))
+        await until(lambda: not app.screen.query_one(StreamsPanel).is_on_screen)
+        await pilot.click(HistoryPanel, offset=(8, 3))
+        await until(lambda: app.screen.query_one(StreamsPanel).is_on_screen)
+        await pilot.click(StreamsPanel, offset=(8, 2), times=2)
+        await until(lambda: isinstance(app.screen, StreamScreen))

@@ -17,8 +17,11 @@ import pytest
 
 from swarmtui.client.client import Client, running_sessions, start_session
 from swarmtui.model.client_protocol import Frame, Hello, Subscribe
+from swarmtui.model.config import Config
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
+from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.textual_patches import Terminal
 from tests.bench.terminal import AppScreen
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -86,6 +89,18 @@ def replayed(terminal: OpenTerminal, environment: dict[str, str]) -> bytes:
 
 def colours(output: bytes) -> set[int]:
     return {int(code) for codes in _SGR.findall(output) for code in codes.split(b";") if code}
+
+
+@pytest.mark.parametrize(("enabled", "written"), [(True, "\x1b[?1000h\x1b[?1006h"), (False, "")])
+async def test_terminal_reports_clicks_but_no_movements(
+    enabled: bool, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(Terminal, "write", lambda terminal, text: sent.append(text))
+    driver = Terminal(SwarmApp(config=Config(mouse=enabled)), mouse=enabled)
+    driver._enable_mouse_support()
+    driver._enable_mouse_pixels()
+    assert "".join(sent) == written
 
 
 def test_no_color_writes_no_colours(terminal: OpenTerminal) -> None:

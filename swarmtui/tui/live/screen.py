@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.events import Click
 
 from swarmtui.model.client_protocol import WatchTexts
 from swarmtui.text import sanitize
@@ -323,6 +324,12 @@ class LiveScreen(CursorScreen):
     def movable(self) -> Movable:
         result = self.query_one(ResultPanel)
         return result if result.is_on_screen else self.query_one(StreamsPanel)
+
+    def on_click(self, event: Click) -> None:
+        """Show only the panel that was clicked, or all again; rows of a panel handle their clicks themselves."""
+        kind = next((number for number, kind in enumerate(_PANELS, 1) if isinstance(event.widget, kind)), None)
+        if kind is not None:
+            self.action_panel(kind)
 
     def action_panel(self, number: int) -> None:
         kind = _PANELS[number - 1]

@@ -7,12 +7,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 from rich.cells import cell_len
+from textual.events import Click, MouseScrollDown, MouseScrollUp
 
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
+from swarmtui.tui.cursor_list import WHEEL_ROWS
 from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, sparkline
 from swarmtui.tui.live.header import MixedRates, server_waiting
 from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
@@ -268,6 +270,23 @@ class StreamsPanel(LineWidget):
         self.cursor += by
         if self.update_view is not None:
             self.update_view(self)
+
+    def on_click(self, event: Click) -> None:
+        """Choose the clicked stream, and open it with a double click; other clicks are for the whole panel."""
+        row = event.y - 2
+        if self.view is None or self.as_map or not 0 <= row < len(self.view.shown):
+            return
+        event.stop()
+        if event.chain == 1:
+            self.move_by_streams(self.top + row - self.cursor)
+        else:
+            self.app.simulate_key("enter")
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        self.move(1 if self.as_map else WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        self.move(-1 if self.as_map else -WHEEL_ROWS)
 
     def move_page(self, by: int) -> None:
         self.move_by_streams(by if self.as_map else by * max(1, self.rows))

@@ -1,0 +1,70 @@
+"""The dialog that chooses a theme: the screen behind it shows the one under the cursor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from swarmtui.tui.cursor_list import PickItem, PickList
+from swarmtui.tui.lines import Line, LineWidget
+from swarmtui.tui.themes import THEMES
+
+if TYPE_CHECKING:
+    from swarmtui.tui.app import SwarmApp
+
+_SAMPLES = ("title", "first", "second", "good", "warn", "bad", "dim", "bold", "selected")
+
+
+class ThemeSample(LineWidget):
+    """Words in the styles of the theme."""
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        return [[(f" {name}", name) for name in _SAMPLES]]
+
+
+class ThemeDialog(ModalScreen[None]):
+    app: SwarmApp
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "cancel", show=False),
+        Binding("t", "next", "next", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        self._before = self.app.theme
+        others = sorted(name for name in self.app.available_themes if name not in THEMES)
+        known = self.app.available_themes
+        texts = THEMES | {name: "dark" if known[name].dark else "light" for name in others}
+        width = max(map(len, texts))
+        with Vertical(classes="box", id="theme-box"):
+            yield Static("Theme", markup=False)
+            items = PickList([PickItem(name, f"{name:<{width}}  {text}") for name, text in texts.items()])
+            items.pick(self._before)
+            yield items
+            yield ThemeSample()
+            yield Static("", markup=False, classes="hint", id="theme-hint")
+            yield Static("enter: use it until you quit · esc: as before", markup=False, classes="hint")
+
+    def on_mount(self) -> None:
+        self._show_theme()
+
+    @on(PickList.Moved)
+    def _show_theme(self) -> None:
+        self.app.theme = name = self.query_one(PickList).picked
+        self.query_one("#theme-hint", Static).update(f'theme = "{name}" in config.toml keeps it')
+
+    def action_next(self) -> None:
+        self.query_one(PickList).move(1)
+
+    @on(PickList.Confirmed)
+    def _use(self) -> None:
+        self.dismiss()
+
+    def action_cancel(self) -> None:
+        self.app.theme = self._before
+        self.dismiss()
