@@ -305,8 +305,8 @@ class ReplayFigures(Stored, frozen=True, kw_only=True):
     `recorded_tokens` are the prompt tokens as recorded, and `prompt_error` how far those that the server counted are
     from them. `reusable_tokens` of them were sent before in the same session: `max_hit_rate` is their share, which no
     prefix cache exceeds. `hit_rate` is as measured, by the cached tokens of answers or by the counters of the server:
-    these include unmeasured requests, and `max_hit_rate` then does, too. `fresh_tokens` and `cached_tokens` are
-    prompt tokens as measured. `live_context` is the mean number of tokens in the contexts of the live sessions.
+    these include unmeasured requests, and so do `max_hit_rate`, `fresh_tokens` and `cached_tokens`, the prompt tokens
+    as measured, then. `live_context` is the mean number of tokens in the contexts of the live sessions.
     """
 
     jobs: int

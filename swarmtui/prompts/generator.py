@@ -201,7 +201,7 @@ class _RecordedSessions:
     """The sessions of a trace are played, not drawn by number; only warm-up prompts are."""
 
     def __init__(self, paths: Sequence[Path], seed: int, salt: str, calibration: Calibration) -> None:
-        self.plays = Plays(Recordings(paths, seed), seed, salt, calibration)
+        self.plays = Plays(Recordings(paths), seed, salt, calibration)
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
         raise NotImplementedError

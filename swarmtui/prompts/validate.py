@@ -38,7 +38,7 @@ _PLACEHOLDERS: tuple[Any, ...] = (
     [{"text": "x"}], [{"turns": ["x"]}], [{"id": "x", "text": "x"}], {"prompt_tps": 1, "decode_tps": 1},
 )  # fmt: skip
 _MAX_PROBLEMS = 100
-_MAX_CHECKED = 64 << 20
+_MAX_CHECKED = 16 << 20
 
 
 class WorkloadDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,8 +86,9 @@ def _trace_problems(paths: Sequence[Path]) -> Iterator[BadInput]:
         for path in trace_files(paths):
             if (size := size + path.stat().st_size) > _MAX_CHECKED and path.suffix == ".json":
                 break
-            for _ in reader_of(path)(path):
-                pass
+            for session in reader_of(path)(path):
+                if not session.requests:
+                    raise BadInput("contains no request", source=str(path))
     except BadInput as problem:
         yield problem
 

@@ -155,6 +155,8 @@ class SessionProcess:
         session_id = new_session_id(datetime.now(UTC))
         self._journal = journal = _open_journal(Path(request.session_root) / session_id)
         await self._listen(socket_path(session_id))
+        # Reading a large trace takes as long as the checks of the endpoints.
+        digesting = asyncio.create_task(asyncio.to_thread(workload_digest, workload))
         inspecting = await run_interruptible(
             self._stopped_early, preflight.inspect_endpoints, request, workload, self._simulators, self._findings
         )
@@ -172,7 +174,9 @@ class SessionProcess:
         self._quality = QualityMonitor(
             cold_expected=generator.cold, closed=request.plan.load in CLOSED_LOOPS, events=events
         )
-        session = _describe_session(request, session_id, self._t0, workload, endpoints, calibration, self._hosts)
+        session = _describe_session(
+            request, session_id, self._t0, workload, await digesting, endpoints, calibration, self._hosts
+        )
         self._session = session
         journal.write(Head(session=session, pid=os.getpid()))
         if journal.warning is not None:
@@ -384,6 +388,7 @@ def _describe_session(
     session_id: str,
     t0_ns: int,
     workload: WorkloadFile,
+    digest: str,
     endpoints: tuple[Endpoint, ...],
     calibration: Calibration | None,
     hosts: HostPool | None,
@@ -395,7 +400,7 @@ def _describe_session(
         t0_ns=t0_ns,
         endpoints=tuple(msgspec.structs.replace(one, model=redact(one.model)) for one in endpoints),
         workload=workload.workload.name,
-        workload_digest=workload_digest(workload),
+        workload_digest=digest,
         workload_spec=_workload_spec(workload),
         plan=request.plan,
         client=ClientInfo(

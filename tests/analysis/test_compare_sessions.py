@@ -126,12 +126,21 @@ def test_levels_of_one_session_only_are_listed_not_compared() -> None:
     assert compare_pair(summary([level(1, tps=1)]), summary([level(2, tps=2)])).sentence == "no level in common"
 
 
+PLAYED = "pauses up to 2 s, time scale 1"
+
+
 @pytest.mark.parametrize(
     ("field", "value", "code", "text"),
     [
         ("workload_digest", "ffff", "workload", "different workloads: coding (0123456789ab) and coding (ffff)"),
         ("workload_digest", "", "unknown_workload", "the workload of one session is not known"),
         ("plan", Plan(max_tokens=256), "token_cap", "different output caps: none and 256"),
+        (
+            "plan",
+            Plan(load="sessions", max_gap_s=2),
+            "rules_of_play",
+            f"different rules of play: {PLAYED} and other load",
+        ),
     ],
 )
 def test_ratios_between_unlike_sessions_are_refused(field: str, value: Any, code: str, text: str) -> None:

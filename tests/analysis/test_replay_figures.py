@@ -92,6 +92,7 @@ def test_hit_rate_by_the_counters_of_the_server() -> None:
     (level,) = add_machine_figures([one_level(records)], STAGES, ENDS, samples, records)
     found = level.replay
     assert found is not None and found.hit_rate_by == "server"
+    assert (found.cached_tokens, found.fresh_tokens) == (1400, 600)
     assert found.hit_rate == pytest.approx(1400 / 2000) and found.max_hit_rate == pytest.approx(1440 / 2000)
 
 

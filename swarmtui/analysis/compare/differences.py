@@ -10,6 +10,7 @@ from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.hosts import Host
+from swarmtui.model.plan import Plan
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
@@ -188,6 +189,9 @@ def comparison_refusals(a: Summary, b: Summary) -> Findings:
     if first.plan.max_tokens != second.plan.max_tokens:
         caps = " and ".join(_text(s.plan.max_tokens) or "none" for s in (first, second))
         refuse("token_cap", f"different output caps: {caps}")
+    rules = {_rules_of_play(session.plan) for session in (first, second)}
+    if len(rules) > 1:
+        refuse("rules_of_play", f"different rules of play: {' and '.join(sorted(rules, key=len, reverse=True))}")
     sources_a, sources_b = _sources(a.levels), _sources(b.levels)
     if sources_a and sources_b and sources_a != sources_b:
         refuse(
@@ -195,6 +199,14 @@ def comparison_refusals(a: Summary, b: Summary) -> Findings:
             f"different token sources: {', '.join(sorted(sources_a))} and {', '.join(sorted(sources_b))}",
         )
     return tuple(found)
+
+
+def _rules_of_play(plan: Plan) -> str:
+    """Describe how recorded sessions were played."""
+    if plan.load != "sessions":
+        return "other load"
+    sessions = "" if plan.sessions is None else f", {plan.sessions} sessions"
+    return f"pauses up to {plan.max_gap_s:g} s, time scale {plan.time_scale:g}{sessions}"
 
 
 def is_same_configuration(a: Summary, b: Summary) -> bool:

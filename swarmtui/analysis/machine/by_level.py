@@ -80,7 +80,12 @@ def _replay(
         part = reuse(records, (inside[0].servers_read_ns, inside[-1].servers_read_ns))
         reusable, sent = reusable + part[0], sent + part[1]
     return msgspec.structs.replace(
-        found, hit_rate=ratio(hits, queries), hit_rate_by="server", max_hit_rate=ratio(reusable, sent)
+        found,
+        hit_rate=ratio(hits, queries),
+        hit_rate_by="server",
+        max_hit_rate=ratio(reusable, sent),
+        cached_tokens=int(hits),
+        fresh_tokens=int(queries - hits),
     )
 
 

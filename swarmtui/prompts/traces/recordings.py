@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from swarmtui.model.schema import BadInput
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession
-from swarmtui.prompts.sampling import random_stream, shuffled
 from swarmtui.prompts.traces.reader import reader_of, trace_files
 
 
@@ -113,20 +113,21 @@ def _end_of(agent: SubAgent) -> float:
 
 
 class Recordings:
-    """The sessions of a trace, in an order that depends on the seed.
+    """The sessions of a trace in the order of their files, which no seed changes: it decides what is measured.
 
     A file with one session is read when it is played, and again when it is played again; sessions of files with many
     are kept, which is why their blocks are stored as differences.
     """
 
-    def __init__(self, paths: Iterable[Path], seed: int) -> None:
-        found: list[Path | Recording] = []
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._sessions: list[Path | Recording] = []
         for path in trace_files(paths):
             if path.suffix == ".json":
-                found.append(path)
+                self._sessions.append(path)
             else:
-                found += [made for session in reader_of(path)(path) if (made := make_recording(session)).parents]
-        self._sessions = shuffled(found, random_stream(seed, "sessions"))
+                self._sessions += [
+                    made for session in reader_of(path)(path) if (made := make_recording(session)).parents
+                ]
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -134,4 +135,9 @@ class Recordings:
     def __getitem__(self, number: int) -> Recording:
         """Return the session at this place of the order, which repeats without end; raises BadInput."""
         found = self._sessions[number % len(self._sessions)]
-        return found if isinstance(found, Recording) else make_recording(next(reader_of(found)(found)))
+        if isinstance(found, Recording):
+            return found
+        made = make_recording(next(reader_of(found)(found)))
+        if not made.parents:
+            raise BadInput("contains no request", source=str(found))
+        return made

@@ -160,7 +160,9 @@ def _hits(levels: Sequence[Level]) -> Table:
         "recorded: prompt tokens of the trace; prompt error: as the server counted them, compared with the trace"
     )
     if any(level.replay is not None and level.replay.hit_rate_by == "server" for level in levels):
-        note += "; hit rates are from the counters of the server, and include unmeasured requests"
+        note += (
+            "; hit rates, cached and fresh tokens are from the counters of the server, and include unmeasured requests"
+        )
     return _table("Prefix cache", columns, rows, note)
 
 
