@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any
 
@@ -32,14 +33,28 @@ _COMMANDS = {
 }
 
 
+# Larger numbers are not exact in JSON, and cannot be sent to another process.
+_MAX_INTEGER = 10**15 - 1
+
+
 class WholeNumber(click.IntRange):
     """An integer in a range; error messages call it a whole number."""
 
     name = "whole number"
 
     def __init__(self, min: int | None = None, max: int | None = None) -> None:
-        # Larger numbers are not exact in JSON, and cannot be sent to another process.
-        super().__init__(-(1 << 53) if min is None else min, 1 << 53 if max is None else max)
+        super().__init__(-_MAX_INTEGER if min is None else min, _MAX_INTEGER if max is None else max)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if re.fullmatch(r"-?\d{16,}", str(value)):
+            self.fail(f"{value} has too many digits.", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def _describe_range(self) -> str:
+        """Omit the limits of all whole numbers."""
+        low = f"x>={self.min}" if self.min != -_MAX_INTEGER else ""
+        high = f"x<={self.max}" if self.max != _MAX_INTEGER else ""
+        return super()._describe_range() if low and high else low or high
 
 
 class Number(click.FloatRange):
