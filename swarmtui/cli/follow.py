@@ -23,7 +23,6 @@ from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
 from swarmtui.model.client_protocol import Ended
 from swarmtui.model.endpoint import AUTO, PATHS
-from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Level, Summary
@@ -256,7 +255,7 @@ def _explain_no_level(directory: str, summary: Summary) -> str:
     if not finished or summary.session.plan.mode == "sweep":
         return level_table(())
     requests = count_noun(finished, "request", "requests")
-    return f"no level: {requests} finished, but no C was held for {MIN_STEERED_COMPLETIONS}·C completions\n"
+    return f"no level: {requests} finished, but none while C stayed the same\n"
 
 
 def _carries_no_agent(directory: str) -> bool:

@@ -77,8 +77,8 @@ class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
 class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch"):
     """The start of a stage with `c` streams; `of` is the planned number of requests, if there is one.
 
-    `steered`: C was set by manual control or a ramp; the stage is a level only if it lasted long enough. `rate` is that
-    of an open loop, in requests per second; the level is then the rate, and `c` the maximum in flight.
+    `steered`: C was set by manual control or a ramp; the level is complete only if the stage lasted long enough. `rate`
+    is that of an open loop, in requests per second; the level is then the rate, and `c` the maximum in flight.
     """
 
     number: int

@@ -16,7 +16,7 @@ from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.findings import Slots
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import CAPACITY_SEARCH, RequestEntry, StageEnd, StageStart
+from swarmtui.model.session import CAPACITY_SEARCH, Level, RequestEntry, StageEnd, StageStart
 from swarmtui.prompts.canaries import COUNT as CANARIES
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
@@ -237,12 +237,19 @@ class Scheduler:
 
     async def _find_cliff(self, max_c: int) -> None:
         await self._drain()
-        while (c := next_level(self._state.levels, max_c)) is not None:
+        searched: set[int] = set()
+
+        def measured() -> list[Level]:
+            """Levels that were only passed under manual control are measured again."""
+            return [level for level in self._state.levels if level.complete or level.c in searched]
+
+        while (c := next_level(measured(), max_c)) is not None:
+            searched.add(c)
             await self._run_level((c, None), 1, 1)
             await self._levels.wait(self.stop_now)
             if self._steering.current_state() in ("stop", "new_goal"):
                 return
-        self._state.search_result = cliff_search_sentence(self._state.levels, self._slots())
+        self._state.search_result = cliff_search_sentence(measured(), self._slots())
         self._journal.log_event("cliff", self._state.search_result)
 
     async def _find_capacity(self, slo_text: str, max_c: int) -> None:

@@ -167,7 +167,7 @@ def test_notes_list_what_weakens_a_comparison() -> None:
     assert [(note.code, note.text) for note in compare_pair(a, b).notes] == [
         ("models", "different models: tokens of two tokenizers are not the same amount of text"),
         ("errors", "a: requests failed"),
-        ("incomplete", "b: a level ended before all planned requests were done"),
+        ("incomplete", "b: C=1 is incomplete"),
     ]
 
 

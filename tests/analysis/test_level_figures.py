@@ -138,16 +138,21 @@ def test_missing_run_makes_level_incomplete() -> None:
     assert (level.runs, level.complete) == (1, False)
 
 
-def test_only_complete_steered_stages_become_runs() -> None:
+def test_steered_stages_that_ended_early_are_levels_of_their_own_only() -> None:
+    """C=2 has a complete run, so its incomplete one does not count; C=4 has none; at C=8 nothing was answered."""
     records = (
         streams(2, 2, number=1)
         + streams(4, 1, number=2, start=300)
         + streams(2, 3, number=3, start=500)
-        + streams(8, 1, number=4, start=1000)
+        + streams(2, 1, number=4, start=1000)
     )
-    starts = [stage(n, c, steered=True) for n, c in ((1, 2), (2, 4), (3, 2), (4, 8))]
-    ends = [end(1), end(2, complete=False), end(3)]
-    (level,) = level_figures(records, starts, ends)
+    starts = [stage(n, c, steered=True) for n, c in ((1, 2), (2, 4), (3, 2), (4, 2), (5, 8))]
+    ends = [end(1), end(2, complete=False), end(3), end(4, complete=False), end(5, complete=False)]
+    level, early = level_figures(records, starts, ends)
+    assert (early.c, early.runs, early.n, early.complete) == (4, 1, 4, False)
+    assert [flag.text for flag in early.flags if flag.code == "incomplete"] == [
+        "incomplete: it ended early, after 4 requests"
+    ]
     assert (level.c, level.runs, level.n, level.complete) == (2, 2, 10, True)
     assert [(run.run, run.n) for run in level.by_run] == [(1, 4), (2, 6)]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.capacity.scaling import best_level, scaling
+from swarmtui.analysis.capacity.scaling import best_level, headline_level, scaling
 from swarmtui.analysis.capacity.slots import slots_from_flags
 from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.session import Level
@@ -163,3 +163,12 @@ def test_best_level_is_the_lowest_near_the_maximum_before_the_cliff() -> None:
     best = [best_level(levels) for levels in (near, clear, past)]
     assert [found.c for found in best if found] == [4, 8, 4]
     assert best_level(near[:1]) is None and best_level([]) is None
+
+
+def test_incomplete_levels_are_neither_best_nor_part_of_the_scaling() -> None:
+    levels = [level(1, tps=100.0), level(2, tps=190.0), level(4, tps=900.0, complete=False)]
+    found = best_level(levels)
+    assert found is not None and found.c == 2
+    assert headline_level(levels[1:]) is levels[1] and headline_level(levels[2:]) is levels[2]
+    assert scaling(levels).sentence == scaling(levels[:2]).sentence
+    assert scaling(levels[2:]).sentence == "no sweet spot: no level is complete"

@@ -111,23 +111,25 @@ async def test_run_again_repeats_the_sweep_and_compares_it(tmp_path: Path, until
     assert fourth.session is not None and fourth.session.previous == again.session.id
 
 
-async def test_manual_run_without_a_level_reports_its_requests(
+async def test_ramp_steered_by_keys_leaves_levels_marked_as_incomplete(
     tmp_path: Path, until: Until, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
         live = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
-        # 4·200 completions take far longer than this test.
-        await pilot.press("c", "2", "0", "0", "enter")
-        await until(lambda: c_of(live) == 200)
-        before = live.frame.finished if live.frame else 0
-        await until(lambda: live.frame is not None and live.frame.finished > before + 2)
+        await until(lambda: live.frame is not None and live.frame.done > 0)
+        # 4·64 completions take far longer than this test.
+        await pilot.press("c", "6", "4", "enter")
+        await until(lambda: c_of(live) == 64 and live.frame is not None and live.frame.done > 2)
         await pilot.press("x", "x")
         await until(lambda: live.ended is not None)
+        await until(lambda: "○  64" in screen_text(app))
+        assert "incomplete" in screen_text(app)
     assert live.ended is not None
+    assert live.frame is not None and [level.c for level in live.frame.levels] == [1, 64]
     report(live.ended, as_json=False, progress=open_progress(sys.stderr, True))
     output = capsys.readouterr().out
-    assert "requests finished, but no C was held for 4·C completions" in output
+    assert "○64" in output and "C=64: incomplete: it ended early" in output
 
 
 async def test_pause_can_be_cancelled_while_draining(tmp_path: Path, until: Until) -> None:

@@ -166,7 +166,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         only_b=tuple(level.offered_load for level in only_b),
         only_a_names=tuple(level.name for level in only_a),
         only_b_names=tuple(level.name for level in only_b),
-        sentence=_sentence(rows, refused, [before[key] for key in both], is_pooled(a)),
+        sentence=_sentence(rows, refused, _for_sentence(before, after, both), is_pooled(a)),
     )
 
 
@@ -352,10 +352,23 @@ def _notes(a: Summary, b: Summary) -> Findings:
         if any(level.tokens_estimated for level in summary.levels):
             found.append(("token_source", f"{name}: tokens are estimates (~)"))
         if any(not level.complete for level in summary.levels):
-            found.append(("incomplete", f"{name}: a level ended before all planned requests were done"))
+            found.append(("incomplete", f"{name}: {_incomplete(summary)}"))
         if any(level.errors for level in summary.levels):
             found.append(("errors", f"{name}: requests failed"))
     return tuple(Finding(code=code, text=text) for code, text in found)
+
+
+def _incomplete(summary: Summary) -> str:
+    names = [level.name for level in summary.levels if not level.complete]
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} incomplete"
+
+
+def _for_sentence(
+    before: Mapping[LevelKey, Level], after: Mapping[LevelKey, Level], both: Sequence[LevelKey]
+) -> list[Level]:
+    """Return the levels that both sessions measured completely; without any, all that they share."""
+    complete = [key for key in both if before[key].complete and after[key].complete]
+    return [before[key] for key in complete or both]
 
 
 def _sentence(rows: Sequence[ComparisonRow], refused: Findings, both: Sequence[Level], pooled: bool) -> str:

@@ -35,8 +35,9 @@ def level_figures(
     """Return one level for each C, or for each rate of an open loop.
 
     Warm-up is in no figure; pre-roll and fillers only in the steady rate. Each stage is a run, except stages that the
-    user steered through on the way to another C, and those repeated after a pause, of which only errors count. The
-    rates of a `single_stream` replace a measured serial baseline.
+    user steered through on the way to another C if that level was measured completely at another time, and those
+    repeated after a pause, of which only errors count. The rates of a `single_stream` replace a measured serial
+    baseline.
     """
     runs_by_key = runs_by_level(records, stages, ends)
     serial_by_key = runs_by_level(records, stages, ends, "serial")

@@ -14,6 +14,7 @@ from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import FASTER_TOLERANCE, Event, Level, SerialBaseline, StageStart
 from swarmtui.numbers import short, short_percent
+from swarmtui.text import count_noun
 
 # Steady excludes ramp-up and drain, so it is below wall only by chance, with few answers.
 _STEADY_SHARE = 0.95
@@ -32,7 +33,7 @@ def level_flags(level: Level, uncounted: int, unmeasured_errors: int) -> Finding
 
 def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tuple[str, str]]:
     if not level.complete:
-        yield "incomplete", "incomplete: it ended before all planned requests were done"
+        yield "incomplete", f"incomplete: it ended early, after {count_noun(level.n, 'request', 'requests')}"
     if level.errors:
         unmeasured = f" ({unmeasured_errors} unmeasured: pre-roll or fillers)" if unmeasured_errors else ""
         yield "errors", f"{level.errors} of {level.n} requests failed{unmeasured}: {_names(level.error_counts)}"

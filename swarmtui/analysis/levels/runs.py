@@ -197,9 +197,15 @@ def group_by_stage(records: Sequence[Record]) -> defaultdict[int, list[Record]]:
 def runs_by_level(
     records: Sequence[Record], stages: Sequence[StageStart], ends: Sequence[StageEnd], phase: Phase = "level"
 ) -> dict[LevelKey, list[LevelRun]]:
+    """Return the runs of each level.
+
+    A stage that the user left before it had enough requests is a run, an incomplete one, only of a level that has no
+    other and if a request succeeded in it.
+    """
     by_stage = group_by_stage(records)
     ended = {end.number: end for end in ends}
     runs: defaultdict[LevelKey, list[LevelRun]] = defaultdict(list)
+    partial: defaultdict[LevelKey, list[LevelRun]] = defaultdict(list)
     all_stages = _with_missing_stages(stages, by_stage)
     latest = {(s.c, s.rate, s.run): s.number for s in all_stages if s.phase == phase and not s.steered}
     errors: defaultdict[tuple[int, float | None, int], list[Record]] = defaultdict(list)
@@ -208,11 +214,10 @@ def runs_by_level(
             continue
         end, attempt = ended.get(stage.number), (stage.c, stage.rate, stage.run)
         complete = end is not None and end.complete
-        superseded = stage.steered or latest.get(attempt) != stage.number
+        superseded = not stage.steered and latest.get(attempt) != stage.number
         found = [r for r in by_stage[stage.number] if r.phase == phase]
         if superseded and not complete:
-            if not stage.steered:
-                errors[attempt] += [r for r in by_stage[stage.number] if r.error not in (None, CANCELLED)]
+            errors[attempt] += [r for r in by_stage[stage.number] if r.error not in (None, CANCELLED)]
             continue
         unmeasured = [r for r in by_stage[stage.number] if r.phase != phase]
         if stage.steered:
@@ -223,8 +228,9 @@ def runs_by_level(
         if stage.load == "open":
             delays = [r.send_delay_s for r in found if r.ok]
             found = list(map(_from_due_time, found))
+        same_level = (partial if stage.steered and not complete else runs)[stage.c, stage.rate]
         run = LevelRun(
-            number=len(runs[stage.c, stage.rate]) + 1,
+            number=len(same_level) + 1,
             stage=stage.number,
             c=stage.c,
             finished=[r for r in found if r.error != CANCELLED],
@@ -239,8 +245,11 @@ def runs_by_level(
             steered=stage.steered,
             send_delays_s=tuple(delay for delay in delays if delay is not None),
         )
-        runs[stage.c, stage.rate].append(run)
-    return runs
+        same_level.append(run)
+    for key, steered in partial.items():
+        if not runs[key]:
+            runs[key] = [run for run in steered if any(record.ok for record in run.finished)]
+    return {key: found for key, found in runs.items() if found}
 
 
 def _ends_inside(record: Record, end: StageEnd | None) -> bool:

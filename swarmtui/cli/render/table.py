@@ -21,7 +21,7 @@ from swarmtui.sessions.export.report import goodput_table, server_description
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
 
-BEST = "▸"
+BEST, INCOMPLETE = "▸", "○"
 MAX_WIDTH = 100
 _MIN_WIDTH = 40
 _NO_ENERGY = Energy(seconds=0.0)
@@ -92,6 +92,8 @@ def level_table(levels: Sequence[Level]) -> str:
     table, left_out = _fit_table(levels, best, unused)
     batches = any(level.load not in CLOSED_LOOPS for level in levels)
     legend = _OPEN_LOOP_LEGEND if is_open_loop(levels) else _legend(batches, best is not None)
+    if not all(level.complete for level in levels):
+        legend += f" {INCOMPLETE}: incomplete, not compared with the others."
     return "\n".join([*table, "", *left_out, *wrap(legend), *_level_notes(levels)]) + "\n"
 
 
@@ -103,7 +105,7 @@ def _fit_table(levels: Sequence[Level], best: Level | None, unused: set[str]) ->
         shown = [column for column in _COLUMNS if column.key not in unused and column not in dropped]
         titles = [load_title(levels), *(column.title + (column.unit if units else "") for column in shown)]
         rows = [
-            [f"{BEST if level is best else ''}{level.offered_load:g}", *(column.cell(level) for column in shown)]
+            [f"{_mark(level, best)}{level.offered_load:g}", *(column.cell(level) for column in shown)]
             for level in levels
         ]
         table = align_table(titles, rows, right=[True] * len(titles))
@@ -117,6 +119,10 @@ def _fit_table(levels: Sequence[Level], best: Level | None, unused: set[str]) ->
     names = ", ".join(column.title for column in dropped)
     hint = f"not shown for lack of space: {names}. A wider terminal or `swarmtui export` shows them."
     return table, wrap(hint) if dropped else []
+
+
+def _mark(level: Level, best: Level | None) -> str:
+    return BEST if level is best else "" if level.complete else INCOMPLETE
 
 
 def machine_table(levels: Sequence[Level]) -> str:

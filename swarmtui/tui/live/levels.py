@@ -22,6 +22,7 @@ Cell = TypeVar("Cell")
 _BASELINE_TITLES, _BASELINE_WIDTHS, _BASELINE_AT = ("baseline", "change"), (9, 20), 2
 MARKS = "▸ best · ▼ past the cliff"
 PROVISIONAL_MARKS = "▸ best · ▼ cliff · ○ so far"
+INCOMPLETE_MARKS = "▸ best · ▼ cliff · ○ incomplete"
 # In a narrower panel the figures of the tasks would be cut.
 _TASKS_WIDTH = 64
 
@@ -240,6 +241,8 @@ def marks_note(view: LevelsView) -> str:
     """Explain the marks in the first column."""
     if any(line.note for line in view.lines):
         return PROVISIONAL_MARKS
+    if any(line.partial for line in view.lines):
+        return INCOMPLETE_MARKS
     return MARKS if view.lines else ""
 
 
@@ -247,7 +250,7 @@ def table_lines(view: LevelsView, width: int) -> list[Line]:
     """Return the titles, then one line per level."""
     lines: list[Line] = [[(" ", ""), (_table_row(view.titles, view.widths, width), "dim")]]
     for line in view.lines:
-        mark, style = ("○", "dim") if line.note else (" ", "dim" if line.partial else "")
+        mark, style = ("○", "dim") if line.partial else (" ", "")
         if line.best or line.past_cliff:
             mark, style = ("▸", "good") if line.best else ("▼", "warn")
         shown = _table_row(line.cells, view.widths, width)
