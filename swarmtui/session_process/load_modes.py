@@ -98,7 +98,7 @@ class TaskSource:
 
     `fills`: unmeasured tasks follow until the source is closed.
     `skipped` counts tasks that can never be issued because a task they depend on failed.
-    `contents` are the numbers of what was issued, for batches that are repeated serially.
+    `contents` are the numbers of what was issued, which are consecutive, for batches that are repeated serially.
     `continues`: it stays in use when C is changed under manual control. `streams` are those that it needs for C.
     """
 
@@ -109,7 +109,7 @@ class TaskSource:
     def __init__(self, factory: TaskFactory, c: int, total: int | None) -> None:
         self.total = total
         self.skipped = 0
-        self.contents: list[int] = []
+        self.contents = range(0)
         self._factory, self._c = factory, c
         self._issued = 0
         self._closed = False
@@ -159,8 +159,7 @@ class NewTasks(TaskSource):
 
     def _create(self, position: int) -> Task:
         task, content = self._factory.create(self._c, position)
-        if self.total is not None:
-            self.contents.append(content)
+        self.contents = range(self.contents.start if self.contents else content, content + 1)
         return task
 
 
@@ -545,15 +544,15 @@ class PlannedLoad:
         self._current = SessionTasks(self._factory, c, self._plan, 1, total=None, sessions=None)
         return self._current
 
-    def serial_contents(self, c: int, contents: list[int]) -> list[int]:
+    def serial_contents(self, c: int, contents: range) -> range:
         """Select the tasks of a batch to repeat serially: all, or a sample to extrapolate from."""
         plan = self._plan
         if c == 1 or not self.mode.batch or plan.serial == "none" or plan.serial_decode_tps:
-            return []
+            return range(0)
         return contents if plan.serial == "measured" else contents[: plan.sample]
 
     def requests_in_sequence(self, c: int) -> float:
         """How many requests a stream sends one after another in a run of this level, with pre-roll and a filler."""
         if self.mode.looping:
             return self._plan.requests.at(c) / c + 2
-        return 1.0 + len(self.serial_contents(c, [0] * c))
+        return 1.0 + len(self.serial_contents(c, range(c)))
