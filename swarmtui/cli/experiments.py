@@ -12,6 +12,7 @@ import click
 from swarmtui.cli.app import is_terminal
 from swarmtui.cli.options import (
     WholeNumber,
+    agent_header_option,
     api_key_option,
     api_option,
     ca_file_option,
@@ -32,6 +33,15 @@ from swarmtui.cli.run_options import build_run_request
 from swarmtui.files import read_file
 from swarmtui.text import echo, escape, sanitize
 
+# A cache shows in the time to the first token, with prompts that share a long prefix.
+_HEADER_DEFAULTS = {
+    "figure": "ttft_s",
+    "workload": "coding-agent",
+    "requests": "1C",
+    "max_tokens": 64,
+    "detect": "20%",
+}
+
 _yes_option = click.option("--yes", is_flag=True, help="Run the commands without asking for confirmation.")
 
 
@@ -39,6 +49,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @click.option("--a", "a", required=True, metavar="URL|COMMAND", help="A: an endpoint, or a command that starts one.")
 @click.option("--b", "b", metavar="URL|COMMAND", help="B, likewise; {port} in a command is replaced by a free port.")
 @click.option("--aa", is_flag=True, help="Run A against itself, to measure the noise floor.")
+@agent_header_option
 @click.option("--url", metavar="URL", help="Address of a started server.  [default: http://127.0.0.1:{port}]")
 @click.option(
     "--detect", default="2%", show_default=True, metavar="SHARE", help="The smallest difference that matters."
@@ -77,12 +88,21 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @json_option
 @quiet_option
 @session_dir_option
-def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, **options: Any) -> None:
+@click.pass_context
+def ab(
+    context: click.Context, /, a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, **options: Any
+) -> None:
     """Find out which of two servers is faster, with interleaved runs (ABBA).
 
     \b
     The runs are evaluated when there are 4, 6, 8, 12, 16, 24, 32 and 48 per side. The chance
     of claiming a difference that does not exist is below 5 % over all evaluations together.
+
+    \b
+    With --agent-header, A is compared with itself: B sends the same requests with lines in front of the
+    system prompt that change every time. The result says whether the server's prefix cache survives them.
+    Defaults are then --figure ttft_s --workload coding-agent --requests 1C
+    --max-tokens 64 --detect 20%.
     """
     from swarmtui.cli.progress import open_progress
     from swarmtui.cli.render.tuning import ab_text
@@ -94,8 +114,12 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     from swarmtui.model.plan import parse_seconds
     from swarmtui.model.schema import BadInput
 
-    if (b is None) != aa:
-        raise BadInput("give either --b, or --aa to run A against itself", key="--b")
+    header = options["agent_header"]
+    if (b is not None) + aa + (header is not None) != 1:
+        raise BadInput("give one of --b, --aa (A against itself) and --agent-header", key="--b")
+    if header is not None:
+        unset = (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
+        options |= {name: v for name, v in _HEADER_DEFAULTS.items() if context.get_parameter_source(name) in unset}
     sides = {"--a": a} if b is None else {"--a": a, "--b": b}
     names = read_config().endpoints
     started = {option: text for option, text in sides.items() if is_command(text) and text not in names}
@@ -111,6 +135,7 @@ def ab(a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, *
     request = _run_request(options, endpoints, levels=str(options["level"]))
     test = AbTest(
         name=new_test_name(), a=_resolve_endpoint(a, names), b=_resolve_endpoint(b or a, names), aa=aa,
+        agent_header=header,
         url=options["url"], figure=options["figure"], max_runs=options["max_runs"],
         detect=parse_share(options["detect"]), seed=request.plan.seed, pass_env=options["pass_env"],
         ready_within_s=parse_seconds(options["ready_within"], "--ready-within"),

@@ -160,6 +160,14 @@ workload_option = click.option(
     metavar="NAME|FILE",
     help="The prompts to send; see `swarmtui workloads`.",
 )
+agent_header_option = click.option(
+    "--agent-header",
+    is_flag=False,
+    flag_value="both",
+    type=click.Choice(["billing", "date", "both"]),
+    help="Put lines that change with every request in front of the system prompt, as some agents do.  [without a "
+    "value: both]",
+)
 max_tokens_option = click.option(
     "--max-tokens", type=WholeNumber(1), metavar="N", help="Output token limit of each request."
 )

@@ -12,6 +12,7 @@ from swarmtui.cli.app import session_root
 from swarmtui.cli.options import (
     Number,
     WholeNumber,
+    agent_header_option,
     api_key_option,
     api_option,
     ca_file_option,
@@ -116,6 +117,7 @@ missed: to show 95 % takes at least 59 requests.
     metavar="SHARE",
     help="Ask this share (1% to 20%) of additional questions with known answers, to see whether answers get worse.",
 )
+@agent_header_option
 @click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
 @click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 @click.option(

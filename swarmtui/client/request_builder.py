@@ -15,7 +15,7 @@ from swarmtui.client.config_file import check_ca_file, check_headers, read_api_k
 from swarmtui.model.config import EndpointConfig, merge_endpoints
 from swarmtui.model.endpoint import AUTO, PATHS, Secrets, dialect_from_url, parse_address
 from swarmtui.model.hosts import parse_hosts
-from swarmtui.model.plan import Arrival, Plan, Rules, parse_timeouts
+from swarmtui.model.plan import AgentHeader, Arrival, Plan, Rules, parse_timeouts
 from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
 from swarmtui.model.run_request import RunRequest, parse_restart
 from swarmtui.model.schema import BadInput
@@ -51,6 +51,7 @@ class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
     burst: float | None = None
     serial_rates: str | None = None
     canaries: str | None = None
+    agent_header: AgentHeader | None = None
     max_gap: str | None = None
     time_scale: float | None = None
     rules: Rules | None = None
@@ -220,6 +221,7 @@ def _plan(choices: RunChoices, workload: Workload, seed: int | None) -> Plan:
         max_c=choices.max_c,
         price_per_hour=choices.price_per_hour,
         timeouts=parse_timeouts(choices.timeout, choices.idle_timeout),
+        agent_header=choices.agent_header,
     )
 
 

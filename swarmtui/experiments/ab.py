@@ -15,6 +15,7 @@ from swarmtui.analysis.compare.differences import comparison_refusals
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.baseline import describe_command_changes
 from swarmtui.experiments.grid import LaunchCommand, launch_for_command
+from swarmtui.experiments.header_effect import CacheUse, HeaderEffect, cache_use, header_effect
 from swarmtui.experiments.managed_server import (
     Interrupted,
     ManagedServer,
@@ -25,6 +26,7 @@ from swarmtui.experiments.managed_server import (
 )
 from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure
 from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
+from swarmtui.model.plan import AgentHeader
 from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
@@ -42,7 +44,10 @@ FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
 
 
 class AbTest(Stored, frozen=True, kw_only=True):
-    """What to compare: `a` and `b` are endpoints or commands; with `aa`, `b` is `a` again."""
+    """What to compare: `a` and `b` are endpoints or commands; with `aa` or `agent_header`, `b` is `a` again.
+
+    `agent_header`: only the requests of B have this header.
+    """
 
     name: str
     a: str
@@ -53,6 +58,7 @@ class AbTest(Stored, frozen=True, kw_only=True):
     max_runs: int = msgspec.field(default=16, name="most")
     seed: int = 0
     aa: bool = False
+    agent_header: AgentHeader | None = None
     pass_env: tuple[str, ...] = ()
     ready_within_s: float = 600.0
     stop_within_s: float = 20.0
@@ -63,6 +69,7 @@ class AbRun(Stored, frozen=True, kw_only=True):
     value: float
     session: str
     errors: int
+    cache: CacheUse | None = None
 
 
 class AbResult(Stored, frozen=True, kw_only=True):
@@ -71,11 +78,15 @@ class AbResult(Stored, frozen=True, kw_only=True):
     test: AbTest = msgspec.field(name="contest")
     runs: tuple[AbRun, ...] = ()
     decision: Decision | None = None
+    header: HeaderEffect | None = None
     problem: str = ""
     stopped: bool = False
 
     def values(self, side: Side) -> list[float]:
         return [run.value for run in self.runs if run.side == side]
+
+    def cache(self, side: Side) -> list[CacheUse | None]:
+        return [run.cache for run in self.runs if run.side == side]
 
     def sessions(self, side: Side) -> str:
         """The sessions of one side, as `swarmtui compare` takes them: ID+ID+…"""
@@ -112,7 +123,9 @@ class AbRunner:
             if len(a) == len(b) and len(a) in CHECKPOINTS:
                 better = FIGURES[test.figure][1]
                 decision = evaluate(a, b, detect=test.detect, max_runs=test.max_runs, better=better)
-                result = msgspec.structs.replace(result, decision=decision)
+                kind = test.agent_header
+                header = header_effect(kind, result.cache("A"), result.cache("B")) if kind else None
+                result = msgspec.structs.replace(result, decision=decision, header=header)
                 self._report(decision.sentence)
                 if decision.done or test.aa:
                     break
@@ -165,7 +178,9 @@ class AbRunner:
             tail = server.log_tail() if server else ()
             raise ServerFailed("\n    ".join([found.problem or "nothing was measured", *tail]))
         self._first.setdefault(side, found.summary)
-        return AbRun(side=side, value=value, session=found.summary.session.id, errors=level.errors)
+        session = found.summary.session.id
+        used = cache_use(Path(self._request.session_root), session, level) if self._test.agent_header else None
+        return AbRun(side=side, value=value, session=session, errors=level.errors, cache=used)
 
     def _refusals(self) -> str:
         if len(self._first) < 2:
@@ -175,10 +190,11 @@ class AbRunner:
     def _request_for(self, side: Side, index: int, url: str) -> RunRequest:
         """Each run has another seed, so that no run finds its prompts in the server's prefix cache."""
         request = self._request
+        header = self._test.agent_header if side == "B" else None
         return msgspec.structs.replace(
             request,
             endpoints=(url,),
-            plan=msgspec.structs.replace(request.plan, seed=request.plan.seed + index),
+            plan=msgspec.structs.replace(request.plan, seed=request.plan.seed + index, agent_header=header),
             label=request.label or f"{self._test.name} {side}",
             series=Series(kind="ab", name=self._test.name, side=side),
         )
@@ -222,6 +238,8 @@ def log_entry(result: AbResult) -> LoggedChange | None:
 
 
 def _describe_change(test: AbTest) -> str:
+    if test.agent_header:
+        return f"agent header: {test.agent_header}"
     if is_command(test.a) and is_command(test.b):
         return describe_command_changes(test.a, test.b)
     return f"{test.a} → {test.b}"

@@ -20,7 +20,7 @@ POWER_CAPPED = 0.05
 LOW_ACCEPTANCE = 0.5
 # More slots that add less output tok/s than this only make the streams slower.
 NEGLIGIBLE_GAIN = 0.05
-_COUNTERS = ("preemptions", "drafts", "draft_tokens", "accepted_tokens")
+_COUNTERS = ("preemptions", "drafts", "draft_tokens", "accepted_tokens", "cache_queries", "cache_hits")
 
 
 class Advice(Stored, frozen=True, kw_only=True):
@@ -37,12 +37,14 @@ class ServerCounters(Stored, frozen=True, kw_only=True):
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     drafts: float | None = None
+    cache_queries: float | None = None
+    cache_hits: float | None = None
 
 
 def session_advice(loaded: LoadedSession) -> tuple[Advice, ...]:
     summary, journal = summarise(loaded), loaded.journal
     counters = {
-        level.c: _level_counters(level.c, journal.stages, journal.ends, journal.telemetry) for level in summary.levels
+        level.c: level_counters(level.c, journal.stages, journal.ends, journal.telemetry) for level in summary.levels
     }
     return advise(summary, counters)
 
@@ -194,7 +196,7 @@ def _heads(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator
         )
 
 
-def _level_counters(
+def level_counters(
     c: int, stages: Sequence[StageStart], ends: Sequence[StageEnd], telemetry: Sequence[Telemetry]
 ) -> ServerCounters:
     """Sum the counters over the runs of a level, each from the last sample before it to the last within it."""

@@ -101,7 +101,8 @@ class Agent:
         self._t_try = monotonic_ns()
         try:
             omit = pool.rejected_fields.union(self._omitted)
-            body = pool.dialect.body(pool.target.model, self._task, self._messages, omit)
+            headers = self._task.headers[self._turn] if self._task.headers else ()
+            body = pool.dialect.body(pool.target.model, self._task, headers + self._messages, omit)
             self._exchange.start(pool.request(body), new_connection=self._retried)
         except Exception as error:  # noqa: BLE001 — a fault ends its own request only
             self._exchange.abort(error)

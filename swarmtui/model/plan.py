@@ -58,6 +58,9 @@ Rules = Literal["agentx"]
 CLOSED_LOOPS: tuple[LoadModeName, ...] = ("closed", "ramp")
 
 
+AgentHeader = Literal["billing", "date", "both"]
+
+
 class Plan(Stored, frozen=True, kw_only=True):
     """A sweep over `levels`, manual control that starts at the first level, or a search up to `max_c`.
 
@@ -68,7 +71,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     apply; model/load.py documents them. `preroll`: unmeasured requests keep C in flight before and after the measured
     ones of a closed loop. `canaries` is the share of questions with checkable answers among its requests. `rules`: the
     benchmark whose rules of play a replayed trace follows. `price_per_hour` is that of the server, for
-    the cost of tokens.
+    the cost of tokens. `agent_header`: lines in front of the system prompt that change with every request.
     """
 
     mode: PlanMode = "sweep"
@@ -96,6 +99,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     loop: bool = False
     preroll: bool = True
     canaries: float = 0.0
+    agent_header: AgentHeader | None = None
     sessions: Requests | Literal["all"] | None = None
     max_gap_s: float = 10.0
     time_scale: float = 1.0

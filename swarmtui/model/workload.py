@@ -229,11 +229,13 @@ class Task(Stored, frozen=True, kw_only=True):
     `exact`: `max_tokens` is the intended length, so reaching it is not a cap hit. `at_ns` is when to send it, by
     the monotonic clock; null is as soon as an agent is free. `with_text`: include the answer in the record.
     `phase` is that of its requests in a stage of a level; all requests of other stages have the phase of the stage.
+    `headers` are messages in front of all others, for each turn.
     """
 
     id: int
     messages: tuple[Message, ...]
     followups: tuple[Followup, ...] = ()
+    headers: tuple[tuple[Message, ...], ...] = ()
     tools: tuple[Tool, ...] = ()
     type: str = ""
     max_tokens: int | None = None

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.model.load import Open
+from swarmtui.model.plan import AgentHeader
 from swarmtui.model.workload import (
     ByLevel,
     Graph,
@@ -23,6 +24,7 @@ from swarmtui.model.workload import (
     Trace,
     Workload,
 )
+from swarmtui.prompts.agent_header import header_messages
 from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt, load_items, user_message
 from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_prompt, words_for_tokens
 from swarmtui.prompts.library import WorkloadFile, trace_paths
@@ -62,6 +64,7 @@ class TaskGenerator:
         temperature: float | None = None,
         salt: str = "",
         cold_extra: Mapping[str, Any] | None = None,
+        agent_header: AgentHeader | None = None,
     ) -> None:
         """Read the data file, if any; `max_tokens` and `temperature` override those of the workload.
 
@@ -93,6 +96,7 @@ class TaskGenerator:
         self._cold = workload.cache == "cold" and not self._shared and not isinstance(workload, Trace)
         self._extra = {"ignore_eos": True, **workload.extra} if self._exact else workload.extra
         self._cold_extra = dict(cold_extra or {})
+        self._agent_header = agent_header
 
     @property
     def cold(self) -> bool:
@@ -134,6 +138,7 @@ class TaskGenerator:
             id=index,
             messages=self._messages(item, number),
             followups=item.followups,
+            headers=self._headers(number, 1 + len(item.followups)),
             tools=self._tools,
             type=item.type,
             max_tokens=cap,
@@ -144,6 +149,12 @@ class TaskGenerator:
             check=item.check or self.workload.check,
             replayed=item.replayed,
         )
+
+    def _headers(self, number: int, turns: int) -> tuple[tuple[Message, ...], ...]:
+        kind = self._agent_header
+        if kind is None:
+            return ()
+        return tuple(header_messages(kind, self._seed, self._salt, number, turn) for turn in range(turns))
 
     def _cap(self, item: PromptItem) -> int | None:
         if self._max_tokens is not None:

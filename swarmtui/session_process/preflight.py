@@ -326,4 +326,5 @@ def task_generator(
         temperature=plan.temperature,
         salt=request.salt,
         cold_extra=uncached or None,
+        agent_header=plan.agent_header,
     )

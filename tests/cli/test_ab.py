@@ -43,6 +43,25 @@ def test_doubled_speed_is_found_with_eight_runs(sandbox: Sandbox) -> None:
     assert sandbox.processes("swarmtui.sim") == []
 
 
+def test_header_that_changes_with_every_request_defeats_the_cache(sandbox: Sandbox, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    system = "A long system prompt. " * 400
+    path.write_text(f"""kind = "prompts"
+name = "own"
+cache = "shared"
+system = "{system}"
+[[prompts]]
+text = "Hello."
+""")
+    server = ("--a", "sim:moe-tp1?prefix_cache=true", "--workload", str(path), "--agent-header", "--max-runs", "4")
+    ran = sandbox.run(*ab_command(sandbox, *server), "--level", "1", "--requests", "2", "--max-tokens", "4", "--json")
+    assert ran.code == 0, ran
+    found = json.loads(ran.out)
+    assert (found["decision"]["word"], found["header"]["code"]) == ("slower", "lost"), found
+    assert "tokens of shared prefix are computed again" in found["header"]["sentence"]
+    assert found["header"]["without_header"]["source"] == "usage"
+
+
 def test_failing_command_is_reported_with_its_log(sandbox: Sandbox) -> None:
     bad = f"{sys.executable} -m swarmtui.sim nonsense --port={{port}}"
     ran = sandbox.run(*ab_command(sandbox, "--a", bad, "--b", bad, "--yes"))
@@ -62,7 +81,7 @@ def test_ctrl_c_leaves_no_server_running(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--a", "sim:moe-tp1"), "give either --b, or --aa"),
+        (("--a", "sim:moe-tp1"), "give one of --b, --aa"),
         (("--a", "serve it", "--b", "sim:moe-tp1"), "put {port} into the command"),
         (("--a", "sim:moe-tp1", "--b", "sim:nope"), "no such preset"),
         (("--a", "sim:moe-tp1", "--aa", "--detect", "much"), "is not a share"),

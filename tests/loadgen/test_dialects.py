@@ -495,6 +495,16 @@ def test_tools_of_responses() -> None:
     assert body["input"][1:] == [said, calls[0], outputs[0], *calls, *outputs]
 
 
+def test_header_is_a_block_of_its_own_or_joined() -> None:
+    task = Task(id=1, messages=(Message(role="system", content="billing"), *TASK.messages))
+    system = "billing\n\nBe brief."
+    bodies = {name: json.loads(load_dialect(name).body("m", task, task.messages)) for name in PATHS}
+    assert bodies["messages"]["system"] == [{"type": "text", "text": text} for text in ("billing", "Be brief.")]
+    assert bodies["responses"]["instructions"] == system
+    for name in ("chat", "ollama"):
+        assert bodies[name]["messages"] == [{"role": "system", "content": system}, {"role": "user", "content": "Hi"}]
+
+
 def test_tools_stay_in_the_prompt_if_calls_are_rejected() -> None:
     for dialect, choice in (("chat", "none"), ("messages", {"type": "none"}), ("responses", "none")):
         body = body_with_tools(dialect, "tool_choice")

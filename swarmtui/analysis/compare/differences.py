@@ -90,6 +90,7 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
         ("workload", "workload", f"{a.workload} {a.workload_digest[:12]}", f"{b.workload} {b.workload_digest[:12]}"),
         ("token_cap", "token cap", _text(a.plan.max_tokens), _text(b.plan.max_tokens)),
         ("temperature", "temperature", _text(a.plan.temperature), _text(b.plan.temperature)),
+        ("agent_header", "agent header", a.plan.agent_header or "", b.plan.agent_header or ""),
         ("requests", "requests per run", str(a.plan.requests), str(b.plan.requests)),
         ("simulated", "simulated", _yes(a.simulated), _yes(b.simulated)),
         ("client_version", "client", f"swarmtui {a.client.version}", f"swarmtui {b.client.version}"),

@@ -135,7 +135,8 @@ def ab_text(result: AbResult) -> str:
         for k in range(max(len(a), len(b)))
     ]
     name = FIGURES[test.figure][0]
-    lines = [f"A  {sanitize(test.a)}", f"B  {sanitize(test.b)}{' (same as A)' if test.aa else ''}"]
+    same = f" with agent header: {test.agent_header}" if test.agent_header else " (same as A)" if test.aa else ""
+    lines = [f"A  {sanitize(test.a)}", f"B  {sanitize(test.b)}{same}"]
     lines += ["", *align_table(["run", f"A {name}", f"B {name}"], cells, right=[True] * 3)] if cells else []
     lines += [
         "",
@@ -145,6 +146,8 @@ def ab_text(result: AbResult) -> str:
             else ["no verdict: too few runs"]
         ),
     ]
+    if result.header:
+        lines += wrap(result.header.sentence)
     if test.aa and result.decision and result.decision.spread is not None:
         lines += wrap(_noise_floor(result.decision.spread))
     if not test.aa and result.sessions("A") and result.sessions("B"):

@@ -79,7 +79,15 @@ def bearer(api_key: str | None) -> dict[str, str]:
 
 
 def chat_messages(messages: tuple[Message, ...]) -> dict[str, Any]:
-    return {"messages": [_chat_message(message) for message in messages]}
+    return {"messages": [_chat_message(message) for message in join_system(messages)]}
+
+
+def join_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Make one of several system messages at the start: many chat templates accept only one."""
+    if len(messages) < 2 or messages[1].role != "system":
+        return messages
+    system, others = split_system(messages)
+    return (Message(role="system", content=system), *others)
 
 
 def _chat_message(message: Message) -> Message | dict[str, Any]:

@@ -83,7 +83,13 @@ def _auth_headers(api_key: str | None) -> dict[str, str]:
 
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
     system, conversation = split_system(messages)
-    return ({"system": system} if system else {}) | {"messages": _turns(conversation)}
+    return ({"system": _system(messages, system)} if system else {}) | {"messages": _turns(conversation)}
+
+
+def _system(messages: tuple[Message, ...], joined: str) -> str | list[dict[str, Any]]:
+    """Return several system messages as blocks: servers look for a billing line at the start of a block."""
+    blocks = [{"type": "text", "text": message.content} for message in messages if message.role == "system"]
+    return blocks if len(blocks) > 1 else joined
 
 
 def _turns(messages: list[Message]) -> list[Message | dict[str, Any]]:

@@ -15,6 +15,7 @@ from swarmtui.loadgen.dialects.base import (
     bearer,
     chat_tools,
     error_message,
+    join_system,
     json_text,
     to_int,
     tokenize_chat,
@@ -47,7 +48,7 @@ _decode = msgspec.json.Decoder(_OllamaChunk).decode
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
     """Calls have their arguments as an object, and no id: a result names its tool."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    return {"messages": [_message(message, names) for message in messages]}
+    return {"messages": [_message(message, names) for message in join_system(messages)]}
 
 
 def _message(message: Message, names: dict[str, str]) -> Message | dict[str, Any]:

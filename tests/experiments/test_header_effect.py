@@ -1,0 +1,48 @@
+"""What a header that changes with every request does to a prefix cache is said in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.experiments.header_effect import CacheUse, header_effect
+from swarmtui.prompts.agent_header import header_messages
+from swarmtui.prompts.generator import TaskGenerator
+from swarmtui.prompts.library import find_workload
+
+
+def use(cached: float, prompt: float = 16_000.0) -> CacheUse:
+    return CacheUse(prompt_tokens=prompt, cached_tokens=cached, source="usage")
+
+
+@pytest.mark.parametrize(
+    ("without", "with_header", "code", "says"),
+    [
+        (15_800, 100, "lost", "15,800 (99 %) without the header and 100 (1 %) with it; 15,700 tokens of shared prefix"),
+        (15_800, 12_800, "partly", "3,000 tokens of shared prefix are computed again"),
+        (15_800, 15_700, "survives", "the prefix cache survives a billing line"),
+        (0, 0, "no_cache", "no prefix cache: of 16,000 prompt tokens per request the cache served 0 (0 %)"),
+        (None, 100, "unknown", "the server reports no cache hits"),
+    ],
+)
+def test_effect_has_a_code_and_a_cause(without: float | None, with_header: float, code: str, says: str) -> None:
+    a = None if without is None else use(without)
+    found = header_effect("billing", [use(15_800) if a else None, a] if code == "unknown" else [a], [use(with_header)])
+    assert found.code == code
+    assert says in found.sentence
+
+
+def test_header_changes_with_every_request_and_turn() -> None:
+    seen = {header_messages("both", 1, "", number, turn) for number in range(50) for turn in range(4)}
+    assert len(seen) == 200
+    assert header_messages("both", 1, "", 7, 2) == header_messages("both", 1, "", 7, 2)
+    billing, date = header_messages("both", 1, "", 7, 2)
+    assert header_messages("billing", 1, "", 7, 2) == (billing,)
+    assert header_messages("date", 1, "", 7, 2) == (date,)
+
+
+def test_tasks_have_a_header_for_each_turn() -> None:
+    found = find_workload("coding-agent")
+    plain, headed = (TaskGenerator(found, seed=1, calibration=None, agent_header=kind) for kind in (None, "date"))
+    a, b = plain.task(3, 1, 0), headed.task(3, 1, 0)
+    assert (a.headers, len(b.headers)) == ((), 1 + len(b.followups))
+    assert a.messages == b.messages
