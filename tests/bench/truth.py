@@ -20,6 +20,8 @@ import time
 from heapq import heappop, heappush
 from pathlib import Path
 
+import msgspec
+
 from swarmtui.model.endpoint import PATHS
 from tests.loadgen.wire import WIRES
 
@@ -61,13 +63,21 @@ class TlsLayer:
         return self._out.read()
 
 
+class _Limits(msgspec.Struct):
+    """The only part of a request that is decoded: prompts may be long."""
+
+    max_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
 class TruthStream:
     """A connection and its current request."""
 
     def __init__(self, sock: socket.socket, seal: TlsLayer | None) -> None:
         self.sock = sock
         self.tls = seal
-        self.received = b""
+        self.received = bytearray()
+        self.length = -1
         self.unsent = b""
         self.seq = self.want = self.sent = -1
         self.t_byte = self.t_first = self.due = 0
@@ -160,11 +170,13 @@ class TruthServer:
         if not stream.received:
             stream.t_byte = received
         stream.received += data
-        head, end, body = stream.received.partition(b"\r\n\r\n")
-        length = next((int(x[15:]) for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")), 0)
-        if not end or len(body) < length:
+        if stream.length < 0 and (end := stream.received.find(b"\r\n\r\n")) >= 0:
+            lines = bytes(stream.received[:end]).lower().split(b"\r\n")
+            stream.length = end + 4 + next((int(x[15:]) for x in lines if x.startswith(b"content-length:")), 0)
+        if stream.length < 0 or len(stream.received) < stream.length:
             return
-        stream.received = b""
+        head, _, body = bytes(stream.received).partition(b"\r\n\r\n")
+        stream.received, stream.length = bytearray(), -1
         if head.startswith(b"GET"):
             body = json.dumps({"object": "list", "data": [{"id": "truth", "owned_by": "truth"}]}).encode()
             self._send_plain(
@@ -174,8 +186,8 @@ class TruthServer:
             )
             return
         stream.seq, self._next = self._next, self._next + 1
-        request = json.loads(body)
-        stream.want, stream.sent = int(request.get("max_tokens") or request.get("max_output_tokens") or 100), 0
+        request = msgspec.json.decode(body, type=_Limits)
+        stream.want, stream.sent = request.max_tokens or request.max_output_tokens or 100, 0
         path = head.split(b" ", 2)[1].decode()
         stream.wire = next(WIRES[dialect] for dialect in PATHS if PATHS[dialect] == path)
         stream.token = _chunk(_named(stream, stream.wire.word(" word" * self._per_chunk)))
