@@ -30,6 +30,7 @@ from swarmtui.prompts.files import PromptItem, load_items, read_items
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, is_trace, read_text, trace_paths
 from swarmtui.prompts.traces.reader import reader_of, trace_files
+from swarmtui.prompts.traces.recordings import check_replayable
 from swarmtui.text import count_noun
 
 # A wrong value is replaced by one of these, so that validation continues with the rest of the file.
@@ -87,8 +88,7 @@ def _trace_problems(paths: Sequence[Path]) -> Iterator[BadInput]:
             if (size := size + path.stat().st_size) > _MAX_CHECKED and path.suffix == ".json":
                 break
             for session in reader_of(path)(path):
-                if not session.requests:
-                    raise BadInput("contains no request", source=str(path))
+                check_replayable(session, str(path))
     except BadInput as problem:
         yield problem
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from swarmtui.prompts.filler_text import Calibration, words_for_prompt
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.prompts.traces.block_text import BlockText, PromptChain
+from swarmtui.prompts.validate import validate_workload
 
 SIZE = 16
 CALIBRATION = Calibration(overhead=9.5, tokens_per_word=1.3, by="usage")
@@ -118,3 +120,18 @@ def test_rules_of_a_benchmark_set_all_at_once() -> None:
     timed = build_plan(workload, PlanOptions(duration="30s", max_gap="1s"))
     assert (timed.duration_s, timed.sessions, timed.max_gap_s) == (30.0, None, 1.0)
     assert build_plan(workload, PlanOptions(mode="cliff")).load == "sessions"
+
+
+@pytest.mark.parametrize(
+    ("requests", "problem"),
+    [
+        ([], "session s contains no request"),
+        ([{"t": 0, "type": "s", "in": 3_000_000, "out": 1}], "session s has a prompt of 3,000,000 tokens"),
+        ([{"t": 0, "type": "s", "in": -1, "out": 1}], "requests\\[0\\].in: expected a whole number >= 0"),
+    ],
+)
+def test_traces_that_cannot_be_replayed_are_refused(tmp_path: Path, requests: list[Any], problem: str) -> None:
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"id": "s", "requests": requests}))
+    (found,) = validate_workload(path)
+    assert re.search(f"{re.escape(str(path))}: .*{problem}", str(found))

@@ -54,11 +54,12 @@ _COLUMNS = (
 _OPTIONAL_COLUMNS = ("tpot", "e2e", "slowdown", "in_flight", "scaling", "wall", "cap_hits", "errors", "n")
 
 
-def _legend(batches: bool, has_best: bool) -> str:
+def _legend(batches: bool, has_best: bool, counted: str) -> str:
+    """`counted` says which time the steady rate is about."""
     headline = "wall" if batches else "steady"
     best = f" {BEST}: best {headline} before a cliff, at the lowest C within 1 % of it." if has_best else ""
     return (
-        "steady, wall and stream are output tok/s: while C requests were in flight, from the first request to the last "
+        f"steady, wall and stream are output tok/s: {counted}, from the first request to the last "
         "token, and of one stream (mean). TTFT and e2e in s: median, or min–max if n is below 5. TPOT in ms: "
         "mean. in flight: mean, Σ e2e / wall. slowdown: of the stream rate compared with C=1. "
         f"scaling: {headline} compared with C=1.{best}"
@@ -91,7 +92,9 @@ def level_table(levels: Sequence[Level]) -> str:
     best = best_level(levels)
     table, left_out = _fit_table(levels, best, unused)
     batches = any(level.load not in CLOSED_LOOPS for level in levels)
-    legend = _OPEN_LOOP_LEGEND if is_open_loop(levels) else _legend(batches, best is not None)
+    sessions = any(level.load == "sessions" for level in levels)
+    counted = "while C sessions were played" if sessions else "while C requests were in flight"
+    legend = _OPEN_LOOP_LEGEND if is_open_loop(levels) else _legend(batches, best is not None, counted)
     if not all(level.complete for level in levels):
         legend += f" {INCOMPLETE}: incomplete, not compared with the others."
     return "\n".join([*table, "", *left_out, *wrap(legend), *_level_notes(levels)]) + "\n"

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from swarmtui.model.schema import BadInput
-from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession
+from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 from swarmtui.prompts.traces.reader import reader_of, trace_files
+
+# Longer prompts than any model reads would fill the memory.
+MAX_PROMPT_TOKENS = 2_000_000
 
 
 class RecordedRequest(NamedTuple):
@@ -40,6 +43,16 @@ class Recording(NamedTuple):
     shared_blocks: bool
     requests: tuple[RecordedRequest, ...]
     parents: tuple[int, ...]
+
+
+def check_replayable(session: TraceSession, source: str) -> None:
+    """Raise BadInput for a session that cannot be replayed."""
+    if not session.requests:
+        raise BadInput(f"session {session.id} contains no request", source=source)
+    longest = max(request.input_tokens for request in requests_of(session))
+    if longest > MAX_PROMPT_TOKENS:
+        problem = f"session {session.id} has a prompt of {longest:,} tokens; at most {MAX_PROMPT_TOKENS:,} can be sent"
+        raise BadInput(problem, source=source)
 
 
 def make_recording(session: TraceSession) -> Recording:
@@ -137,7 +150,6 @@ class Recordings:
         found = self._sessions[number % len(self._sessions)]
         if isinstance(found, Recording):
             return found
-        made = make_recording(next(reader_of(found)(found)))
-        if not made.parents:
-            raise BadInput("contains no request", source=str(found))
-        return made
+        session = next(reader_of(found)(found))
+        check_replayable(session, str(found))
+        return make_recording(session)
