@@ -112,8 +112,8 @@ class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     detail: str = ""
 
 
-# The event at the start of a search for the capacity; its detail is the SLO.
-CAPACITY_SEARCH = "capacity_search"
+# Events of a search for the capacity: its start, with the SLO, and the mean tokens in the context of an agent.
+CAPACITY_SEARCH, KV_CONTEXT = "capacity_search", "kv_context"
 
 
 class DescriptionEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):

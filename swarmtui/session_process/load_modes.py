@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from swarmtui.prompts.canaries import canary_task
 from swarmtui.prompts.generator import TaskGenerator, fill_answers
 from swarmtui.prompts.sampling import arrival_times
 from swarmtui.prompts.traces.play import ComposedRequest, Play, SharedBlocks
+from swarmtui.prompts.traces.recordings import mean_live_context
 
 # Short answers are enough to warm up caches, CUDA graphs and clocks.
 _WARMUP_TOKENS = 64
@@ -534,6 +536,14 @@ class PlannedLoad:
             plan = msgspec.structs.replace(plan, requests=Requests(count=least, per_stream=False))
         self._current = self.mode.make_source(plan, self._factory, key, run)
         return self._current
+
+    async def mean_live_context(self) -> float | None:
+        """Return the mean tokens in the context of one agent, as far as the workload tells: only traces do."""
+        plan = self._plan
+        if self.mode_name != "sessions":
+            return None
+        recordings, gap_s = self._factory.generator.plays.recordings, plan.max_gap_s
+        return await asyncio.to_thread(mean_live_context, recordings, max_gap_s=gap_s, time_scale=plan.time_scale)
 
     def continuous_source(self, c: int) -> TaskSource:
         """Return tasks without end, for manual control and ramps; recorded sessions continue if they can."""

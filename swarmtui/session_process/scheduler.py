@@ -16,7 +16,7 @@ from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.findings import Slots
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import CAPACITY_SEARCH, Level, RequestEntry, StageEnd, StageStart
+from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, Level, RequestEntry, StageEnd, StageStart
 from swarmtui.prompts.canaries import COUNT as CANARIES
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
@@ -258,6 +258,7 @@ class Scheduler:
         self._journal.log_event(CAPACITY_SEARCH, slo_text)
         slo = parse_slo(slo_text)
         found: dict[int, agents.AgentTally] = {}
+        context = await self._load.mean_live_context()
         while (c := agents.next_level(found, max_c)) is not None:
             level = found.setdefault(c, agents.AgentTally(c, slo))
             run = level.runs + 1
@@ -270,11 +271,15 @@ class Scheduler:
             level.merge(tally)
             if not self._records.answered:
                 break
-            kv = agents.predict_kv_cliff(found.values(), self._state.servers)
-            if len(found) == 1 and (text := agents.prediction_sentence(kv)):
-                self._state.search_result = text
-                self._journal.log_event("kv_prediction", text)
-        answer = agents.capacity(slo, found, self._state.levels, self._state.servers)
+            if len(found) == level.runs == 1:
+                # Known before the load that could fill the KV cache.
+                context = context or level.context_tokens
+                if context is not None:
+                    self._journal.log_event(KV_CONTEXT, f"{context:.0f}")
+                self._state.search_result = agents.prediction_sentence(
+                    agents.predict_kv_cliff(context, self._state.servers)
+                )
+        answer = agents.capacity(slo, found, self._state.levels, self._state.servers, context_tokens=context)
         self._state.search_result = answer.sentence
         self._journal.log_event("capacity", answer.sentence)
 

@@ -56,6 +56,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("type_c", "c", "c", "set C", "Enter the number of streams", "Load", _RUN, when="before_end"),
     Action("sweep", "s", "s", "sweep", "Run a list of levels automatically", "Load", _RUN, True),
     Action("find_cliff", "f", "f", "cliff", "Find the cliff: double C until requests queue", "Load", _RUN, True),
+    Action("find_capacity", "N", "N", "capacity", "Find how many agents keep an SLO", "Load", _RUN, when="before_end"),
     Action("next_level", "n", "n", "next level", "End this run of this level and start the next", "Load", _RUN),
     Action("pause", "p", "p", "pause", "Send no new requests until p is pressed again", "Load", _RUN, True),
     Action("stop", "x", "x", "stop", "Let requests in flight finish, then save", "Load", _RUN, True),

@@ -18,6 +18,7 @@ from swarmtui.analysis.capacity.agents import (
 )
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.findings import Capacity
+from swarmtui.model.session import ReplayFigures
 from swarmtui.model.telemetry import DiscoveredServer, Energy
 from tests.analysis.level_builders import level
 from tests.analysis.record_builders import request
@@ -77,6 +78,7 @@ def test_server_that_misses_the_slo_alone_or_never() -> None:
 def test_stopped_search_answers_from_what_was_measured() -> None:
     found = {c: AgentTally(c, SLO, [GOOD] * 4 * c, runs=1) for c in (1, 2, 4, 8, 16)}
     found[32] = AgentTally(32, SLO, [GOOD] * 64 + [LATE] * 64, runs=1)
+    found[24] = AgentTally(24, SLO)
     answer = capacity(SLO, found, [])
     assert (answer.agents, answer.low, answer.high, answer.next_c) == (16, 16, 31, 32)
 
@@ -91,7 +93,7 @@ def test_answer_names_the_agent_that_evicts() -> None:
         for c, hit in hits.items()
     ]
     servers = [DiscoveredServer(url="a", kv_tokens=10_030), DiscoveredServer(url="b", kv_tokens=2_006)]
-    answer = capacity(SLO, found, levels, servers, gpus=8, price_per_hour=20.0)
+    answer = capacity(SLO, found, levels, servers, context_tokens=1003.0, gpus=8, price_per_hour=20.0)
     assert capacity_sentences(answer) == [
         "this box carries 11 agents (11–11) at TTFT p95 ≤ 2 s and ≥ 20 tok/s per user (p5); "
         "the 12th evicts: hit rate 0.94 → 0.71",
@@ -99,6 +101,17 @@ def test_answer_names_the_agent_that_evicts() -> None:
         "hit rate 0.94 at C=11, 0.71 at C=12",
         "1.38 agents per GPU; 5.5 agents per kW; 5.05 per million output tokens",
     ]
+
+
+def test_hit_rate_of_a_trace_falls_relative_to_what_its_sessions_allow() -> None:
+    found = {c: AgentTally(c, SLO, [GOOD] * 80, runs=2) for c in (1, 2, 4)}
+    rates = {1: (0.95, 0.96), 2: (0.80, 0.81), 4: (0.80, 0.90)}
+    levels = [
+        level(c, replay=ReplayFigures(jobs=1, failed=0, hit_rate=hit, max_hit_rate=most))
+        for c, (hit, most) in rates.items()
+    ]
+    kv = capacity(SLO, found, levels).kv
+    assert kv is not None and (kv.c_before, kv.c, kv.hit_before, kv.hit_after) == (2, 4, 0.80, 0.80)
 
 
 def test_no_cliff_without_a_known_pool_or_hits() -> None:

@@ -19,6 +19,7 @@ from swarmtui.prompts.filler_text import Calibration, words_for_prompt
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.prompts.traces.block_text import BlockText, PromptChain
+from swarmtui.prompts.traces.recordings import Recordings, mean_live_context
 from swarmtui.prompts.validate import validate_workload
 
 SIZE = 16
@@ -135,3 +136,17 @@ def test_traces_that_cannot_be_replayed_are_refused(tmp_path: Path, requests: li
     path.write_text(json.dumps({"id": "s", "requests": requests}))
     (found,) = validate_workload(path)
     assert re.search(f"{re.escape(str(path))}: .*{problem}", str(found))
+
+
+def test_live_context_is_weighted_by_time_and_includes_subagents(tmp_path: Path) -> None:
+    def asked(t: float, tokens: int, think: float) -> dict[str, Any]:
+        return {"t": t, "type": "s", "in": tokens, "out": 50, "hash_ids": [], "think_time": think}
+
+    # Answers take 1 s. The sub-agent starts at 2 s and holds 450 tokens until 3 s; the parent continues 3 s later,
+    # holds 1,050 tokens until then, and 2,050 for 1 s.
+    agent = {"t": 1.0, "type": "subagent", "agent_id": "a", "requests": [asked(0.0, 400, 0.0)]}
+    session = {"id": "s", "block_size": 64, "requests": [asked(0.0, 1000, 0.0), agent, asked(5.0, 2000, 99.0)]}
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(session))
+    context = mean_live_context(Recordings([path]), max_gap_s=3.0, time_scale=1.0)
+    assert context == pytest.approx((6 * 1050 + 2050 + 450) / 7)

@@ -91,6 +91,7 @@ KEYS = [
     (("c", "6", "4", "enter"), protocol.SetConcurrency(64)),
     (("s", "enter"), protocol.Sweep((1, 2, 4, 8), 1)),
     (("f",), protocol.FindCliff(1024)),
+    (("N", "enter"), protocol.FindCapacity("ttft_p95=2s,stream_p5=20")),
     (("n",), protocol.NextLevel()),
     (("p",), protocol.Pause()),
     (("x",), protocol.Stop()),
@@ -132,7 +133,7 @@ async def test_a_fixed_load_mode_cannot_be_steered(mode: LoadModeName, until: Un
     source.live.apply(protocol.Hello(session, "/nowhere"))
     source.live.apply(msgspec.structs.replace(frame(4), load=mode))
     app = SwarmApp(source=source)
-    steering = ("plus", "minus", "right_square_bracket", "left_square_bracket", "c", "s", "f")
+    steering = ("plus", "minus", "right_square_bracket", "left_square_bracket", "c", "s", "f", "N")
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         assert isinstance(app.screen, RunScreen)
         app.screen.data_changed()

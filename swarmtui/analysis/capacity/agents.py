@@ -121,11 +121,12 @@ def capacity(
     levels: Sequence[Level],
     servers: Sequence[DiscoveredServer] = (),
     *,
+    context_tokens: float | None = None,
     gpus: int = 0,
     price_per_hour: float | None = None,
 ) -> Capacity:
     """Return the most agents that keep the SLO, with an interval, and what ends it; 0 `gpus` are not known."""
-    tallies = [found[c] for c in sorted(found)]
+    tallies = [found[c] for c in sorted(found) if found[c].slo.n]
     failing = next((tally for tally in tallies if tally.passes is not True), None)
     passed = [tally.c for tally in tallies if failing is None or tally.c < failing.c]
     agents = passed[-1] if passed else 0
@@ -137,7 +138,7 @@ def capacity(
         low=max((tally.c for tally in tallies if tally.kept and tally.c <= agents), default=0),
         high=min((tally.c - 1 for tally in tallies if tally.kept is False and tally.c > agents), default=None),
         next_c=failing.c if failing else None,
-        kv=kv_cliff(tallies, levels, servers),
+        kv=_kv_cliff(levels, predict_kv_cliff(context_tokens, servers)),
         agents_per_gpu=ratio(agents, gpus),
         agents_per_kw=ratio(agents, watts / 1000.0 if watts else None),
         price_per_million=cost_per_million(at, price_per_hour),
@@ -152,33 +153,36 @@ def cost_per_million(level: Level | None, price_per_hour: float | None) -> float
     return price_per_hour / 3600.0 / level.headline_tps * 1e6
 
 
-def hit_rate(level: Level) -> float | None:
-    """Return the share of prompt tokens that came from the prefix cache."""
-    return ratio(level.cached_tokens, level.tokens_in) if level.cached_tokens is not None else None
+def _hit_rates(level: Level) -> tuple[float, float] | None:
+    """Return the share of prompt tokens that came from the prefix cache, and that share over the highest possible."""
+    if level.replay is not None:
+        hit, most = level.replay.hit_rate, level.replay.max_hit_rate
+        return (hit, hit / most) if hit is not None and most else None
+    found = ratio(level.cached_tokens, level.tokens_in) if level.cached_tokens is not None else None
+    return None if found is None else (found, found)
 
 
-def kv_cliff(
-    tallies: Sequence[AgentTally], levels: Sequence[Level], servers: Sequence[DiscoveredServer]
-) -> KvCliff | None:
-    """Predict from the first level how many contexts fit into the KV cache, and find where the hit rate falls."""
-    predicted = predict_kv_cliff(tallies, servers)
-    hits = [(level.c, hit) for level in sorted(levels, key=lambda level: level.c) if (hit := hit_rate(level))]
-    best, drop = (0, 0.0), None
-    for c, hit in hits:
-        if hit <= best[1] - _HIT_DROP:
-            drop = c, hit
-            break
-        best = c, max(hit, best[1])
-    if drop is None:
-        return predicted if predicted.pool_tokens else None
-    return msgspec.structs.replace(predicted, c_before=best[0], c=drop[0], hit_before=best[1], hit_after=drop[1])
+def _kv_cliff(levels: Sequence[Level], predicted: KvCliff) -> KvCliff | None:
+    """Find the lowest level at which the hit rate has fallen; how much is possible differs between sessions."""
+    before: tuple[int, float] | None = None
+    best = 0.0
+    for level in sorted(levels, key=lambda level: level.c):
+        found = _hit_rates(level)
+        if found is None:
+            continue
+        hit, relative = found
+        if before is not None and relative <= best - _HIT_DROP:
+            return msgspec.structs.replace(
+                predicted, c_before=before[0], c=level.c, hit_before=before[1], hit_after=hit
+            )
+        before, best = (level.c, hit), max(best, relative)
+    return predicted if predicted.pool_tokens else None
 
 
-def predict_kv_cliff(tallies: Iterable[AgentTally], servers: Sequence[DiscoveredServer]) -> KvCliff:
+def predict_kv_cliff(context_tokens: float | None, servers: Sequence[DiscoveredServer]) -> KvCliff:
     sizes = [server.kv_tokens for server in servers]
     pool = sum(size or 0 for size in sizes) if sizes and all(sizes) else None
-    context = next((tally.context_tokens for tally in tallies if tally.context_tokens), None)
-    return KvCliff(pool_tokens=pool, context_tokens=context, predicted=ratio(pool, context))
+    return KvCliff(pool_tokens=pool, context_tokens=context_tokens, predicted=ratio(pool, context_tokens))
 
 
 def _sentence(answer: Capacity, failing: AgentTally | None) -> str:

@@ -13,6 +13,9 @@ from swarmtui.prompts.traces.reader import reader_of, trace_files
 
 # Longer prompts than any model reads would fill the memory.
 MAX_PROMPT_TOKENS = 2_000_000
+# Enough sessions for a mean, and few enough to read them before a run.
+_MEASURED_SESSIONS = 64
+_TOKEN_S = 0.02
 
 
 class RecordedRequest(NamedTuple):
@@ -104,6 +107,31 @@ class _Builder:
             )
         )
         return len(self.requests) - 1
+
+
+def mean_live_context(
+    recordings: Recordings, *, max_gap_s: float, time_scale: float, most: int = _MEASURED_SESSIONS
+) -> float | None:
+    """Estimate the tokens in the contexts of one session and its sub-agents, as a mean over its time.
+
+    An agent keeps its context until its next request. Answers are assumed to take 20 ms per token.
+    """
+    tokens_s = total_s = 0.0
+    for number in range(min(len(recordings), most)):
+        ends: list[float] = []
+        newest: dict[int, tuple[float, int]] = {}
+        for request in recordings[number].requests:
+            gap_s = min(request.gap_s, max_gap_s) / time_scale
+            start = max((ends[before] for before in request.after), default=0.0) + gap_s
+            ends.append(start + request.output_tokens * _TOKEN_S)
+            context = request.input_tokens + request.output_tokens
+            tokens_s += request.output_tokens * _TOKEN_S * context
+            if request.subagent in newest:
+                end, before_tokens = newest[request.subagent]
+                tokens_s += max(0.0, start - end) * before_tokens
+            newest[request.subagent] = ends[-1], context
+        total_s += max(ends)
+    return tokens_s / total_s if total_s else None
 
 
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.endpoint import Secrets
 from swarmtui.model.plan import CLOSED_LOOPS, MAX_STREAMS, LoadModeName, parse_levels
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 _MAX_CLIFF_C = 1024
 # Not offered for a workload with a fixed load mode.
-_STEERING = ("more", "fewer", "double", "halve", "type_c", "sweep", "find_cliff")
+_STEERING = ("more", "fewer", "double", "halve", "type_c", "sweep", "find_cliff", "find_capacity")
+_EXAMPLE_SLO = "ttft_p95=2s,stream_p5=20"
 
 
 class RunScreen(LiveScreen):
@@ -99,12 +101,12 @@ class RunScreen(LiveScreen):
         self.source.send(protocol.SetConcurrency(wanted))
         self.update_panels()
 
-    def _set_plan(self, mode: Literal["sweep", "cliff"], levels: tuple[int, ...]) -> None:
+    def _set_plan(self, mode: Literal["sweep", "cliff", "capacity"], levels: tuple[int, ...], **fields: str) -> None:
         """Run again repeats what the run was changed to."""
         if self._request is not None:
             plan = self._request.plan
             load: LoadModeName = "sessions" if plan.load == "sessions" else "closed"
-            plan = msgspec.structs.replace(plan, mode=mode, levels=levels, load=load, rates=())
+            plan = msgspec.structs.replace(plan, mode=mode, levels=levels, load=load, rates=(), **fields)
             self._request = msgspec.structs.replace(self._request, plan=plan)
 
     def _in_progress(self) -> bool:
@@ -171,6 +173,19 @@ class RunScreen(LiveScreen):
             self.source.send(protocol.FindCliff(_MAX_CLIFF_C))
             self._set_plan("cliff", (1,))
             self.app.toast("searching for the cliff: C doubles until requests queue")
+
+    def action_find_capacity(self) -> None:
+        session = self.source.live.session
+
+        def done(text: str | None) -> None:
+            if text:
+                self.source.send(protocol.FindCapacity(text))
+                self._set_plan("capacity", (1,), slo=text)
+                self.app.toast("searching for the most agents: C doubles until the SLO is missed")
+
+        if self._can_steer():
+            slo = session.plan.slo if session else ""
+            self.query_one(InputLine).ask("SLO of each agent:", slo or _EXAMPLE_SLO, parse_slo, done)
 
     def action_next_level(self) -> None:
         if self._in_progress():
