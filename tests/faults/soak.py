@@ -189,7 +189,7 @@ def _latencies(minute: int, records: list[Record]) -> None:
     print(
         f"  to minute {minute}: {len(ok)} ok, errors {errors}; TTFT ms p50 {_ms(ttft.p50)} p99 {_ms(ttft.p99)}; "
         f"gap ms mean {_ms(gaps.mean)} p50 {_ms(gaps.p50)} p99 {_ms(gaps.p99)}, longest {stall:.1f}; "
-        f"tok/s per stream {_ms(rate.mean)}; {gaps.n + len(ok)} chunks",
+        f"tok/s per stream p50 {_ms(rate.p50)}; {gaps.n + len(ok)} chunks",
         flush=True,
     )
 
