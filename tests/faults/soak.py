@@ -29,7 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.levels.stats import median, spread
-from swarmtui.model.record import Record
+from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import RequestEntry, Summary
 from swarmtui.sessions.journal import JOURNAL, decode_line
 from tests.bench.engine import process_tree
@@ -147,7 +147,7 @@ def _watch(
             for name, size in sizes.items():
                 memory[name].append(size)
         records = tail.read_new()
-        errors.update(record.error for record in records if record.error)
+        errors.update(record.error for record in records if record.error and record.error != CANCELLED)
         ttft = median(record.ttft_s for record in records if record.ttft_s is not None)
         rate = median(record.decode_tps for record in records if record.decode_tps is not None)
         if ttft is not None and rate is not None:
