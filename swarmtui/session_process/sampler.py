@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # The URL of a metrics page, when it was read, and its text.
 MetricsPage = tuple[str, int, str]
 
+_IDENTIFY_S = (2.0, 5.0)
 _METRICS_S = 1.0
 _LAST_SAMPLE_S = 2.5
 _STALE_NS = 10_000_000_000
@@ -178,7 +179,11 @@ class Sampler:
 
         for number, endpoint in enumerate(self._endpoints):
             root = parse_address(endpoint.url).root
-            found = identify(root, self._findings.listeners.get(root), client=client)
+            listener = self._findings.listeners.get(root)
+            # A server under load may answer late; without its flags, sessions differ for no visible reason.
+            found = next(
+                (x for s in _IDENTIFY_S if (x := identify(root, listener, s, client=client)) is not None), None
+            )
             if found is not None:
                 (found,) = with_gpus([found], self._gpu_counters[1])
                 self.servers.put((number, found))

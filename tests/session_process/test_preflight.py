@@ -8,9 +8,11 @@ from swarmtui.http_client import HttpClient
 from swarmtui.model.endpoint import PATHS, Dialect, Endpoint, Secrets, parse_address
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.prompts.library import find_workload
 from swarmtui.session_process.preflight import EndpointInspector, EndpointUnusable, inspect_endpoints
-from swarmtui.session_process.sampler import PreflightFindings
+from swarmtui.session_process.sampler import PreflightFindings, Sampler
+from swarmtui.telemetry import discovery
 from tests.loadgen.raw_server import RawCall, RawServer
 from tests.telemetry.text_server import serving
 
@@ -80,3 +82,13 @@ def test_key_goes_where_the_api_wants_it_also_before_the_load() -> None:
         inspect(server.url, "messages")
     listing = next(call for call in server.calls if "/v1/models" in call.request_line)
     assert (listing.headers["x-api-key"], listing.headers["anthropic-version"]) == ("k" * 8, "2023-06-01")
+
+
+def test_a_server_that_answers_late_is_identified(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = DiscoveredServer(url="http://127.0.0.1:1", flags={"parallel": "4"})
+    monkeypatch.setattr(discovery, "identify", lambda root, listener, limit, client: late if limit > 2 else None)
+    request = RunRequest(endpoints=(late.url,), workload="coding", plan=Plan(), session_root="/nowhere")
+    endpoints = (Endpoint(url=late.url, model="tiny"),)
+    sampler = Sampler(endpoints, request, simulated=False, findings=PreflightFindings())
+    sampler._identify(HttpClient())
+    assert sampler.servers.get_nowait() == (0, late)

@@ -155,6 +155,18 @@ async def test_found_servers_come_first_and_simulators_are_folded(
         await until(lambda: "   chat              everyday questions: explain, write, advise" in screen_text(app))
 
 
+async def test_servers_that_do_not_answer_in_time_get_more_of_it(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = DiscoveredServer(url="http://127.0.0.1:1", reachable=False, problem="no answer in time")
+    monkeypatch.setattr(
+        catalogue, "discover_servers", lambda timeout_s: (found_server(2) if timeout_s > 1 else silent,)
+    )
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)):
+        await until(lambda: "› 127.0.0.1:1  llama.cpp, tiny, 2 slots" in screen_text(app))
+
+
 def list_two_models(to: ScriptedHandler) -> None:
     to.whole(200, b'{"object":"list","data":[{"id":"small","object":"model"},{"id":"large","object":"model"}]}')
 

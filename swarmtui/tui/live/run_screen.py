@@ -80,7 +80,9 @@ class RunScreen(LiveScreen):
 
     @property
     def _no_curve(self) -> str:
-        return f"{super()._no_curve}; s starts a sweep" if self._is_steerable else super()._no_curve
+        frame = self.source.live.frame
+        steered = self._is_steerable and frame is not None and frame.steered
+        return f"{super()._no_curve}; s starts a sweep" if steered else super()._no_curve
 
     # steering
 

@@ -37,6 +37,7 @@ _FIRST = "first"
 _API_HINTS = (f"{AUTO} {' '.join(PATHS)}", f"{AUTO}, {', '.join(list(PATHS)[:2])} …")
 _LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 _INSPECT_AFTER_S = 0.6
+_DISCOVER_S = (1.0, 5.0)
 _LEAST_ROWS, _LEAST_ABOUT = 3, 2
 # The number of models shown on a low and on a tall screen.
 _MODEL_ROWS, _TALL = (3, 6), 34
@@ -165,9 +166,16 @@ class EndpointPart(VerticalScroll):
         picked = self._pick_list("endpoints").picked
         if picked == FOLD:
             return "Enter hides the simulators" if self._unfolded else "Enter shows the simulators"
+        if self.is_waiting:
+            return "searching for servers on this host …"
         if picked == TYPED and not self.endpoint:
             return "type the URL of a server; Enter goes to the field"
         return "type the name of a model; Enter goes to the field" if self._is_unnamed else ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the servers of this host are not known yet, and the user has chosen nothing else."""
+        return self._searching and not self._found and not self._user_moved and not self._typed("url")
 
     @property
     def _is_unnamed(self) -> bool:
@@ -256,9 +264,14 @@ class EndpointPart(VerticalScroll):
         models.set_items([*items, PickItem(TYPED, "the name typed below")], wanted)
 
     async def _discover(self) -> None:
-        self._found = await asyncio.to_thread(catalogue.discover_servers)
-        self._searching = False
-        self._list()
+        """Search once, and again with more time if not every server answered: a host under load is slow."""
+        for timeout_s in _DISCOVER_S:
+            self._found = await asyncio.to_thread(catalogue.discover_servers, timeout_s)
+            complete = all(server.reachable for server in self._found)
+            self._searching = not complete and timeout_s != _DISCOVER_S[-1]
+            self._list()
+            if not self._searching:
+                break
         self._inspect_later()
 
     def _inspect_later(self) -> None:

@@ -166,7 +166,8 @@ class SetupScreen(Screen[None]):
     def _confirmed(self, event: PickList.Confirmed) -> None:
         typed, picked = _TYPED_FIELDS.get(event.pick.id or ""), event.pick.picked
         if typed and picked == TYPED and not self._entry(typed).value:
-            self._entry(typed).focus()
+            if typed != "url" or not self._endpoint_part.is_waiting:
+                self._entry(typed).focus()
         elif picked == FOLD and event.pick.id == "endpoints":
             self._endpoint_part.toggle_simulators()
         elif picked == FOLD:
