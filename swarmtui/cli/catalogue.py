@@ -14,6 +14,7 @@ from swarmtui.cli.options import (
     WholeNumber,
     ca_file_option,
     commands,
+    gpu_metrics_option,
     insecure_option,
     json_option,
     session_dir_option,
@@ -149,6 +150,7 @@ def discover(timeout: float, as_json: bool) -> None:
     metavar="auto|ray://…|ADDRESS|local:N",
     help="Also check how many streams each node of this Ray cluster can follow.",
 )
+@gpu_metrics_option
 @ca_file_option
 @insecure_option
 @json_option
@@ -157,6 +159,7 @@ def doctor(
     endpoint: str | None,
     streams: int,
     hosts: str,
+    gpu_metrics_urls: tuple[str, ...],
     ca_file: str | None,
     insecure: bool,
     as_json: bool,
@@ -179,7 +182,8 @@ def doctor(
             server, ca_file=ca_file or server.ca_file, insecure=insecure or server.insecure
         )
     lines = []
-    for line in run_checks(server, streams, session_root(session_dir)):
+    exporters = gpu_metrics_urls or (server.gpu_metrics_urls if server is not None else ())
+    for line in run_checks(server, streams, session_root(session_dir), exporters):
         lines.append(line)
         if not as_json:
             echo(check_line(line))

@@ -103,8 +103,9 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
 
 
 _COMMANDS_WITH_DEFAULTS = ("run", "capacity", "probe", "ab")
+_ONLY_FOR_RUN = ("runs", "levels", "canaries")
 # Of mutually exclusive options, one on the command line overrides another from config.toml.
-_EXCLUSIVE_OPTIONS = (("requests", "duration"), ("levels", "rate", "find_cliff"))
+_EXCLUSIVE_OPTIONS = (("requests", "duration"), ("rate", "canaries"), ("levels", "rate", "find_cliff"))
 
 
 def config_defaults(command: str) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def config_defaults(command: str) -> dict[str, Any]:
     from swarmtui.client.config_file import read_config
 
     options = read_config().defaults.options()
-    return {name: value for name, value in options.items() if command == "run" or name not in ("runs", "levels")}
+    return {name: value for name, value in options.items() if command == "run" or name not in _ONLY_FOR_RUN}
 
 
 def drop_overridden_defaults(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +160,13 @@ workload_option = click.option(
     show_default=True,
     metavar="NAME|FILE",
     help="The prompts to send; see `swarmtui workloads`.",
+)
+gpu_metrics_option = click.option(
+    "--gpu-metrics-url",
+    "gpu_metrics_urls",
+    multiple=True,
+    metavar="URL",
+    help="Metrics of GPUs on another host: DCGM exporter, or AMD device-metrics-exporter.",
 )
 agent_header_option = click.option(
     "--agent-header",

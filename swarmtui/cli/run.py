@@ -21,6 +21,7 @@ from swarmtui.cli.options import (
     detect_option,
     drop_overridden_defaults,
     endpoint_option,
+    gpu_metrics_option,
     insecure_option,
     json_option,
     max_tokens_option,
@@ -180,7 +181,7 @@ missed: to show 95 % takes at least 59 requests.
 @click.option(
     "--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="Metrics of the server, if not at /metrics."
 )
-@click.option("--gpu-metrics-url", "gpu_metrics_urls", multiple=True, metavar="URL", help="URL of a DCGM exporter.")
+@gpu_metrics_option
 @click.option("--no-gpu", is_flag=True, help="Do not read the GPUs of this host.")
 @click.option("--keep-text", is_flag=True, help="Store the text of all responses.")
 @click.option("--no-previews", is_flag=True, help="Store no text at all, not even the start of checked responses.")

@@ -37,14 +37,16 @@ class DoctorFinding(NamedTuple):
     sentence: str
 
 
-def run_checks(endpoint: EndpointConfig | None, streams: int, directory: Path) -> Iterator[QualityLine]:
+def run_checks(
+    endpoint: EndpointConfig | None, streams: int, directory: Path, gpu_metrics_urls: tuple[str, ...] = ()
+) -> Iterator[QualityLine]:
     """Check for `streams` concurrent streams; sessions are to be saved in `directory`."""
     size = shutil.get_terminal_size() if sys.stdout.isatty() else None
     checks: dict[tuple[str, str], Callable[[], DoctorFinding]] = {
         ("terminal", "terminal"): lambda: check_terminal(os.environ, size),
         ("colours", "colours"): lambda: check_colours(os.environ),
         ("open_files", "open files"): lambda: check_open_files(streams),
-        ("gpu", "GPU"): check_gpus,
+        ("gpu", "GPU"): lambda: check_gpus(gpu_metrics_urls),
         ("endpoint", "endpoint"): lambda: check_endpoint(endpoint) if endpoint else check_local_endpoints(),
         ("disk", "disk"): lambda: check_disk(directory),
         ("client_speed", "client speed"): lambda: check_client_speed(streams),
@@ -92,8 +94,9 @@ def check_open_files(streams: int) -> DoctorFinding:
     return DoctorFinding("wrong", value, sentence)
 
 
-def check_gpus() -> DoctorFinding:
-    found, problem = read_gpus()
+def check_gpus(metrics_urls: tuple[str, ...] = ()) -> DoctorFinding:
+    """Check the GPUs of this host, or those of exporters."""
+    found, problem = read_gpus(metrics_urls)
     if not found:
         return DoctorFinding("doubtful", "none", f"{problem}; everything else works")
     names = sorted({gpu.name for gpu in found if not gpu.part_of})

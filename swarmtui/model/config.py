@@ -44,6 +44,7 @@ class Defaults(InputStruct, frozen=True, kw_only=True):
     temperature: float | None = None
     seed: int | None = None
     slo: str | None = None
+    canaries: str | None = None
     timeout: str | None = None
     idle_timeout: str | None = None
     on_restart: str | None = None

@@ -140,7 +140,7 @@ class Sampler:
 
         urls = self._gpu_urls()
         if urls is None:
-            self._gpu_problem = "the endpoint is on another host; name its DCGM exporter with --gpu-metrics-url"
+            self._gpu_problem = "the endpoint is on another host; name its DCGM or AMD exporter with --gpu-metrics-url"
             return
         # Exporters get no secrets, but their text may repeat them.
         client = HttpClient((), self._request.secrets)

@@ -22,6 +22,7 @@ endpoint = "box"
 levels = [1, 2]
 requests = 4
 warmup = "none"
+canaries = "2%"
 """
 
 
@@ -29,7 +30,8 @@ def test_config_has_endpoints_and_defaults() -> None:
     config = parse_config(CONFIG, "c.toml")
     box = config.endpoints["box"]
     assert (box.url, box.api_key_env, box.headers) == ("https://box.lan:8000", "BOX_KEY", {"X-Team": "blue"})
-    assert config.defaults.options() == {"endpoints": ("box",), "levels": "1,2", "requests": "4", "warmup": "none"}
+    options = {"endpoints": ("box",), "levels": "1,2", "requests": "4", "warmup": "none", "canaries": "2%"}
+    assert config.defaults.options() == options
 
 
 @pytest.mark.parametrize(

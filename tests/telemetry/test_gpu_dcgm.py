@@ -35,7 +35,7 @@ def test_other_page_is_a_problem_and_does_not_hide_exporters() -> None:
     with serving({"/gpu": SIMULATED, "/else": "<html>hello</html>"}) as server:
         source = open_gpus((f"{server.url}/gpu", f"{server.url}/else"))
         assert len(source.read()) == 1
-        assert source.problem == f"{server.url}/else: not the page of a DCGM exporter"
+        assert source.problem == f"{server.url}/else: not the page of a DCGM exporter or AMD device-metrics-exporter"
         source.close()
 
 

@@ -242,7 +242,7 @@ def test_driver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     script, released = installed(monkeypatch, H200), threading.Event()
     monkeypatch.setattr(script, "nvmlInit", released.wait)
     try:
-        assert read_gpus(0.05) == ((), "the driver did not answer within 0.05 s")
+        assert read_gpus(timeout_s=0.05) == ((), "the driver did not answer within 0.05 s")
     finally:
         released.set()
     monkeypatch.undo()

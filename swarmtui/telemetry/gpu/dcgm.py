@@ -1,4 +1,4 @@
-"""Read GPUs of another host, or simulated ones, from NVIDIA's DCGM exporter."""
+"""Read GPUs from the page of NVIDIA's DCGM exporter."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections import defaultdict
 from typing import Any
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.gpu.cadence import Depth
 from swarmtui.telemetry.gpu.nvml import throttle_reasons
-from swarmtui.telemetry.prometheus import Fetcher, parse_samples
+from swarmtui.telemetry.prometheus import parse_samples
 
 SIMULATED = "SIMULATED"
 _PREFIX = "DCGM_FI_DEV_"
@@ -82,26 +81,3 @@ def _gpu(uuid: str, part: str, labels: dict[str, str], values: dict[str, float])
 
 def _bytes(mebibytes: float | None) -> int | None:
     return None if mebibytes is None or abs(mebibytes) > _MAX_MIB else round(mebibytes * _MIB)
-
-
-class DcgmReader:
-    """Read the GPUs of several exporters. Never raises: `problem` explains why GPUs are missing."""
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-        self.problem = ""
-
-    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]:
-        """Read everything at any depth: it is one page."""
-        gpus: list[Gpu] = []
-        problems: list[str] = []
-        for url, body, problem in self._fetcher.fetch():
-            found = parse_gpus(body) if not problem else None
-            if found is None:
-                problems.append(f"{url}: {problem or 'not the page of a DCGM exporter'}")
-            gpus += found or ()
-        self.problem = "; ".join(problems)
-        return tuple(gpus)
-
-    def close(self) -> None:
-        self._fetcher.close()

@@ -11,7 +11,7 @@ from typing import Protocol
 from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.gpu.cadence import Depth
-from swarmtui.telemetry.gpu.dcgm import DcgmReader
+from swarmtui.telemetry.gpu.exporters import ExporterReader
 from swarmtui.telemetry.gpu.nvml import NvmlReader
 from swarmtui.telemetry.gpu.sysfs import ROOT, SysfsReader
 from swarmtui.telemetry.prometheus import Fetcher
@@ -33,7 +33,7 @@ class GpuReader(Protocol):
 def open_gpus(metrics_urls: Sequence[str] = (), client: HttpClient | None = None, *, root: Path = ROOT) -> GpuReader:
     """Prefer NVML to sysfs; without any GPU return the NVML reader, which finds a driver that is loaded later."""
     if metrics_urls:
-        return DcgmReader(Fetcher(metrics_urls, client))
+        return ExporterReader(Fetcher(metrics_urls, client))
     nvidia = NvmlReader()
     if not nvidia.read():
         others = SysfsReader(root)
@@ -43,15 +43,17 @@ def open_gpus(metrics_urls: Sequence[str] = (), client: HttpClient | None = None
     return nvidia
 
 
-def read_gpus(timeout_s: float = 20.0) -> tuple[tuple[Gpu, ...], str]:
-    """Read the GPUs of this host once; return them, and why some are missing. A driver that hangs is given up.
+def read_gpus(metrics_urls: Sequence[str] = (), timeout_s: float = 20.0) -> tuple[tuple[Gpu, ...], str]:
+    """Read the GPUs of exporters, or of this host, once; return them, and why some are missing.
+
+    A driver that hangs is given up.
 
     No signal ends a call of the driver, so that it is made in another thread.
     """
     found: list[tuple[tuple[Gpu, ...], str]] = []
 
     def read() -> None:
-        reader = open_gpus()
+        reader = open_gpus(metrics_urls)
         found.append((reader.read(), reader.problem))
         reader.close()
 
