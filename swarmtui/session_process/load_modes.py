@@ -342,7 +342,7 @@ class SessionTasks(TaskSource):
         super().__init__(factory, c, total)
         self._plan, self._sessions, self._clock_ns = plan, sessions, clock_ns
         self._plays = factory.generator.plays
-        self._begun = 0
+        self._begun = self._uncounted = 0
         self._offset = (run - 1) * (sessions or 0)
         self._shared: SharedBlocks | None = None
         self._slots: dict[int, Play | None] = {}
@@ -415,7 +415,10 @@ class SessionTasks(TaskSource):
         slot, play, position = self._running.pop(task.id, (-1, None, 0))
         if play is None:
             return
-        self._unanswered.discard(slot)
+        if slot in self._unanswered:
+            self._unanswered.discard(slot)
+            if not self._unanswered and not self._issued and self._plan.sessions != "all":
+                self._uncounted = self._begun - self._c  # they ended before any request counted
         if self._slots.get(slot) is not play:
             return
         end_ns = record.t_end_ns or record.t_done_ns or self._clock_ns()
@@ -431,7 +434,8 @@ class SessionTasks(TaskSource):
         self._due = [due for due in self._due if due[1] != slot]
         heapify(self._due)
         heappush(self._due, (at_ns, slot, -1))
-        if self._sessions is not None and self._begun >= self._sessions:
+        left = None if self._sessions is None else self._sessions - (self._begun - self._uncounted)
+        if left is not None and left <= 0 and not self._unanswered:
             self.start_fillers()
 
 

@@ -56,8 +56,16 @@ def sessions(draw: st.DrawFn) -> TraceSession:
 class Simulation:
     """Answers each request after a time, and records when requests were due and answered."""
 
-    def __init__(self, recorded: list[TraceSession], c: int, limit: int | None, total: int | None = None) -> None:
-        self.now = 0
+    def __init__(
+        self,
+        recorded: list[TraceSession],
+        c: int,
+        limit: int | None,
+        total: int | None = None,
+        first_answer_s: int | None = None,
+    ) -> None:
+        """`first_answer_s` is how long the second request takes."""
+        self.now, self._first_answer_s = 0, first_answer_s
         self.sent: list[tuple[int, int, Task]] = []
         with tempfile.TemporaryDirectory() as directory:
             for number, session in enumerate(recorded):
@@ -75,6 +83,8 @@ class Simulation:
             while (task := self.source.next_task()) is not None:
                 at_ns = task.at_ns or 0
                 took_ns = S * (1 + task.id % 7) // 3
+                if task.id == 1 and self._first_answer_s is not None:
+                    took_ns = self._first_answer_s * S
                 self.sent.append((at_ns, at_ns + took_ns, task))
                 heappush(flying, (at_ns + took_ns, task.id, task))
             if flying and flying[0][0] <= self.now + S // 2:
@@ -147,6 +157,15 @@ def test_first_requests_are_preroll_and_a_slot_without_a_session_ends_the_run() 
     # The second slot begins in the middle of its session, so that both are not at the same place.
     places = {play: found[0][2].turn for play, found in played.by_play().items()}
     assert (places[0], places[1], places[2]) == (0, 2, 0)
+
+
+def test_sessions_that_end_before_requests_count_do_not_shorten_the_run() -> None:
+    """The second slot waits long for its first answer, while the first slot plays one session after another."""
+    short = TraceSession(id="short", requests=(TraceRequest(input_tokens=99, output_tokens=1),))
+    slow = TraceSession(id="slow", requests=(TraceRequest(input_tokens=99, output_tokens=1),) * 2)
+    played = Simulation([short, slow, short], 2, limit=4, first_answer_s=20)
+    counted = {task.replayed.play for _, _, task in played.sent if task.phase == "level" and task.replayed}
+    assert len(counted) >= 2
 
 
 def test_number_of_requests_ends_the_run() -> None:
