@@ -106,7 +106,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("mark", "m", "m", "mark", "Mark for comparison", "Sessions", ("sessions",), True),
     Action("compare", "c", "c", "compare", "The marked ones, or with the one before", "Sessions", ("sessions",), True),
     Action("next_baseline", "b", "b", "baseline", "Use the next session as baseline", "Sessions", ("compare",), True),
-    Action("next_figure", "v", "v", "curve", "Throughput, TTFT or tok/s per stream", "Sessions", ("compare",), True),
+    Action("next_figure", "v", "v", "curve", "Throughput, TTFT, stream rate, Pareto", "Sessions", ("compare",), True),
     Action("delete", "delete,D", "D", "delete", "Delete this session; u restores it", "Sessions", ("sessions",), True),
     Action("undo", "u", "u", "undo", "Restore the session deleted last", "Sessions", ("sessions",), True),
     Action("open_tune", "enter", "enter", "open", "Configurations of this tune", "Tune", ("tunes",), True),

@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 import resvg_py
 from prometheus_client import Metric
@@ -299,6 +300,24 @@ def test_radar_is_drawn_only_for_sessions_that_differ(tmp_path: Path) -> None:
     other = loaded(tmp_path, slow, "20261115-014455-3f9b")
     charts = [{chart.name for chart in build_charts([session_data(first), session_data(x)])} for x in (equal, other)]
     assert [("radar" in names) for names in charts] == [False, True]
+
+
+def test_pareto_chart_has_a_curve_for_each_session(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED.parents[1] / "tui" / "recorded", tmp_path / "s")
+    names = sorted(path.name for path in (tmp_path / "s").iterdir())
+    sessions = [session_data(load(tmp_path / "s", name))._replace(name=name) for name in names]
+    (chart,) = (chart for chart in build_charts(sessions) if chart.name.startswith("pareto"))
+    assert [series.name for series in chart.series] == names
+    assert (chart.x, chart.y) == ("tok/s per user", "output tok/s per GPU")
+    first = sessions[0].summary
+    users = [level.per_stream_tps.mean for level in first.levels]
+    per_gpu = [(level.headline_tps or 0.0) / len(first.gpus) for level in first.levels]
+    assert chart.series[0].points == tuple(zip(users, per_gpu, strict=True))
+    assert [name for _, name in chart.series[0].marks] == [f"C={level.c}" for level in first.levels]
+    without = [one._replace(summary=msgspec.structs.replace(one.summary, gpus=())) for one in sessions]
+    (whole,) = (chart for chart in build_charts(without) if chart.name.startswith("pareto"))
+    assert whole.y == "output tok/s per server" and whole.series[0].points[0][1] == first.levels[0].headline_tps
+    assert ">C=4</text>" in export([load(tmp_path / "s", name) for name in names], "svg", "pareto").decode()
 
 
 def test_best_level_and_cliff_are_marked(tmp_path: Path) -> None:

@@ -42,6 +42,11 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         assert "● four slots" in screen_text(app) and "these two sessions differ: −" in screen_text(app)
         await pilot.press("v")
         await until(lambda: "TTFT, s by C" in screen_text(app))
+        await pilot.press("v", "v")
+        await until(lambda: "tok/s per GPU by tok/s per user" in screen_text(app))
+        assert "◆" in screen_text(app).split("differences")[0]
+        await pilot.press("v")
+        await until(lambda: "output tok/s by C" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, CompareScreen))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil, fsum, isfinite
 
+from swarmtui.analysis.capacity.pareto import PARETO_UNITS, ParetoUnit, gpus_known, pareto_points
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
@@ -34,6 +35,7 @@ def build_charts(sessions: Sequence[SessionData]) -> tuple[Chart, ...]:
     charts = (
         _throughput(sessions),
         _ttft(sessions),
+        *(_pareto(sessions, unit) for unit in PARETO_UNITS),
         _contention(sessions),
         _degradation(sessions),
         _radar(sessions),
@@ -100,6 +102,26 @@ def _ttft(sessions: Sequence[SessionData]) -> Chart:
         series.append(_curve(sessions[0], "maximum", maximum, many))
     note = "below 5 answers: mean instead of median"
     return Chart("ttft", "Time to first token", "levels", _x_axis(sessions), unit, _with_points(series), note=note)
+
+
+def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
+    """Chart what one user gets against what one GPU gives: up and to the right is better."""
+    per_gpu = gpus_known([session.summary for session in sessions])
+    series = []
+    for session in sessions:
+        points = [
+            point
+            for point in pareto_points(session.summary, unit, per_gpu=per_gpu)
+            if _drawable(point.x) is not None and _drawable(point.y) is not None
+        ]
+        if len(points) > 1:
+            marks = tuple((point.x, f"C={point.c}") for point in points)
+            series.append(ChartSeries(session.name, tuple((point.x, point.y) for point in points), marks))
+    whole = "GPU" if per_gpu else "server"
+    name, output = ("pareto", "output ") if unit == "tok/s" else ("pareto_jobs", "")
+    title = f"Pareto: {unit} per user against {unit} per {whole}"
+    note = f"only of {series[0].name}" if len(sessions) > len(series) == 1 else ""
+    return Chart(name, title, "xy", f"{unit} per user", f"{output}{unit} per {whole}", tuple(series), note=note)
 
 
 def _contention(sessions: Sequence[SessionData]) -> Chart:

@@ -45,12 +45,13 @@ class ChartSeries(NamedTuple):
 class Chart(NamedTuple):
     """A chart. `levels`: x is C, in equal steps; `bars`: one bar per label; `radar`: one axis per label.
 
-    `marks` are positions on a time axis with the name of what starts there.
+    `xy`: x and y are measured, and the marks of a series name its points in order. `marks` are positions on a time axis
+    with the name of what starts there.
     """
 
     name: str
     title: str
-    kind: Literal["levels", "time", "bars", "radar"]
+    kind: Literal["levels", "time", "xy", "bars", "radar"]
     x: str
     y: str
     series: tuple[ChartSeries, ...]

@@ -46,7 +46,7 @@ def style_sheet(colours: Mapping[str, str]) -> str:
 
 def draw_chart(chart: Chart) -> str:
     """Return the elements of a chart, WIDTH by HEIGHT."""
-    return {"levels": _lines, "time": _lines, "bars": _bars, "radar": _radar}[chart.kind](chart)
+    return {"levels": _lines, "time": _lines, "xy": _paths, "bars": _bars, "radar": _radar}[chart.kind](chart)
 
 
 def draw_key(k: int) -> str:
@@ -112,6 +112,25 @@ def _lines(chart: Chart) -> str:
     if chart.kind == "levels":
         parts += _values(chart.series[0], positions, up)
         parts += _findings(chart.series, positions, up)
+    return "".join(parts)
+
+
+def _paths(chart: Chart) -> str:
+    """Draw curves through points that have a name each; one that would cover another is left out."""
+    along = _Scale([x for series in chart.series for x, _ in series.points], _LEFT, WIDTH - _RIGHT - 24, may_log=False)
+    up = _Scale([y for series in chart.series for _, y in series.points], HEIGHT - _BOTTOM, _TOP, may_log=False)
+    parts = [_axes(chart, up, [(along(x), f"{x:g}") for x in along.ticks])]
+    named: list[tuple[float, float]] = []
+    for k, series in enumerate(chart.series):
+        points = [(along(x), up(y)) for x, y in series.points]
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        parts.append(f'<path d="{path}" class="line s{k % 6}" stroke-dasharray="{_DASHES[k % 6]}"/>')
+        for (x, y), (user, server), (_, name) in zip(points, series.points, series.marks, strict=True):
+            title = " ".join(filter(None, (series.name, f"{name}: {significant(user)}, {significant(server)}")))
+            parts.append(_mark(x, y, k, escape(title)))
+            if all(abs(x - left) > 30 or abs(y - top) > 13 for left, top in named):
+                named.append((x, y))
+                parts.append(f'<text x="{x + 8:.1f}" y="{y - 6:.1f}" class="value">{escape(name)}</text>')
     return "".join(parts)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from textual.app import ComposeResult
 
+from swarmtui.analysis.capacity.pareto import PARETO_UNITS, ParetoUnit, gpus_known, pareto_points
 from swarmtui.numbers import MISSING, rate, seconds, signed_percent, significant
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Comparison, ComparisonRow, LeaderboardRow, MachineRow, Pair
     from swarmtui.model.session import Level, Summary
 
-PlottedFigure = Literal["output tok/s", "TTFT, s", "tok/s per stream"]
+LevelFigure = Literal["output tok/s", "TTFT, s", "tok/s per stream"]
+PlottedFigure = LevelFigure | ParetoUnit
 
-PLOTTED_FIGURES: dict[PlottedFigure, Callable[[Level], float | None]] = {
+_LEVEL_FIGURES: dict[LevelFigure, Callable[[Level], float | None]] = {
     "output tok/s": lambda level: level.headline_tps,
     "TTFT, s": lambda level: level.ttft_s.median,
     "tok/s per stream": lambda level: level.per_stream_tps.mean,
@@ -42,25 +44,48 @@ class SessionCurve(NamedTuple):
 
 
 class OverlayView(NamedTuple):
-    """`load_unit` is that of the x axis: C, or requests/s."""
+    """`x_axis` is C, requests/s, or measured: then the points of a curve are in the order of C."""
 
-    figure: PlottedFigure
+    y_axis: str
     curves: tuple[SessionCurve, ...]
-    load_unit: str
+    x_axis: str
     empty: str
+    measured_x: bool = False
 
 
 # views
 
 
 def overlay_view(summaries: Sequence[Summary], names: dict[str, str], figure: PlottedFigure) -> OverlayView:
+    if figure == "tok/s" or figure == "jobs/h":
+        return _pareto_view(summaries, names, figure)
     curves = []
     for summary in summaries:
         name = names.get(summary.session.id, summary.session.id)
-        curves.append(SessionCurve(name, level_points(summary.levels, PLOTTED_FIGURES[figure])))
+        curves.append(SessionCurve(name, level_points(summary.levels, _LEVEL_FIGURES[figure])))
     empty = "" if any(curve.points for curve in curves) else f"no session has {figure}"
     has_rates = any(level.rate is not None for summary in summaries for level in summary.levels)
     return OverlayView(figure, tuple(curves), "requests/s" if has_rates else "C", empty)
+
+
+def _pareto_view(summaries: Sequence[Summary], names: dict[str, str], unit: ParetoUnit) -> OverlayView:
+    per_gpu = gpus_known(summaries)
+    curves = [
+        SessionCurve(
+            names.get(summary.session.id, summary.session.id),
+            tuple((point.x, point.y) for point in pareto_points(summary, unit, per_gpu=per_gpu)),
+        )
+        for summary in summaries
+    ]
+    empty = "" if any(curve.points for curve in curves) else f"no session has {unit} per user"
+    y_axis = f"{unit} per {'GPU' if per_gpu else 'server'}"
+    return OverlayView(y_axis, tuple(curves), f"{unit} per user", empty, measured_x=True)
+
+
+def plotted_figures(summaries: Sequence[Summary]) -> list[PlottedFigure]:
+    """Return what the curves can show: jobs only if recorded sessions were replayed."""
+    jobs = any(level.replay and level.replay.jobs_per_h for summary in summaries for level in summary.levels)
+    return [*_LEVEL_FIGURES, *(unit for unit in PARETO_UNITS if jobs or unit != "jobs/h")]
 
 
 def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> list[Line]:
@@ -154,7 +179,7 @@ class OverlayPanel(PlotPanel[OverlayView]):
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        lines = [heading("", self.title, f"{view.figure} by {view.load_unit}" if view else "", width)]
+        lines = [heading("", self.title, f"{view.y_axis} by {view.x_axis}" if view else "", width)]
         if view is None or view.empty or self.plotext is None:
             return [*lines, [(f" {(view.empty or 'drawing …') if view else ''}", "dim")]]
         shown = [
@@ -165,10 +190,14 @@ class OverlayPanel(PlotPanel[OverlayView]):
         lines.append(_legend(shown, width))
         if height < 7 or width < 24:
             return lines
-        traces = [PlotTrace(logarithmic(curve.points), style, marker) for curve, marker, style in shown]
         points = [point for curve, _, _ in shown for point in curve.points]
         axis = zero_based_axis("left", points)
-        ticks = [(log2(load), f"{load:g}") for load in sorted({load for load, _ in points})]
+        if view.measured_x:
+            traces = [PlotTrace(curve.points, style, marker) for curve, marker, style in shown]
+            ticks = list(zero_based_axis("left", [(y, x) for x, y in points]).ticks)
+        else:
+            traces = [PlotTrace(logarithmic(curve.points), style, marker) for curve, marker, style in shown]
+            ticks = [(log2(load), f"{load:g}") for load in sorted({load for load, _ in points})]
         return [*lines, *self.plot(width, height - 2, traces, [axis], ticks)]
 
 
@@ -202,7 +231,7 @@ class CompareScreen(Pager):
 
         first = self._summaries[self._baseline]
         ordered = [first, *(summary for summary in self._summaries if summary is not first)]
-        figure = list(PLOTTED_FIGURES)[self._figure]
+        figure = plotted_figures(self._summaries)[self._figure]
         self.query_one(OverlayPanel).show(overlay_view(ordered, self._names, figure))
         page = self.query_one(Page)
         page.note = f"baseline: {self._names.get(first.session.id, first.session.id)}"
@@ -218,5 +247,5 @@ class CompareScreen(Pager):
         self.app.open_screen("export", self._root, [summary.session.id for summary in self._summaries])
 
     def action_next_figure(self) -> None:
-        self._figure = (self._figure + 1) % len(PLOTTED_FIGURES)
+        self._figure = (self._figure + 1) % len(plotted_figures(self._summaries))
         self.update_panels()
