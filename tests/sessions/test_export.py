@@ -136,7 +136,7 @@ def test_svg_is_well_formed_and_self_contained(tmp_path: Path) -> None:
 
 
 def test_unknown_chart_error_lists_the_charts(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="it has throughput, ttft, contention, degradation"):
+    with pytest.raises(BadInput, match="it has throughput, ttft, pareto, contention, degradation"):
         export([loaded(tmp_path)], "svg", "gpu")
 
 

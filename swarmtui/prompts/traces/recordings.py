@@ -110,7 +110,11 @@ class _Builder:
 
 
 def mean_live_context(
-    recordings: Recordings, *, max_gap_s: float, time_scale: float, most: int = _MEASURED_SESSIONS
+    recordings: Recordings | Sequence[Recording],
+    *,
+    max_gap_s: float,
+    time_scale: float,
+    most: int = _MEASURED_SESSIONS,
 ) -> float | None:
     """Estimate the tokens in the contexts of one session and its sub-agents, as a mean over its time.
 
