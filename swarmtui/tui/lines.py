@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from math import floor, log10
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
@@ -22,6 +23,8 @@ Span = tuple[str, str]
 Line = list[Span]
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+# The first digits of the round numbers at which scales end.
+_ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 # Changes closer than this are written as one: moving the cursor and setting colours costs about as many bytes.
 _MERGE_WITHIN = 10
@@ -39,6 +42,11 @@ class LineWidget(Widget):
         self._rendering = False
         # Set where the view depends on the size: calls `show` with a view for the present size.
         self.update_view: Callable[[LineWidget], None] | None = None
+
+    @property
+    def empty(self) -> str:
+        """Why there is nothing to show; empty if there is something."""
+        return ""
 
     def draw(self, width: int, height: int) -> list[Line]:
         raise NotImplementedError
@@ -235,6 +243,14 @@ def _split_word(word: str, width: int) -> list[str]:
 
 
 # bars
+
+
+def scale_top(value: float) -> float:
+    """Return the round number just above a value, the top of every scale that starts at 0; 0 for 0."""
+    if value <= 0:
+        return 0.0
+    unit = 10.0 ** floor(log10(value))
+    return next(step * unit for step in _ROUND if step * unit >= value * (1 - 1e-9))
 
 
 def sparkline(values: tuple[float | None, ...], top: float | None) -> str:

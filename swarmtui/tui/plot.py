@@ -6,13 +6,14 @@ import asyncio
 import importlib
 import re
 from collections.abc import Sequence
-from math import log2
+from math import floor, log2, log10
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from swarmtui.tui.lines import Line, Panel
+from swarmtui.numbers import short
+from swarmtui.tui.lines import Line, Panel, scale_top
 
 # The colour that plotext draws with for each style.
-_COLOURS = {"first": 4, "second": 3, "bad": 1, "dim": 8}
+_COLOURS = {"first": 4, "second": 3, "bad": 1, "dim": 8, "good": 6, "warn": 5, "": 7}
 _STYLES = {f"38;5;{number}": name for name, number in _COLOURS.items()}
 _SEQUENCE = re.compile(r"\x1b\[([0-9;]*)m")
 
@@ -22,13 +23,17 @@ Point = tuple[float, float]
 
 
 class PlotTrace(NamedTuple):
-    """A line through points, a marker at each of them, or both; `style` is a name in themes.py."""
+    """A line through points, a marker at each of them, or both; `style` is a name in themes.py.
+
+    A line is drawn in braille, or if it is `dotted` with its marker.
+    """
 
     points: tuple[Point, ...]
     style: str
     marker: str = ""
     joined: bool = True
     side: Side = "left"
+    dotted: bool = False
 
 
 class Axis(NamedTuple):
@@ -89,11 +94,12 @@ class PlotPanel(Panel[PlotView]):
         return [_line(text) for text in figure.build().string().split("\n")[:height]]
 
     def _draw(self, trace: PlotTrace) -> None:
-        """Draw lines with quarter blocks, which more fonts have than braille."""
         figure, marker, colour = self.plotext.figure, self.plotext.marker, _COLOURS[trace.style]
         xs, ys = (list(values) for values in zip(*trace.points, strict=True))
         if trace.joined:
-            line = figure.signal(xs, ys, marker=marker("hd", colour), yside=trace.side)
+            line = figure.signal(
+                xs, ys, marker=marker(trace.marker if trace.dotted else "braille", colour), yside=trace.side
+            )
             line.lines()
             figure.draw(line)
         if trace.marker:
@@ -106,14 +112,14 @@ def logarithmic(points: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def zero_based_axis(side: Side, points: Sequence[Point]) -> Axis:
-    """Return an axis from 0 to slightly above the highest point, with four ticks."""
-    top = max((y for _, y in points), default=0.0) * 1.05 or 1.0
-    positions = [top * part / 3 for part in range(4)]
-    return Axis(side, 0, top, [(position, _tick_label(position)) for position in positions])
+    """Return an axis from 0 to the round number just above the highest point, with round ticks."""
+    top = scale_top(max((y for _, y in points), default=0.0)) or 1.0
+    parts = next(parts for parts in (4, 3, 5) if _is_round(top / parts))
+    return Axis(side, 0, top, [(top * part / parts, short(top * part / parts)) for part in range(parts + 1)])
 
 
-def _tick_label(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
+def _is_round(step: float) -> bool:
+    return round(step / 10.0 ** floor(log10(step)), 6) in (1, 2, 2.5, 3, 5)
 
 
 def _line(ansi: str) -> Line:

@@ -5,16 +5,23 @@ UPDATE_SCREENS=1 rewrites the expected screens; review the difference before com
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from rich.console import Console
+from textual._compositor import CompositorUpdate
+from textual.pilot import Pilot
 
 from swarmtui.sessions.replay import open_replay
-from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.live.curve import CurvePanel
 from swarmtui.tui.live.history import HistoryPanel
+from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel
 from tests.tui.conftest import Until
@@ -25,13 +32,23 @@ EXPECTED = HERE / "expected"
 END_S = 1_000.0
 FIRST = min(path.name for path in (HERE / "recorded").iterdir())
 
+# The states of the live screen: seconds from the start, and keys to press.
+STATES = {
+    "starting": (0.0, ()),
+    "few-streams": (9.0, ()),
+    "streams": (12.0, ()),
+    "heat-map": (12.0, ("m", "l")),
+    "without-text": (12.0, ("v",)),
+    "history": (12.0, ("2",)),
+    "ended": (END_S, ()),
+}
+SIZES = ((80, 24), (120, 40), (200, 50))
+# SGR codes of bold, dim, reverse and the default colours, and of 16 colours.
+UNCOLOURED = {"0", "1", "2", "7", "39", "49"}
+SIXTEEN = {*UNCOLOURED, *(str(base + n) for base in (30, 40, 90, 100) for n in range(8))}
+
 SCREENS = [
-    ("live-80x24", (80, 24), 9.0, ()),
-    ("live-120x40", (120, 40), 12.0, ()),
-    ("live-200x60", (200, 60), END_S, ()),
-    ("ended-80x24", (80, 24), END_S, ()),
-    ("ended-120x40", (120, 40), END_S, ()),
-    ("history-80x24", (80, 24), END_S, ("2",)),
+    ("high-200x60", (200, 60), 12.0, ()),
     ("gpus-80x24", (80, 24), END_S, ("3",)),
     ("levels-80x24", (80, 24), END_S, ("4",)),
     ("curve-120x40", (120, 40), END_S, ("5",)),
@@ -51,6 +68,53 @@ def replay_at(app: SwarmApp, at_s: float) -> ReplaySource:
     return source
 
 
+@pytest.mark.parametrize("state", STATES)
+async def test_state_matches_snapshots_at_each_size(state: str, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with 16 colours and with NO_COLOR: the text is the same, and no other colours are written."""
+    at_s, keys = STATES[state]
+    app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
+    async with app.run_test(size=SIZES[0]) as pilot:
+        replay_at(app, at_s)
+        await pilot.press(*keys)
+        for size in SIZES:
+            await pilot.resize_terminal(*size)
+            await settle(app, pilot, until)
+            check(f"{state}-{size[0]}x{size[1]}", screen_text(app))
+        text = screen_text(app)
+        app.theme = "ansi-dark"
+        await settle(app, pilot, until)
+        assert painted_codes(app, "standard") <= SIXTEEN and screen_text(app) == text
+        monkeypatch.setattr(app, "no_color", True)
+        assert painted_codes(app, "standard") <= UNCOLOURED
+
+
+def painted_codes(app: SwarmApp, colours: Literal["standard"]) -> set[str]:
+    """Return the SGR codes of the whole screen on a terminal with these colours."""
+    update = app.screen._compositor.render_update(full=True)
+    assert isinstance(update, CompositorUpdate)
+    console = Console(color_system=colours, force_terminal=True, file=io.StringIO())
+    written = update.render_segments(console)
+    return {code for sequence in re.findall("\x1b\\[([0-9;]*)m", written) for code in sequence.split(";") if code}
+
+
+async def settle(app: SwarmApp, pilot: Pilot[AppResult], until: Until) -> None:
+    """Wait for the layout and the library that draws curves."""
+    for _ in range(3):
+        if isinstance(app.screen, LiveScreen):
+            app.screen.update_panels()
+        await pilot.pause()
+    curves = [curve for curve in app.screen.query(CurvePanel) if curve.is_on_screen and curve.view]
+    await until(lambda: all(curve.plotext is not None for curve in curves if curve.view and not curve.view.empty))
+    await pilot.pause()
+
+
+def check(name: str, shown: str) -> None:
+    path = EXPECTED / f"{name}.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        path.write_text(shown + "\n", encoding="utf-8")
+    assert shown + "\n" == path.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(("name", "size", "at_s", "keys"), SCREENS, ids=[screen[0] for screen in SCREENS])
 async def test_screen_matches_snapshot(
     name: str, size: tuple[int, int], at_s: float, keys: tuple[str, ...], until: Until
@@ -59,16 +123,8 @@ async def test_screen_matches_snapshot(
     async with app.run_test(size=size) as pilot:
         replay_at(app, at_s)
         await pilot.press(*keys)
-        await pilot.pause()
-        curves = [curve for curve in app.screen.query(CurvePanel) if curve.is_on_screen and curve.view]
-        await until(lambda: all(curve.plotext is not None for curve in curves if curve.view and not curve.view.empty))
-        await pilot.pause()
-        shown = screen_text(app) + "\n"
-    path = EXPECTED / f"{name}.txt"
-    if os.environ.get("UPDATE_SCREENS"):
-        EXPECTED.mkdir(exist_ok=True)
-        path.write_text(shown, encoding="utf-8")
-    assert shown == path.read_text(encoding="utf-8")
+        await settle(app, pilot, until)
+        check(name, screen_text(app))
 
 
 async def test_replay_can_be_paused_sped_up_and_rewound() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
+from swarmtui.model.telemetry import Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live.heat_map import heat_cells, map_layout, map_lines
@@ -17,6 +19,7 @@ from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel, text_window
 from swarmtui.tui.live_model import LiveModel, StreamRate
+from tests.analysis.level_builders import level
 from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text, text_of
 
@@ -134,3 +137,23 @@ async def test_history_stands_below_the_streams_or_is_a_strip(streams: int, stri
         app.screen.source.live.apply(frame(streams))
         await settle(app, pilot)
         assert panels["StreamsPanel"].size.width == (119 if streams > 40 else 59)
+
+
+async def test_empty_panels_are_one_line_each_until_they_have_something_to_show() -> None:
+    none = msgspec.structs.replace(frame(4), done=0, telemetry=Telemetry(t_ns=1, gpu_problem="no NVIDIA driver"))
+    source = RecordingSource(LiveModel())
+    source.live.apply(hello())
+    source.live.apply(none)
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        assert [line.split()[:4] for line in screen_text(app).splitlines()[-4:-1]] == [
+            ["──", "4", "levels", "no"], ["──", "3", "GPUs", "no"], ["──", "5", "curve", "a"],
+        ]  # fmt: skip
+        await pilot.press("3")
+        await settle(app, pilot)
+        assert "── 3 GPUs ─" in screen_text(app) and "levels" not in screen_text(app)
+        await pilot.press("escape")
+        source.live.apply(msgspec.structs.replace(none, levels=(level(1, tps=40.0), level(2, tps=70.0))))
+        await settle(app, pilot)
+        assert "── 3 GPUs no NVIDIA driver" in screen_text(app) and "── 5 curve ──" in screen_text(app)

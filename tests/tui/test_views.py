@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import Plan
@@ -18,6 +20,7 @@ from swarmtui.numbers import percent, rate, signed_percent
 from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.store import load, write_summary
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
+from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import header_view, phase, tiles
 from swarmtui.tui.live.history import history_view
@@ -25,6 +28,7 @@ from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
 from swarmtui.tui.live_model import LiveModel, StreamRate
+from swarmtui.tui.plot import zero_based_axis
 from swarmtui.tui.sessions.screen import SessionColumns, local_time, session_columns, session_line
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
@@ -139,6 +143,15 @@ def test_newest_value_is_on_the_axis_of_its_trace() -> None:
     newest = msgspec.structs.replace(point, t_ns=500_000_000, out_tps=900.0)
     trace = history_view([point, newest], 0, 40, whole_session=False).traces[0]
     assert trace.top is not None and trace.top >= 900.0
+
+
+@given(st.floats(1e-6, 1e9))
+def test_scales_end_at_a_round_number_just_above_the_data(value: float) -> None:
+    top = scale_top(value)
+    assert value * (1 - 1e-9) <= top <= 1.34 * value
+    axis = zero_based_axis("left", [(1.0, value)])
+    assert axis.high == top and axis.ticks[0] == (0.0, "0") and 4 <= len(axis.ticks) <= 6
+    assert all(len(label.replace(".", "").strip("0")) <= 2 for _, label in axis.ticks)
 
 
 def test_notes_leave_the_quality_ok() -> None:

@@ -19,7 +19,8 @@ from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_bas
 class CurveView(NamedTuple):
     """The curves have a point (load, value) for each level that has the value.
 
-    `provisional` are the points of levels that are not measured completely. `summary` names the best level, the sweet
+    `provisional` are those of levels that have not ended; `incomplete` are the loads of levels that ended early.
+    `summary` names the best level, the sweet
     spot and the cliff, in several versions from long to short.
     """
 
@@ -32,6 +33,7 @@ class CurveView(NamedTuple):
     summary: tuple[str, ...]
     empty: str
     provisional: tuple[Point, ...] = ()
+    incomplete: frozenset[float] = frozenset()
 
 
 def curve_view(
@@ -56,6 +58,7 @@ def curve_view(
         summary=_summary(best, found),
         empty="" if len(tps) + len(hollow) > 1 else empty,
         provisional=hollow,
+        incomplete=frozenset(level.offered_load for level in levels if not level.complete),
     )
 
 
@@ -74,6 +77,10 @@ def level_points(levels: Sequence[Level], value_of: Callable[[Level], float | No
 
 
 class CurvePanel(PlotPanel[CurveView]):
+    @property
+    def empty(self) -> str:
+        return self.view.empty if self.view else ""
+
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         lines = [heading("5", "curve", longest_fit(view.summary, width - 13) if view else "", width)]
@@ -82,24 +89,29 @@ class CurvePanel(PlotPanel[CurveView]):
         legend: Line = [(" ● output tok/s", "first"), ("  ◆ TTFT s", "second")]
         if view.provisional:
             legend.append(("  ○ so far", "first"))
+        elif view.incomplete:
+            legend.append(("  ○ incomplete", "first"))
         if view.baseline:
             used = sum(len(text) for text, _ in legend)
-            legend.append((ljust(f"  ··· {view.baseline_name}", width - used), "dim"))
+            legend.append((ljust(f"  ··· {view.baseline_name}", width - used), ""))
         return [*lines, legend, *self._plot(view, width, height - 2)]
 
     def _plot(self, view: CurveView, width: int, height: int) -> list[Line]:
+        marks = {view.best: ("good", "▸"), view.cliff: ("warn", "▼")}
+        hollow = [point for point in view.tps if point[0] in view.incomplete]
+        full = [point for point in view.tps if point not in hollow]
         traces = [
+            PlotTrace(logarithmic(view.baseline), "", "·", dotted=True),
             PlotTrace(logarithmic(view.ttft), "second", "◆", side="right"),
-            PlotTrace(logarithmic(view.tps), "first", "●"),
-            PlotTrace(logarithmic(view.provisional), "first", "○", joined=False),
+            PlotTrace(logarithmic(view.tps), "first"),
+            PlotTrace(logarithmic((*hollow, *view.provisional)), "first", "○", joined=False),
+            PlotTrace(logarithmic(full), "first", "●", joined=False),
+            *(PlotTrace(logarithmic([at]), *marks[at[0]], joined=False) for at in full if at[0] in marks),
         ]
-        traces = [trace for trace in traces if trace.points]
-        if view.baseline:
-            traces.insert(0, PlotTrace(logarithmic(view.baseline), "dim", "·"))
         axes = [
             zero_based_axis("left", (*view.tps, *view.provisional, *view.baseline)),
             *([zero_based_axis("right", view.ttft)] if view.ttft else ()),
         ]
         levels = sorted({c for c, _ in (*view.tps, *view.provisional, *view.baseline)})
-        marks = {view.cliff: "▼", view.best: "▸"}
-        return self.plot(width, height, traces, axes, [(log2(c), f"{marks.get(c, '')}{c:g}") for c in levels])
+        ticks = [(log2(c), f"{c:g}") for c in levels]
+        return self.plot(width, height, [trace for trace in traces if trace.points], axes, ticks)

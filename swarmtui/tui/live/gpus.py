@@ -7,7 +7,7 @@ from typing import NamedTuple
 from swarmtui.model.telemetry import Gpu, ServerState, Telemetry
 from swarmtui.numbers import count, gib, percent, rate
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Panel, bar, heading, ljust, rjust, sparkline, wrapped_note
+from swarmtui.tui.lines import Line, Panel, bar, heading, ljust, rjust, scale_top, sparkline, wrapped_note
 
 _TEXT = 15
 _MIN_SAMPLES, _MAX_SAMPLES = 12, 60
@@ -25,6 +25,14 @@ class GpusView(NamedTuple):
 
 
 class GpusPanel(Panel[GpusView]):
+    @property
+    def empty(self) -> str:
+        """Why there are no GPUs, and the state of the server, which does not need them."""
+        if self.view is None or (self.view.telemetry is not None and self.view.telemetry.gpus):
+            return ""
+        telemetry = self.view.telemetry
+        return " · ".join(filter(None, (_no_gpus(self.view), _server(telemetry) if telemetry else "")))
+
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:
@@ -32,19 +40,18 @@ class GpusPanel(Panel[GpusView]):
         telemetry = view.telemetry
         gpus = telemetry.gpus if telemetry else ()
         lines = [heading("3", "GPUs", "SIMULATED" if any(gpu.simulated for gpu in gpus) else "", width)]
-        if telemetry is None:
-            empty = (
-                "no samples so far in this session"
-                if view.is_replay
-                else "no samples yet: about one per second follows"
-            )
-            return [*lines, *wrapped_note(empty, width)]
-        if not gpus:
-            lines += wrapped_note(sanitize(telemetry.gpu_problem) or "no GPU on this host", width)
+        if telemetry is None or not gpus:
+            lines += wrapped_note(_no_gpus(view), width)
         for gpu in gpus:
             lines += _gpu_lines(gpu, view.power.get(gpu.uuid, ()), view.memory.get(gpu.uuid, ()), width)
-        server = _server(telemetry)
+        server = _server(telemetry) if telemetry else ""
         return [*lines, *wrapped_note(server, width)] if server else lines
+
+
+def _no_gpus(view: GpusView) -> str:
+    if view.telemetry is not None:
+        return sanitize(view.telemetry.gpu_problem) or "no GPU on this host"
+    return "no samples so far in this session" if view.is_replay else "no samples yet: about one per second follows"
 
 
 def _gpu_lines(gpu: Gpu, power: Samples, memory: Samples, width: int) -> list[Line]:
@@ -83,7 +90,7 @@ def _gauge(
     spark = samples + 1 if share is None or room >= samples + 10 else 0
     full, rest = bar(share, max(0, room - spark)) if share is not None else (" " * max(0, room - spark), "")
     newest = values[-samples:]
-    top = limit or max((known for known in newest if known is not None), default=None)
+    top = limit or scale_top(max((known for known in newest if known is not None), default=0.0))
     shown = sparkline((None,) * (samples - len(newest)) + newest, top)
     return [
         (f" {label} ", "dim"),

@@ -144,7 +144,7 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         _load_tile(frame, requested_c),
         Tile("out tok/s", rate(frame.out_tps), headline, width=14),
         per_stream,
-        Tile("TTFT 10 s", seconds(frame.ttft_s), _ttft_note(frame.ttft_split)),
+        Tile("TTFT", seconds(frame.ttft_s), _ttft_note(frame.ttft_split)),
         *delay,
         *replay,
         Tile("queue", str(frame.waiting), f"server {count(server_waiting(frame))}", "warn" if frame.waiting else ""),
@@ -297,7 +297,7 @@ def _load_tile(frame: Frame, requested_c: int | None) -> Tile:
 def _ttft_note(parts: TtftSplit | None) -> str:
     """The share of queueing in the TTFT; ~ marks an estimate."""
     if parts is None or parts.queue_s is None or not parts.ttft_s:
-        return "median"
+        return "last 10 s"
     return f"queue {'~' if parts.estimated else ''}{100 * parts.queue_s / parts.ttft_s:.0f}%"
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.numbers import clock, count, rate, seconds
-from swarmtui.tui.lines import Line, Panel, bar_columns, heading, ljust, rjust, sparkline
+from swarmtui.tui.lines import Line, Panel, bar_columns, heading, ljust, rjust, scale_top, sparkline
 
 _LABEL = 15
 _STYLES = ("first", "second", "warn", "warn", "dim")
@@ -59,7 +59,7 @@ def history_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole
     newest = points[-1]
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
-        _trace("TTFT 10 s", buckets, lambda p: p.ttft_s, seconds, newest),
+        _trace("TTFT", buckets, lambda p: p.ttft_s, seconds, newest),
         _trace("queue", buckets, lambda p: float(p.waiting), count, newest, least=1.0),
         _trace("in flight", buckets, lambda p: float(p.in_flight), count, newest, least=1.0),
     ]
@@ -87,20 +87,12 @@ def _trace(
     """`least` is the lowest top of the scale: 1 for counts."""
     values = tuple(_mean([value for point in bucket if (value := read(point)) is not None]) for bucket in buckets)
     highest = max((value for value in (*values, read(newest)) if value is not None), default=None)
-    top = _round_up(max(highest or 0.0, least)) if highest or least else None
+    top = scale_top(max(highest or 0.0, least)) or None
     return HistoryTrace(label, write(read(newest)), top, write(top), values)
 
 
 def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
-
-
-def _round_up(value: float) -> float:
-    """Round to one digit, so that the scale does not change with every value."""
-    scale = 10.0 ** (len(f"{value:.0f}") - 1) if value >= 1 else 0.1
-    while scale > value:
-        scale /= 10
-    return next(step * scale for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * scale >= value)
 
 
 def _marks(buckets: list[list[HistoryPoint]]) -> tuple[CMark, ...]:
@@ -168,7 +160,9 @@ def _trace_lines(trace: HistoryTrace, height: int, style: str) -> list[Line]:
         (ljust(f" {trace.now}", _LABEL), "bold"),
         *[(" " * _LABEL, "")] * height,
     ]
-    if height > 2:
+    if trace.top is None:
+        labels[1] = (ljust(" no value yet", _LABEL), "dim")
+    elif height > 2:
         labels[2] = (ljust(f" 0 to {trace.top_label}", _LABEL), "dim")
     elif height == 2:
         labels[1] = (ljust(f" {trace.now}/{trace.top_label}", _LABEL), "bold")

@@ -218,6 +218,15 @@ _IN_FLIGHT = LevelColumn("in flight", 10, lambda level: rate(level.c_achieved))
 
 
 class LevelsPanel(Panel[LevelsView]):
+    @property
+    def empty(self) -> str:
+        return self.view.empty if self.view and not self.view.lines else ""
+
+    @property
+    def lines_needed(self) -> int:
+        """The lines of the table with its heading and titles, one for remarks, and a blank one."""
+        return len(self.view.lines) + len(self.view.alarms) + bool(self.view.remarks) + 3 if self.view else 1
+
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:

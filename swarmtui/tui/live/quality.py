@@ -42,6 +42,10 @@ def _load_generator_lines(frame: Frame | None) -> tuple[QualityLine, ...]:
 
 
 class QualityPanel(Panel[QualityView]):
+    @property
+    def empty(self) -> str:
+        return self.view.empty if self.view and not self.view.lines else ""
+
     def draw(self, width: int, height: int) -> list[Line]:
         lines = [heading("6", "measurement quality", "", width)]
         if self.view is None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from swarmtui.tui.server_watch import ServerWatch
 
 _MAX_CLIFF_C = 1024
+_SWEEP_HINT = "] doubles C, s starts a sweep"
 # Not offered for a workload with a fixed load mode.
 _STEERING = ("more", "fewer", "double", "halve", "type_c", "sweep", "find_cliff", "find_capacity")
 _EXAMPLE_SLO = "ttft_p95=2s,stream_p5=20"
@@ -67,22 +68,18 @@ class RunScreen(LiveScreen):
         return relabel(now, {"pause": "resume"} if frame is not None and frame.status == "paused" else {})
 
     @property
-    def _is_steerable(self) -> bool:
-        session = self.source.live.session
-        return self._is_in_progress and session is not None and session.plan.load not in FIXED_MODES
+    def _is_manual(self) -> bool:
+        """Whether the user controls C, and a sweep would be another way to get levels."""
+        frame = self.source.live.frame
+        return self._is_in_progress and frame is not None and frame.steered
 
     @property
     def _no_level(self) -> str:
-        frame = self.source.live.frame
-        if self._is_steerable and frame is not None and frame.steered:
-            return "no level yet: 4·C requests at one C make a level; s starts a sweep, f searches for the cliff"
-        return super()._no_level
+        return f"no level yet: 4·C requests make one; {_SWEEP_HINT}" if self._is_manual else super()._no_level
 
     @property
     def _no_curve(self) -> str:
-        frame = self.source.live.frame
-        steered = self._is_steerable and frame is not None and frame.steered
-        return f"{super()._no_curve}; s starts a sweep" if steered else super()._no_curve
+        return f"{super()._no_curve}; {_SWEEP_HINT}" if self._is_manual else super()._no_curve
 
     # steering
 

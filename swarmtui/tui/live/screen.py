@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.events import Click
+from textual.widget import Widget
 
 from swarmtui.model.client_protocol import WatchTexts
 from swarmtui.text import sanitize
@@ -18,6 +19,7 @@ from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
 from swarmtui.tui.lines import LineWidget
+from swarmtui.tui.live.collapsed import CollapsedPanels, EmptyPanel
 from swarmtui.tui.live.curve import CurvePanel, curve_view
 from swarmtui.tui.live.gpus import GpusPanel, GpusView
 from swarmtui.tui.live.header import HeaderPanel, ReplayClock, TilesPanel, header_view, tiles
@@ -42,6 +44,15 @@ if TYPE_CHECKING:
     from swarmtui.tui.live_model import LiveModel
 
 _PANELS: tuple[type[LineWidget], ...] = (StreamsPanel, HistoryPanel, GpusPanel, LevelsPanel, CurvePanel, QualityPanel)
+# The title and key of panels that become one line if they are empty.
+_COLLAPSIBLE: dict[type[LineWidget], tuple[str, str]] = {
+    LevelsPanel: ("levels", "4"),
+    GpusPanel: ("GPUs", "3"),
+    CurvePanel: ("curve", "5"),
+    QualityPanel: ("measurement quality", "6"),
+}
+# The levels alone do not need the height of a curve.
+_MAX_LEVELS_HEIGHT = 14
 _RETRY_S = 0.1
 # With this many streams, their panel is 8 lines high, and the levels below it at least 6.
 _FEW_STREAMS, _FEW_STREAMS_HEIGHT = 6, 23
@@ -86,6 +97,7 @@ class LiveScreen(CursorScreen):
             yield GpusPanel()
             yield CurvePanel()
             yield QualityPanel()
+        yield CollapsedPanels()
         yield InputLine()
         yield KeyFooter()
 
@@ -168,8 +180,9 @@ class LiveScreen(CursorScreen):
         self.set_class(self._has_ended, "-ended")
         self.set_class(self._levels_fit_below, "-few")
         for panel in self.query(LineWidget):
-            if panel.is_on_screen and panel.size:
+            if (panel.is_on_screen and panel.size) or panel.has_class("-empty"):
                 self._update_panel(panel)
+        self._collapse_panels()
         # There are no panels while the app closes.
         for streams in self.query(StreamsPanel):
             self._stack_streams(streams)
@@ -181,6 +194,34 @@ class LiveScreen(CursorScreen):
         if not (self.app.stream_text and self.is_current and streams.is_on_screen and streams.view):
             return ()
         return tuple(sorted(line.agent for line in streams.view.shown))
+
+    def _collapse_panels(self) -> None:
+        """Show panels that are empty as one line, and give their room to the others."""
+        found: list[EmptyPanel] = []
+        visible: list[LineWidget] = []
+        # The result contains the levels; the quality has a place on large screens only.
+        large = self.has_class("-wide") and self.has_class("-high")
+        unused_keys = ("4" if self._has_ended else "", "" if large else "6")
+        for panel in self.query("#lower > LineWidget").results(LineWidget):
+            name, key = _COLLAPSIBLE[type(panel)]
+            unused = key in unused_keys
+            why = "" if unused or self._is_small or self._only_panel is not None else panel.empty
+            panel.set_class(bool(why), "-empty")
+            if why:
+                found.append(EmptyPanel(key, name, why))
+            elif not unused:
+                visible.append(panel)
+        for lower in self.query("#lower"):
+            lower.set_class(not visible, "-empty")
+            match visible:
+                case [LevelsPanel() as levels] if found:
+                    lower.styles.height = min(_MAX_LEVELS_HEIGHT, levels.lines_needed)
+                case _:
+                    _clear_height(lower)
+        for lines in self.query(CollapsedPanels):
+            lines.styles.height = len(found)
+            lines.display = bool(found)
+            lines.show(tuple(found))
 
     def _stack_streams(self, streams: StreamsPanel) -> None:
         """Give streams with text, and a heat map, the whole width; the history is below, or a strip without room."""
@@ -195,8 +236,8 @@ class LiveScreen(CursorScreen):
             needed = streams.lines_needed(upper.size.width - 1, room - _HISTORY_HEIGHT if streams.as_map else room)
             strip = needed > room - _HISTORY_HEIGHT
             streams.styles.height = "1fr" if strip else needed
-        elif streams.styles.has_rule("height"):
-            streams.styles.clear_rule("height")
+        else:
+            _clear_height(streams)
         self.set_class(strip, "-strip")
 
     @property
@@ -446,3 +487,10 @@ class LiveScreen(CursorScreen):
         else:
             self.app.baseline = session.id
             self.app.toast(f"baseline: {session.label or session.id}; the next runs are compared with it")
+
+
+def _clear_height(widget: Widget) -> None:
+    """Let the height be that of app.tcss again."""
+    if widget.styles.inline.has_rule("height"):
+        widget.styles.inline.clear_rule("height")
+        widget.refresh(layout=True)

@@ -13,7 +13,7 @@ from swarmtui.text import sanitize, sanitize_lines
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.frame_source import FrameSource, ReplaySource
 from swarmtui.tui.keys import Action, in_footer
-from swarmtui.tui.lines import Line, Panel, sparkline, wrap
+from swarmtui.tui.lines import Line, Panel, scale_top, sparkline, wrap
 
 _LABEL = 8
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -125,7 +125,7 @@ def _gaps(watched: WatchedStream, width: int) -> list[Line]:
         return [_fact("gaps", "none yet: they need two chunks"), []]
     p99 = seconds(gaps.p99) if gaps.p99 is not None else f"{MISSING} (needs 299)"
     text = f"between {gaps.n + 1:,} chunks: p50 {seconds(gaps.p50)} · p99 {p99} · max {seconds(gaps.max)}"
-    top = max(watched.recent_gaps_s)
+    top = scale_top(max(watched.recent_gaps_s))
     scale = f" max {seconds(top)}"
     room = max(10, width - _LABEL - 1 - len(scale))
     return [

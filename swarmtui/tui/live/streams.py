@@ -15,7 +15,7 @@ from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
 from swarmtui.tui.cursor_list import WHEEL_ROWS
-from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, sparkline
+from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, scale_top, sparkline
 from swarmtui.tui.live.header import MixedRates, server_waiting
 from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live_model import RECENT_RATES, StreamRate
@@ -85,7 +85,7 @@ def streams_view(
     if frame is None:
         return StreamsView((), 0, 0, order, filter_text, "no request has been sent yet")
     rows = _sorted_rows(frame, rates, order, filter_text)
-    fastest = max((known.rate or 0.0 for known in rates.values()), default=0.0) or None
+    fastest = scale_top(max((known.rate or 0.0 for known in rates.values()), default=0.0)) or None
     tails = {tail.agent: tail for tail in frame.tails} if with_text else {}
     shown = tuple(
         _line(row, rates.get(row.agent), frame, fastest, bool(primary) and row.type == primary, tails.get(row.agent))
