@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.client.spawn import SimulatorProcess
 from swarmtui.prompts.canaries import COUNT
 from swarmtui.sessions.journal import read_journal
+from tests.cli.corrupting_proxy import CorruptingProxy
 from tests.cli.programs import Sandbox
 from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta, usage
 
@@ -57,3 +59,29 @@ def test_worse_answers_are_an_alarm(sandbox: Sandbox, knows: bool) -> None:
     else:
         assert "C=1,4: canaries are not applicable: alone, the model answers 0 of 20 questions" in text
         assert "got worse" not in text
+
+
+def run_through_proxy(
+    sandbox: Sandbox, knows: RawServer, share: float, seed: int, requests: int, canaries: str
+) -> tuple[CorruptingProxy, str]:
+    """Run a level of C=8 on a simulator behind a proxy that corrupts a share of its answers; return what it prints."""
+    simulator = SimulatorProcess("moe-tp1?speed=50&output.median=120&output.cv=0.3&seats=8")
+    try:
+        ports = [int(str(url).rpartition(":")[2]) for url in (simulator.url(), knows.url)]
+        with CorruptingProxy(ports[0], ports[1], share, seed) as proxy:
+            ran = sandbox.run_benchmark(
+                f"http://127.0.0.1:{proxy.port}", "--levels", "8", "--requests", str(requests),
+                "--canaries", canaries, "--warmup", "1", "--no-gpu", "--seed", str(seed), "--quiet",
+            )  # fmt: skip
+    finally:
+        simulator.end()
+    assert ran.code == 0, ran
+    return proxy, " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(("share", "alarm"), [(0.2, True), (0.0, False)])
+def test_corrupting_proxy_is_found(sandbox: Sandbox, share: float, alarm: bool) -> None:
+    with Forgetful(10**9) as knows:
+        proxy, text = run_through_proxy(sandbox, knows, share, seed=1, requests=80, canaries="10%")
+    assert (proxy.corrupted > 0) is alarm
+    assert ("answers got worse" in text) is alarm, text
