@@ -136,7 +136,7 @@ async def test_history_stands_below_the_streams_or_is_a_strip(streams: int, stri
         assert isinstance(app.screen, RunScreen)
         app.screen.source.live.apply(frame(streams))
         await settle(app, pilot)
-        assert panels["StreamsPanel"].size.width == (119 if streams > 40 else 59)
+        assert panels["StreamsPanel"].size.width == (59 if streams == 16 else 119)
 
 
 async def test_empty_panels_are_one_line_each_until_they_have_something_to_show() -> None:

@@ -224,21 +224,22 @@ class LiveScreen(CursorScreen):
             lines.show(tuple(found))
 
     def _stack_streams(self, streams: StreamsPanel) -> None:
-        """Give streams with text, and a heat map, the whole width; the history is below, or a strip without room."""
-        view = streams.view
-        stacked = view is not None and (view.has_text or streams.as_map) and bool(view.shown)
+        """Give the streams the whole width if the history fits below them.
+
+        With text, and as a heat map, they have it anyway; the history is a strip if it does not fit.
+        """
+        upper, view = self.query_one("#upper"), streams.view
+        room = upper.size.height + (2 if self.has_class("-strip") else 0)
+        needed = streams.lines_needed(upper.size.width - 1, room - _HISTORY_HEIGHT if streams.as_map else room)
+        below = needed <= room - _HISTORY_HEIGHT
+        stacked = below or streams.as_map or (view is not None and view.has_text)
         stacked = stacked and not self._has_ended and self._only_panel is None and not self._is_small
-        self.set_class(stacked, "-stacked")
-        strip = False
         if stacked:
-            upper = self.query_one("#upper")
-            room = upper.size.height + (2 if self.has_class("-strip") else 0)
-            needed = streams.lines_needed(upper.size.width - 1, room - _HISTORY_HEIGHT if streams.as_map else room)
-            strip = needed > room - _HISTORY_HEIGHT
-            streams.styles.height = "1fr" if strip else needed
+            streams.styles.height = needed if below else "1fr"
         else:
             _clear_height(streams)
-        self.set_class(strip, "-strip")
+        self.set_class(stacked, "-stacked")
+        self.set_class(stacked and not below, "-strip")
 
     @property
     def _is_small(self) -> bool:

@@ -27,8 +27,10 @@ _SIGNS = {
     "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
 }  # fmt: skip
 _STYLES = {"writing": "first", "thinking": "second", "prefill": "second", "backing off": "bad"}
-# The columns of a line that do not depend on the width, and those of the task and the least text where there is text.
-_FIXED, _TASK, _MIN_TEXT = 49, 12, 12
+# The columns of a line that do not depend on the width, of the sparkline, and of the task beside text.
+_FIXED, _SPARK, _TASK = 40, 9, 12
+# The least columns of text, and those from which the sparkline is shown beside it.
+_MIN_TEXT, _ENOUGH_TEXT = 12, 24
 _LONG_WORD = 12
 # More streams than this are shown as a heat map.
 _MANY_STREAMS = 40
@@ -302,38 +304,56 @@ class StreamsPanel(LineWidget):
         lines = [heading("1", "streams", _note(view, self.rows), width)]
         if not view.shown:
             return [*lines, [(f" {view.empty}", "dim")]]
-        room = width - _FIXED
-        text = room - _TASK - 1 if view.has_text else 0
-        task, text = (_TASK, text) if text >= _MIN_TEXT else (max(4, room), 0)
-        titles: Line = [(_titles(task) + (" text" if text else ""), "dim")]
+        columns = _columns(width, view.has_text)
+        titles: Line = [(_titles(columns), "dim")]
         if not view.cells:
             streams = enumerate(view.shown, view.top)
-            return [*lines, titles, *(_spans(line, task, text, here=at == self.cursor) for at, line in streams)]
+            return [*lines, titles, *(_spans(line, columns, here=at == self.cursor) for at, line in streams)]
         labelled = view.order == "agent" and not view.filter
         lines += map_lines(view.cells, self.layout_of_map, height - _AROUND_MAP, self.cursor, labelled)
-        return [*lines, titles, _spans(view.shown[0], task, text, here=True), legend(view.median_tps, width)]
+        return [*lines, titles, _spans(view.shown[0], columns, here=True), legend(view.median_tps, width)]
 
 
-def _spans(line: StreamLine, task: int, text: int, here: bool) -> Line:
+class StreamColumns(NamedTuple):
+    """The widths of the columns that depend on the width of the panel; 0: not shown."""
+
+    task: int
+    spark: int
+    text: int
+
+
+def _columns(width: int, has_text: bool) -> StreamColumns:
+    """Without room for both, the text replaces the sparkline."""
+    room = width - _FIXED
+    text = room - _TASK - 1 if has_text else 0
+    if text < _MIN_TEXT:
+        return StreamColumns(max(4, room - _SPARK), _SPARK, 0)
+    return (
+        StreamColumns(_TASK, _SPARK, text - _SPARK) if text >= _SPARK + _ENOUGH_TEXT else StreamColumns(_TASK, 0, text)
+    )
+
+
+def _spans(line: StreamLine, columns: StreamColumns, here: bool) -> Line:
     quiet = line.state in ("idle", "waiting")
     spans: Line = [
         ("›" if here else " ", "cursor" if here else ""),
         (rjust(str(line.agent), 4) + " ", "bold" if here else ""),
         (ljust(f"{line.sign} {line.state}", 12), _STYLES.get(line.state, "dim")),
-        (ljust(f"★ {line.task}" if line.primary else line.task, task) + " ", "dim" if quiet else ""),
+        (ljust(f"★ {line.task}" if line.primary else line.task, columns.task) + " ", "dim" if quiet else ""),
         (rjust(line.tokens, 6), ""),
         (rjust(line.rate, 7), "bold"),
-        (f" {line.spark} ", "first"),
+        (f" {line.spark} " if columns.spark else " ", "first"),
         (rjust(line.ttft, 7), "dim" if quiet else ""),
     ]
-    if text and line.tail is not None:
-        spans.append((" " + text_window(line.tail, text), "dim"))
+    if columns.text and line.tail is not None:
+        spans.append((" " + text_window(line.tail, columns.text), "dim"))
     return spans
 
 
-def _titles(task: int) -> str:
-    head = f"agent {'state':<12}{ljust('task', task)} {'tokens':>6}"
-    return f"{head}{'tok/s':>7} {'last 8 s':<8} {'TTFT':>7}"
+def _titles(columns: StreamColumns) -> str:
+    head = f"agent {'state':<12}{ljust('task', columns.task)} {'tokens':>6}{'tok/s':>7}"
+    spark = f" {'last 8 s':<8}" if columns.spark else ""
+    return f"{head}{spark} {'TTFT':>7}{' text' if columns.text else ''}"
 
 
 def _note(view: StreamsView, rows: int) -> str:
