@@ -16,7 +16,7 @@ from swarmtui.analysis.capacity.agents import (
     next_level,
     repeat_requests,
 )
-from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.analysis.limits.slo import dispersion, parse_slo
 from swarmtui.model.findings import Capacity
 from swarmtui.model.session import ReplayFigures
 from swarmtui.model.telemetry import DiscoveredServer, Energy
@@ -37,7 +37,8 @@ def search(truth: int, width: float, seed: int, highest: int = 1024) -> tuple[di
         tally = found.setdefault(c, AgentTally(c, SLO))
         share = 1.0 / (1.0 + math.exp((c - truth - 0.5) / width - math.log(19.0)))
         count = max(4 * c, repeat_requests(SLO)) if tally.runs else 4 * c
-        records = [GOOD if rng.random() < share else rng.choice([LATE, SLOW]) for _ in range(count)]
+        good, late, slow = (msgspec.structs.replace(one, run=tally.runs + 1) for one in (GOOD, LATE, SLOW))
+        records = [good if rng.random() < share else rng.choice([late, slow]) for _ in range(count)]
         tally.merge(AgentTally(c, SLO, records, runs=1))
         assert tally.runs <= MAX_RUNS
     return found, capacity(SLO, found, [])
@@ -61,8 +62,27 @@ def test_many_agents_are_found_within_six_percent() -> None:
     assert len(found) <= 14
 
 
+def test_runs_that_differ_make_the_bounds_wider() -> None:
+    runs = [(97, 100), (98, 100), (96, 100)]
+    assert dispersion(runs) == 1.0 == dispersion(runs[:1]) == dispersion([(10, 10), (20, 20)])
+    assert dispersion([(100, 100), (100, 100), (91, 100)]) == pytest.approx(9.28, abs=0.01)
+
+    def tally(counts: list[tuple[int, int]]) -> AgentTally:
+        records = [
+            msgspec.structs.replace(GOOD if index < good else LATE, run=run)
+            for run, (good, n) in enumerate(counts)
+            for index in range(n)
+        ]
+        return AgentTally(4, SLO, records, runs=3)
+
+    assert tally([(97, 100)] * 3).kept is None and tally([(490, 500)] * 3).kept is True
+    assert tally([(500, 500), (500, 500), (470, 500)]).kept is None
+    assert tally([(500, 500), (500, 500), (400, 500)]).passes is None  # another run may show that it is kept
+
+
 def test_server_that_misses_the_slo_alone_or_never() -> None:
-    assert next_level({1: AgentTally(1, SLO, [SLOW] * 4, runs=1)}, 64) is None
+    assert next_level({1: AgentTally(1, SLO, [SLOW] * 4, runs=1)}, 64) == 1
+    assert next_level({1: AgentTally(1, SLO, [SLOW] * 12, runs=3)}, 64) is None
     none = capacity(SLO, {1: AgentTally(1, SLO, [SLOW] * 4, runs=1)}, [])
     assert (none.agents, none.low, none.high) == (0, 0, 0)
     assert none.sentence == (

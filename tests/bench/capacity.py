@@ -34,7 +34,9 @@ SLO = parse_slo("ttft_p95=2s,stream_p5=20")
 BLOCK = 64
 MAX_GAP_S = 10.0
 SESSIONS = 200
-LONG_RUN = 1500
+# Of each agent in a run: about two sessions, as in the load mode.
+REQUESTS = 48
+LONG_RUN = 3000
 
 
 def lognormal(rng: Random, middle: float, p90: float) -> float:
@@ -103,7 +105,7 @@ class Agent:
         return min(self._recording.requests[self._position].gap_s, MAX_GAP_S)
 
 
-def play(preset: Preset, recordings: Sequence[Recording], c: int, requests: int, seed: int) -> Run:
+def play(preset: Preset, recordings: Sequence[Recording], c: int, requests: int, seed: int, run: int = 1) -> Run:
     """Run C agents until so many requests have ended after the first answer of each of them."""
     rng = Random(seed)
     engine = BatchingEngine(preset, seed)
@@ -128,16 +130,16 @@ def play(preset: Preset, recordings: Sequence[Recording], c: int, requests: int,
                 slot, measured, known = running.pop(job.number)
                 heappush(due, (step.end + agents[slot].finish(), slot))
                 if measured:
-                    records.append(_record(job, c))
+                    records.append(_record(job, c, run))
                     sent, reusable, hits = sent + job.prompt_tokens, reusable + known, hits + job.cached
     return Run(records, hits / sent, reusable / sent)
 
 
-def _record(job: Job, c: int) -> Record:
+def _record(job: Job, c: int, run: int) -> Record:
     assert job.first_token is not None and job.last_token is not None
     first, last = round(1e9 * job.first_token), round(1e9 * job.last_token)
     return Record(
-        task=job.number, stage=1, c=c, run=1, t_sent_ns=round(1e9 * job.arrived), t_first_ns=first, t_last_ns=last,
+        task=job.number, stage=1, c=c, run=run, t_sent_ns=round(1e9 * job.arrived), t_first_ns=first, t_last_ns=last,
         t_done_ns=last, chunks=job.produced, first_tokens=1, tokens_in=job.prompt_tokens, tokens_out=job.produced,
         cached_tokens=job.cached, token_source="usage",
     )  # fmt: skip
@@ -150,8 +152,8 @@ def search(preset: Preset, recordings: Sequence[Recording], seed: int) -> tuple[
     runs = 0
     while (c := next_level(found, 1024)) is not None:
         tally = found.setdefault(c, AgentTally(c, SLO))
-        requests = max(10 * c, repeat_requests(SLO) if tally.runs else 0)
-        ran = play(preset, recordings, c, requests, 1000 * seed + runs)
+        requests = max(REQUESTS * c, repeat_requests(SLO) if tally.runs else 0)
+        ran = play(preset, recordings, c, requests, 1000 * seed + runs, tally.runs + 1)
         hits.setdefault(c, []).append(ran)
         tally.merge(AgentTally(c, SLO, ran.records, runs=1))
         runs += 1

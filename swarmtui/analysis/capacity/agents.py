@@ -1,7 +1,7 @@
 """Find how many agents a server carries within an SLO: the next level of the search, and its answer.
 
 The search doubles C until a level misses the SLO, bisects, and repeats the levels at the border until the bounds of
-Clopper and Pearson decide them, or `MAX_RUNS` are done.
+Clopper and Pearson decide them, or `MAX_RUNS` are done. The bounds account for runs that differ by more than chance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import count, short
 
-MAX_RUNS = 6
+# Runs of a level at the border: the least that show how much runs differ, and the most.
+MIN_RUNS, MAX_RUNS = 3, 6
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
 _HIT_DROP = 0.05
 
@@ -102,17 +103,14 @@ def next_level(found: Mapping[int, AgentTally], highest: int) -> int | None:
     elif (middle := middle_level(low, failed[0].c)) is not None:
         return middle
     # The answer lies between the nearest levels that are decided, so the undecided ones at the border are repeated.
-    for level in reversed(passed):
-        if level.kept:
-            break
-        if level.runs < MAX_RUNS:
-            return level.c
-    for level in failed:
-        if level.kept is False:
-            return None
-        if level.runs < MAX_RUNS:
-            return level.c
-    return failed[-1].c + 1 if failed and failed[-1].c < highest else None
+    for side in (reversed(passed), failed):
+        for level in side:
+            if level.runs < (MIN_RUNS if level.kept is not None else MAX_RUNS):
+                return level.c
+            if level.kept is not None:
+                break
+    undecided_above = failed and failed[-1].kept is None and failed[-1].c < highest
+    return failed[-1].c + 1 if undecided_above else None
 
 
 def capacity(

@@ -143,12 +143,12 @@ def _percentile_limit(name: str, percentile: int, value: float) -> SloCondition:
 
 
 class SloTally:
-    """Counts the requests that meet an SLO, and each of its conditions; `n` are all that finished."""
+    """Counts the requests that meet an SLO, and each of its conditions, by run; `n` are all that finished."""
 
     def __init__(self, slo: Slo, records: Iterable[Record] = ()) -> None:
         self.slo = slo
         self.n = self.good = 0
-        self._by_condition = [0] * len(slo.conditions)
+        self._by_run: dict[int, list[int]] = {}
         for record in records:
             self.add(record)
 
@@ -156,17 +156,25 @@ class SloTally:
         met = [condition.met_by(record) for condition in self.slo.conditions]
         self.n += 1
         self.good += all(met)
-        self._by_condition = [count + one for count, one in zip(self._by_condition, met, strict=True)]
+        self._count(record.run, [1, *met])
+
+    def _count(self, run: int, counts: Sequence[int]) -> None:
+        known = self._by_run.get(run, [0] * len(counts))
+        self._by_run[run] = [a + b for a, b in zip(known, counts, strict=True)]
 
     def merge(self, other: SloTally) -> None:
         self.n += other.n
         self.good += other.good
-        self._by_condition = [a + b for a, b in zip(self._by_condition, other._by_condition, strict=True)]
+        for run, counts in other._by_run.items():
+            self._count(run, counts)
 
     def conditions(self) -> tuple[KeptShare, ...]:
         found = []
-        for condition, good in zip(self.slo.conditions, self._by_condition, strict=True):
-            low, high = share_bounds(good, self.n)
+        for number, condition in enumerate(self.slo.conditions, 1):
+            runs = [(counts[number], counts[0]) for counts in self._by_run.values()]
+            good = sum(one for one, _ in runs)
+            size = dispersion(runs)
+            low, high = share_bounds(good / size, self.n / size)
             found.append(
                 KeptShare(
                     limit=str(condition),
@@ -175,10 +183,23 @@ class SloTally:
                     share=ratio(good, self.n),
                     share_low=low,
                     share_high=high,
-                    kept=_kept(good, self.n, condition.share),
+                    kept=_kept(good / size, self.n / size, condition.share),
                 )
             )
         return tuple(found)
+
+
+def dispersion(runs: Sequence[tuple[int, int]]) -> float:
+    """Return by how much the shares of runs vary more than independent requests would; at least 1.
+
+    Requests of one run are alike: so many of them count as one. `runs` are the good requests and all of each.
+    """
+    good, n = sum(one for one, _ in runs), sum(size for _, size in runs)
+    if len(runs) < 2 or not 0 < good < n:
+        return 1.0
+    share = good / n
+    squares = sum((one - size * share) ** 2 / size for one, size in runs if size)
+    return max(1.0, squares / (share * (1.0 - share)) / (len(runs) - 1))
 
 
 def all_kept(conditions: Sequence[KeptShare]) -> bool | None:
@@ -213,7 +234,7 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
     return tuple(found)
 
 
-def share_bounds(good: int, n: int) -> tuple[float | None, float | None]:
+def share_bounds(good: float, n: float) -> tuple[float | None, float | None]:
     """Return the one-sided 95 % bounds of a share by Clopper and Pearson, from below and from above."""
     if not n:
         return None, None
@@ -230,7 +251,7 @@ def _bisect(rising: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
-def _kept(good: int, n: int, share: float) -> bool | None:
+def _kept(good: float, n: float, share: float) -> bool | None:
     """Decide by the bounds; None is undecided. A share of 100 % is about the measured requests alone."""
     low, high = share_bounds(good, n)
     if low is None or high is None:
