@@ -56,6 +56,8 @@ def drive(
         while len(records) < len(jobs) or cpu_after <= (cpu_before or 0.0):
             for body in unpacker.feed(ours.recv(1 << 20)):
                 match decode_report(body):
+                    case WorkerFrame(queued=queued) if queued < len(jobs) and cpu_before is None:
+                        pass  # it still reads the jobs
                     case WorkerFrame(cpu_ns=cpu_ns) if cpu_before is None:
                         cpu_before, started = cpu_ns / 1e9, time.perf_counter()
                         ours.sendall(pack(StartStage(1, c, c)))
