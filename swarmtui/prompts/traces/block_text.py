@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import shake_128
 
 from swarmtui.prompts.filler_text import WORDS, Calibration, words_for_tokens
+
+_RUN, _ORDERS = 8, 64
+# The runs of longer texts are not kept.
+_LONG = 512
 
 
 class BlockText:
@@ -33,11 +38,29 @@ class BlockText:
 
 
 def shuffled_words(start: int, end: int, key: bytes) -> str:
-    """Return the words of the list from `start` to `end`, which may be beyond its length, shuffled by `key`."""
-    rounds = WORDS * (end // len(WORDS) - start // len(WORDS) + 1)
-    first = start % len(WORDS)
-    words = rounds[first : first + end - start]
-    return " ".join([word for _, word in sorted(zip(shake_128(key).digest(len(words)), words, strict=True))])
+    """Return the words of the list from `start` to `end`, which may be beyond its length, shuffled by `key`.
+
+    Each run of a few words has one of several orders, which are kept: long prompts are made of them in milliseconds.
+    """
+    find = _kept_runs if end - start <= _LONG else _runs
+    runs = find(start % len(WORDS), end - start)
+    draws = shake_128(key).digest(len(runs))
+    return " ".join([orders[draw % _ORDERS] for orders, draw in zip(runs, draws, strict=True)])
+
+
+def _runs(start: int, length: int) -> tuple[tuple[str, ...], ...]:
+    """Return the orders of each run."""
+    return tuple(_orders((start + at) % len(WORDS), min(_RUN, length - at)) for at in range(0, length, _RUN))
+
+
+_kept_runs = lru_cache(maxsize=1 << 12)(_runs)
+
+
+@lru_cache(maxsize=1 << 10)
+def _orders(start: int, length: int) -> tuple[str, ...]:
+    words = (WORDS + WORDS)[start : start + length]
+    keys = (shake_128(f"{start}/{length}/{order}".encode()).digest(length) for order in range(_ORDERS))
+    return tuple(" ".join([word for _, word in sorted(zip(key, words, strict=True))]) for key in keys)
 
 
 class PromptChain:
