@@ -1,16 +1,15 @@
-"""Run one agent of the swarm: send the turns of a task in order, and make a record of each."""
+"""Run one agent of the swarm: send the turns of a task in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from swarmtui.loadgen.clock import monotonic_ns
-from swarmtui.loadgen.connection import CLIENT_FAULT, fault_text
 from swarmtui.loadgen.endpoint_pool import EndpointPool
+from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.http_exchange import HttpExchange
-from swarmtui.loadgen.response import Response
 from swarmtui.model.plan import Timeouts
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import CANCELLED
 from swarmtui.model.worker_protocol import StartStage, StreamRow, TextTail, WatchedUpdate
 from swarmtui.model.workload import Followup, Message, Task
 
@@ -24,23 +23,18 @@ _MAX_UPDATE = 64 << 10
 # The characters of a response that a table of streams may show.
 _TAIL = 200
 
-# The longest text, error and name that a record carries.
-_MAX_TEXT = 1 << 20
-_MAX_DETAIL = 500
-_MAX_NAME = 200
-
 _CANCELLED_BY_CLIENT = "cancelled by the client"
 
 
 class Agent:
-    """Calls `on_record` with each finished request, and `on_free` when it can take another task.
+    """Calls `on_finished` with each finished request, and `on_free` when it can take another task.
 
     A request belongs to the stage in which it is sent, even if its task was started in an earlier one.
     """
 
     __slots__ = (
         "_cancelled", "_chunks_reported", "_exchange", "_failures", "_field_retries", "_keep_text", "_messages",
-        "_omitted", "_on_free", "_on_record", "_phase", "_pool", "_retried", "_sent_stage", "_state_reported",
+        "_omitted", "_on_finished", "_on_free", "_phase", "_pool", "_retried", "_sent_stage", "_state_reported",
         "_t_sched", "_t_try", "_tail_chunks", "_task", "_turn", "_watched_up_to", "number", "stage",
     )  # fmt: skip
 
@@ -49,11 +43,11 @@ class Agent:
         number: int,
         stage: StartStage,
         keep_text: bool,
-        on_record: Callable[[Record], None],
+        on_finished: Callable[[FinishedRequest], None],
         on_free: Callable[[Agent, float], None],
     ) -> None:
         self.number, self.stage = number, stage
-        self._keep_text, self._on_record, self._on_free = keep_text, on_record, on_free
+        self._keep_text, self._on_finished, self._on_free = keep_text, on_finished, on_free
         self._task: Task | None = None
         self._exchange: HttpExchange | None = None
         self._pool: EndpointPool | None = None
@@ -129,7 +123,11 @@ class Agent:
         if response.error is None and self._omitted:
             self._pool.rejected_fields.update(self._omitted)
         self._pool.in_flight -= 1
-        self._report(exchange)
+        finished = FinishedRequest(
+            exchange, self._task, self._turn, self._sent_stage, self._phase, self.number, self._pool, self._t_sched,
+            self._retried, self._omitted, self._keep_text,
+        )  # fmt: skip
+        self._on_finished(finished)
         response, followups = exchange.response, self._task.followups
         self._exchange = None
         if response.error is None and not self._cancelled and self._turn < len(followups):
@@ -141,14 +139,6 @@ class Agent:
         self._failures = 0 if response.error is None or response.error == CANCELLED else self._failures + 1
         pause = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** (self._failures - 1)) if self._failures else 0.0
         self._on_free(self, pause)
-
-    def _report(self, exchange: HttpExchange) -> None:
-        try:
-            self._on_record(self._record(exchange))
-        except Exception as error:  # noqa: BLE001 — a response that cannot be recorded ends its own request only
-            exchange.response = Response()
-            exchange.response.fail(CLIENT_FAULT, fault_text(error))
-            self._on_record(self._record(exchange))
 
     def _omit_rejected_fields(self, error: str) -> bool:
         """Omit the optional fields that the error names, or else all of them; return whether to retry."""
@@ -249,62 +239,6 @@ class Agent:
         shown = redactor.redact_end(tail, _TAIL)
         # What was redacted or held back does not count, so that the beginning of the tail stays where it is.
         return TextTail(self.number, response.chars - min(len(tail), _TAIL) + len(shown), shown)
-
-    def _record(self, exchange: HttpExchange) -> Record:
-        assert self._task is not None and self._pool is not None
-        task, stage, response, times = self._task, self._sent_stage, exchange.response, exchange.response.times
-        tokens, source = response.token_count()
-        finish_reason = response.final_reason(tokens, task.max_tokens)
-        ok = response.error is None
-        omitted, redact_start = self._pool.rejected_fields.union(self._omitted), self._pool.redactor.redact_start
-        keep = self._keep_text or task.check is not None or task.with_text or (ok and source == "chunks")
-        return Record(
-            task=task.id,
-            turn=self._turn,
-            id=redact_start(response.id, _MAX_NAME),
-            type=task.type,
-            stage=stage.number,
-            c=stage.c,
-            run=stage.run,
-            phase=self._phase,
-            agent=self.number,
-            endpoint=self._pool.index,
-            t_sched_ns=self._t_sched,
-            t_sent_ns=exchange.t_sent,
-            t_headers_ns=exchange.t_headers,
-            t_event_ns=response.t_first_event,
-            t_first_ns=times[0] if times else None,
-            t_first_reasoning_ns=response.t_first_reasoning,
-            t_first_content_ns=response.t_first_content,
-            t_last_ns=times[-1] if times else None,
-            t_finish_ns=response.t_finish,
-            t_done_ns=exchange.t_done,
-            stamp="kernel" if exchange.kernel_stamped else "read",
-            chunks=len(times),
-            coalesced_chunks=response.coalesced_chunks,
-            chunk_us=response.chunk_us(),
-            chunk_tokens=response.chunk_tokens(),
-            first_tokens=response.first_tokens(tokens) if times and tokens else None,
-            tokens_in=response.tokens_in,
-            tokens_out=tokens,
-            cached_tokens=response.cached_tokens,
-            cache_write_tokens=response.cache_write_tokens,
-            reasoning_tokens=response.reasoning_tokens,
-            token_source=source,
-            engine_decode_tps=response.engine_decode_tps,
-            engine_prefill_s=response.engine_prefill_s,
-            finish_reason=redact_start(finish_reason, _MAX_NAME) if finish_reason else None,
-            cap_hit=ok and finish_reason == "length" and not task.exact,
-            degenerate=ok and response.degenerate(tokens, task.exact),
-            retried=self._retried,
-            new_connection=self._pool.closes_connections,
-            left_out=tuple(f for f in self._pool.dialect.optional_fields(task) if f in omitted),
-            error=response.error,
-            error_detail=redact_start(response.error_detail, _MAX_DETAIL),
-            text=redact_start("".join(response.content), _MAX_TEXT) if keep else None,
-            reasoning=redact_start("".join(response.reasoning), _MAX_TEXT) if keep else None,
-            replayed=task.replayed,
-        )
 
 
 def _next_messages(answer: str, followup: Followup) -> tuple[Message, ...]:

@@ -20,6 +20,7 @@ from swarmtui.loadgen.agent import Agent
 from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps, monotonic_ns
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
+from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.schedule import Schedule
 from swarmtui.model.record import Record
 from swarmtui.model.session import RequestEntry
@@ -99,6 +100,7 @@ class Worker:
         self._clock = KernelClock()
         self._unpacker = Unpacker()
         self._outbox: deque[bytes] = deque()
+        self._unreported: deque[FinishedRequest] = deque()
         self._unacknowledged: deque[tuple[int, bytes]] = deque()
         self._unacknowledged_bytes = 0
         self._finished = 0
@@ -130,6 +132,8 @@ class Worker:
             self._loop.after_reads = self._record_lag
             self._loop.call_at(monotonic_ns() + FRAME_NS, self._tick)
             self._loop.run()
+        while self._unreported:
+            self._report_next()
         if self._parent_gone:
             self._spool()
 
@@ -216,7 +220,7 @@ class Worker:
     def _add_agent(self) -> None:
         assert self._setup is not None
         number = self._setup.worker + self._setup.workers * len(self._agents)
-        self._agents.append(Agent(number, self._stage, self._setup.keep_text, self._on_record, self._on_agent_free))
+        self._agents.append(Agent(number, self._stage, self._setup.keep_text, self._on_finished, self._on_agent_free))
 
     def _preconnect(self, count: int) -> None:
         if count <= 0 or not self._pools:
@@ -284,7 +288,22 @@ class Worker:
 
     # records and frames
 
-    def _on_record(self, record: Record) -> None:
+    def _on_finished(self, request: FinishedRequest) -> None:
+        """Make its record after the requests that can be started now: streams often end together."""
+        self._unreported.append(request)
+        if len(self._unreported) == 1:
+            self._loop.call_soon(self._report_next)
+
+    def _report_next(self) -> None:
+        request = self._unreported.popleft()
+        try:
+            self._report(request.record())
+        except Exception as error:  # noqa: BLE001 — a response that cannot be recorded ends its own request only
+            self._report(request.faulty_record(error))
+        if self._unreported:
+            self._loop.call_soon(self._report_next)
+
+    def _report(self, record: Record) -> None:
         message = pack(Finished(self._finished + 1, record))
         self._finished += 1
         self._unacknowledged.append((self._finished, message))

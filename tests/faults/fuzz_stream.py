@@ -18,6 +18,7 @@ from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.connection import CLIENT_FAULT, Connection
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
+from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.model.endpoint import PATHS, Dialect
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import Finished, StartStage, Target, pack
@@ -106,8 +107,12 @@ def run_request(dialect: Dialect, pieces: list[bytes]) -> Record:
     pool.made.clear()
     pool.rejected_fields.clear()
 
-    def finish(record: Record) -> None:
-        pack(Finished(1, record))
+    def finish(request: FinishedRequest) -> None:
+        try:
+            record = request.record()
+            pack(Finished(1, record))
+        except Exception as error:  # noqa: BLE001 — as in the worker
+            record = request.faulty_record(error)
         records.append(record)
 
     agent = Agent(0, StartStage(1, 1), True, finish, lambda agent, pause: None)

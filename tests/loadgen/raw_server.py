@@ -17,7 +17,7 @@ from typing import Any
 DONE = b"data: [DONE]\n\n"
 
 # Longer than a client needs to close its connection after close_notify.
-TLS_CLOSE_TIMEOUT_S = 10.0
+TLS_CLOSE_TIMEOUT_S = 60.0
 
 
 class ClientGone(Exception):

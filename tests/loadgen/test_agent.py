@@ -9,6 +9,7 @@ from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.connection import Connection
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
+from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.http_exchange import HttpExchange
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Phase, Record
@@ -44,13 +45,13 @@ class SentRequest:
         phase: Phase = "level",
     ) -> None:
         self._limits = limits
-        self._records: list[Record] = []
+        self._finished: list[FinishedRequest] = []
         self._loop = EventLoop()
         target = Target(url="http://127.0.0.1:9", model="m", api_key=api_key)
         pool = EndpointPool(self._loop, KernelClock(), 0, target)
         connection = IdleConnection(pool)
         pool.release(connection)
-        self._agent = Agent(0, StartStage(1, 1, phase=stage), True, self._records.append, lambda agent, pause: None)
+        self._agent = Agent(0, StartStage(1, 1, phase=stage), True, self._finished.append, lambda agent, pause: None)
         self._agent.start(task(0, phase=phase), pool)
         assert isinstance(connection.user, HttpExchange) and connection.user.t_sent is not None
         self._exchange, self._sent = connection.user, connection.user.t_sent
@@ -68,8 +69,8 @@ class SentRequest:
         """Return the record of the request, which must have ended."""
         self._loop.call_soon(self._loop.stop)
         self._loop.run()
-        (record,) = self._records
-        return record
+        (request,) = self._finished
+        return request.record()
 
     def lose_connection(self) -> None:
         self._exchange.connection_lost("closed_early", "the server closed the connection")
