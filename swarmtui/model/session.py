@@ -236,6 +236,7 @@ class RunFigures(Stored, frozen=True, kw_only=True):
     out_tps_steady: float | None
     per_stream_tps: float | None
     ttft_s: float | None
+    complete: bool = True
 
 
 class SerialBaseline(Stored, frozen=True, kw_only=True):
@@ -413,6 +414,11 @@ class Level(PerLevel, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "flags", with_codes(self.flags))
+
+    @property
+    def has_complete_run(self) -> bool:
+        """Whether the figures can be compared with those of other levels: at most some of the runs ended early."""
+        return self.complete or any(run.complete for run in self.by_run)
 
     @property
     def slowdown(self) -> float | None:

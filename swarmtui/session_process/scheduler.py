@@ -241,7 +241,7 @@ class Scheduler:
 
         def measured() -> list[Level]:
             """Levels that were only passed under manual control are measured again."""
-            return [level for level in self._state.levels if level.complete or level.c in searched]
+            return [level for level in self._state.levels if level.has_complete_run or level.c in searched]
 
         while (c := next_level(measured(), max_c)) is not None:
             searched.add(c)

@@ -135,7 +135,7 @@ def test_rate_over_runs_is_summed_tokens_over_summed_time() -> None:
 
 def test_missing_run_makes_level_incomplete() -> None:
     (level,) = level_figures(streams(1, 5, number=1), [stage(1), stage(2, run=2)], [end(1)])
-    assert (level.runs, level.complete) == (1, False)
+    assert (level.runs, level.complete, level.has_complete_run) == (1, False, True)
 
 
 def test_steered_stages_that_ended_early_are_levels_of_their_own_only() -> None:
@@ -149,7 +149,7 @@ def test_steered_stages_that_ended_early_are_levels_of_their_own_only() -> None:
     starts = [stage(n, c, steered=True) for n, c in ((1, 2), (2, 4), (3, 2), (4, 2), (5, 8))]
     ends = [end(1), end(2, complete=False), end(3), end(4, complete=False), end(5, complete=False)]
     level, early = level_figures(records, starts, ends)
-    assert (early.c, early.runs, early.n, early.complete) == (4, 1, 4, False)
+    assert (early.c, early.runs, early.n, early.complete, early.has_complete_run) == (4, 1, 4, False, False)
     assert [flag.text for flag in early.flags if flag.code == "incomplete"] == [
         "incomplete: it ended early, after 4 requests"
     ]

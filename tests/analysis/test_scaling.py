@@ -166,7 +166,7 @@ def test_best_level_is_the_lowest_near_the_maximum_before_the_cliff() -> None:
 
 
 def test_incomplete_levels_are_neither_best_nor_part_of_the_scaling() -> None:
-    levels = [level(1, tps=100.0), level(2, tps=190.0), level(4, tps=900.0, complete=False)]
+    levels = [level(1, tps=100.0), level(2, tps=190.0), level(4, tps=900.0, complete=False, by_run=())]
     found = best_level(levels)
     assert found is not None and found.c == 2
     assert headline_level(levels[1:]) is levels[1] and headline_level(levels[2:]) is levels[2]

@@ -36,8 +36,8 @@ MIN_DURATION_E2E = 10.0
 
 
 def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
-    """Return the scaling of the complete levels; without known `slots`, they are inferred from the cliff."""
-    complete = [level for level in levels if level.complete]
+    """Return the scaling of the levels with a complete run; without known `slots`, they are inferred from the cliff."""
+    complete = [level for level in levels if level.has_complete_run]
     known = sorted((level for level in complete if level.headline_tps), key=lambda level: level.c)
     if levels and not complete:
         return _with_sentence(_refuse(Scaling(), "incomplete", "no level is complete", "scaling"), None)
@@ -60,10 +60,12 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
 def best_level(levels: Sequence[Level]) -> Level | None:
     """Return the lowest load with the highest throughput, within 1 %; None for a single level or an open loop.
 
-    Incomplete levels do not count. A level past the cliff is never the best, even if its throughput is slightly higher:
-    its requests queue. The rates of an open loop are chosen by the user, so none of them is the best.
+    Levels without a complete run do not count. A level past the cliff is never the best, even if its throughput is
+    slightly higher: its requests queue. The rates of an open loop are chosen by the user, so none of them is the best.
     """
-    rated = [level for level in levels if level.complete and level.headline_tps is not None and level.rate is None]
+    rated = [
+        level for level in levels if level.has_complete_run and level.headline_tps is not None and level.rate is None
+    ]
     cliff = find_cliff(rated)
     before = [level for level in rated if cliff is None or level.c < cliff.c]
     most = max((level.headline_tps or 0.0 for level in before), default=0.0)
@@ -74,7 +76,7 @@ def best_level(levels: Sequence[Level]) -> Level | None:
 def headline_level(levels: Sequence[Level]) -> Level | None:
     """Return the best level; of a single level or an open loop, the one with the highest throughput."""
     rated = [level for level in levels if level.headline_tps is not None]
-    measured = [level for level in rated if level.complete] or rated
+    measured = [level for level in rated if level.has_complete_run] or rated
     return best_level(levels) or max(measured, key=lambda level: level.headline_tps or 0.0, default=None)
 
 

@@ -367,7 +367,7 @@ def _for_sentence(
     before: Mapping[LevelKey, Level], after: Mapping[LevelKey, Level], both: Sequence[LevelKey]
 ) -> list[Level]:
     """Return the levels that both sessions measured completely; without any, all that they share."""
-    complete = [key for key in both if before[key].complete and after[key].complete]
+    complete = [key for key in both if before[key].has_complete_run and after[key].has_complete_run]
     return [before[key] for key in complete or both]
 
 

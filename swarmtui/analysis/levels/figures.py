@@ -243,6 +243,7 @@ def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
     wall_s = run.wall_s
     return RunFigures(
         run=run.number,
+        complete=run.complete,
         n=len(ok) + len(run.failed),
         ok=len(ok),
         errors=len(run.failed),

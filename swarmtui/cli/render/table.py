@@ -95,7 +95,7 @@ def level_table(levels: Sequence[Level]) -> str:
     sessions = any(level.load == "sessions" for level in levels)
     counted = "while C sessions were played" if sessions else "while C requests were in flight"
     legend = _OPEN_LOOP_LEGEND if is_open_loop(levels) else _legend(batches, best is not None, counted)
-    if not all(level.complete for level in levels):
+    if not all(level.has_complete_run for level in levels):
         legend += f" {INCOMPLETE}: incomplete, not compared with the others."
     return "\n".join([*table, "", *left_out, *wrap(legend), *_level_notes(levels)]) + "\n"
 
@@ -125,7 +125,7 @@ def _fit_table(levels: Sequence[Level], best: Level | None, unused: set[str]) ->
 
 
 def _mark(level: Level, best: Level | None) -> str:
-    return BEST if level is best else "" if level.complete else INCOMPLETE
+    return BEST if level is best else "" if level.has_complete_run else INCOMPLETE
 
 
 def machine_table(levels: Sequence[Level]) -> str:

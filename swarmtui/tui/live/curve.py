@@ -58,7 +58,7 @@ def curve_view(
         summary=_summary(best, found),
         empty="" if len(tps) + len(hollow) > 1 else empty,
         provisional=hollow,
-        incomplete=frozenset(level.offered_load for level in levels if not level.complete),
+        incomplete=frozenset(level.offered_load for level in levels if not level.has_complete_run),
     )
 
 

@@ -76,7 +76,7 @@ def levels_view(
             cells=_insert(tuple(column.cell(level) for column in columns), _baseline_cells(level, baseline)),
             best=level.offered_load == best,
             past_cliff=cliff is not None and level.c == cliff.c,
-            partial=not level.complete,
+            partial=not level.has_complete_run,
         )
         for level in levels
     )
