@@ -107,6 +107,15 @@ class Plan(Stored, frozen=True, kw_only=True):
     max_c: int = 1024
     price_per_hour: float | None = None
 
+    @property
+    def run_length(self) -> str:
+        """How long a run lasts, as text: 30 s, 4C requests, 2C sessions."""
+        if self.duration_s is not None:
+            return f"{self.duration_s:g} s"
+        if self.load == "sessions" and self.sessions is not None:
+            return f"{self.sessions} sessions"
+        return "1 request" if str(self.requests) == "1" else f"{self.requests} requests"
+
 
 def parse_levels(text: str) -> tuple[int, ...]:
     levels = []

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from swarmtui.analysis.levels.figures import task_figures
+from swarmtui.analysis.live_replay import ReplayCounts
 from swarmtui.analysis.stream_detail import finished_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Frame, SessionWarning, Status
 from swarmtui.model.plan import LevelKey, LoadModeName
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry, TtftSplit
-from swarmtui.model.trace import ReplayedRequest
+from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import StreamRow, TextTail, WorkerFrame
 
 _RATE_WINDOW_NS = 1_000_000_000
@@ -22,9 +22,6 @@ _RECENT_NS = 10_000_000_000
 _FRAME_POINTS = 20
 _MAX_POINTS = 1_200
 _MAX_TASKS = 256
-# Answers, and samples of the server counters (four per second), that the live hit rate covers.
-_RECENT_REPLAYS = 32
-_CACHE_SAMPLES = 80
 
 # Of the watched stream: finished requests that are kept per agent, and characters of the current answer.
 _FINISHED_REQUESTS = 8
@@ -68,60 +65,6 @@ class StreamWatcher:
         if latest is None:
             return client_protocol.WatchedStream(agent=self._agent, before=finished)
         return live_stream(latest, self._times, self._reasoning, self._text, finished)
-
-
-class ReplayCounts:
-    """Counts what a stage has replayed; a session is live from its first answer to its last."""
-
-    def __init__(self) -> None:
-        self._contexts: dict[int, dict[int, int]] = {}
-        self._answered: Counter[int] = Counter()
-        self._latest: deque[tuple[int, int | None, int, int]] = deque(maxlen=_RECENT_REPLAYS)
-        self._jobs = self._cached = self._prompt = 0
-        self._cached_known = False
-        self._counters: deque[tuple[float, float]] = deque(maxlen=_CACHE_SAMPLES)
-
-    def add_sample(self, servers: Sequence[ServerState]) -> None:
-        """Keep the counters of the prefix cache, for servers whose answers do not report cached tokens."""
-        queries, hits = _sum(state.cache_queries for state in servers), _sum(state.cache_hits for state in servers)
-        if queries is not None and hits is not None:
-            self._counters.append((queries, hits))
-
-    def _server_hit_rate(self) -> float | None:
-        if not self._counters:
-            return None
-        (queries, hits), (before, hits_before) = self._counters[-1], self._counters[0]
-        return (hits - hits_before) / (queries - before) if queries > before and hits >= hits_before else None
-
-    def add(self, record: Record, replayed: ReplayedRequest) -> None:
-        if not record.ok:
-            self._contexts.pop(replayed.play, None)
-            return
-        tokens_in = record.tokens_in or replayed.input_tokens
-        self._contexts.setdefault(replayed.play, {})[replayed.subagent] = tokens_in + (record.tokens_out or 0)
-        self._answered[replayed.play] += 1
-        if self._answered[replayed.play] == replayed.requests - replayed.skipped:
-            self._jobs += 1
-            del self._contexts[replayed.play], self._answered[replayed.play]
-        self._latest.append((tokens_in, record.cached_tokens, replayed.input_tokens, replayed.reusable_tokens))
-        if record.cached_tokens is not None:
-            self._cached_known = True
-            self._cached += record.cached_tokens
-            self._prompt += tokens_in
-
-    def view(self) -> client_protocol.LiveReplay | None:
-        if not self._latest:
-            return None
-        known = [(tokens, cached) for tokens, cached, _, _ in self._latest if cached is not None]
-        prompt, recorded = sum(tokens for tokens, _ in known), sum(row[2] for row in self._latest)
-        return client_protocol.LiveReplay(
-            jobs=self._jobs,
-            hit_rate=sum(cached for _, cached in known) / prompt if prompt else self._server_hit_rate(),
-            max_hit_rate=sum(row[3] for row in self._latest) / recorded if recorded else None,
-            cached_tokens=self._cached if self._cached_known else None,
-            fresh_tokens=self._prompt - self._cached if self._cached_known else None,
-            context=sum(sum(agents.values()) for agents in self._contexts.values()),
-        )
 
 
 class LiveState:
@@ -217,8 +160,7 @@ class LiveState:
             self.errors[record.error] += 1
         self.finished += 1
         self.watched.add_record(record)
-        if record.replayed is not None:
-            self.replay.add(record, record.replayed)
+        self.replay.add(record)
         if self.load == "mixed" and record.phase == "level" and record.error != CANCELLED:
             self._add_mixed_record(record)
         if record.t_sent_ns is not None and record.t_sched_ns is not None:

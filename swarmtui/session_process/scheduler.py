@@ -12,6 +12,7 @@ from swarmtui.analysis.capacity import agents
 from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
 from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.analysis.live_replay import ReplayCounts
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.findings import Slots
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
@@ -22,7 +23,7 @@ from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
-from swarmtui.session_process.live_state import LiveState, ReplayCounts
+from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import (
     CanaryTasks,
     PlannedLoad,

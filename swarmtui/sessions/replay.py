@@ -10,9 +10,10 @@ from pathlib import Path
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
+from swarmtui.analysis.live_replay import ReplayCounts
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.stream_detail import finished_request, recorded_stream, recorded_tail
-from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
+from swarmtui.model.client_protocol import Frame, Hello, LiveReplay, Status, WatchedStream
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, StageEnd, StageStart
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
@@ -134,7 +135,15 @@ class Replay:
             ),
             search_result=next((detail for t_ns, detail in reversed(self._search_results) if t_ns <= now), ""),
             tokens_per_chunk=self._tokens_per_chunk(finished),
+            replay=self._replay(here),
         )
+
+    def _replay(self, here: list[Record]) -> LiveReplay | None:
+        """Return what the stage has replayed of a trace, by the cached tokens of its answers."""
+        counts = ReplayCounts()
+        for record in here:
+            counts.add(record)
+        return counts.view()
 
     def watched_at(self, agent: int, at_s: float) -> WatchedStream:
         """Return the newest request of an agent as it was at that time; no text unless answers were saved."""

@@ -225,8 +225,9 @@ def runs_by_level(
             unmeasured = _overlapping(records, stage, end, inside)
             found = inside
         delays: list[float | None] = []
-        if stage.load == "open":
+        if stage.load in ("open", "sessions"):
             delays = [r.send_delay_s for r in found if r.ok]
+        if stage.load == "open":
             found = list(map(_from_due_time, found))
         same_level = (partial if stage.steered and not complete else runs)[stage.c, stage.rate]
         run = LevelRun(

@@ -230,9 +230,6 @@ def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> str
 def session_text(summary: Summary, tables: str = "") -> str:
     """A whole session: what was measured, its levels, `tables` below them, findings and events."""
     session, plan, client = summary.session, summary.session.plan, summary.session.client
-    count = str(plan.requests)
-    requests = f"{count} request{'' if count == '1' else 's'}"
-    each = requests if plan.duration_s is None else f"{plan.duration_s:g} s"
     levels = ",".join(f"{at:g}" for at in plan.rates or plan.levels)
     simulated = ", SIMULATED" if session.simulated else ""
     facts = [
@@ -244,7 +241,10 @@ def session_text(summary: Summary, tables: str = "") -> str:
         ("flags", session.server_flags),
         ("baseline", session.previous),
         ("workload", f"{session.workload}, {session.workload_digest[:12]}"),
-        ("plan", f"{plan.mode} {levels}, {plan.runs} × {each} per level, {summary.warmup_requests} for warm-up"),
+        (
+            "plan",
+            f"{plan.mode} {levels}, {plan.runs} × {plan.run_length} per level, {summary.warmup_requests} for warm-up",
+        ),
         ("client", f"swarmtui {client.version} on {client.host}, Python {client.python}"),
         ("hosts", ", ".join(f"{host.name} ({host.cores} cores)" for host in session.hosts)),
         ("label", session.label),

@@ -124,17 +124,19 @@ def _sessions(summary: Summary) -> Table:
             significant(found.jobs_per_h_gpu, 3),
             seconds(found.job_s.median),
             count(found.live_context),
+            _send_delay(level.lateness_s),
         )
         for level in summary.levels
         if (found := level.replay) is not None and level.load == "sessions"
     ]
     plan = summary.session.plan
-    columns = ("C", "jobs", "failed", "jobs/h", "per user", "per GPU", "time per job", "live context")
+    columns = ("C", "jobs", "failed", "jobs/h", "per user", "per GPU", "time per job", "live context", "send delay")
     note = (
         "C: recorded sessions at a time, each with its sub-agents; jobs: sessions played from first to last request; "
         "jobs/h: requests as shares of their session; time per job: median, with pauses of at most "
         f"{plan.max_gap_s:g} s{'' if plan.time_scale == 1 else f' divided by {plan.time_scale:g}'}; "
-        f"live context: tokens, mean{'' if plan.rules is None else f'; rules of {plan.rules}'}"
+        "live context: tokens, mean; send delay: p99, or the maximum below 299 requests"
+        f"{'' if plan.rules is None else f'; rules of {plan.rules}'}"
     )
     return _table("Sessions", columns, rows, note)
 

@@ -81,7 +81,6 @@ def _lead(summary: Summary) -> tuple[str, ...]:
 
 def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     session, plan = summary.session, summary.session.plan
-    each = f"{plan.duration_s:g} s" if plan.duration_s is not None else f"{plan.requests} requests"
     levels = ("rate = " if plan.rates else "C = ") + ", ".join(f"{at:g}" for at in plan.rates or plan.levels)
     facts = [
         ("Session", session.id),
@@ -91,7 +90,10 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Server flags", session.server_flags),
         ("GPUs", count_names(summary.gpus)),
         ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
-        ("Plan", f"{plan.mode} over {levels}; {plan.runs} × {each} per level; warm-up {summary.warmup_requests}"),
+        (
+            "Plan",
+            f"{plan.mode} over {levels}; {plan.runs} × {plan.run_length} per level; warm-up {summary.warmup_requests}",
+        ),
         ("Token limit", "" if plan.max_tokens is None else str(plan.max_tokens)),
         ("Temperature", "" if plan.temperature is None else f"{plan.temperature:g}"),
         ("SLO", plan.slo),

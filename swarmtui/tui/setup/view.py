@@ -128,11 +128,16 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
         "levels": ",".join(map(str, plan.levels)),
         "rate": "requests/s: 4, or 2,4,8",
         "runs": str(plan.runs),
-        "requests": f"as many as fit into {plan.duration_s:g} s" if plan.duration_s else str(plan.requests),
+        "requests": f"as many as fit into {plan.duration_s:g} s" if plan.duration_s else _requests_hint(plan),
         "warmup": str(plan.warmup),
         "canaries": "none, or 1% to 20%",
     }
     return hints | {"requests": "100", "warmup": "1"} if kind == "open" and plan.load != "open" else hints
+
+
+def _requests_hint(plan: Plan) -> str:
+    """An empty field of recorded sessions stands for a number of these."""
+    return plan.run_length if plan.load == "sessions" else str(plan.requests)
 
 
 def sweep_text(workload: WorkloadInfo | None) -> str:
@@ -178,8 +183,8 @@ def plan_text(plan: Plan) -> str:
     elif plan.mode == "cliff":
         load = "search for the cliff"
     parts = [load]
-    if plan.mode != "manual" and plan.load in ("closed", "open"):
-        parts.append(f"{plan.duration_s:g} s each" if plan.duration_s else _requests(plan))
+    if plan.mode != "manual" and plan.load in ("closed", "open", "sessions"):
+        parts.append(f"{plan.run_length} each")
     if plan.runs > 1:
         parts.append(f"{plan.runs} runs" + (", rotated" if plan.rotate else ""))
     if plan.serial == "measured":
@@ -197,10 +202,6 @@ def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
     text += f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
     address = f" · {sanitize(request.endpoints[0])}"
     return text + address if len(text + address) < width else text
-
-
-def _requests(plan: Plan) -> str:
-    return "1 request each" if str(plan.requests) == "1" else f"{plan.requests} requests each"
 
 
 def _rates(plan: Plan) -> str:

@@ -1,0 +1,75 @@
+"""Count what a running stage has replayed of a trace: sessions, prefix-cache hits, live contexts."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+
+from swarmtui.model.client_protocol import LiveReplay
+from swarmtui.model.record import Record
+from swarmtui.model.telemetry import ServerState
+
+# Answers, and samples of the server counters (four per second), that the live hit rate covers.
+_RECENT_REPLAYS = 32
+_CACHE_SAMPLES = 80
+
+
+class ReplayCounts:
+    """Counts what a stage has replayed; a session is live from its first answer to its last."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[int, dict[int, int]] = {}
+        self._answered: Counter[int] = Counter()
+        self._failed: set[int] = set()
+        self._latest: deque[tuple[int, int | None, int, int]] = deque(maxlen=_RECENT_REPLAYS)
+        self._jobs = self._cached = self._prompt = 0
+        self._cached_known = False
+        self._counters: deque[tuple[float, float]] = deque(maxlen=_CACHE_SAMPLES)
+
+    def add_sample(self, servers: Sequence[ServerState]) -> None:
+        """Keep the counters of the prefix cache, for servers whose answers do not report cached tokens."""
+        known = [
+            (s.cache_queries, s.cache_hits) for s in servers if s.cache_queries is not None and s.cache_hits is not None
+        ]
+        if known:
+            self._counters.append((sum(queries for queries, _ in known), sum(hits for _, hits in known)))
+
+    def _server_hit_rate(self) -> float | None:
+        if not self._counters:
+            return None
+        (queries, hits), (before, hits_before) = self._counters[-1], self._counters[0]
+        return (hits - hits_before) / (queries - before) if queries > before and hits >= hits_before else None
+
+    def add(self, record: Record) -> None:
+        replayed = record.replayed
+        if replayed is None or replayed.play in self._failed:
+            return
+        if not record.ok:
+            self._failed.add(replayed.play)
+            self._contexts.pop(replayed.play, None)
+            return
+        tokens_in = record.tokens_in or replayed.input_tokens
+        self._contexts.setdefault(replayed.play, {})[replayed.subagent] = tokens_in + (record.tokens_out or 0)
+        self._answered[replayed.play] += 1
+        if self._answered[replayed.play] == replayed.requests - replayed.skipped:
+            self._jobs += 1
+            del self._contexts[replayed.play], self._answered[replayed.play]
+        self._latest.append((tokens_in, record.cached_tokens, replayed.input_tokens, replayed.reusable_tokens))
+        if record.cached_tokens is not None:
+            self._cached_known = True
+            self._cached += record.cached_tokens
+            self._prompt += tokens_in
+
+    def view(self) -> LiveReplay | None:
+        if not self._latest:
+            return None
+        known = [(tokens, cached) for tokens, cached, _, _ in self._latest if cached is not None]
+        prompt, recorded = sum(tokens for tokens, _ in known), sum(row[2] for row in self._latest)
+        return LiveReplay(
+            jobs=self._jobs,
+            hit_rate=sum(cached for _, cached in known) / prompt if prompt else self._server_hit_rate(),
+            max_hit_rate=sum(row[3] for row in self._latest) / recorded if recorded else None,
+            cached_tokens=self._cached if self._cached_known else None,
+            fresh_tokens=self._prompt - self._cached if self._cached_known else None,
+            context=sum(sum(agents.values()) for agents in self._contexts.values()),
+        )

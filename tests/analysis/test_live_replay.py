@@ -1,0 +1,39 @@
+"""Live figures of a replayed trace."""
+
+from __future__ import annotations
+
+from swarmtui.analysis.live_replay import ReplayCounts
+from swarmtui.model.record import Record
+from swarmtui.model.telemetry import ServerState
+from swarmtui.model.trace import ReplayedRequest
+
+
+def answer(play: int, *, cached: int | None = None, subagent: int = 0, error: str | None = None) -> Record:
+    replayed = ReplayedRequest(
+        play=play, session="s", turn=0, subagent=subagent, requests=3, skipped=1, input_tokens=1000, reusable_tokens=600
+    )
+    return Record(task=play, tokens_in=1000, tokens_out=10, cached_tokens=cached, error=error, replayed=replayed)
+
+
+def test_sessions_contexts_and_hits_are_counted() -> None:
+    counts = ReplayCounts()
+    assert counts.view() is None
+    for record in (answer(1, cached=400), answer(2, cached=500, subagent=1), answer(1, cached=600), Record(task=9)):
+        counts.add(record)
+    view = counts.view()
+    assert view is not None
+    assert (view.jobs, view.context, view.cached_tokens, view.fresh_tokens) == (1, 1010, 1500, 1500)
+    assert (view.hit_rate, view.max_hit_rate) == (0.5, 0.6)
+    counts.add(answer(2, error="reset"))
+    counts.add(answer(2, cached=0))
+    view = counts.view()
+    assert view is not None and (view.jobs, view.context) == (1, 0)
+
+
+def test_hit_rate_of_a_server_whose_answers_do_not_tell() -> None:
+    counts = ReplayCounts()
+    for queries, hits in ((100.0, 0.0), (1100.0, 800.0)):
+        counts.add_sample([ServerState(engine="vLLM", cache_queries=queries, cache_hits=hits)])
+    counts.add(answer(1))
+    view = counts.view()
+    assert view is not None and (view.hit_rate, view.cached_tokens) == (0.8, None)
