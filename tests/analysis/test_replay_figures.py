@@ -96,6 +96,16 @@ def test_hit_rate_by_the_counters_of_the_server() -> None:
     assert found.hit_rate == pytest.approx(1400 / 2000) and found.max_hit_rate == pytest.approx(1440 / 2000)
 
 
+def test_counters_that_do_not_move_are_no_hit_rate() -> None:
+    """A server without a prefix cache counts no queries."""
+    idle = ServerState(engine="vLLM", url="u", cache_queries=0.0, cache_hits=0.0)
+    samples = [Telemetry(t_ns=at * S, servers=(idle,)) for at in (1, 20)]
+    records = [request(at, 2, turn) for at, turn in ((1, 0), (5, 1), (9, 2))]
+    (level,) = add_machine_figures([one_level(records)], STAGES, ENDS, samples, records)
+    assert level.replay is not None
+    assert (level.replay.hit_rate, level.replay.cached_tokens, level.replay.fresh_tokens) == (None, None, None)
+
+
 def test_other_loads_have_no_replay_figures() -> None:
     (level,) = level_figures([Record(task=1, stage=1, c=2, run=1)], STAGES, ENDS)
     assert level.replay is None

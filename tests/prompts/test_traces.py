@@ -110,7 +110,8 @@ def test_spans_of_otlp_and_of_sdks(tmp_path: Path) -> None:
     (session,) = sessions_of(write_lines(tmp_path / "otlp.jsonl", [batch]))
     first, second = session.requests
     assert (first.input_tokens, second.think_s, second.at_s) == (50, 6.0, 10.0)
-    assert second.subagents == (SubAgent(at_s=4.0, requests=(TraceRequest(input_tokens=9, output_tokens=2),)),)
+    helper = TraceRequest(input_tokens=9, output_tokens=2, took_s=3.0)
+    assert second.subagents == (SubAgent(at_s=4.0, requests=(helper,)),)
     printed = {
         "name": "chat", "context": {"trace_id": "0x1", "span_id": "0x2"}, "start_time": "2026-01-01T00:00:00.000000Z",
         "end_time": "2026-01-01T00:00:02.000000Z",
@@ -118,6 +119,13 @@ def test_spans_of_otlp_and_of_sdks(tmp_path: Path) -> None:
     }  # fmt: skip
     (session,) = sessions_of(write_lines(tmp_path / "sdk.jsonl", [printed]))
     assert (session.requests[0].input_tokens, session.requests[0].output_tokens) == (11, 3)
+
+
+def test_longer_prompt_of_a_span_continues_the_one_before(tmp_path: Path) -> None:
+    batch = {"resourceSpans": [{"scopeSpans": [{"spans": [span(100, 104, (640, 5)), span(110, 111, (704, 6))]}]}]}
+    (session,) = sessions_of(write_lines(tmp_path / "otlp.jsonl", [batch]))
+    first, second = session.requests
+    assert second.blocks[:10] == first.blocks and len(second.blocks) == 11
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,8 @@ def _replay(
         hits, queries = hits + change.state.cache_hits, queries + change.state.cache_queries
         part = reuse(records, (inside[0].servers_read_ns, inside[-1].servers_read_ns))
         reusable, sent = reusable + part[0], sent + part[1]
+    if not queries:
+        return found
     return msgspec.structs.replace(
         found,
         hit_rate=ratio(hits, queries),

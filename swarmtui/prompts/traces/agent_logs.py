@@ -1,8 +1,6 @@
 """Make traces from the logs that coding agents keep: lengths, times and structure, never text.
 
-Only the fields declared here are decoded. Which tokens of a prompt are reused follows from the lengths: a prompt that
-is not shorter than the one before continues it; a shorter one, as after a compaction, shares what the API read from
-its cache.
+Only the fields declared here are decoded.
 """
 
 from __future__ import annotations
@@ -15,25 +13,15 @@ from typing import Literal, TypeVar
 import msgspec
 
 from swarmtui.model.schema import BadInput, Stored
-from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession
+from swarmtui.model.trace import TraceSession
 from swarmtui.prompts.traces.arrivals import lines_of
-from swarmtui.prompts.traces.weka import BLOCK_SIZE
+from swarmtui.prompts.traces.calls import Call, session_from_calls
 
 T = TypeVar("T")
 
 CodingAgent = Literal["claude-code", "codex"]
 
 LOG_FOLDERS: dict[CodingAgent, str] = {"claude-code": "~/.claude/projects", "codex": "~/.codex/sessions"}
-
-
-class _Call(msgspec.Struct, frozen=True):
-    """A call of the model; `cached` are the prompt tokens that the API read from its cache."""
-
-    start_s: float
-    end_s: float
-    input_tokens: int
-    cached: int
-    output_tokens: int
 
 
 class _ClaudeUsage(Stored, frozen=True, kw_only=True):
@@ -98,7 +86,7 @@ class _CodexSource(Stored, frozen=True, kw_only=True):
 
 
 # The calls of the parent, and those of each of its sub-agents.
-_Recorded = tuple[list[_Call], list[list[_Call]]]
+_Recorded = tuple[list[Call], list[list[Call]]]
 
 
 def record_sessions(agent: CodingAgent, path: Path) -> Iterator[TraceSession]:
@@ -111,7 +99,7 @@ def record_sessions(agent: CodingAgent, path: Path) -> Iterator[TraceSession]:
     for parent, subagents in recorded:
         if parent:
             number += 1
-            yield _to_session(f"trace_{number:04}", parent, [calls for calls in subagents if calls])
+            yield session_from_calls(f"trace_{number:04}", parent, [calls for calls in subagents if calls])
 
 
 def _read_claude(files: Sequence[Path]) -> Iterator[_Recorded]:
@@ -132,9 +120,9 @@ def _read_claude(files: Sequence[Path]) -> Iterator[_Recorded]:
         yield parent, [_claude_calls(events) for events in chains.values()]
 
 
-def _claude_calls(events: Sequence[_ClaudeEvent]) -> list[_Call]:
+def _claude_calls(events: Sequence[_ClaudeEvent]) -> list[Call]:
     """Make one call of the events of one answer: each part of it is an event, with the usage so far."""
-    calls: dict[str, _Call] = {}
+    calls: dict[str, Call] = {}
     before: float | None = None
     for event in sorted(events, key=lambda event: event.timestamp):
         at = _seconds(event.timestamp)
@@ -146,7 +134,7 @@ def _claude_calls(events: Sequence[_ClaudeEvent]) -> list[_Call]:
             continue
         usage, known = message.usage, calls.get(message.id)
         cached = usage.cache_read_input_tokens or 0
-        calls[message.id or event.uuid] = _Call(
+        calls[message.id or event.uuid] = Call(
             start_s=known.start_s if known else min(at, before if before is not None else at),
             end_s=at,
             input_tokens=max(0, usage.input_tokens + cached + (usage.cache_creation_input_tokens or 0)),
@@ -159,11 +147,11 @@ def _claude_calls(events: Sequence[_ClaudeEvent]) -> list[_Call]:
 
 def _read_codex(files: Sequence[Path]) -> Iterator[_Recorded]:
     decoder = msgspec.json.Decoder(_CodexEvent)
-    calls: dict[str, list[_Call]] = {}
+    calls: dict[str, list[Call]] = {}
     parents: dict[str, str] = {}
     for file in files:
         thread = file.stem
-        made: list[_Call] = []
+        made: list[Call] = []
         before: float | None = None
         total: _CodexUsage | None = None
         for event in _events(decoder, file):
@@ -182,7 +170,7 @@ def _read_codex(files: Sequence[Path]) -> Iterator[_Recorded]:
             total, usage = info.total_token_usage, info.last_token_usage
             start = min(at, before if before is not None else at)
             made.append(
-                _Call(start, at, max(0, usage.input_tokens), max(0, usage.cached_input_tokens), usage.output_tokens)
+                Call(start, at, max(0, usage.input_tokens), max(0, usage.cached_input_tokens), usage.output_tokens)
             )
             before = at
         calls[thread] = [call for call in made if call.input_tokens]
@@ -212,54 +200,3 @@ def _seconds(timestamp: str) -> float | None:
         return datetime.fromisoformat(timestamp).timestamp()
     except ValueError:
         return None
-
-
-def _to_session(name: str, parent: list[_Call], subagents: list[list[_Call]]) -> TraceSession:
-    parent.sort(key=lambda call: call.start_s)
-    start = parent[0].start_s
-    ids = _BlockIds()
-    waiting = sorted(subagents, key=lambda calls: calls[0].start_s)
-    requests = list(_requests(parent, ids, []))
-    # Sub-agents share their system prompt and tools with each other.
-    shared: list[int] = []
-    made: list[tuple[float, SubAgent]] = []
-    for calls in waiting:
-        own = tuple(_requests(calls, ids, shared))
-        shared = shared or list(own[0].blocks)
-        made.append((calls[0].start_s, SubAgent(at_s=max(0.0, calls[0].start_s - start), requests=own)))
-    with_subagents: list[TraceRequest] = []
-    for request, call in zip(requests, parent, strict=True):
-        before = tuple(agent for at, agent in made if at < call.start_s)
-        made = [(at, agent) for at, agent in made if at >= call.start_s]
-        with_subagents.append(msgspec.structs.replace(request, subagents=before))
-    return TraceSession(id=name, requests=tuple(with_subagents), subagents=tuple(agent for _, agent in made))
-
-
-class _BlockIds:
-    """Numbers for new blocks, from 1."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def new(self, count: int) -> list[int]:
-        first, self._last = self._last + 1, self._last + count
-        return list(range(first, self._last + 1))
-
-
-def _requests(calls: Sequence[_Call], ids: _BlockIds, blocks: list[int]) -> Iterator[TraceRequest]:
-    """Yield the requests of one agent; `blocks` are those that its first prompt may share with another agent."""
-    start, previous = calls[0].start_s, None
-    for call in calls:
-        count = call.input_tokens // BLOCK_SIZE
-        continues = previous is not None and call.input_tokens >= previous.input_tokens
-        reused = len(blocks) if continues else min(len(blocks), call.cached // BLOCK_SIZE)
-        blocks = blocks[: min(reused, count)]
-        blocks += ids.new(count - len(blocks))
-        yield TraceRequest(
-            input_tokens=call.input_tokens,
-            output_tokens=max(1, call.output_tokens),
-            at_s=max(0.0, call.start_s - start),
-            think_s=None if previous is None else max(0.0, call.start_s - previous.end_s),
-            blocks=tuple(blocks),
-        )
-        previous = call

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from swarmtui.model.schema import BadInput, Stored
-from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession
+from swarmtui.model.trace import TraceSession
 from swarmtui.prompts.traces.arrivals import decode_line, lines_of
+from swarmtui.prompts.traces.calls import Call, session_from_calls
 
 _INPUT, _OUTPUT, _CONVERSATION = "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.conversation.id"
-_AGENT = "gen_ai.agent.id"
+_AGENT, _CACHED = "gen_ai.agent.id", "gen_ai.usage.cache_read.input_tokens"
 
 
 class _Span(msgspec.Struct, frozen=True):
@@ -29,6 +30,7 @@ class _Span(msgspec.Struct, frozen=True):
     end_s: float
     input_tokens: int
     output_tokens: int
+    cached_tokens: int
 
 
 class _OtlpValue(Stored, frozen=True, kw_only=True):
@@ -107,39 +109,15 @@ def _model_call(trace_id: str, start_s: float, end_s: float, attributes: Mapping
     tokens = int(attributes[_INPUT]), int(attributes[_OUTPUT])
     if min(tokens) < 0 or end_s < start_s:
         raise ValueError("negative tokens or duration")
-    yield _Span(session, str(attributes.get(_AGENT) or ""), start_s, end_s, *tokens)
+    cached = max(0, int(attributes.get(_CACHED) or 0))
+    yield _Span(session, str(attributes.get(_AGENT) or ""), start_s, end_s, *tokens, cached)
 
 
 def _to_session(name: str, spans: list[_Span]) -> TraceSession:
-    parent, start = spans[0].agent, spans[0].start_s
-    others: dict[str, list[_Span]] = {}
+    """The agent of the first call is the parent of the others."""
+    agents: dict[str, list[Call]] = {}
     for span in spans:
-        if span.agent != parent:
-            others.setdefault(span.agent, []).append(span)
-    waiting = sorted(others.values(), key=lambda found: found[0].start_s)
-    requests: list[TraceRequest] = []
-    for request, span in zip(_requests(mine := [s for s in spans if s.agent == parent], start), mine, strict=True):
-        before = [found for found in waiting if found[0].start_s < span.start_s]
-        waiting = [found for found in waiting if found[0].start_s >= span.start_s]
-        requests.append(msgspec.structs.replace(request, subagents=tuple(_subagent(found, start) for found in before)))
-    return TraceSession(
-        id=name, requests=tuple(requests), subagents=tuple(_subagent(found, start) for found in waiting)
-    )
-
-
-def _subagent(spans: list[_Span], session_start_s: float) -> SubAgent:
-    start = spans[0].start_s
-    return SubAgent(at_s=start - session_start_s, requests=tuple(_requests(spans, start)))
-
-
-def _requests(spans: list[_Span], start_s: float) -> Iterator[TraceRequest]:
-    previous_end: float | None = None
-    for span in spans:
-        think = None if previous_end is None else max(0.0, span.start_s - previous_end)
-        previous_end = span.end_s
-        yield TraceRequest(
-            input_tokens=span.input_tokens,
-            output_tokens=span.output_tokens,
-            at_s=span.start_s - start_s,
-            think_s=think,
-        )
+        call = Call(span.start_s, span.end_s, span.input_tokens, span.cached_tokens, span.output_tokens)
+        agents.setdefault(span.agent, []).append(call)
+    parent, *others = agents.values()
+    return session_from_calls(name, parent, others)
