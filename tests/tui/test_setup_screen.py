@@ -133,7 +133,7 @@ async def test_found_servers_come_first_and_simulators_are_folded(
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2, 4096),))
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=size) as pilot:
-        await until(lambda: "› 127.0.0.1:1  llama.cpp, tiny" in screen_text(app))
+        await until(lambda: "› 127.0.0.1:1  llama.cpp, 2 slots" in screen_text(app))
         await pilot.pause()
         match_snapshot(app, "setup")
         if size != (120, 40):
@@ -142,7 +142,7 @@ async def test_found_servers_come_first_and_simulators_are_folded(
         await pilot.press("question_mark")
         monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(4),))
         await pilot.press("escape")
-        await until(lambda: "tiny, 4 slots" in screen_text(app) and "--parallel 4 --flash-attn" in screen_text(app))
+        await until(lambda: "4 slots, tiny" in screen_text(app) and "--parallel 4 --flash-attn" in screen_text(app))
         await pilot.press("G")
         await until(lambda: "Enter shows the simulators" in screen_text(app))
         await pilot.press("enter", "j")
@@ -164,7 +164,7 @@ async def test_servers_that_do_not_answer_in_time_get_more_of_it(
     )
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=(120, 40)):
-        await until(lambda: "› 127.0.0.1:1  llama.cpp, tiny, 2 slots" in screen_text(app))
+        await until(lambda: "› 127.0.0.1:1  llama.cpp, 2 slots, tiny" in screen_text(app))
 
 
 def list_two_models(to: ScriptedHandler) -> None:

@@ -34,8 +34,8 @@ PLAN_TEXTS: dict[PlanKind, str] = {
 def server_text(server: DiscoveredServer) -> str:
     if not server.reachable:
         return f"{sanitize(server.url)}  ✖ {sanitize(server.problem) or 'does not answer'}"
-    parts = [sanitize(server.engine), sanitize(server.models[0]) if server.models else ""]
-    parts.append(count_noun(server.slots, "slot", "slots") if server.slots else "")
+    parts = [sanitize(server.engine), count_noun(server.slots, "slot", "slots") if server.slots else ""]
+    parts.append(sanitize(server.models[0]) if server.models else "")
     parts.append(f"▲ {sanitize(server.problem)}" if server.problem else "")
     return f"{sanitize(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
 
