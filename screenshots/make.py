@@ -1,8 +1,9 @@
-"""Take the screenshots of the README from recorded sessions: an SVG and a PNG of each screen.
+"""Take the pictures of the README: run sessions on the simulator, replay them, and draw what the app shows.
 
-    python screenshots/make.py
+    python screenshots/make.py [RECORDED]
 
-PNGs need cairosvg; without it only the SVGs are written.
+The sessions take a few minutes; those in the directory RECORDED are used again. Each picture is an SVG and a PNG;
+`recording.svg` is animated.
 """
 
 from __future__ import annotations
@@ -12,66 +13,166 @@ import html
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import resvg_py
 from rich.cells import cell_len
+from textual.pilot import Pilot
 
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 # A sweep over two nodes of a private Ray cluster.
 HOSTS = HERE / "two-hosts.jsonl"
-RECORDED = HERE.parent / "tests" / "tui" / "recorded"
+# Two sweeps with four runs per level: enough for verdicts.
+COMPARED = HERE.parent / "tests" / "tui" / "recorded"
 
 sys.path.insert(0, str(HERE.parent))
+
+from recording import Recording, Shot  # noqa: E402
 
 from swarmtui.client import catalogue  # noqa: E402
 from swarmtui.model.telemetry import DiscoveredServer  # noqa: E402
 from swarmtui.sessions.replay import open_replay  # noqa: E402
 from swarmtui.sessions.store import write_summary  # noqa: E402
-from swarmtui.tui.app import SwarmApp  # noqa: E402
+from swarmtui.tui.app import SwarmApp, make_screen  # noqa: E402
 from swarmtui.tui.frame_source import ReplaySource  # noqa: E402
 
-END_S = 1_000.0
+END_S = 100_000.0
 WIDTH = 1200
+FRAMES = 36
 # The width of a cell in the SVG.
 CELL = 12.2
+_OUTPUT = "speed=2&output.median=90"
+_SWEEP = ("--levels", "1,2,4,8,16,32", "--requests", "3C", "--runs", "1", "--seed", "7", "--keep-text")
+# Endpoint and options of the sessions, by their label.
+RUNS = {
+    "8 slots": (f"sim:moe-tp1?seats=8&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 8"),
+    "16 slots": (f"sim:moe-tp1?seats=16&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 16"),
+    "two GPUs": (
+        f"sim:moe-tp2-nvlink?seats=16&{_OUTPUT}", *_SWEEP,
+        "--server-flags", "--max-num-seqs 16 --tensor-parallel-size 2",
+    ),
+    "64 agents": (
+        "sim:b70-swarm?speed=4", "--levels", "64", "--requests", "1C", "--warmup", "1", "--seed", "7", "--keep-text",
+    ),
+}  # fmt: skip
+SESSIONS, TUNED = "sessions", "tuned"
+TUNE = """\
+name = "slots and replicas"
+command = "swarmtui sim moe-tp1 --speed=10 --port={port}"
+[grid]
+"--seats" = [4, 8, 16]
+"--replicas" = [1, 2]
+[plan]
+levels = [4, 16]
+requests = "2C"
+max_tokens = 64
+warmup = 1
+runs = 4
+"""
+FOUND = (
+    DiscoveredServer(
+        url="http://127.0.0.1:8000", engine="vLLM", version="0.11.0", models=("Qwen3-Coder-30B-A3B-Instruct-AWQ",),
+        slots=16, context=65_536, pid=4242,
+        flags={"max-num-seqs": "16", "gpu-memory-utilization": "0.92", "enable-prefix-caching": "true"},
+    ),
+    DiscoveredServer(
+        url="http://127.0.0.1:8080", engine="llama.cpp", version="b6715", models=("gpt-oss-20b-mxfp4.gguf",), slots=4,
+        context=32_768, pid=4711, flags={"parallel": "4", "ctx-size": "32768", "flash-attn": "true"},
+    ),
+)  # fmt: skip
 
 
-def no_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
+def found_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
     """Replace discovery, so that no server of this host is shown."""
-    return ()
+    return FOUND
+
+
+def record(folder: Path) -> dict[str, str]:
+    """Run the sessions that are missing, and the tune; return the ids by label."""
+    names, sessions = folder / "names.txt", folder / SESSIONS
+    known = dict(line.split("=", 1) for line in names.read_text().splitlines()) if names.exists() else {}
+    for label, (endpoint, *options) in RUNS.items():
+        if label not in known:
+            before = set(sessions.glob("2*"))
+            options += ["--label", label, "--quiet", "--session-dir", str(sessions)]
+            swarmtui("run", "--endpoint", endpoint, *options)
+            (session,) = set(sessions.glob("2*")) - before
+            known[label] = session.name
+            names.write_text("".join(f"{label}={name}\n" for label, name in known.items()))
+    if not (folder / TUNED).exists():
+        grid = folder / "tune.toml"
+        grid.write_text(TUNE)
+        swarmtui("tune", str(grid), "--yes", "--session-dir", str(folder / TUNED))
+    return known
+
+
+def swarmtui(*arguments: str) -> None:
+    # The command of the tune is found beside this Python.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = [sys.executable, "-m", "swarmtui", *arguments]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, env=os.environ | {"PATH": path})
 
 
 def main() -> None:
-    catalogue.discover_servers = no_servers
-    first, second = sorted(path.name for path in RECORDED.iterdir())
+    catalogue.discover_servers = found_servers
     with tempfile.TemporaryDirectory() as folder:
         # Show no settings and sessions of the user.
         os.environ |= {f"XDG_{name}_HOME": folder for name in ("DATA", "CONFIG", "STATE")}
-        root = Path(folder) / "sessions"
-        shutil.copytree(RECORDED, root)
-        hosts = Path(folder) / "hosts"
+        recorded = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder)
+        recorded.mkdir(parents=True, exist_ok=True)
+        # Relative paths, so that pictures do not show those of this machine.
+        os.chdir(recorded)
+        ids = record(Path())
+        root, hosts = Path(SESSIONS), Path(folder) / "hosts"
         (hosts / HOSTS.stem).mkdir(parents=True)
         shutil.copy(HOSTS, hosts / HOSTS.stem / "journal.jsonl")
-        for session in (root / first, root / second, hosts / HOSTS.stem):
+        compared = Path(folder) / "compared"
+        shutil.copytree(COMPARED, compared)
+        for session in (hosts / HOSTS.stem, *compared.iterdir()):
             write_summary(session)
-        shots = [
+        (tune,) = Path(TUNED, ".tuning").iterdir()
+        sixteen, many = ids["16 slots"], ids["64 agents"]
+        in_level = level_time(root, sixteen, 16)
+        asyncio.run(animate(root, sixteen))
+        for shot in (
             take(root, "setup", (120, 40), None, 0.0, ()),
-            take(root, "live-80x24", (80, 24), first, 10.0, ()),
-            take(root, "live-120x40", (120, 40), first, 15.0, ()),
-            take(root, "live-200x60", (200, 60), second, 13.0, ()),
-            take(root, "curve", (120, 40), second, END_S, ("5",)),
-            take(root, "stream", (120, 40), first, 9.3, ("enter",)),
+            take(root, "live-80x24", (80, 24), sixteen, level_time(root, sixteen, 4), ()),
+            take(root, "live-120x40", (120, 40), sixteen, in_level, ()),
+            take(root, "live-200x60", (200, 60), sixteen, in_level, ()),
+            take(root, "heat-map", (120, 40), many, level_time(root, many, 64), ()),
+            take(root, "result", (120, 40), sixteen, END_S, ()),
+            take(root, "curve", (120, 40), sixteen, END_S, ("5",)),
+            take(root, "stream", (120, 40), sixteen, in_level, ("enter",)),
             take(hosts, "hosts", (120, 40), HOSTS.stem, 18.0, ()),
-            take(root, "help", (120, 40), first, 0.0, (), live_help=True),
-            take(root, "compare", (120, 40), first, 0.0, ("L", "m", "m", "c")),
-        ]
-        for shot in shots:
+            take(root, "help", (120, 40), sixteen, 0.0, (), live_help=True),
+            take(root, "sessions", (120, 40), None, 0.0, ("L", "G", "m", "k")),
+            take(compared, "compare", (120, 40), None, 0.0, ("L", "c")),
+            take(Path(TUNED), "tune", (120, 40), None, 0.0, (), tune=tune),
+        ):
             asyncio.run(shot)
+
+
+def level_time(root: Path, session: str, c: int) -> float:
+    """Return a moment in the middle of a level, in seconds since the start of the session."""
+    replay = open_replay(root, session)
+    moments = [second / 2 for second in range(int(2 * replay.length_s))]
+    times = [at for at in moments if (frame := replay.frame_at(at)).c == c and frame.status == "running"]
+    return times[len(times) * 2 // 3]
+
+
+def run_screen(app: SwarmApp, root: Path, session: str) -> ReplaySource:
+    """Show a saved session as it looked while it ran."""
+    source = ReplaySource(open_replay(root, session), hz=4.0)
+    source.playing = False
+    app.push_screen(make_screen("run", source, None))
+    return source
 
 
 async def take(
@@ -82,36 +183,64 @@ async def take(
     at_s: float,
     keys: Sequence[str],
     live_help: bool = False,
+    tune: Path | None = None,
 ) -> None:
-    source = ReplaySource(open_replay(root, session), hz=4.0) if session else None
-    app = SwarmApp(source=source, session_root=root)
+    app = SwarmApp(session_root=root, tune=tune)
     async with app.run_test(size=size) as pilot:
-        await pilot.pause(0.2)
+        await pilot.pause(1.0)
+        source = run_screen(app, root, session) if session else None
+        await pilot.pause(0.5)
         if source is not None:
-            source.playing = False
-            source.seek(at_s)
+            # A few moments before, so that sparklines have data.
+            await seek(pilot, source, at_s)
         for key in keys:
             await pilot.press(key)
             await pilot.pause(0.5)
-        if source is not None:
-            # Play for a moment, so that sparklines have data.
-            source.seek(at_s)
-            source.playing = at_s < source.length_s
-            await pilot.pause(1.0)
-            source.playing = False
         if live_help:
-            # The help key would list the keys of a replay.
             app.open_screen("help", app.keys, "live")
         await pilot.pause(1.0)
         svg = with_local_font(app.export_screenshot(title="swarmtui", simplify=True))
+    write(name, svg)
+
+
+async def seek(pilot: Pilot[Any], source: ReplaySource, at_s: float) -> None:
+    for before in range(8, -1, -1):
+        source.seek(max(0.0, min(at_s, source.length_s) - before / 4))
+        await pilot.pause(0.02)
+
+
+async def animate(root: Path, session: str) -> None:
+    """Record the way from setup through a sweep to its result."""
+    app = SwarmApp(session_root=root)
+    shots: list[Shot] = []
+
+    def shoot(seconds: float) -> None:
+        shots.append(Shot(app.screen._compositor.render_strips(), seconds))
+
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause(1.5)
+        shoot(2.0)
+        source = run_screen(app, root, session)
+        await pilot.pause(0.5)
+        for number in range(FRAMES):
+            source.seek(source.length_s * number / FRAMES)
+            await pilot.pause(0.15)
+            shoot(0.35)
+        source.seek(source.length_s)
+        await pilot.pause(1.0)
+        shoot(4.0)
+        await pilot.press("c")
+        await pilot.pause(1.5)
+        shoot(4.0)
+    recording = Recording().svg(shots)
+    (HERE / "recording.svg").write_text(recording, encoding="utf-8")
+
+
+def write(name: str, svg: str) -> None:
     path = HERE / f"{name}.svg"
     path.write_text(svg, encoding="utf-8")
-    try:
-        import cairosvg
-    except ImportError:
-        return
-    png = str(path.with_suffix(".png"))
-    cairosvg.svg2png(bytestring=position_characters(svg).encode(), write_to=png, output_width=WIDTH)
+    png = resvg_py.svg_to_bytes(svg_string=position_characters(svg), width=WIDTH)
+    path.with_suffix(".png").write_bytes(bytes(png))
 
 
 def with_local_font(svg: str) -> str:
@@ -121,7 +250,7 @@ def with_local_font(svg: str) -> str:
 
 
 def position_characters(svg: str) -> str:
-    """Position each character by itself: cairosvg ignores textLength, and long texts would leave the grid."""
+    """Position each character by itself: one from another font would move those after it."""
 
     def split(found: re.Match[str]) -> str:
         before, x, after, text = found.groups()

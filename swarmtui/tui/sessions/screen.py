@@ -35,11 +35,11 @@ SESSION_ORDERS: dict[SessionOrder, index.SortOrder] = {
     "newest first": "newest", "best first": "best", "by model": "model", "by workload": "workload",
 }  # fmt: skip
 
-_TIME, _BEST, _SWEET = 12, 16, 7
+_TIME, _BEST, _SWEET = 12, 14, 6
 # Above this width the year is shown.
 _WIDE = 120
 # The largest shares of the remaining width that the model and the workload get.
-_MODEL_SHARE, _WORKLOAD_SHARE = 0.35, 0.25
+_MODEL_SHARE, _WORKLOAD_SHARE = 0.4, 0.25
 _LONGEST_STATE = 13
 _PREVIEWED = 4
 _DELETED_PREFIX = ".deleted-"
@@ -291,7 +291,7 @@ class SessionsScreen(CursorScreen):
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
             SessionCurve(
-                session_text(row, names.get(row.id, "")) or local_time(row.created, with_year=False), row.curve
+                sanitize(row.label) or names.get(row.id) or local_time(row.created, with_year=False), row.curve
             )
             for row in rows
         )
