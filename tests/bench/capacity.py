@@ -34,9 +34,9 @@ SLO = parse_slo("ttft_p95=2s,stream_p5=20")
 BLOCK = 64
 MAX_GAP_S = 10.0
 SESSIONS = 200
-# Of each agent in a run: about two sessions, as in the load mode.
+# Requests of each agent: in a run, about two sessions as in the load mode, and in a long run.
 REQUESTS = 48
-LONG_RUN = 3000
+LONG_RUN = 200
 
 
 def lognormal(rng: Random, middle: float, p90: float) -> float:
@@ -174,7 +174,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def long_run(preset: Preset, recordings: Sequence[Recording], c: int) -> tuple[bool, float]:
     """Print and return whether C agents keep the SLO in a long run, and how far below the possible the hit rate is."""
-    ran = play(preset, recordings, c, LONG_RUN, 0)
+    ran = play(preset, recordings, c, LONG_RUN * c, 0)
     shares = [one.share or 0.0 for one in AgentTally(c, SLO, ran.records, runs=1).slo.conditions()]
     lost = ran.max_hit_rate - ran.hit_rate
     text = ", ".join(f"{share:.3f}" for share in shares)

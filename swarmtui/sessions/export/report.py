@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from swarmtui.analysis.capacity.agents import capacity_sentences
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
@@ -73,6 +74,8 @@ def _lead(summary: Summary) -> tuple[str, ...]:
     lines = []
     if summary.state != "done":
         lines.append(f"This session is {summary.state}" + (f": {summary.message}" if summary.message else "."))
+    if summary.capacity is not None:
+        lines += capacity_sentences(summary.capacity)
     if summary.scaling is not None:
         lines.append(summary.scaling.sentence)
     lines.append(checklist_sentence(summary.checks))
