@@ -88,6 +88,7 @@ class SimulatorServer:
     def _handle(self, connection: SimConnection, request: HttpRequest) -> None:
         gets: dict[str, Callable[[], bytes]] = {
             "/v1/models": self._models,
+            "/api/tags": lambda: msgspec.json.encode({"models": [{"name": self._preset.model}]}),
             "/metrics": self._metrics,
             "/gpu/metrics": self._gpu_metrics,
             "/version": lambda: msgspec.json.encode({"version": VERSION}),

@@ -30,7 +30,8 @@ class CorruptingProxy:
     def __enter__(self) -> Self:
         self._thread.start()
         starting = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop)
-        self.port = starting.result().sockets[0].getsockname()[1]
+        self._listener = starting.result()
+        self.port = self._listener.sockets[0].getsockname()[1]
         return self
 
     def __exit__(
@@ -42,6 +43,7 @@ class CorruptingProxy:
         self._loop.close()
 
     async def _end(self) -> None:
+        self._listener.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()

@@ -199,6 +199,7 @@ def test_model_list(sim: Sim) -> None:
     (model,) = sim.get("/v1/models")["data"]
     assert (model["id"], model["owned_by"]) == ("qwen3-coder-30b-a3b", "swarmtui-sim")
     assert model["max_model_len"] == 16384
+    assert sim.get("/api/tags") == {"models": [{"name": model["id"]}]}
 
 
 def test_health_and_version(sim: Sim) -> None:
