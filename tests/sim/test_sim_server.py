@@ -229,7 +229,7 @@ def test_bad_requests_get_the_errors_of_vllm(sim: Sim, path: str, body: Any, sta
 
 
 def test_unknown_paths_and_methods(sim: Sim) -> None:
-    assert sim.call("GET", "/api/tags")[:2] == (404, '{"detail":"Not Found"}')
+    assert sim.call("GET", "/api/show")[:2] == (404, '{"detail":"Not Found"}')
     assert sim.call("GET", CHAT)[0] == 405
     assert sim.call("POST", "/metrics", b"")[0] == 405
 
