@@ -173,6 +173,8 @@ FIGURES = (
     ("in flight", "mean number of requests in flight: sum of request times / window"),
     ("▸", "highest throughput before a cliff; the lowest C within 1 % of it"),
     ("▼", "cliff: the first level with three times the TTFT and less than half of the ideal gain in throughput"),
+    ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting"),
+    ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median"),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication"),
     ("tokens/J", "output tok/s now / power of all GPUs now; sampled power lags by about 1 s"),
 )  # fmt: skip
