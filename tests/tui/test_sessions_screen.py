@@ -99,7 +99,7 @@ async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: 
 async def test_screens_match_snapshots(
     tmp_path: Path, size: tuple[int, int], until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list, the export dialog and the comparison of two sessions."""
+    """The list, the export dialog, the comparison of two sessions, and the list of themes."""
     saved_sessions(tmp_path)
     monkeypatch.chdir(tmp_path)
     app = SwarmApp(session_root=Path("sessions"))
@@ -114,6 +114,9 @@ async def test_screens_match_snapshots(
         await pilot.press("escape", "c")
         await until(lambda: "two slots each  →  four slots each" in screen_text(app) and "┤" in screen_text(app))
         match_snapshot(app, "compare")
+        await pilot.press("t")
+        await until(lambda: "enter: use it" in screen_text(app))
+        match_snapshot(app, "theme")
 
 
 async def test_mouse_chooses_rows_opens_them_scrolls_and_presses_keys(tmp_path: Path, until: Until) -> None:
