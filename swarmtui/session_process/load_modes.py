@@ -117,6 +117,11 @@ class TaskSource:
         self._closed = False
 
     @property
+    def preparing(self) -> bool:
+        """Whether the time of the stage must not start yet, although a request has been answered."""
+        return False
+
+    @property
     def has_more(self) -> bool:
         """Whether another task that counts may follow, now or later."""
         return not self._closed and (self.total is None or self._issued < self.total)
@@ -367,6 +372,10 @@ class SessionTasks(TaskSource):
             self._slots[slot] = None
             self._unanswered.add(slot)
             heappush(self._due, (now + int(_LEAD_S * 1e9) + number * ramp_ns, slot, -1))
+
+    @property
+    def preparing(self) -> bool:
+        return bool(self._unanswered)
 
     def play_on(self, c: int) -> bool:
         """Continue without end with C sessions; return False if it was closed."""

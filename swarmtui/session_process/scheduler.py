@@ -125,13 +125,14 @@ class Scheduler:
         self._workers.task_finished(link, record)
         stage = self._stage
         if stage is not None and record.stage == stage.number:
-            stage.start_clock()
             if record.phase == stage.phase:
                 stage.done += 1
                 stage.succeeded += record.error is None
             self._state.done, self._state.total = stage.done, stage.source.total
         if stage is not None and (record.stage == stage.number or stage.source.continues):
             stage.source.task_finished(task, record)
+            if not stage.source.preparing:
+                stage.start_clock()
         self._supply()
         self._changed.set()
 

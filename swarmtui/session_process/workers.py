@@ -125,7 +125,7 @@ class ActiveStage:
         self.issued = self.done = self.succeeded = 0
 
     def start_clock(self) -> None:
-        """Start the duration: with the first request, or after pre-roll with the first answer."""
+        """Start the duration: with the first request, or after pre-roll with an answer."""
         if self._duration_s is not None and self.until is None:
             self.until = time.monotonic() + self._duration_s
 

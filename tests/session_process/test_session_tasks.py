@@ -79,6 +79,7 @@ class Simulation:
 
     def _run(self) -> None:
         flying: list[tuple[int, int, Task]] = []
+        assert self.source.preparing
         while self.source.has_more or any(task.phase == "level" for _, _, task in flying):
             while (task := self.source.next_task()) is not None:
                 at_ns = task.at_ns or 0
@@ -152,7 +153,7 @@ def test_first_requests_are_preroll_and_a_slot_without_a_session_ends_the_run() 
     one = TraceSession(id="s", requests=(TraceRequest(input_tokens=99, output_tokens=1, think_s=1.0),) * 4)
     played = Simulation([one, one], 2, limit=4)
     phases = [task.phase for _, _, task in played.sent]
-    assert phases[0] == "preroll" and "level" in phases
+    assert phases[0] == "preroll" and "level" in phases and not played.source.preparing
     assert "preroll" not in phases[phases.index("level") :]
     # The second slot begins in the middle of its session, so that both are not at the same place.
     places = {play: found[0][2].turn for play, found in played.by_play().items()}
