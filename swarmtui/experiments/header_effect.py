@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.experiments.advice import level_counters
+from swarmtui.analysis.machine.server_counters import counter_change
+from swarmtui.experiments.advice import ServerCounters, level_counters
 from swarmtui.model.plan import AgentHeader
 from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level
+from swarmtui.model.telemetry import ServerState
 from swarmtui.numbers import count, percent
 from swarmtui.sessions.store import load
 
@@ -60,13 +62,18 @@ def cache_use(root: Path, session: str, level: Level) -> CacheUse | None:
             prompt_tokens=level.tokens_in / level.ok, cached_tokens=level.cached_tokens / level.ok, source="usage"
         )
     journal = load(root, session).journal
+    counters: ServerCounters | ServerState | None
     counters = level_counters(level.c, journal.stages, journal.ends, journal.telemetry)
-    if counters.cache_queries is None or counters.cache_hits is None:
+    if counters.cache_queries is None:
+        # A level of less than a second has no two samples; the session has, with its warm-up.
+        samples = [sample.servers for sample in journal.telemetry if sample.servers]
+        change = counter_change(samples[0], samples[-1]) if len(samples) > 1 else None
+        counters = change.state if change else None
+    if counters is None or counters.cache_queries is None or counters.cache_hits is None:
         return None
     tokens = level.tokens_in / level.ok
-    cached = tokens * (
-        ratio(counters.cache_hits, counters.cache_queries) or 0.0
-    )  # without a cache there are no queries
+    # A server without a cache counts no queries.
+    cached = tokens * (ratio(counters.cache_hits, counters.cache_queries) or 0.0)
     return CacheUse(prompt_tokens=tokens, cached_tokens=cached, source="counters")
 
 

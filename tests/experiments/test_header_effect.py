@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from swarmtui.experiments.header_effect import CacheUse, header_effect
+from swarmtui.experiments.header_effect import CacheUse, cache_use, header_effect
+from swarmtui.model.session import TelemetryEntry
+from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.prompts.agent_header import header_messages
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload
+from tests.analysis.level_builders import level
+from tests.sessions.session_builders import T0, full_session, write_session
 
 
 def use(cached: float, prompt: float = 16_000.0) -> CacheUse:
@@ -46,3 +52,20 @@ def test_tasks_have_a_header_for_each_turn() -> None:
     a, b = plain.task(3, 1, 0), headed.task(3, 1, 0)
     assert (a.headers, len(b.headers)) == ((), 1 + len(b.followups))
     assert a.messages == b.messages
+
+
+@pytest.mark.parametrize(("queries", "hits", "cached"), [(0.0, 0.0, 0.0), (1000.0, 750.0, 75.0), (None, None, None)])
+def test_counters_of_the_server_replace_missing_usage(
+    tmp_path: Path, queries: float | None, hits: float | None, cached: float | None
+) -> None:
+    """A server without a cache counts no queries, which is no reason to call its cache unknown."""
+
+    def sample(t_ns: int, share: float) -> TelemetryEntry:
+        counted = [None if value is None else value * share for value in (queries, hits)]
+        state = ServerState(engine="vLLM", url="u", cache_queries=counted[0], cache_hits=counted[1])
+        return TelemetryEntry(telemetry=Telemetry(t_ns=t_ns, servers=(state,)))
+
+    entries = full_session()
+    write_session(tmp_path / "20261115-014455-3f9a", [*entries[:1], sample(T0, 0.0), *entries[1:], sample(T0 + 1, 1.0)])
+    found = cache_use(tmp_path, "20261115-014455-3f9a", level(4, cached_tokens=None))
+    assert (found and found.cached_tokens) == cached
