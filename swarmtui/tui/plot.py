@@ -17,6 +17,9 @@ _COLOURS = {"first": 4, "second": 3, "bad": 1, "dim": 8, "good": 6, "warn": 5, "
 _STYLES = {f"38;5;{number}": name for name, number in _COLOURS.items()}
 _SEQUENCE = re.compile(r"\x1b\[([0-9;]*)m")
 
+# The lines of a plot for its frame and the labels below it.
+_FRAME = 3
+
 Side = Literal["left", "right"]
 Tick = tuple[float, str]
 Point = tuple[float, float]
@@ -111,10 +114,14 @@ def logarithmic(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple((log2(x), y) for x, y in points)
 
 
-def zero_based_axis(side: Side, points: Sequence[Point]) -> Axis:
-    """Return an axis from 0 to the round number just above the highest point, with round ticks."""
+def zero_based_axis(side: Side, points: Sequence[Point], height: int = 40) -> Axis:
+    """Return an axis from 0 to the round number just above the highest point, with round ticks.
+
+    `height` is that of the plot: ticks are at least two lines apart.
+    """
     top = scale_top(max((y for _, y in points), default=0.0)) or 1.0
-    parts = next(parts for parts in (4, 3, 5) if _is_round(top / parts))
+    most = max(1, (height - _FRAME - 1) // 2)
+    parts = next((parts for parts in (4, 3, 5) if parts <= most and _is_round(top / parts)), min(2, most))
     return Axis(side, 0, top, [(top * part / parts, short(top * part / parts)) for part in range(parts + 1)])
 
 

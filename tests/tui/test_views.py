@@ -149,9 +149,10 @@ def test_newest_value_is_on_the_axis_of_its_trace() -> None:
 def test_scales_end_at_a_round_number_just_above_the_data(value: float) -> None:
     top = scale_top(value)
     assert value * (1 - 1e-9) <= top <= 1.34 * value
-    axis = zero_based_axis("left", [(1.0, value)])
-    assert axis.high == top and axis.ticks[0] == (0.0, "0") and 4 <= len(axis.ticks) <= 6
-    assert all(len(label.replace(".", "").strip("0")) <= 2 for _, label in axis.ticks)
+    for height, most in ((40, 6), (13, 5), (10, 4), (6, 2)):
+        axis = zero_based_axis("left", [(1.0, value)], height)
+        assert axis.high == top and axis.ticks[0] == (0.0, "0") and 2 <= len(axis.ticks) <= most
+        assert all(len(label.replace(".", "").strip("0")) <= 3 for _, label in axis.ticks)
 
 
 def test_notes_leave_the_quality_ok() -> None:
@@ -265,6 +266,8 @@ def test_a_level_is_provisional_from_its_first_finished_request() -> None:
     view = levels_view((), provisional=live.provisional)
     lines = text_of(table_lines(view, 60)).splitlines()
     assert lines[1:] == ["○   1    60.0   60.0  123 ms  2/4", "○   2    90.0   45.0  123 ms  3/8"]
+    narrow = text_of(table_lines(view, 30)).splitlines()
+    assert all(line.endswith(" 2/4") and len(line) <= 30 for line in narrow[1:2])
     assert "○ so far" in marks_note(view)
     curve = curve_view((), (), "", "two levels are needed", live.provisional)
     assert curve.provisional == ((1, 60), (2, 90)) and not curve.empty

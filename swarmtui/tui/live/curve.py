@@ -109,8 +109,8 @@ class CurvePanel(PlotPanel[CurveView]):
             *(PlotTrace(logarithmic([at]), *marks[at[0]], joined=False) for at in full if at[0] in marks),
         ]
         axes = [
-            zero_based_axis("left", (*view.tps, *view.provisional, *view.baseline)),
-            *([zero_based_axis("right", view.ttft)] if view.ttft else ()),
+            zero_based_axis("left", (*view.tps, *view.provisional, *view.baseline), height),
+            *([zero_based_axis("right", view.ttft, height)] if view.ttft else ()),
         ]
         levels = sorted({c for c, _ in (*view.tps, *view.provisional, *view.baseline)})
         ticks = [(log2(c), f"{c:g}") for c in levels]

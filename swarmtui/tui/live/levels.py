@@ -263,7 +263,10 @@ def table_lines(view: LevelsView, width: int) -> list[Line]:
         if line.best or line.past_cliff:
             mark, style = ("▸", "good") if line.best else ("▼", "warn")
         shown = _table_row(line.cells, view.widths, width)
-        lines.append([(mark, style), (f"{shown}  {line.note}" if line.note else shown, style)])
+        if line.note:
+            # In a narrow panel the note replaces the last figures.
+            shown = f"{shown[: max(0, width - len(line.note) - 4)]}  {line.note}"
+        lines.append([(mark, style), (shown, style)])
     return lines
 
 

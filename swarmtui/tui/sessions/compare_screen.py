@@ -191,7 +191,7 @@ class OverlayPanel(PlotPanel[OverlayView]):
         if height < 7 or width < 24:
             return lines
         points = [point for curve, _, _ in shown for point in curve.points]
-        axis = zero_based_axis("left", points)
+        axis = zero_based_axis("left", points, height - 2)
         if view.measured_x:
             traces = [PlotTrace(curve.points, style, marker) for curve, marker, style in shown]
             ticks = list(zero_based_axis("left", [(y, x) for x, y in points]).ticks)
