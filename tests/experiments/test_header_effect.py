@@ -44,6 +44,9 @@ def test_header_changes_with_every_request_and_turn() -> None:
     billing, date = header_messages("both", 1, "", 7, 2)
     assert header_messages("billing", 1, "", 7, 2) == (billing,)
     assert header_messages("date", 1, "", 7, 2) == (date,)
+    other, later = header_messages("both", 1, "", 7, 3)
+    assert other.content.split(" cch=")[0] == billing.content.split(" cch=")[0], "as clients do within a conversation"
+    assert other != billing and later != date
 
 
 def test_tasks_have_a_header_for_each_turn() -> None:
