@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from pathlib import Path
 
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.lines import Line
+
+_SETTLED_S, _UNTIL_S = 1.0, 20.0
 
 
 def screen_text(app: SwarmApp) -> str:
@@ -15,13 +19,17 @@ def screen_text(app: SwarmApp) -> str:
     return "\n".join(strip.text.rstrip() for strip in strips)
 
 
-def match_snapshot(app: SwarmApp, name: str) -> None:
-    """Compare the screen with the expected one of its size; UPDATE_SCREENS=1 writes the expected one."""
+async def match_snapshot(app: SwarmApp, name: str) -> None:
+    """Wait until the screen is the expected one of its size; UPDATE_SCREENS=1 writes the expected one."""
     path = Path(__file__).parent / "expected" / f"{name}-{app.size.width}x{app.size.height}.txt"
-    shown = screen_text(app) + "\n"
     if os.environ.get("UPDATE_SCREENS"):
-        path.write_text(shown, encoding="utf-8")
-    assert shown == path.read_text(encoding="utf-8")
+        await asyncio.sleep(_SETTLED_S)
+        path.write_text(screen_text(app) + "\n", encoding="utf-8")
+    expected = path.read_text(encoding="utf-8")
+    deadline = time.monotonic() + _UNTIL_S
+    while screen_text(app) + "\n" != expected and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert screen_text(app) + "\n" == expected
 
 
 def text_of(lines: list[Line]) -> str:

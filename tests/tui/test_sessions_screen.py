@@ -107,16 +107,16 @@ async def test_screens_match_snapshots(
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app) and (size[0] < 110 or "┤" in screen_text(app)))
         await pilot.pause()
-        match_snapshot(app, "sessions")
+        await match_snapshot(app, "sessions")
         await pilot.press("e")
         await until(lambda: "enter: write" in screen_text(app))
-        match_snapshot(app, "export")
+        await match_snapshot(app, "export")
         await pilot.press("escape", "c")
         await until(lambda: "two slots each  →  four slots each" in screen_text(app) and "┤" in screen_text(app))
-        match_snapshot(app, "compare")
+        await match_snapshot(app, "compare")
         await pilot.press("t")
         await until(lambda: "enter: use it" in screen_text(app))
-        match_snapshot(app, "theme")
+        await match_snapshot(app, "theme")
 
 
 async def test_mouse_chooses_rows_opens_them_scrolls_and_presses_keys(tmp_path: Path, until: Until) -> None:

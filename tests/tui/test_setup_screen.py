@@ -135,7 +135,7 @@ async def test_found_servers_come_first_and_simulators_are_folded(
     async with app.run_test(size=size) as pilot:
         await until(lambda: "› 127.0.0.1:1  llama.cpp, 2 slots" in screen_text(app))
         await pilot.pause()
-        match_snapshot(app, "setup")
+        await match_snapshot(app, "setup")
         if size != (120, 40):
             return
         # A restarted server is looked at again when the user comes back.
