@@ -157,7 +157,7 @@ class AbRunner:
             log,
             server_environment(secrets, passed),
             stop_within_s=within_s,
-            at_once=stop.at_once,
+            immediate=stop.immediate,
             redactor=log_redactor(secrets, passed),
         )
         try:

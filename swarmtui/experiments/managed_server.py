@@ -52,7 +52,7 @@ class Interrupted(Exception):
 class ManagedServer:
     """A server process; use it in a `with` block, so that it is always stopped.
 
-    `at_once` is called while it stops: if it returns true, the server is killed without further waiting.
+    `immediate` is called while it stops: if it returns true, the server is killed without further waiting.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class ManagedServer:
         *,
         directory: str | None = None,
         stop_within_s: float = 20.0,
-        at_once: Callable[[], bool] = lambda: False,
+        immediate: Callable[[], bool] = lambda: False,
         redactor: Redactor | None = None,
     ) -> None:
         self._launch, self._log, self._directory, self._stop_within_s = launch, log, directory, stop_within_s
-        self._environment, self._at_once = environment, at_once
+        self._environment, self._immediate = environment, immediate
         self._redactor = redactor or Redactor(Secrets())
         self._guardian: subprocess.Popen[bytes] | None = None
         self._guardian_output = ""
@@ -150,7 +150,7 @@ class ManagedServer:
     def stop(self) -> None:
         """Terminate the server, then kill it; return when all its processes are gone.
 
-        With `at_once` it is killed immediately; a stop command is left to the guardian, which outlives us.
+        With `immediate` it is killed; a stop command is left to the guardian, which outlives us.
         """
         guardian, self._guardian = self._guardian, None
         if guardian is None:
@@ -160,11 +160,11 @@ class ManagedServer:
             guardian.stdin.write(b"end\n")
             guardian.stdin.flush()
         deadline = time.monotonic() + 2 * self._stop_within_s + _GUARDIAN_EXTRA_S
-        while not (exited := _exits_within(guardian, _POLL_S)) and not self._at_once() and time.monotonic() < deadline:
+        while not (exited := _exits_within(guardian, _POLL_S)) and not self._immediate() and time.monotonic() < deadline:
             continue
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.close()
-        if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._at_once():
+        if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._immediate():
             guardian.kill()
             guardian.wait()
         guardian.stdout.close()

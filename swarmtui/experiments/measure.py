@@ -47,7 +47,7 @@ class Measurement(Stored, frozen=True, kw_only=True):
 
 
 class StopRequest:
-    """Count SIGINT and SIGTERM. Calling it returns whether one arrived; `at_once` whether a second one did."""
+    """Count SIGINT and SIGTERM. Calling it returns whether one arrived; `immediate` whether a second one did."""
 
     def __init__(self) -> None:
         self._signals = 0
@@ -55,12 +55,12 @@ class StopRequest:
     def __call__(self) -> bool:
         return self._signals > 0
 
-    def at_once(self) -> bool:
+    def immediate(self) -> bool:
         return self._signals > 1
 
     def _count(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
-        if self.at_once():
+        if self.immediate():
             exit_if_stuck()
 
     @contextlib.contextmanager
@@ -116,7 +116,7 @@ def _follow(
         if not reason and (found := abort_reason()):
             reason = found
             control.request(grace_s=0.0)
-        if stop.at_once() and not control.immediate:
+        if stop.immediate() and not control.immediate:
             control.request(grace_s=0.0)
         control.kill_if_overdue()
         match message:

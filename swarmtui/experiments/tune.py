@@ -135,7 +135,7 @@ class TuneRunner:
             server_environment(self._request.secrets, self._tune.pass_env),
             directory=self._tune.directory,
             stop_within_s=self._stop_within_s,
-            at_once=stop.at_once,
+            immediate=stop.immediate,
             redactor=log_redactor(self._request.secrets, self._tune.pass_env),
         ) as server:
             try:
