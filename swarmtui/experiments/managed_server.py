@@ -160,7 +160,9 @@ class ManagedServer:
             guardian.stdin.write(b"end\n")
             guardian.stdin.flush()
         deadline = time.monotonic() + 2 * self._stop_within_s + _GUARDIAN_EXTRA_S
-        while not (exited := _exits_within(guardian, _POLL_S)) and not self._immediate() and time.monotonic() < deadline:
+        while (
+            not (exited := _exits_within(guardian, _POLL_S)) and not self._immediate() and time.monotonic() < deadline
+        ):
             continue
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.close()

@@ -167,8 +167,10 @@ def assert_interrupted_session(sandbox: Sandbox, expected: set[str]) -> None:
     assert len(expected) > 5
     found = saved(sandbox)
     assert expected <= found.keys()
-    (row,) = list_sessions(sandbox.sessions)
-    assert row.state == "interrupted"
+    # A killed process holds the lock until the last of its threads has left the kernel.
+    wait_until(
+        lambda: [row.state for row in list_sessions(sandbox.sessions)] == ["interrupted"], "the lock is released"
+    )
     summary = sandbox.show_session()
     assert summary["state"] == "interrupted"
     (level,) = summary["levels"]
