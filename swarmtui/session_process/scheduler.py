@@ -24,15 +24,9 @@ from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswe
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.live_state import LiveState
-from swarmtui.session_process.load_modes import (
-    CanaryTasks,
-    PlannedLoad,
-    RepeatedTasks,
-    TaskFactory,
-    TaskSource,
-    WarmupTasks,
-)
+from swarmtui.session_process.load_modes import PlannedLoad
 from swarmtui.session_process.steering import Steering, SteeringState
+from swarmtui.session_process.task_sources import CanaryTasks, RepeatedTasks, TaskFactory, TaskSource, WarmupTasks
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 
 _POLL_S = 0.1

@@ -25,7 +25,8 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Task
 from swarmtui.session_process.dispatch import Dispatcher
-from swarmtui.session_process.load_modes import LOAD_MODES, TaskSource
+from swarmtui.session_process.load_modes import LOAD_MODES
+from swarmtui.session_process.task_sources import TaskSource
 from swarmtui.sessions.journal import spool_paths
 from swarmtui.text import count_noun
 

@@ -27,14 +27,8 @@ from swarmtui.model.workload import Message, Task, effective_load, task_count
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
-from swarmtui.session_process.load_modes import (
-    NewTasks,
-    PlannedLoad,
-    RepeatedTasks,
-    TaskFactory,
-    TaskSource,
-    WarmupTasks,
-)
+from swarmtui.session_process.load_modes import PlannedLoad
+from swarmtui.session_process.task_sources import NewTasks, RepeatedTasks, TaskFactory, TaskSource, WarmupTasks
 from swarmtui.sessions.journal import Journal
 from swarmtui.sessions.store import LoadedSession, summarise
 from swarmtui.sim.apis.openai import parse_chat

@@ -11,12 +11,12 @@ from swarmtui.model.record import Record
 from swarmtui.model.workload import Graph, Message, Task, parse_workload
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload
-from swarmtui.session_process.load_modes import (
+from swarmtui.session_process.load_modes import PlannedLoad
+from swarmtui.session_process.task_sources import (
     ClosedLoopTasks,
     GraphTasks,
     MixedTasks,
     NewTasks,
-    PlannedLoad,
     RepeatedTasks,
     ScheduledTasks,
     TaskFactory,

@@ -18,7 +18,8 @@ from swarmtui.model.workload import Task
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload
 from swarmtui.prompts.traces.weka import weka_json
-from swarmtui.session_process.load_modes import SessionTasks, TaskFactory
+from swarmtui.session_process.session_tasks import SessionTasks
+from swarmtui.session_process.task_sources import TaskFactory
 
 S = 1_000_000_000
 MAX_GAP_S, TIME_SCALE = 4.0, 2.0

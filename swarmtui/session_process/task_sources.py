@@ -1,0 +1,307 @@
+"""Create the tasks of a stage, one after another, for each kind of load."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from swarmtui.model.record import Phase, Record
+from swarmtui.model.workload import Graph, Task
+from swarmtui.prompts.canaries import canary_task
+from swarmtui.prompts.generator import TaskGenerator, fill_answers
+from swarmtui.prompts.traces.play import ComposedRequest
+
+# Short answers are enough to warm up caches, CUDA graphs and clocks.
+_WARMUP_TOKENS = 64
+
+# The contents of unmeasured requests are numbered from here: how many there are must not change what is measured.
+_UNMEASURED_START = 1 << 40
+# The nonces of repeated prompts are numbered from here.
+_REPEATED_START = 1 << 41
+
+# Workers receive scheduled tasks this long before their send time.
+AHEAD_S = 1.0
+# The first scheduled task is due after this time, so that connections can open.
+LEAD_S = 0.2
+
+
+class TaskFactory:
+    """Creates tasks and numbers the requests of a session; warm-up and repeated tasks use up no new prompts."""
+
+    def __init__(self, generator: TaskGenerator) -> None:
+        self.generator = generator
+        self._requests = 0
+        self._contents = 0
+        self._unmeasured = _UNMEASURED_START
+        self._canaries = 0
+        self._plays = 0
+
+    def create(self, c: int, position: int) -> tuple[Task, int]:
+        """Return a task with new content, and the number of that content."""
+        content, self._contents = self._contents, self._contents + 1
+        return self._task(self.generator.task(content, c, position)), content
+
+    def create_unmeasured(self, c: int, position: int, phase: Phase) -> Task:
+        content, self._unmeasured = self._unmeasured, self._unmeasured + 1
+        task = self._task(self.generator.task(content, c, position))
+        return msgspec.structs.replace(task, phase=phase, check=None)
+
+    def repeat(self, c: int, position: int, content: int) -> Task:
+        return self._task(self.generator.task(content, c, position, _REPEATED_START + self._requests))
+
+    def _task(self, task: Task) -> Task:
+        return msgspec.structs.replace(task, id=self._next_number())
+
+    def warmup(self) -> Task:
+        number = self._next_number()
+        task = self.generator.warmup(number)
+        cap = min(_WARMUP_TOKENS, task.max_tokens or _WARMUP_TOKENS)
+        return msgspec.structs.replace(task, id=number, max_tokens=cap, check=None)
+
+    def replay(self, request: ComposedRequest, at_ns: int, phase: Phase) -> Task:
+        """Return a request of a recorded session."""
+        task = self.generator.replay(request)
+        return msgspec.structs.replace(task, id=self._next_number(), at_ns=at_ns, phase=phase)
+
+    def next_play(self) -> int:
+        """Return the number of the next play of a recorded session."""
+        number, self._plays = self._plays, self._plays + 1
+        return number
+
+    def canary(self, phase: Phase = "canary") -> Task:
+        """Return the next question with a known answer."""
+        question, self._canaries = self._canaries, self._canaries + 1
+        return canary_task(self._next_number(), question, phase)
+
+    def _next_number(self) -> int:
+        number, self._requests = self._requests, self._requests + 1
+        return number
+
+
+class TaskSource:
+    """The tasks of one stage. This base class issues `total` tasks, or tasks without end if it is None.
+
+    `fills`: unmeasured tasks follow until the source is closed.
+    `skipped` counts tasks that can never be issued because a task they depend on failed.
+    `contents` are the numbers of what was issued, which are consecutive, for batches that are repeated serially.
+    `continues`: it stays in use when C is changed under manual control. `streams` are those that it needs for C.
+    """
+
+    fills = False
+    continues = False
+    streams: int | None = None
+
+    def __init__(self, factory: TaskFactory, c: int, total: int | None) -> None:
+        self.total = total
+        self.skipped = 0
+        self.contents = range(0)
+        self._factory, self._c = factory, c
+        self._issued = 0
+        self._closed = False
+
+    @property
+    def preparing(self) -> bool:
+        """Whether the time of the stage must not start yet, although a request has been answered."""
+        return False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether another task that counts may follow, now or later."""
+        return not self._closed and (self.total is None or self._issued < self.total)
+
+    def next_task(self) -> Task | None:
+        """Return the next task, or None if there is none at this moment."""
+        if not self.has_more:
+            return None
+        task = self._create(self._issued)
+        self._issued += 1
+        return task
+
+    def _create(self, position: int) -> Task:
+        raise NotImplementedError
+
+    def task_finished(self, task: Task, record: Record) -> None:
+        """Called when a task has succeeded or failed."""
+
+    def start_fillers(self) -> None:
+        """Issue no more tasks that count."""
+        self.total = self._issued
+
+    def close(self) -> None:
+        """Issue no more tasks."""
+        self._closed = True
+
+
+class WarmupTasks(TaskSource):
+    def _create(self, position: int) -> Task:
+        return self._factory.warmup()
+
+
+class CanaryTasks(TaskSource):
+    """Questions with known answers, in a stage of their own."""
+
+    def _create(self, position: int) -> Task:
+        return self._factory.canary("level")
+
+
+class NewTasks(TaskSource):
+    """New content for each task, for closed loops and for batches."""
+
+    def _create(self, position: int) -> Task:
+        task, content = self._factory.create(self._c, position)
+        self.contents = range(self.contents.start if self.contents else content, content + 1)
+        return task
+
+
+class ClosedLoopTasks(NewTasks):
+    """One pre-roll task for each stream, `total` measured tasks, then fillers.
+
+    The measured requests then run while C are in flight from the first send to the last answer. Without a `total`,
+    tasks are measured until `start_fillers`. `canaries` is the number of canaries per measured task, rounded up.
+    """
+
+    fills = True
+
+    def __init__(self, factory: TaskFactory, c: int, total: int | None, canaries: float = 0.0) -> None:
+        super().__init__(factory, c, total)
+        self._unmeasured = 0
+        self._canary_share, self._canaries = canaries, 0
+
+    def next_task(self) -> Task | None:
+        if self._closed:
+            return None
+        phase: Phase = "preroll" if self._unmeasured < self._c else "filler"
+        if phase == "filler" and self.has_more:
+            if self._canaries < self._canary_share * self._issued:
+                self._canaries += 1
+                return self._factory.canary()
+            return super().next_task()
+        self._unmeasured += 1
+        return self._factory.create_unmeasured(self._c, self._unmeasured - 1, phase)
+
+
+class RepeatedTasks(TaskSource):
+    """The contents of a batch once more, each at its position in the batch."""
+
+    def __init__(self, factory: TaskFactory, c: int, contents: Sequence[int]) -> None:
+        super().__init__(factory, c, len(contents))
+        self._repeated = contents
+
+    def _create(self, position: int) -> Task:
+        return self._factory.repeat(self._c, position, self._repeated[position])
+
+
+class ScheduledTasks(TaskSource):
+    """Tasks with a send time, issued a little ahead of it; the source ends after `total` tasks or `duration_s`."""
+
+    def __init__(
+        self, factory: TaskFactory, c: int, times: Iterator[float], total: int | None, duration_s: float | None
+    ) -> None:
+        super().__init__(factory, c, total)
+        self._times, self._duration_s = times, duration_s
+        self._start_ns = time.perf_counter_ns()
+        self._due = next(times)
+
+    @property
+    def has_more(self) -> bool:
+        return super().has_more and (self._duration_s is None or self._due <= self._duration_s)
+
+    def next_task(self) -> Task | None:
+        if self._due > (time.perf_counter_ns() - self._start_ns) / 1e9 + AHEAD_S:
+            return None
+        return super().next_task()
+
+    def _create(self, position: int) -> Task:
+        task, _ = self._factory.create(self._c, position)
+        at_ns = self._start_ns + int((self._due + LEAD_S) * 1e9)
+        self._due = next(self._times)
+        return msgspec.structs.replace(task, at_ns=at_ns)
+
+
+class MixedTasks(TaskSource):
+    """A primary task and C − 1 side tasks; with `loop` side tasks start again until the primary task has ended."""
+
+    def __init__(self, factory: TaskFactory, c: int, loop: bool) -> None:
+        super().__init__(factory, c, None if loop else c)
+        self._loop = loop
+        self._queue = deque(range(c))
+        self._positions: dict[int, int] = {}
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._queue) or (self._loop and not self._closed)
+
+    def next_task(self) -> Task | None:
+        if not self._queue:
+            return None
+        position = self._queue.popleft()
+        task, _ = self._factory.create(self._c, position)
+        self._positions[task.id] = position
+        return task
+
+    def task_finished(self, task: Task, record: Record) -> None:
+        position = self._positions.pop(task.id)
+        if position == 0:
+            self.close()
+        elif self._loop and not self._closed:
+            self._queue.append(position)
+
+    def close(self) -> None:
+        super().close()
+        self._queue.clear()
+
+
+class GraphTasks(TaskSource):
+    """The tasks of a graph, each issued as soon as the tasks that it depends on have answered."""
+
+    def __init__(self, factory: TaskFactory, c: int, graph: Graph) -> None:
+        super().__init__(factory, c, graph.size)
+        self._nodes = [node for node in graph.tasks for _ in range(node.copies)]
+        self._copies_left = {node.id: node.copies for node in graph.tasks}
+        self._answers: dict[str, str] = {}
+        self._pending = set(range(len(self._nodes)))
+        self._running: dict[int, int] = {}
+        self._quoted = {name for node in graph.tasks for name in node.after}
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._pending)
+
+    def next_task(self) -> Task | None:
+        position = next((p for p in sorted(self._pending) if not self._is_blocked(p)), None)
+        if position is None:
+            return None
+        self._pending.discard(position)
+        node = self._nodes[position]
+        task, _ = self._factory.create(self._c, position)
+        task = fill_answers(task, {name: self._answers[name] for name in node.after})
+        self._running[task.id] = position
+        return msgspec.structs.replace(task, with_text=node.id in self._quoted)
+
+    def _is_blocked(self, position: int) -> bool:
+        return any(self._copies_left[name] > 0 for name in self._nodes[position].after)
+
+    def task_finished(self, task: Task, record: Record) -> None:
+        node = self._nodes[self._running.pop(task.id)]
+        if record.ok:
+            self._copies_left[node.id] -= 1
+            before = self._answers.get(node.id, "")
+            self._answers[node.id] = f"{before}\n\n{record.text or ''}".strip()
+        else:
+            self._skip_dependents(node.id)
+
+    def _skip_dependents(self, failed: str) -> None:
+        affected = {failed}
+        while more := {n.id for n in self._nodes if n.id not in affected and affected.intersection(n.after)}:
+            affected |= more
+        skipped = {position for position in self._pending if self._nodes[position].id in affected - {failed}}
+        self._pending -= skipped
+        self.skipped += len(skipped)
+        if self.total is not None:
+            self.total -= len(skipped)
+
+    def close(self) -> None:
+        self._pending.clear()
