@@ -44,7 +44,7 @@ FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
 
 
 class AbTest(Stored, frozen=True, kw_only=True):
-    """What to compare: `a` and `b` are endpoints or commands; with `aa` or `agent_header`, `b` is `a` again.
+    """The servers to compare: `a` and `b` are endpoints or commands; with `aa` or `agent_header`, `b` is `a` again.
 
     `agent_header`: only the requests of B have this header.
     """

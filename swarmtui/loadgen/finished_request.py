@@ -19,7 +19,7 @@ _MAX_NAME = 200
 
 
 class FinishedRequest(NamedTuple):
-    """What a record is made from. That takes longer than starting the next request, and can wait."""
+    """The parts of a record. Making it takes longer than starting the next request, and can wait."""
 
     exchange: HttpExchange
     task: Task

@@ -298,7 +298,7 @@ class TtftCell(Stored, frozen=True, kw_only=True):
 
 
 class ReplayFigures(Stored, frozen=True, kw_only=True):
-    """What a replayed trace adds to a level.
+    """The figures that a replayed trace adds to a level.
 
     `jobs` are recorded sessions that were played from their first request to their last, `job_s` the time of each with
     its pauses, `failed` those that ended with an error. `jobs_per_h` counts requests as shares of their session, so

@@ -27,7 +27,7 @@ _HIT_DROP = 0.05
 
 
 class AgentTally:
-    """What is known of one level: how many requests met the SLO, and the mean context of an agent."""
+    """The facts about one level: how many requests met the SLO, and the mean context of an agent."""
 
     def __init__(self, c: int, slo: Slo, records: Iterable[Record] = (), runs: int = 0) -> None:
         self.c, self.runs = c, runs

@@ -323,7 +323,7 @@ class StreamColumns(NamedTuple):
 
 
 def _columns(width: int, has_text: bool) -> StreamColumns:
-    """Without room for both, the text replaces the sparkline."""
+    """Show text instead of the sparkline if there is no room for both."""
     room = width - _FIXED
     text = room - _TASK - 1 if has_text else 0
     if text < _MIN_TEXT:

@@ -99,7 +99,7 @@ def session_line(row: SessionRow, flags: str, columns: SessionColumns, width: in
 
 
 def session_text(row: SessionRow, flags: str) -> str:
-    """What distinguishes a session: its label, and the flags in which it differs."""
+    """The name of a session: its label, and the flags in which it differs."""
     label = sanitize(row.label)
     return " · ".join(part for part in (label, flags if flags not in label else "") if part)
 

@@ -162,7 +162,7 @@ class EndpointPart(VerticalScroll):
 
     @property
     def missing(self) -> str:
-        """What the user has to do before an endpoint or a model is chosen; empty if both are."""
+        """Tell the user what to do before an endpoint or a model is chosen; empty if both are."""
         picked = self._pick_list("endpoints").picked
         if picked == FOLD:
             return "Enter hides the simulators" if self._unfolded else "Enter shows the simulators"

@@ -195,7 +195,7 @@ class SetupScreen(Screen[None]):
 
     @property
     def _missing(self) -> str:
-        """What the user has to do before everything is chosen; empty if a run can start."""
+        """Tell the user what to do before everything is chosen; empty if a run can start."""
         if self._endpoint_part.missing:
             return self._endpoint_part.missing
         match self._pick_list("workloads").picked:
