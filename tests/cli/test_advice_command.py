@@ -59,7 +59,7 @@ def test_slots_beyond_the_ceiling_add_no_throughput(sandbox: Sandbox) -> None:
     found = advice(sandbox, spec, *arguments)
     sentence, evidence = found["slots"]
     assert re.fullmatch(r"more than \d slots add almost no throughput: they only make streams slower", sentence)
-    assert re.search(r"a step takes [\d.]+ \+ [45]\.\d+·b ms \(fit within \d+ %\): \d of 16 slots give 95 %", evidence)
+    assert re.search(r"a step takes [\d.]+ \+ [45](\.\d+)?·b ms \(fit within \d+ %\): \d of 16 slots give", evidence)
 
 
 def test_prefix_cache_hits(sandbox: Sandbox) -> None:

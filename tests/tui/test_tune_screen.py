@@ -99,7 +99,8 @@ async def test_configurations_can_be_watched_and_the_tune_continues_after_detach
     root = tmp_path / "sessions"
     command = f"{sys.executable} -m swarmtui.sim moe-tp1 --speed=2 --port={{port}}"
     tune = TuneFile(command=command, name="two", grid={"--seats": (1, 2)}, stop_within="5s")
-    plan = Plan(levels=(2,), requests=Requests(count=6), warmup=1, max_tokens=100, seed=1)
+    # Long enough to be watched, and left, on a busy machine.
+    plan = Plan(levels=(2,), requests=Requests(count=24), warmup=1, max_tokens=100, seed=1)
     request = RunRequest(endpoints=(), workload="coding", plan=plan, session_root=str(root))
     directory = tune_directory(root, tune)
     start_tune_process(TuneJob(tune=tune, request=request, directory=str(directory)))
