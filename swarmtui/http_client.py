@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 import httpx2
 import msgspec
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Secrets, parse_address, tls_problem
 from swarmtui.model.redaction import Redactor
-from swarmtui.model.schema import BadInput
 
 _MAX_BYTES = 16 << 20
 _NO_SECRETS = Secrets()

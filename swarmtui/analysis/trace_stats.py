@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from swarmtui.analysis.levels.stats import spread
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.session import Spread
 from swarmtui.model.trace import TraceSession, requests_of, subagents_of
 

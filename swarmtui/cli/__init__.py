@@ -18,7 +18,7 @@ _MAX_DIGITS = 300
 
 def main() -> None:
     """Run a command, or open the app; report bad input in one line with exit code 2."""
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     signal.signal(signal.SIGINT, _exit_on_interrupt)
     sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
@@ -61,7 +61,7 @@ def _check_arguments(arguments: list[str]) -> None:
     """Refuse what no option accepts: bytes that are not UTF-8, and numbers that Python refuses to convert."""
     import re
 
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     for argument in arguments:
         if not argument.isascii() and re.search("[\udc80-\udcff]", argument):

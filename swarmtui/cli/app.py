@@ -30,7 +30,7 @@ def is_terminal() -> bool:
 
 
 def require_terminal(alternative: str = "run") -> None:
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     if not is_terminal():
         raise BadInput(f"no terminal; over SSH use `ssh -t HOST swarmtui`, or without one `swarmtui {alternative}`")

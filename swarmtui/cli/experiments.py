@@ -111,8 +111,8 @@ def ab(
     from swarmtui.experiments.grid import launch_for_command
     from swarmtui.experiments.measure import StopRequest
     from swarmtui.experiments.tune_store import add_change, logs_directory
+    from swarmtui.model.base import BadInput
     from swarmtui.model.plan import parse_seconds
-    from swarmtui.model.schema import BadInput
 
     header = options["agent_header"]
     if (b is not None) + aa + (header is not None) != 1:
@@ -193,7 +193,7 @@ def tune(
     from swarmtui.experiments.tune_process import TuneJob, start_tune_process
     from swarmtui.experiments.tune_status import is_alive, rows_in_file_order
     from swarmtui.experiments.tune_store import read_state, read_status, tune_directory
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
     from swarmtui.model.tuning import parse_tune
 
     try:
@@ -265,7 +265,7 @@ def _resolve_endpoint(side: str, names: dict[str, Any]) -> str:
 
 def _confirm_commands(text: str, yes: bool) -> None:
     """Show the commands before any of them is run, and ask for confirmation."""
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     echo(text, err=True)
     if yes:

@@ -21,10 +21,10 @@ from swarmtui.client.spawn import StartedProcess
 from swarmtui.client.stuck_output import STOPPED, exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended
 from swarmtui.model.endpoint import AUTO, PATHS
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Level, Summary
 from swarmtui.text import count_noun, echo
 

@@ -197,7 +197,7 @@ detect_option = click.option(
 
 def parse_share(text: str) -> float:
     """Parse `3%` or `0.03`, the value of --detect."""
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     number, percent, _ = text.strip().partition("%")
     try:

@@ -11,7 +11,7 @@ from swarmtui.text import echo
 def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any]) -> Any:
     """Check all options before any request to the endpoint; the first error names its option."""
     from swarmtui.client.request_builder import build_request
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     built = build_request(_run_choices(endpoints, options))
     if isinstance(built, list):
@@ -66,7 +66,7 @@ def find_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
 def _only_endpoint() -> str:
     """Return the only server on this host; with none or several the user must choose."""
     from swarmtui.client.catalogue import discover_servers
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     found = [server for server in discover_servers(_DISCOVERY_S) if server.reachable and not server.problem]
     if len(found) == 1:

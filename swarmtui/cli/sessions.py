@@ -84,7 +84,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
 def save_to(session: str, directory: str) -> None:
     """Move a running session to another directory; it is saved there from now on."""
     from swarmtui.client.client import move_session, running_sessions
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     found = [name for name in running_sessions() if name.startswith(session)]
     if len(found) != 1:
@@ -135,7 +135,7 @@ def change_log(
     """Show the tuning log: each change, its effect, and whether it was kept."""
     from swarmtui.cli.render.tuning import log_text
     from swarmtui.experiments.tune_store import mark_change, read_log
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     root = session_root(session_dir or context.obj)
     if number is not None:
@@ -169,7 +169,7 @@ def compare(
     """
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
     from swarmtui.cli.render.comparison import comparison_text
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
     from swarmtui.sessions.store import earlier_sessions, read_summary
 
     names = (baseline, *session) if baseline and baseline not in session else session
@@ -198,7 +198,7 @@ def export(session: tuple[str, ...], form: Any, output: str | None, chart: str |
 
     png needs two packages: pip install resvg-py font-source-sans-pro
     """
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
     from swarmtui.sessions.export import export as render
     from swarmtui.sessions.store import load
 

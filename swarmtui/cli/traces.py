@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from swarmtui.cli.options import commands, json_option, to_json
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.text import count_noun, echo
 
 if TYPE_CHECKING:

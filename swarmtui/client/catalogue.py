@@ -9,11 +9,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import Address, Endpoint, Secrets, parse_address
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import SIMULATOR_PREFIX
-from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Workload
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.files import read_file
+from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config, EndpointConfig, parse_config
-from swarmtui.model.schema import BadInput
 from swarmtui.sessions.files import config_path
 
 _HEADER_VALUE = re.compile(r"[\t -~]*")

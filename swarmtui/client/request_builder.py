@@ -12,13 +12,13 @@ import msgspec
 from swarmtui.analysis.limits.slo import validate_slo
 from swarmtui.client.catalogue import load_workload, validate_endpoint
 from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
+from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig, merge_endpoints
 from swarmtui.model.endpoint import AUTO, PATHS, Secrets, dialect_from_url, parse_address
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.plan import AgentHeader, Arrival, Plan, Rules, parse_timeouts
 from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
 from swarmtui.model.run_request import RunRequest, parse_restart
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Session
 from swarmtui.model.workload import Workload
 

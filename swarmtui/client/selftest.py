@@ -15,9 +15,9 @@ import time
 
 from swarmtui.client.spawn import child_environment, module_command
 from swarmtui.model import worker_protocol
+from swarmtui.model.base import Stored
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
-from swarmtui.model.schema import Stored
 from swarmtui.model.workload import Message, Task
 
 STREAMS, TICK_S, TOKENS = 256, 0.01, 100

@@ -138,7 +138,7 @@ def socket_directory() -> Path:
     """Return the runtime directory; it is created if necessary, and must belong to the user alone."""
     # Imported late: processes are started early, before other imports.
     from swarmtui.files import is_private_directory, make_private_directory, runtime_directory
-    from swarmtui.model.schema import BadInput
+    from swarmtui.model.base import BadInput
 
     path = runtime_directory()
     try:

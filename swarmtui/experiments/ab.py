@@ -26,9 +26,9 @@ from swarmtui.experiments.managed_server import (
 )
 from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure
 from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
+from swarmtui.model.base import Stored
 from swarmtui.model.plan import AgentHeader
 from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
-from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.tuning import LoggedChange

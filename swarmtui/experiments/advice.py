@@ -8,8 +8,8 @@ from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.engines.registry import tensor_parallel_size
+from swarmtui.model.base import Stored
 from swarmtui.model.findings import Scaling
-from swarmtui.model.schema import Stored
 from swarmtui.model.session import StageEnd, StageStart, Summary
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.numbers import percent, short, signed_percent

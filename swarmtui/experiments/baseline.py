@@ -11,7 +11,7 @@ from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT, VerdictWord
 from swarmtui.experiments.tune_store import add_change
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.session import Summary
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.sessions.store import earlier_sessions, read_summary

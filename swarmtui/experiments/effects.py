@@ -9,7 +9,7 @@ from typing import Literal
 from swarmtui.analysis.compare.distributions import studentized_range_quantile
 from swarmtui.analysis.compare.verdicts import ALPHA, standard_deviation
 from swarmtui.experiments.grid import configuration_key, rank
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.tuning import Flags, Objective, TuneResult, Value
 from swarmtui.numbers import percent
 from swarmtui.text import count_noun

@@ -11,8 +11,8 @@ from random import Random
 
 import msgspec
 
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.plan import Requests
-from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.tuning import Flags, Objective, TuneFile, TuneResult, Value, is_env_variable
 
 

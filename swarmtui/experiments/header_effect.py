@@ -10,8 +10,8 @@ from typing import Literal
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.experiments.advice import ServerCounters, level_counters
+from swarmtui.model.base import Stored
 from swarmtui.model.plan import AgentHeader
-from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import ServerState
 from swarmtui.numbers import count, percent

@@ -12,8 +12,8 @@ from typing import Protocol
 from swarmtui.client.client import Client, ConnectionLost, StopControl, attach, running_sessions, start_session
 from swarmtui.client.stuck_output import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.model import client_protocol
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.documents import read_saved_summary

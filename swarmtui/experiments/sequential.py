@@ -23,7 +23,7 @@ from swarmtui.analysis.compare.verdicts import (
     detectable_change,
     standard_deviation,
 )
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent, signed_percent
 
 CHECKPOINTS = (4, 6, 8, 12, 16, 24, 32, 48)

@@ -34,9 +34,9 @@ from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest,
 from swarmtui.experiments.tune_status import process_start_time, remaining_configurations, rows_in_file_order
 from swarmtui.experiments.tune_store import add_row, exclusive_lock, read_state, write_status, write_tune
 from swarmtui.model import client_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.plan import parse_seconds
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session_tags import Series
 from swarmtui.model.tuning import Flags, TuneFile, TuneResult, TuneStatus, format_flags
 from swarmtui.numbers import significant

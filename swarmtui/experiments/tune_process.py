@@ -15,8 +15,8 @@ from swarmtui.experiments.measure import NoDisplay, StopRequest
 from swarmtui.experiments.tune import TuneRunner
 from swarmtui.experiments.tune_store import read_status
 from swarmtui.files import make_private_directory
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.tuning import TuneFile
 from swarmtui.text import echo
 

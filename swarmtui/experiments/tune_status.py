@@ -13,7 +13,7 @@ import psutil
 from swarmtui.experiments.effects import latest
 from swarmtui.experiments.grid import all_configurations, configuration_key, halving_rounds, survivors
 from swarmtui.experiments.tune_store import read_saved_tune, read_state, read_status
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.tuning import Flags, TuneFile, TuneResult, TuneStatus
 
 ConfigurationState = Literal["waiting", "starting", "warming up", "running", "stopping", "done", "broken"]

@@ -26,8 +26,8 @@ from swarmtui.client.spawn import StartedProcess, start_launcher
 from swarmtui.hosts.clocks import HostClock, RoundTrip, best_offset
 from swarmtui.hosts.node_agent import keep_alive, machine_id
 from swarmtui.model import host_protocol, worker_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.hosts import ClockOffset, Host
-from swarmtui.model.schema import BadInput
 from swarmtui.model.telemetry import Gpu
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from swarmtui.model import host_protocol, worker_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.hosts import HostsSpec, parse_hosts
-from swarmtui.model.schema import BadInput
 
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 80_000_000

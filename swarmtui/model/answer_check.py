@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from swarmtui.model.schema import BadInput, InputStruct
+from swarmtui.model.base import BadInput, InputStruct
 
 AnswerVerdict = Literal["pass", "fail", "pass in reasoning", "empty content", "truncated", "error"]
 

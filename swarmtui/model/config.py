@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
+from swarmtui.model.base import BadInput, InputStruct
 from swarmtui.model.endpoint import ApiChoice, parse_address
+from swarmtui.model.parsing import parse_toml, suggest
 from swarmtui.model.redaction import is_secret_name
 from swarmtui.model.run_request import SIMULATOR_PREFIX
-from swarmtui.model.schema import BadInput, InputStruct, parse_toml, suggest
 
 _NO_SECRETS = "do not store a key in a file; set api_key_env to the environment variable that holds it"
 

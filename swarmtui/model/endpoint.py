@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored
 
 # The URL path of each API dialect, whose code is the module of that name in swarmtui/loadgen/dialects. If the API is to
 # be detected, the first one that the server knows is used.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from swarmtui.model.base import Stored
 from swarmtui.model.plan import PerLevel
-from swarmtui.model.schema import Stored
 
 # Codes of findings on a level that are shown as alarms: the answers are worse than those at C=1.
 ALARMS = ("answers_worse", "answers_degenerate")

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored
 
 MAX_LOCAL_NODES = 16
 

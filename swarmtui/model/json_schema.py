@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
 from swarmtui.model.hosts import Host
+from swarmtui.model.parsing import suggest
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
-from swarmtui.model.schema import BadInput, Stored, suggest
 from swarmtui.model.session import ClientInfo, Entry, Level, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.telemetry import DiscoveredServer

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from swarmtui.model.base import BadInput, InputStruct
 from swarmtui.model.plan import MAX_STREAMS, Arrival, Plan, Requests, parse_requests, parse_seconds
-from swarmtui.model.schema import BadInput, InputStruct
 
 Streams = Annotated[int, Meta(ge=1, le=MAX_STREAMS)]
 Levels = Annotated[tuple[Streams, ...], Meta(min_length=1)]

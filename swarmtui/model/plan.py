@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored
 
 MAX_STREAMS = 20_000
 

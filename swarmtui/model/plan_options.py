@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.load import Closed, Load, Open, Sessions, make_plan, mode_of, replays
 from swarmtui.model.plan import (
     Arrival,
@@ -20,7 +21,6 @@ from swarmtui.model.plan import (
     parse_requests,
     parse_seconds,
 )
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session_tags import Series
 from swarmtui.model.workload import Workload, effective_load, task_count
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.trace import ReplayedRequest
 
 TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]

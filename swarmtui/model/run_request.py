@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.endpoint import ApiChoice, Secrets
 from swarmtui.model.plan import Plan, parse_seconds
-from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session_tags import Series
 
 # How long a run waits for a server that went away.

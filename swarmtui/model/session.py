@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from swarmtui.model.base import SCHEMA_VERSION, Stored
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling, with_codes
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.plan import CLOSED_LOOPS, LoadModeName, PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
-from swarmtui.model.schema import SCHEMA_VERSION, Stored
 from swarmtui.model.session_tags import ModelFacts, Series, model_facts_from_tags, series_from_tags
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityFacts, QualityLine, Telemetry, TtftSplit
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 
 
 class GpuProcess(Stored, frozen=True, kw_only=True):

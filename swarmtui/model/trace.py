@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 
 
 class TraceRequest(Stored, frozen=True, kw_only=True):

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from swarmtui.model.base import SCHEMA_VERSION, BadInput, InputStruct, Stored
 from swarmtui.model.endpoint import ApiChoice
-from swarmtui.model.schema import SCHEMA_VERSION, BadInput, InputStruct, Stored, parse_toml
+from swarmtui.model.parsing import parse_toml
 
 Value = str | int | float | bool
 Flags = dict[str, Value]

@@ -9,9 +9,10 @@ from msgspec import Meta
 
 from swarmtui.model import load as loads
 from swarmtui.model.answer_check import AnswerCheck, find_check_problems
+from swarmtui.model.base import BadInput, InputStruct, Stored
 from swarmtui.model.load import Load
+from swarmtui.model.parsing import parse_toml
 from swarmtui.model.record import Phase
-from swarmtui.model.schema import BadInput, InputStruct, Stored, parse_toml
 from swarmtui.model.trace import ReplayedRequest
 
 # More tokens, turns or agents than this are a typo, and would fill the memory.

@@ -9,7 +9,8 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.answer_check import AnswerCheck, find_check_problems
-from swarmtui.model.schema import BadInput, Stored, parse_json
+from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.parsing import parse_json
 from swarmtui.model.trace import ReplayedRequest
 from swarmtui.model.workload import (
     Conversation,

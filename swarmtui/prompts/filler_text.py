@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.workload import RandomText, SharedPrefix, Trace, Workload
 from swarmtui.prompts.sampling import PROBE_NONCE_START, nonce, random_stream, shuffled
 

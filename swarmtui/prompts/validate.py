@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, convert, find_line, format_path, parse_path, parse_toml
+from swarmtui.model.base import BadInput
+from swarmtui.model.parsing import convert, find_line, format_path, parse_path, parse_toml
 from swarmtui.model.workload import (
     ByLevel,
     Cycle,

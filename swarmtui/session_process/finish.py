@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session import End, TokenCount
 from swarmtui.session_process import preflight
 from swarmtui.session_process.journal_queue import JournalQueue

@@ -23,6 +23,7 @@ from swarmtui.client.spawn import SimulatorProcess, StartedProcess, error_log, s
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.engines.simulator import Simulator
 from swarmtui.model import client_protocol, worker_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
 from swarmtui.model.endpoint import Endpoint, parse_address
 from swarmtui.model.hosts import ClockOffset
@@ -30,7 +31,6 @@ from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
 from swarmtui.model.redaction import MASK, Redactor, is_secret_name
 from swarmtui.model.run_request import RunRequest, decode_run_request
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session import ClientInfo, ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest

@@ -18,11 +18,11 @@ import msgspec
 
 from swarmtui.client.spawn import StartedProcess
 from swarmtui.model import worker_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import Task
 from swarmtui.session_process.dispatch import Dispatcher
 from swarmtui.session_process.load_modes import LOAD_MODES

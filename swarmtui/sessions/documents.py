@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from swarmtui.files import MAX_DATA, read_file
+from swarmtui.model.base import SCHEMA_VERSION
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
-from swarmtui.model.schema import SCHEMA_VERSION
 from swarmtui.model.session import Level, Session, Summary
 
 _NOT_IN_TOML = ("by_run",)

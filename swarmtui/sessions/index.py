@@ -11,9 +11,9 @@ import msgspec
 
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.plan import level_name
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import DescriptionEntry, End, Head, Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.files import is_session_id

@@ -21,8 +21,8 @@ from swarmtui.files import (
     read_lines,
     runtime_directory,
 )
+from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.record import Record
-from swarmtui.model.schema import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.session import (
     DescriptionEntry,
     End,

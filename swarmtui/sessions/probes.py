@@ -10,7 +10,7 @@ from swarmtui.analysis.compare.differences import server_changes
 from swarmtui.analysis.compare.probe_history import ProbeResult
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.files import MAX_DATA, read_file
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.sessions.index import SessionRow, list_sessions

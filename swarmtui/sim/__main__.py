@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.sim.presets import list_presets, parse_spec
 from swarmtui.sim.server import serve
 from swarmtui.text import echo

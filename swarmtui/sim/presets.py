@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from swarmtui.model.schema import BadInput, InputStruct, convert, parse_toml, suggest
+from swarmtui.model.base import BadInput, InputStruct
+from swarmtui.model.parsing import convert, parse_toml, suggest
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import msgspec
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.sim import gpu, metrics
 from swarmtui.sim.apis import APIS
 from swarmtui.sim.batching import BatchingEngine, Job

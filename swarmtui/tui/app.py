@@ -23,10 +23,10 @@ from textual.theme import Theme
 
 from swarmtui.client.client import start_session
 from swarmtui.client.stuck_output import exit_if_stuck
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
 from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.schema import BadInput
 from swarmtui.model.tuning import TuneStatus
 from swarmtui.text import sanitize
 from swarmtui.tui.frame_source import LiveSource, ReplaySource

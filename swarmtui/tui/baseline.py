@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.model.schema import SCHEMA_VERSION, BadInput
+from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize

@@ -14,7 +14,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.sessions.export import FORMATS
 from swarmtui.text import sanitize
 from swarmtui.tui.cursor_list import PickItem, PickList

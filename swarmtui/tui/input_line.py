@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.text import sanitize, sanitize_lines
 
 Validator = Callable[[str], object]

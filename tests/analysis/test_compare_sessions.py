@@ -16,10 +16,10 @@ from swarmtui.analysis.compare.differences import (
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.compare.sessions import compare, compare_pair, leaderboard
 from swarmtui.analysis.machine.energy import gpu_names
+from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding
 from swarmtui.model.plan import Plan
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry, TtftSplit
 from tests.analysis.level_builders import level, summary

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.quantities import QUANTITIES
 from swarmtui.analysis.limits.slo import goodput, parse_slo, slo_sentence
+from swarmtui.model.base import BadInput
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
-from swarmtui.model.schema import BadInput
 from tests.analysis.level_builders import level
 from tests.analysis.record_builders import BOOT_NS, MS, request
 

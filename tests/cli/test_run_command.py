@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from swarmtui.model.schema import SCHEMA_VERSION
+from swarmtui.model.base import SCHEMA_VERSION
 from tests.cli.programs import SHORT, SIM, CommandResult, Sandbox, open_sandbox
 from tests.cli.scripted_server import respond_with_words, scripted_server
 

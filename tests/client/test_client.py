@@ -13,7 +13,7 @@ import pytest
 from swarmtui.client import client
 from swarmtui.client.spawn import socket_path
 from swarmtui.model import client_protocol
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.worker_protocol import pack
 from swarmtui.session_process.live_state import LiveState
 

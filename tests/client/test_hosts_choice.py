@@ -7,8 +7,8 @@ import importlib.metadata
 import pytest
 
 from swarmtui.client.request_builder import check_hosts
+from swarmtui.model.base import BadInput
 from swarmtui.model.hosts import HostsSpec, parse_hosts
-from swarmtui.model.schema import BadInput
 
 
 @pytest.mark.parametrize(

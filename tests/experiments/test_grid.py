@@ -13,8 +13,8 @@ from swarmtui.experiments.grid import (
     survivors,
     tune_digest,
 )
+from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Requests
-from swarmtui.model.schema import BadInput
 from swarmtui.model.tuning import Flags, TuneFile, TuneResult, format_flags, parse_tune
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from swarmtui.client import client
+from swarmtui.model.base import BadInput
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.schema import BadInput
 from swarmtui.sessions.index import count_saved_requests, list_sessions
 from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import Program, Sandbox, open_sandbox, send_signal, wait_until

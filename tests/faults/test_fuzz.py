@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol, worker_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import PATHS, Dialect, parse_address
 from swarmtui.model.plan import parse_levels, parse_requests, parse_seconds
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session import entry_encoder
 from swarmtui.model.workload import parse_workload
 from swarmtui.prompts.library import builtin_workloads

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig, find_endpoint, merge_endpoints, parse_config
-from swarmtui.model.schema import BadInput
 
 CONFIG = """
 [endpoints.box]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Address, Dialect, Secrets, dialect_from_url, parse_address
-from swarmtui.model.schema import BadInput
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import jsonschema
 import msgspec
 import pytest
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.json_schema import DOCUMENTS, json_schema
-from swarmtui.model.schema import BadInput
 from swarmtui.sessions.store import load, summarise, write_summary
 from tests.cli.programs import open_sandbox
 from tests.model.test_config import CONFIG

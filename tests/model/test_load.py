@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.load import make_plan
 from swarmtui.model.plan import Plan, Requests
-from swarmtui.model.schema import BadInput
 from swarmtui.model.workload import effective_load, parse_workload, task_count
 
 RANDOM = 'kind = "random"\nname = "r"\ninput_tokens = 5\noutput_tokens = 5\n'

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.plan import MAX_STREAMS, Requests, parse_levels, parse_requests, parse_seconds
-from swarmtui.model.schema import BadInput
 
 
 def test_parse_levels() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.workload import Task, ToolCall, parse_workload
 from swarmtui.prompts.files import read_items
 from swarmtui.prompts.generator import TaskGenerator

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.workload import Message, RandomText, SharedPrefix, Trace, parse_workload
 from swarmtui.prompts.filler_text import (
     Calibration,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import swarmtui
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload, workload_digest
 
 

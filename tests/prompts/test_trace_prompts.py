@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.load import Open, Sessions
 from swarmtui.model.plan_options import PlanOptions, build_plan
-from swarmtui.model.schema import BadInput
 from swarmtui.prompts.filler_text import Calibration, words_for_prompt
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest

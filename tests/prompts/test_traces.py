@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.trace_stats import trace_stats
 from swarmtui.cli.options import commands
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 from swarmtui.prompts.traces.agent_logs import record_sessions
 from swarmtui.prompts.traces.reader import read_sessions

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload
 from swarmtui.prompts.validate import describe_workload, validate_workload
 

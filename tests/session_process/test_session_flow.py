@@ -13,8 +13,8 @@ import pytest
 
 from swarmtui.client import client
 from swarmtui.model import client_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.schema import BadInput
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.store import load, summarise
 from tests.cli.programs import wait_until

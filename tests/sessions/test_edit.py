@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.session import RequestEntry
 from swarmtui.sessions.edit import move_session, set_description
 from swarmtui.sessions.index import list_sessions

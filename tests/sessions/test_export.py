@@ -22,8 +22,8 @@ import resvg_py
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Plan
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export, session_data

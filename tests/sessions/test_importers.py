@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sessions import compare_pair
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.sessions.importers import import_result
 
 VLLM = {

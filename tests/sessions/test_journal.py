@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.record import Record
-from swarmtui.model.schema import BadInput
 from swarmtui.model.session import End, Event, Head, RequestEntry, TokenCount, entry_encoder
 from swarmtui.sessions.journal import JournalWriter, is_running, read_journal
 from tests.sessions.session_builders import T0, full_session, head, record, write_session

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
-from swarmtui.model.schema import SCHEMA_VERSION, BadInput
 from swarmtui.model.session import Level, RequestEntry, Session, Summary
 from swarmtui.sessions.documents import summary_json
 from swarmtui.sessions.files import is_session_id, new_session_id, sessions_root, write_file

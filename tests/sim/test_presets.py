@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.sim.presets import find_preset, list_presets, parse_spec
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from swarmtui.client import catalogue
 from swarmtui.client.client import attach, running_sessions
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Stop, Subscribe
-from swarmtui.model.schema import BadInput
 
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 

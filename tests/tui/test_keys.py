@@ -9,10 +9,10 @@ import pytest
 from textual.screen import ModalScreen
 
 from swarmtui.model import client_protocol as protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config
 from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.plan_options import FIXED_MODES
-from swarmtui.model.schema import BadInput
 from swarmtui.tui.app import SCREENS, SwarmApp
 from swarmtui.tui.cursor_list import PickList
 from swarmtui.tui.dialogs import help_lines

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from swarmtui.analysis.machine.energy import count_names
+from swarmtui.model.base import Stored
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.hosts import Host
 from swarmtui.model.plan import Plan
-from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.tuning import is_env_variable

@@ -8,7 +8,7 @@ import msgspec
 
 from swarmtui.analysis.compare.differences import comparison_refusals
 from swarmtui.analysis.levels.stats import mean, median
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.session import Level, RateSummary, RunFigures, Spread, Summary
 
 

@@ -14,7 +14,7 @@ from math import exp, fsum, log, sqrt
 
 from swarmtui.analysis.compare.verdicts import coefficient_of_variation
 from swarmtui.analysis.levels.stats import mean, median, percentile
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.numbers import percent, signed_percent
 
 WINDOW_DAYS = 7.0

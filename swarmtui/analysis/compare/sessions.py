@@ -30,9 +30,9 @@ from swarmtui.analysis.compare.verdicts import (
     holm_alphas,
     with_session_spread,
 )
+from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, level_name
-from swarmtui.model.schema import Stored
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
 

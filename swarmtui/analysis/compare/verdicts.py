@@ -11,7 +11,7 @@ from math import expm1, fsum, log, log1p, sqrt
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.compare.distributions import t_cdf, t_quantile
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.numbers import percent, short_percent, signed_percent
 
 ALPHA = 0.05

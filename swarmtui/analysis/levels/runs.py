@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from swarmtui.model.base import Stored
 from swarmtui.model.plan import CLOSED_LOOPS, LevelKey, LoadModeName
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
-from swarmtui.model.schema import Stored
 from swarmtui.model.session import StageEnd, StageStart
 
 Span = tuple[int, int]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from swarmtui.analysis.levels.stats import ratio
+from swarmtui.model.base import Stored
 from swarmtui.model.load import SerialRates
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
-from swarmtui.model.schema import Stored
 from swarmtui.model.session import SerialBaseline
 from swarmtui.text import count_noun
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.limits.quantities import Quantity, did_you_mean, find_quantity, null_reason, parse_amount
-from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.session import Level
 from swarmtui.numbers import short, short_percent
 

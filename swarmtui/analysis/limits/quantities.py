@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.session import Level, Spread
 
 Kind = Literal["time", "rate", "share", "number"]

@@ -9,10 +9,10 @@ from math import ceil, log
 from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.quantities import parse_amount
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.findings import Goodput, KeptShare
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
-from swarmtui.model.schema import BadInput, Stored
 from swarmtui.model.session import Level
 from swarmtui.numbers import seconds, short, short_percent
 

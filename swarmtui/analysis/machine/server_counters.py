@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.model.schema import Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 
 COUNTERS = (

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from swarmtui.model.schema import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.trace import TraceSession
 from swarmtui.prompts.traces.arrivals import lines_of
 from swarmtui.prompts.traces.calls import Call, session_from_calls

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import MAX_DATA, read_lines
-from swarmtui.model.schema import BadInput, Stored, unreadable_error
+from swarmtui.model.base import BadInput, Stored, unreadable_error
 from swarmtui.model.trace import TraceRequest, TraceSession
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.load import Load, Open, Sessions
-from swarmtui.model.schema import BadInput
 from swarmtui.model.trace import ReplayedRequest, TraceSession
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.sampling import nonce

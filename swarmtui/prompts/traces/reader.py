@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from swarmtui.files import MAX_DATA, read_lines
-from swarmtui.model.schema import BadInput, unreadable_error
+from swarmtui.model.base import BadInput, unreadable_error
 from swarmtui.model.trace import TraceSession
 from swarmtui.prompts.traces.arrivals import read_bailian, read_csv, read_mooncake
 from swarmtui.prompts.traces.spans import read_spans

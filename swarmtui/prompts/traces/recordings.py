@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 from swarmtui.prompts.traces.reader import reader_of, trace_files
 

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import read_file
-from swarmtui.model.schema import BadInput, Stored, parse_json, unreadable_error
+from swarmtui.model.base import BadInput, Stored, unreadable_error
+from swarmtui.model.parsing import parse_json
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 
 BLOCK_SIZE = 64

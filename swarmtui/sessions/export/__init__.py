@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 
 if TYPE_CHECKING:
     from swarmtui.sessions.export.structs import SessionData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.sessions.export.charts import build_charts, session_title
 from swarmtui.sessions.export.structs import Chart, SessionData
 from swarmtui.sessions.export.svg import HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet

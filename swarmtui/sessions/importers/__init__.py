@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from swarmtui.files import read_file
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.sessions.importers.aiperf import read_aiperf
 from swarmtui.sessions.importers.base import build_summary

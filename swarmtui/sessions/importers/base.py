@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
+from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan, Requests
-from swarmtui.model.schema import SCHEMA_VERSION, BadInput
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, RunFigures, Session, Spread, Summary
 
 PARTS = ("min", "p50", "p90", "p95", "p99", "max")

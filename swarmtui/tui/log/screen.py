@@ -10,7 +10,7 @@ from typing import Literal
 from textual.app import ComposeResult
 
 from swarmtui.experiments.tune_store import mark_change, read_log
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import signed_percent
 from swarmtui.text import sanitize

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from textual.app import ComposeResult
 
 from swarmtui.analysis.compare.probe_history import ProbeHistory
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager

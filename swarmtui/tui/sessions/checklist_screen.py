@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page, Pager
 from swarmtui.tui.lines import Line, ljust, wrap

@@ -15,7 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from swarmtui.analysis.compare.names import varying_flags
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.numbers import MISSING, rate
 from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running

@@ -15,10 +15,10 @@ from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
 from swarmtui.client import catalogue
+from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import AUTO, PATHS
 from swarmtui.model.run_request import SIMULATOR_PREFIX
-from swarmtui.model.schema import BadInput
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
 from swarmtui.tui.cursor_list import PickItem, PickList

@@ -10,9 +10,9 @@ import msgspec
 from swarmtui.client import catalogue
 from swarmtui.client.request_builder import FieldError, PlanKind, RunChoices
 from swarmtui.files import make_private_directory, read_file
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config, Defaults, EndpointConfig
 from swarmtui.model.plan import LoadModeName
-from swarmtui.model.schema import BadInput, Stored
 
 PlanField = Literal["levels", "rate", "runs", "requests", "warmup", "canaries"]
 

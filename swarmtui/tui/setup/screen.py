@@ -15,8 +15,8 @@ from textual.widgets import Input, Static
 
 from swarmtui.client import catalogue
 from swarmtui.client.request_builder import PlanKind, build_request
+from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Plan
-from swarmtui.model.schema import BadInput
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.cursor_list import PickItem, PickList

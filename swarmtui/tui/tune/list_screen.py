@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from swarmtui.experiments.effects import summarise_rows
 from swarmtui.experiments.tune_status import TuneSnapshot, configuration_statuses, read_snapshot
 from swarmtui.experiments.tune_store import tune_directories
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.model.tuning import format_flags
 from swarmtui.numbers import rate
 from swarmtui.text import sanitize

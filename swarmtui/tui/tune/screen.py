@@ -14,8 +14,8 @@ from swarmtui.client.client import attach
 from swarmtui.experiments.grid import configuration_key
 from swarmtui.experiments.tune_status import TuneSnapshot, read_snapshot, request_stop
 from swarmtui.files import MAX_JOURNAL, open_regular
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Subscribe
-from swarmtui.model.schema import BadInput
 from swarmtui.model.tuning import TuneResult
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Movable, Page, Pager

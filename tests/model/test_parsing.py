@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.model.schema import BadInput, InputStruct, Stored, parse_json, parse_toml
+from swarmtui.model.base import BadInput, InputStruct, Stored
+from swarmtui.model.parsing import parse_json, parse_toml
 from swarmtui.model.workload import Conversation, Prompts, RandomText, parse_workload
 
 

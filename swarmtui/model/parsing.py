@@ -5,53 +5,17 @@ from __future__ import annotations
 import copy
 import re
 from functools import reduce
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from swarmtui.model.base import BadInput
+
 T = TypeVar("T")
 
-SCHEMA_VERSION = 3
 _ANY = "..."
 # Larger integers are not exact in JSON.
 MAX_INTEGER = 1 << 53
-
-
-class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of structs that users write by hand: unknown keys are refused, because they are probably typos."""
-
-
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of structs that swarmtui writes: unknown keys are ignored, because a newer version may have added them."""
-
-
-class BadInput(Exception):
-    """Input that the user can correct: what is wrong, and in which file, key and line.
-
-    `unknown`: the key itself is not known. `missing` is the name of a key that `key` should contain.
-    """
-
-    def __init__(
-        self,
-        problem: str,
-        *,
-        source: str = "",
-        key: str = "",
-        line: int | None = None,
-        unknown: bool = False,
-        missing: str = "",
-    ) -> None:
-        where = source if line is None else f"{source}:{line}"
-        super().__init__(": ".join(part for part in (where, key, problem) if part))
-        self.problem, self.source, self.key, self.line = problem, source, key, line
-        self.unknown, self.missing = unknown, missing
-
-
-def unreadable_error(path: Path, error: OSError) -> BadInput:
-    if isinstance(error, FileNotFoundError):
-        return BadInput("no such file", source=str(path))
-    return BadInput(f"cannot be read: {error.strerror}", source=str(path))
 
 
 def parse_toml(text: str, kind: type[T], source: str) -> T:
@@ -107,7 +71,7 @@ def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, 
     missing = re.search(r"missing required field `(.+?)`", message)
     if unknown:
         name = unknown.group(1)
-        message = "unknown key" + suggest(name, _known_fields(kind, data, steps), ", ")
+        message = "unknown key" + suggest(name, _known_fields(kind, steps), ", ")
         steps = [*steps, name]
     else:
         message = _plain_message(message) + _hint(message, kind, steps)
@@ -191,7 +155,7 @@ def _resolve_free_keys(steps: list[str | int], kind: Any, data: Any, message: st
     return steps
 
 
-def _known_fields(kind: Any, data: Any, steps: list[str | int]) -> list[str]:
+def _known_fields(kind: Any, steps: list[str | int]) -> list[str]:
     """List the field names that are allowed at the position of an unknown one."""
     tables = [node for node in _nodes(kind, steps) if isinstance(node, msgspec.inspect.StructType)]
     return sorted({field.encode_name for node in tables for field in node.fields})

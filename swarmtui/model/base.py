@@ -1,0 +1,45 @@
+"""Base structs of what users write and of what swarmtui stores, and the error for input that a user can correct."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+SCHEMA_VERSION = 3
+
+
+class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of structs that users write by hand: unknown keys are refused, because they are probably typos."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of structs that swarmtui writes: unknown keys are ignored, because a newer version may have added them."""
+
+
+class BadInput(Exception):
+    """Input that the user can correct: what is wrong, and in which file, key and line.
+
+    `unknown`: the key itself is not known. `missing` is the name of a key that `key` should contain.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        source: str = "",
+        key: str = "",
+        line: int | None = None,
+        unknown: bool = False,
+        missing: str = "",
+    ) -> None:
+        where = source if line is None else f"{source}:{line}"
+        super().__init__(": ".join(part for part in (where, key, problem) if part))
+        self.problem, self.source, self.key, self.line = problem, source, key, line
+        self.unknown, self.missing = unknown, missing
+
+
+def unreadable_error(path: Path, error: OSError) -> BadInput:
+    if isinstance(error, FileNotFoundError):
+        return BadInput("no such file", source=str(path))
+    return BadInput(f"cannot be read: {error.strerror}", source=str(path))
