@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from swarmtui.analysis.levels.stats import spread
 from swarmtui.model import worker_protocol
-from swarmtui.model.client_protocol import FinishedRequest, WatchedStream
+from swarmtui.model.client_protocol import EarlierRequest, WatchedStream
 from swarmtui.model.record import Record
 
 # The newest gaps are shown individually, up to this number.
@@ -23,7 +23,7 @@ def live_stream(
     times: Sequence[int],
     reasoning: str,
     text: str,
-    before: tuple[FinishedRequest, ...],
+    before: tuple[EarlierRequest, ...],
 ) -> WatchedStream:
     """Return the detail of a request in flight; `times` are the timestamps of its chunks so far."""
     gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
@@ -47,7 +47,7 @@ def live_stream(
     )
 
 
-def recorded_stream(record: Record, now: int, before: tuple[FinishedRequest, ...]) -> WatchedStream:
+def recorded_stream(record: Record, now: int, before: tuple[EarlierRequest, ...]) -> WatchedStream:
     """Return the detail of a recorded request as it was at `now`, with its text in proportion to its chunks."""
     times = [t_ns for t_ns in record.chunk_times_ns() if t_ns <= now]
     reasoning, text = _written(record, len(times))
@@ -76,8 +76,8 @@ def _past(t_ns: int | None, now: int) -> int | None:
     return t_ns if t_ns is not None and t_ns <= now else None
 
 
-def finished_request(record: Record) -> FinishedRequest:
-    return FinishedRequest(
+def earlier_request(record: Record) -> EarlierRequest:
+    return EarlierRequest(
         task=record.task,
         turn=record.turn,
         type=record.type,

@@ -15,8 +15,8 @@ import msgspec
 
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.cli.progress import Progress, open_progress
-from swarmtui.client.client import Client, ConnectionLost, StopControl, start_session
 from swarmtui.client.crash_report import FAULT
+from swarmtui.client.session_client import ConnectionLost, SessionClient, StopControl, start_session
 from swarmtui.client.spawn import StartedProcess
 from swarmtui.client.stuck_output import STOPPED, exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.files import MAX_DATA, read_file
@@ -120,7 +120,7 @@ class _Follower:
         self.finished = 0
         self.levels: tuple[Level, ...] = ()
 
-    def follow(self, client: Client) -> Ended:
+    def follow(self, client: SessionClient) -> Ended:
         while True:
             message = client.receive(_POLL_S)
             self._check_stop()
@@ -144,7 +144,7 @@ class _Follower:
             self._progress.write("stopping: it is being saved" if self._saving else f"stopping: {waiting}")
 
 
-def _recover(directory: str, finished: int, client: Client, control: StopControl) -> Ended:
+def _recover(directory: str, finished: int, client: SessionClient, control: StopControl) -> Ended:
     """Summarise the session after its process died: the journal and the workers' spool files hold what finished.
 
     `finished` is how many requests the session process had reported.

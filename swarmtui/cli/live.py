@@ -45,7 +45,7 @@ def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
 
     SESSION is an id or the beginning of one; without it, the only running session, or a list of them.
     """
-    from swarmtui.client.client import running_sessions
+    from swarmtui.client.session_client import running_sessions
     from swarmtui.model.base import BadInput
 
     found = [name for name in running_sessions() if session is None or name.startswith(session)]

@@ -70,9 +70,9 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     """
     from swarmtui.cli.render.table import load_text, machine_table, session_text
     from swarmtui.sessions.documents import summary_json
-    from swarmtui.sessions.store import ensure_summary, load
+    from swarmtui.sessions.store import ensure_summary, load_session
 
-    summary = ensure_summary(load(session_root(session_dir or context.obj), session))
+    summary = ensure_summary(load_session(session_root(session_dir or context.obj), session))
     tables = "\n\n".join(part.rstrip("\n") for part in (load_text(summary), machine_table(summary.levels)) if part)
     text = summary_json(summary).decode() if as_json else session_text(summary, tables)
     echo(text, nl=as_json)
@@ -83,7 +83,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
 @click.argument("directory", type=click.Path(file_okay=False))
 def save_to(session: str, directory: str) -> None:
     """Move a running session to another directory; it is saved there from now on."""
-    from swarmtui.client.client import move_session, running_sessions
+    from swarmtui.client.session_client import move_session, running_sessions
     from swarmtui.model.base import BadInput
 
     found = [name for name in running_sessions() if name.startswith(session)]
@@ -115,9 +115,9 @@ def advice(context: click.Context, session: str, as_json: bool, session_dir: str
     """Suggest what to try next, with the evidence found in the session."""
     from swarmtui.cli.render.tuning import advice_text
     from swarmtui.experiments.advice import session_advice
-    from swarmtui.sessions.store import load
+    from swarmtui.sessions.store import load_session
 
-    found = session_advice(load(session_root(session_dir or context.obj), session))
+    found = session_advice(load_session(session_root(session_dir or context.obj), session))
     echo(to_json(found) if as_json else advice_text(found), nl=as_json)
 
 
@@ -200,7 +200,7 @@ def export(session: tuple[str, ...], form: Any, output: str | None, chart: str |
     """
     from swarmtui.model.base import BadInput
     from swarmtui.sessions.export import export as render
-    from swarmtui.sessions.store import load
+    from swarmtui.sessions.store import load_session
 
     if form is None:
         form = Path(output or "").suffix.removeprefix(".")
@@ -210,7 +210,7 @@ def export(session: tuple[str, ...], form: Any, output: str | None, chart: str |
         if sys.stdout.isatty():
             raise BadInput("is binary and cannot be shown on a terminal; give a file with -o", key=f"--format {form}")
         output = "-"
-    content = render([load(session_root(session_dir), name) for name in session], form, chart)
+    content = render([load_session(session_root(session_dir), name) for name in session], form, chart)
     if output in (None, "-"):
         write_document(sys.stdout, content)
         return

@@ -279,7 +279,7 @@ def _find_baseline(root: str, baseline: str | None) -> Session | None:
     """Find the baseline before anything is measured; its seed makes both sessions send the same requests."""
     if baseline is None:
         return None
-    from swarmtui.sessions.store import load
+    from swarmtui.sessions.store import load_session
 
-    loaded = load(Path(root), baseline)
+    loaded = load_session(Path(root), baseline)
     return msgspec.structs.replace(loaded.journal.head.session, id=loaded.directory.name)

@@ -15,7 +15,7 @@ from swarmtui.model.plan import AgentHeader
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import ServerState
 from swarmtui.numbers import count, percent
-from swarmtui.sessions.store import load
+from swarmtui.sessions.store import load_session
 
 # A cache that serves less than this share of the prompt tokens is off, or too small.
 _NO_CACHE = 0.05
@@ -61,7 +61,7 @@ def cache_use(root: Path, session: str, level: Level) -> CacheUse | None:
         return CacheUse(
             prompt_tokens=level.tokens_in / level.ok, cached_tokens=level.cached_tokens / level.ok, source="usage"
         )
-    journal = load(root, session).journal
+    journal = load_session(root, session).journal
     counters: ServerCounters | ServerState | None
     counters = level_counters(level.c, journal.stages, journal.ends, journal.telemetry)
     if counters.cache_queries is None:

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Protocol
 
-from swarmtui.client.client import Client, ConnectionLost, StopControl, attach, running_sessions, start_session
+from swarmtui.client.session_client import (
+    ConnectionLost,
+    SessionClient,
+    StopControl,
+    attach,
+    running_sessions,
+    start_session,
+)
 from swarmtui.client.stuck_output import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput, Stored
@@ -100,7 +107,7 @@ def measure(
 
 
 def _follow(
-    client: Client,
+    client: SessionClient,
     display: FrameDisplay,
     control: StopControl,
     stop: StopRequest,
@@ -147,7 +154,7 @@ def stop_orphaned_runs(series: Series) -> int:
     return ended
 
 
-def _wait_for_end(client: Client) -> None:
+def _wait_for_end(client: SessionClient) -> None:
     deadline = time.monotonic() + _END_TIMEOUT_S
     while time.monotonic() < deadline:
         if isinstance(client.receive(_POLL_S), client_protocol.Ended):

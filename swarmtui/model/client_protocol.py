@@ -108,8 +108,8 @@ class Hello(ProtocolMessage, frozen=True):
     history: tuple[HistoryPoint, ...] = ()
 
 
-class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished request; `preview` is the part of its answer that is kept."""
+class EarlierRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished request of the watched agent; `preview` is the part of its answer that is kept."""
 
     task: int
     turn: int
@@ -144,7 +144,7 @@ class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
     recent_gaps_s: tuple[float, ...] = ()
     reasoning: str = ""
     text: str = ""
-    before: tuple[FinishedRequest, ...] = ()
+    before: tuple[EarlierRequest, ...] = ()
 
 
 WarningCode = Literal["directory_removed", "not_on_disk", "not_synced", "save_refused"]
@@ -157,7 +157,7 @@ class SessionWarning(msgspec.Struct, frozen=True):
     text: str
 
 
-class LiveReplay(msgspec.Struct, frozen=True, kw_only=True):
+class LiveTrace(msgspec.Struct, frozen=True, kw_only=True):
     """The replayed trace in this stage: sessions that ended, and prompt tokens of the answered requests.
 
     `hit_rate` and `max_hit_rate` are those of the latest answers; `context` is the sum over the sessions that are live.
@@ -178,8 +178,8 @@ class Frame(ProtocolMessage, frozen=True):
     them. `search_result` is a sentence. Rows count chunks; `tokens_per_chunk` is the mean so far. `load` is how load is
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads. `outage_s` is how long the server has been away. `steered`: under manual control,
-    which only the user ends. `left_at_least`: later levels may take longer than `left_s` says. `replay` is that of
-    a trace. `tails` are those that clients watch.
+    which only the user ends. `left_at_least`: later levels may take longer than `left_s` says. `trace` is set
+    while one is replayed. `tails` are those that clients watch.
     """
 
     t_ns: int
@@ -222,7 +222,7 @@ class Frame(ProtocolMessage, frozen=True):
     tasks: tuple[TaskFigures, ...] = ()
     outage_s: float | None = None
     left_at_least: bool = False
-    replay: LiveReplay | None = None
+    trace: LiveTrace | None = None
     tails: tuple[TextTail, ...] = ()
 
 

@@ -297,7 +297,7 @@ class TtftCell(Stored, frozen=True, kw_only=True):
     ttft_s: float
 
 
-class ReplayFigures(Stored, frozen=True, kw_only=True):
+class TraceFigures(Stored, frozen=True, kw_only=True):
     """The figures that a replayed trace adds to a level.
 
     `jobs` are recorded sessions that were played from their first request to their last, `job_s` the time of each with
@@ -410,7 +410,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     verdicts: dict[str, int] = {}
     replicas: tuple[Replica, ...] = ()
     canaries: CanaryFigures | None = None
-    replay: ReplayFigures | None = None
+    replay: TraceFigures | None = None
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "flags", with_codes(self.flags))

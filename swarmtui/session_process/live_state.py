@@ -7,8 +7,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 
 from swarmtui.analysis.levels.figures import task_figures
-from swarmtui.analysis.live_replay import ReplayCounts
-from swarmtui.analysis.stream_detail import finished_request, live_stream
+from swarmtui.analysis.live_trace import TraceCounts
+from swarmtui.analysis.stream_detail import earlier_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Frame, SessionWarning, Status
 from swarmtui.model.plan import LevelKey, LoadModeName
@@ -36,7 +36,7 @@ class StreamWatcher:
         self._latest: worker_protocol.WatchedUpdate | None = None
         self._times: list[int] = []
         self._reasoning = self._text = ""
-        self._finished: defaultdict[int, deque[client_protocol.FinishedRequest]] = defaultdict(
+        self._finished: defaultdict[int, deque[client_protocol.EarlierRequest]] = defaultdict(
             lambda: deque(maxlen=_FINISHED_REQUESTS)
         )
 
@@ -56,7 +56,7 @@ class StreamWatcher:
         self._text = (self._text + update.text)[-_MAX_TEXT:]
 
     def add_record(self, record: Record) -> None:
-        self._finished[record.agent].appendleft(finished_request(record))
+        self._finished[record.agent].appendleft(earlier_request(record))
 
     def view(self) -> client_protocol.WatchedStream | None:
         if self._agent is None:
@@ -105,7 +105,7 @@ class LiveState:
         self.ttft_split: TtftSplit | None = None
         self.servers: tuple[DiscoveredServer, ...] = ()
         self.history: list[HistoryPoint] = []
-        self.replay = ReplayCounts()
+        self.trace = TraceCounts()
         self._newest: deque[HistoryPoint] = deque(maxlen=_FRAME_POINTS)
 
     def add_point(self) -> None:
@@ -125,7 +125,7 @@ class LiveState:
             server_waiting=_sum(state.waiting for state in server),
             power_w=_sum(gpu.power_w for gpu in gpus),
         )
-        self.replay.add_sample(server)
+        self.trace.add_sample(server)
         self._newest.append(point)
         self.history.append(point)
         if len(self.history) > _MAX_POINTS:
@@ -160,7 +160,7 @@ class LiveState:
             self.errors[record.error] += 1
         self.finished += 1
         self.watched.add_record(record)
-        self.replay.add(record)
+        self.trace.add(record)
         if self.load == "mixed" and record.phase == "level" and record.error != CANCELLED:
             self._add_mixed_record(record)
         if record.t_sent_ns is not None and record.t_sched_ns is not None:
@@ -249,7 +249,7 @@ class LiveState:
             send_delay_s=self._worst_send_delay(now),
             tasks=self._tasks,
             outage_s=self.outage_s,
-            replay=self.replay.view(),
+            trace=self.trace.view(),
             tails=tuple(self._tails.values()) if rows else (),
         )
 

@@ -12,7 +12,7 @@ from swarmtui.analysis.capacity import agents
 from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
 from swarmtui.analysis.limits.slo import parse_slo
-from swarmtui.analysis.live_replay import ReplayCounts
+from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.findings import Slots
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
@@ -354,7 +354,7 @@ class Scheduler:
         state.c, state.run, state.done, state.total = streams or c, run, 0, source.total
         state.load, state.rate, state.steered = load, rate, steered
         if not steered:
-            state.replay = ReplayCounts()
+            state.trace = TraceCounts()
         start = StageStart(
             number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
             steered=steered, load=load, rate=rate,

@@ -75,7 +75,7 @@ class _IndexFile(Stored, frozen=True, kw_only=True):
 _index_decoder = msgspec.json.Decoder(_IndexFile)
 
 
-def session_names(root: Path) -> list[str]:
+def session_directories(root: Path) -> list[str]:
     """Return the directories under `root`, newest first, followed by those not named like a session."""
     try:
         with os.scandir(root) as found:
@@ -88,7 +88,7 @@ def session_names(root: Path) -> list[str]:
 
 
 def list_sessions(root: Path) -> list[SessionRow]:
-    return [_read_row(root / name) for name in session_names(root)]
+    return [_read_row(root / name) for name in session_directories(root)]
 
 
 def index_json(summary: Summary, journal_bytes: int) -> bytes:

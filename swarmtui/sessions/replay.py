@@ -10,15 +10,15 @@ from pathlib import Path
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.analysis.live_replay import ReplayCounts
+from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
-from swarmtui.analysis.stream_detail import finished_request, recorded_stream, recorded_tail
-from swarmtui.model.client_protocol import Frame, Hello, LiveReplay, Status, WatchedStream
+from swarmtui.analysis.stream_detail import earlier_request, recorded_stream, recorded_tail
+from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, StageEnd, StageStart
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
-from swarmtui.sessions.store import LoadedSession, load
+from swarmtui.sessions.store import LoadedSession, load_session
 
 _POINT_NS = 250_000_000
 _MAX_POINTS = 20_000
@@ -30,7 +30,7 @@ _TTFT_WINDOW_NS = 10 * _SECOND_NS
 
 
 def open_replay(root: Path, which: str) -> Replay:
-    return Replay(load(root, which))
+    return Replay(load_session(root, which))
 
 
 class Replay:
@@ -135,15 +135,8 @@ class Replay:
             ),
             search_result=next((detail for t_ns, detail in reversed(self._search_results) if t_ns <= now), ""),
             tokens_per_chunk=self._tokens_per_chunk(finished),
-            replay=self._replay(here),
+            trace=TraceCounts(here).view(),
         )
-
-    def _replay(self, here: list[Record]) -> LiveReplay | None:
-        """Return what the stage has replayed of a trace, by the cached tokens of its answers."""
-        counts = ReplayCounts()
-        for record in here:
-            counts.add(record)
-        return counts.view()
 
     def watched_at(self, agent: int, at_s: float) -> WatchedStream:
         """Return the newest request of an agent as it was at that time; no text unless answers were saved."""
@@ -152,7 +145,7 @@ class Replay:
         done = [
             r for r in self._by_agent[agent][max(0, position - _FINISHED_SHOWN - 1) : position] if _end_ns(r) <= now
         ]
-        before = tuple(finished_request(record) for record in reversed(done[-_FINISHED_SHOWN:]))
+        before = tuple(earlier_request(record) for record in reversed(done[-_FINISHED_SHOWN:]))
         if not position:
             return WatchedStream(agent=agent, before=before)
         return recorded_stream(self._by_agent[agent][position - 1], now, before)

@@ -33,7 +33,14 @@ from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, Event, Level, Se
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.files import sessions_root, write_file, write_parts
 from swarmtui.sessions.importers import import_result
-from swarmtui.sessions.index import INDEX, count_saved_requests, index_json, is_indexed, list_sessions, session_names
+from swarmtui.sessions.index import (
+    INDEX,
+    count_saved_requests,
+    index_json,
+    is_indexed,
+    list_sessions,
+    session_directories,
+)
 from swarmtui.sessions.journal import JOURNAL, Journal, collect_spools, discard_spools, is_running, read_journal
 from swarmtui.text import count_noun
 
@@ -47,7 +54,7 @@ class LoadedSession(Stored, frozen=True, kw_only=True):
     journal: Journal
 
 
-def load(root: Path, which: str) -> LoadedSession:
+def load_session(root: Path, which: str) -> LoadedSession:
     """Load a session by id, by a unique prefix of it, as `last`, or as `last~2` for the second before that."""
     back = re.fullmatch(rf"{LAST}(?:~(\d{{1,6}}))?", which)
     directory = root / (_newest_name(root, int(back.group(1) or 0)) if back else _find_name(root, which))
@@ -63,12 +70,12 @@ def read_summary(root: Path, which: str) -> Summary:
 
 def _read_one_summary(root: Path, which: str) -> Summary:
     path = Path(which)
-    return import_result(path) if path.suffix == ".json" else summarise(load(root, which))
+    return import_result(path) if path.suffix == ".json" else summarise(load_session(root, which))
 
 
 def read_for_comparison(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:
     """Return the sessions to compare, and earlier ones that show the spread between sessions."""
-    summaries = [summarise(load(root, session_id)) for session_id in session_ids]
+    summaries = [summarise(load_session(root, session_id)) for session_id in session_ids]
     return summaries, earlier_sessions(root, summaries)
 
 
@@ -258,7 +265,7 @@ def _damage(journal: Journal) -> tuple[Event, ...]:
 
 
 def _newest_name(root: Path, back: int) -> str:
-    names = [name for name in session_names(root) if (root / name / JOURNAL).exists()]
+    names = [name for name in session_directories(root) if (root / name / JOURNAL).exists()]
     if back >= len(names):
         few = f"last~{back} does not exist: {count_noun(len(names), 'session', 'sessions')} in total"
         raise BadInput(few if names else "no sessions yet", source=str(root))
@@ -267,7 +274,7 @@ def _newest_name(root: Path, back: int) -> str:
 
 def _find_name(root: Path, which: str) -> str:
     """Match against existing names only, so that no input leads outside `root`."""
-    names = session_names(root)
+    names = session_directories(root)
     if which in names:
         return which
     matching = [name for name in names if which and name.startswith(which)]

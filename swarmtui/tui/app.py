@@ -21,7 +21,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.theme import Theme
 
-from swarmtui.client.client import start_session
+from swarmtui.client.session_client import start_session
 from swarmtui.client.stuck_output import exit_if_stuck
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe

@@ -132,9 +132,9 @@ def write_export(root: Path, session_ids: Sequence[str], form: str, path: Path) 
     """Write sessions in one format, the oldest first, and return the size of the file."""
     from swarmtui.sessions.export import export
     from swarmtui.sessions.files import write_file
-    from swarmtui.sessions.store import load
+    from swarmtui.sessions.store import load_session
 
-    content = export([load(root, session_id) for session_id in sorted(session_ids)], form)
+    content = export([load_session(root, session_id) for session_id in sorted(session_ids)], form)
     try:
         write_file(path, content)
     except OSError as error:

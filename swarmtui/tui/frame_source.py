@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from swarmtui.client.client import Client, ConnectionLost
+from swarmtui.client.session_client import ConnectionLost, SessionClient
 from swarmtui.model.client_protocol import ClientCommand, Ended, WatchStream, WatchTexts
 from swarmtui.tui.live_model import LiveModel
 
@@ -35,7 +35,7 @@ class FrameSource(Protocol):
 class LiveSource:
     """A running session process; messages are read as they arrive, because it does not wait for clients."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: SessionClient) -> None:
         self.live = LiveModel()
         self._client = client
         self._open = False

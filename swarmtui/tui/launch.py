@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarmtui.client.client import Client, attach, start_session
 from swarmtui.client.config_file import read_config
 from swarmtui.client.crash_report import FAULT, write_crash_report
+from swarmtui.client.session_client import SessionClient, attach, start_session
 from swarmtui.client.spawn import start_session_process
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Hello, Subscribe
@@ -84,7 +84,7 @@ def describe_sessions(session_ids: list[str]) -> list[str]:
     return lines
 
 
-def _open_live(client: Callable[[], Client], config: Config, hz: float, request: RunRequest | None) -> AppResult:
+def _open_live(client: Callable[[], SessionClient], config: Config, hz: float, request: RunRequest | None) -> AppResult:
     def source() -> LiveSource:
         from swarmtui.tui.frame_source import LiveSource
 

@@ -18,7 +18,7 @@ from swarmtui.analysis.capacity.agents import (
 )
 from swarmtui.analysis.limits.slo import dispersion, parse_slo
 from swarmtui.model.findings import Capacity
-from swarmtui.model.session import ReplayFigures
+from swarmtui.model.session import TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer, Energy
 from tests.analysis.level_builders import level
 from tests.analysis.record_builders import request
@@ -127,7 +127,7 @@ def test_hit_rate_of_a_trace_falls_relative_to_what_its_sessions_allow() -> None
     found = {c: AgentTally(c, SLO, [GOOD] * 80, runs=2) for c in (1, 2, 4)}
     rates = {1: (0.95, 0.96), 2: (0.80, 0.81), 4: (0.80, 0.90)}
     levels = [
-        level(c, replay=ReplayFigures(jobs=1, failed=0, hit_rate=hit, max_hit_rate=most))
+        level(c, replay=TraceFigures(jobs=1, failed=0, hit_rate=hit, max_hit_rate=most))
         for c, (hit, most) in rates.items()
     ]
     kv = capacity(SLO, found, levels).kv

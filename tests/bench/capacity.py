@@ -23,7 +23,7 @@ import msgspec
 from swarmtui.analysis.capacity.agents import AgentTally, capacity, next_level, predict_kv_cliff, repeat_requests
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.record import Record
-from swarmtui.model.session import ReplayFigures
+from swarmtui.model.session import TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.prompts.traces.recordings import RecordedRequest, Recording, mean_live_context
 from swarmtui.sim.batching import BatchingEngine, Job
@@ -158,7 +158,7 @@ def search(preset: Preset, recordings: Sequence[Recording], seed: int) -> tuple[
         tally.merge(AgentTally(c, SLO, ran.records, runs=1))
         runs += 1
     levels = [
-        level(c, replay=ReplayFigures(jobs=0, failed=0, hit_rate=_mean([one.hit_rate for one in of]),
+        level(c, replay=TraceFigures(jobs=0, failed=0, hit_rate=_mean([one.hit_rate for one in of]),
                                       max_hit_rate=_mean([one.max_hit_rate for one in of])))
         for c, of in hits.items()
     ]  # fmt: skip

@@ -24,7 +24,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from swarmtui.client.client import Client, start_session
+from swarmtui.client.session_client import SessionClient, start_session
 from swarmtui.model.client_protocol import Frame, Hello, Stop, Subscribe
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
@@ -138,7 +138,7 @@ def _bytecode() -> Path:
     return folder
 
 
-def run_swarm(c: int, root: Path) -> tuple[Client, str]:
+def run_swarm(c: int, root: Path) -> tuple[SessionClient, str]:
     """Start a run with `c` streams; return when all of them are in flight."""
     endpoint = f"sim:b70-swarm?seats={max(64, c)}&speed=4&budget={max(2048, 2 * c)}"
     request = RunRequest(

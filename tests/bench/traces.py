@@ -21,7 +21,7 @@ from swarmtui.model.trace import TraceRequest, TraceSession
 from swarmtui.prompts.sampling import random_stream
 from swarmtui.prompts.traces.weka import BLOCK_SIZE, weka_json
 from swarmtui.sessions.journal import read_journal
-from swarmtui.sessions.store import load, summarise
+from swarmtui.sessions.store import load_session, summarise
 from tests.bench.engine import ACCURACY_HEAD, errors_row, process_tree, quantile, truth
 from tests.bench.harness import drive, tasks
 
@@ -70,7 +70,7 @@ def _replay_row(folder: Path, c: int) -> str:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         memory = _peak_memory(process)
     records = [record for record in read_journal(next(sessions.iterdir())).records if record.t_sent_ns is not None]
-    (level,) = summarise(load(sessions, "last")).levels
+    (level,) = summarise(load_session(sessions, "last")).levels
     first_s = (min(record.t_sent_ns or 0 for record in records) - started) / 1e9
     delays = [1e3 * (record.send_delay_s or 0.0) for record in records if record.replayed is not None]
     found = level.replay

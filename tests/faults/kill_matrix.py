@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from swarmtui.client import client
+from swarmtui.client.session_client import running_sessions
 from swarmtui.model.base import BadInput
 from swarmtui.model.record import CANCELLED
 from swarmtui.sessions.index import count_saved_requests, list_sessions
@@ -201,7 +201,7 @@ def _journaled(sandbox: Sandbox) -> set[str]:
 def _leftovers(sandbox: Sandbox) -> tuple[str, ...]:
     return (
         *(process.command_line for process in sandbox.processes()),
-        *(f"socket {name}" for name in client.running_sessions()),
+        *(f"socket {name}" for name in running_sessions()),
     )
 
 
@@ -232,7 +232,7 @@ def _check_while_running(sandbox: Sandbox) -> None:
     """A run that continues is listed as running and accepts clients until it ends."""
     before = sandbox.processes(SESSION_PROCESS)
     states = [row.state for row in list_sessions(sandbox.sessions) if not row.problem]
-    running = client.running_sessions()
+    running = running_sessions()
     if before and sandbox.processes(SESSION_PROCESS) and states and not (states == ["running"] and len(running) == 1):
         # It may be about to exit, after its end has been saved.
         wait_until(lambda: not sandbox.processes(SESSION_PROCESS), f"{states}, {running} of a run that continues")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.cli import follow
-from swarmtui.client.client import Client, StopControl
+from swarmtui.client.session_client import SessionClient, StopControl
 from swarmtui.model.session import Event, StageEnd
 from swarmtui.session_process import finish
 from swarmtui.session_process.journal_queue import JournalQueue
@@ -177,7 +177,7 @@ def test_text_says_what_is_lost_if_there_is_no_space_anywhere(
 def test_nothing_is_said_to_be_saved_in_a_directory_that_was_removed(tmp_path: Path) -> None:
     """Neither by the command nor by the app, after the session process was killed."""
     ours, theirs = socket.socketpair()
-    with theirs, closing(Client(ours)) as client:
+    with theirs, closing(SessionClient(ours)) as client:
         ended = follow._recover(str(tmp_path / "20261115-014455-3f9a"), 30, client, StopControl())
         source = LiveSource(client)
         source.live.set_directory(str(tmp_path / "20261115-014455-3f9a"))

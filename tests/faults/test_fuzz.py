@@ -29,7 +29,7 @@ from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, read_journal
 from swarmtui.sessions.replay import Replay
-from swarmtui.sessions.store import load, summarise, write_summary
+from swarmtui.sessions.store import load_session, summarise, write_summary
 from swarmtui.sim.presets import parse_spec
 from swarmtui.telemetry import metrics
 from swarmtui.telemetry.gpu import amd_exporter, dcgm
@@ -192,7 +192,7 @@ def _use_all(root: Path) -> None:
     """Do all that commands do with a session."""
     list_sessions(root)
     try:
-        loaded = load(root, "last")
+        loaded = load_session(root, "last")
     except BadInput:
         return
     summarise(loaded)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from swarmtui.client.client import attach
+from swarmtui.client.session_client import attach
 from swarmtui.model.client_protocol import Frame, Subscribe
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import read_journal

@@ -26,7 +26,7 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.session import Event, RequestEntry
 from swarmtui.model.worker_protocol import pack
 from swarmtui.sessions.export import export
-from swarmtui.sessions.store import load
+from swarmtui.sessions.store import load_session
 from tests.cli.programs import ROOT, Sandbox, wait_until
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, model_list, respond_with_words, scripted_server
 from tests.cli.test_tls import https_url, tls_server
@@ -451,7 +451,7 @@ def test_html_report_escapes_all_text(tmp_path: Path) -> None:
     event = Event(t_ns=entries[1].t_ns, name=HOSTILE, detail=HOSTILE)  # type: ignore[union-attr]
     write_session(tmp_path / "20261115-014455-3f9a", [*entries[:-1], RequestEntry(record=failed), event, entries[-1]])
     page = _Page()
-    page.feed(export([load(tmp_path, "last")], "html").decode())
+    page.feed(export([load_session(tmp_path, "last")], "html").decode())
     assert page.bad == []
     assert "<script>alert(1)</script>" in "".join(page.text)
 

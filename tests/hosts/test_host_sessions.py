@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.client import client
+from swarmtui.client.session_client import start_session
 from swarmtui.client.spawn import StartedProcess
 from swarmtui.hosts.pool import HostPool
 from swarmtui.model.host_protocol import WorkerHello
@@ -53,7 +53,7 @@ def start(sandbox: Sandbox, plan: Plan, endpoint: str = SIM) -> RecordingClient:
         hosts="local:2",
         gpus=False,
     )
-    return RecordingClient(client.start_session(request, OFTEN, StartedProcess(ours, process)))
+    return RecordingClient(start_session(request, OFTEN, StartedProcess(ours, process)))
 
 
 def test_times_of_all_hosts_are_in_the_clock_of_the_session(sandbox: Sandbox) -> None:

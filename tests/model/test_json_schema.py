@@ -15,7 +15,7 @@ import pytest
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.json_schema import DOCUMENTS, json_schema
-from swarmtui.sessions.store import load, summarise, write_summary
+from swarmtui.sessions.store import load_session, summarise, write_summary
 from tests.cli.programs import open_sandbox
 from tests.model.test_config import CONFIG
 from tests.sessions.session_builders import full_session, write_session
@@ -54,7 +54,7 @@ def test_recorded_session_validates(journal: Path, tmp_path: Path) -> None:
     write_summary(directory)
     validate("detail", json.loads((directory / "detail.json").read_bytes()))
     validate("summary", tomllib.loads((directory / "summary.toml").read_text()))
-    validate("detail", json.loads(msgspec.json.encode(summarise(load(tmp_path, "last")))))
+    validate("detail", json.loads(msgspec.json.encode(summarise(load_session(tmp_path, "last")))))
 
 
 def test_new_session_validates(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from swarmtui.client import client
+from swarmtui.client.session_client import SessionClient, attach, start_session
 from swarmtui.model import client_protocol
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest
@@ -30,7 +30,7 @@ def ramp(c: int, **given: Any) -> Plan:
 class RecordingClient:
     """A client, and the messages it has received."""
 
-    def __init__(self, connection: client.Client) -> None:
+    def __init__(self, connection: SessionClient) -> None:
         self.client = connection
         self.hello: client_protocol.Hello | None = None
         self.frames: list[client_protocol.Frame] = []
@@ -93,12 +93,12 @@ class SessionHarness:
         request = RunRequest(
             endpoints=(url,), workload=workload, plan=plan, session_root=str(self.sandbox.sessions), **given
         )
-        return self._keep(client.start_session(request, subscription))
+        return self._keep(start_session(request, subscription))
 
     def attach(self, session: str, subscription: client_protocol.Subscribe = OFTEN) -> RecordingClient:
-        return self._keep(client.attach(session, subscription))
+        return self._keep(attach(session, subscription))
 
-    def _keep(self, connection: client.Client) -> RecordingClient:
+    def _keep(self, connection: SessionClient) -> RecordingClient:
         session_client = RecordingClient(connection)
         self._clients.append(session_client)
         return session_client

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from swarmtui.client import client
+from swarmtui.client.session_client import ConnectionLost, attach, running_sessions
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.record import CANCELLED
 from swarmtui.sessions.index import list_sessions
-from swarmtui.sessions.store import load, summarise
+from swarmtui.sessions.store import load_session, summarise
 from tests.cli.programs import wait_until
 from tests.cli.scripted_server import respond_with_words, scripted_server
 from tests.session_process.harness import OFTEN, SessionHarness, plan
@@ -39,11 +39,11 @@ def test_client_receives_hello_then_frames_then_end(harness: SessionHarness) -> 
     assert last.status == "ended" and last.finished == len(harness.journal(session_client).records)
     assert last.errors == 0
     assert [(level.c, level.n, level.complete) for level in last.levels] == [(1, 12, True), (2, 12, True)]
-    on_disk = summarise(load(harness.sandbox.sessions, "last")).levels
+    on_disk = summarise(load_session(harness.sandbox.sessions, "last")).levels
     for shown, saved in zip(last.levels, on_disk, strict=True):
         for name in ("c", "n", "out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s", "e2e_s", "contention"):
             assert getattr(shown, name) == getattr(saved, name), name
-    with pytest.raises(client.ConnectionLost):
+    with pytest.raises(ConnectionLost):
         session_client.client.receive(5.0)
 
 
@@ -52,7 +52,7 @@ def test_second_client_attaches_and_leaves(harness: SessionHarness) -> None:
         first = harness.start(server.url, plan(2, requests=60))
         session = first.wait_for_hello().session.id
         first.wait_for_frame(lambda frame: frame.done > 0)
-        assert client.running_sessions() == [session]
+        assert running_sessions() == [session]
         leaving, staying = (
             harness.attach(session),
             harness.attach(session, client_protocol.Subscribe(hz=20.0, rows=True)),
@@ -72,18 +72,18 @@ def test_socket_is_private_and_removed_at_the_end(harness: SessionHarness) -> No
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         session_client.wait_for_end()
     session_client.client.close()
-    assert not path.exists() and client.running_sessions() == []
+    assert not path.exists() and running_sessions() == []
     with pytest.raises(BadInput, match="cannot attach"):
-        client.attach(path.stem, OFTEN)
+        attach(path.stem, OFTEN)
 
 
 def test_sockets_of_dead_sessions_are_removed(harness: SessionHarness) -> None:
-    client.running_sessions()
+    running_sessions()
     path = harness.sandbox.runtime / "swarmtui" / "20200101-000000-dead.sock"
     with socket.socket(socket.AF_UNIX) as abandoned:
         abandoned.bind(str(path))
     assert path.exists()
-    assert client.running_sessions() == []
+    assert running_sessions() == []
     assert not path.exists()
 
 
@@ -92,7 +92,7 @@ def test_shared_socket_directory_is_refused(harness: SessionHarness) -> None:
     shared.mkdir(mode=0o755)
     shared.chmod(0o755)
     with pytest.raises(BadInput, match="must belong to you alone"):
-        client.running_sessions()
+        running_sessions()
 
 
 def test_session_completes_if_its_client_never_reads(harness: SessionHarness) -> None:
@@ -131,7 +131,7 @@ def test_two_sessions_run_independently(harness: SessionHarness) -> None:
     with scripted_server(SLOW) as server:
         clients = [harness.start(server.url, plan(2, requests=40)) for _ in range(2)]
         sessions = {session_client.wait_for_hello().session.id for session_client in clients}
-        assert len(sessions) == 2 and set(client.running_sessions()) == sessions
+        assert len(sessions) == 2 and set(running_sessions()) == sessions
         ended = [session_client.wait_for_end() for session_client in clients]
     assert [end.ending for end in ended] == ["done", "done"]
     assert len({end.directory for end in ended}) == 2

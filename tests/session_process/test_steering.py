@@ -11,7 +11,7 @@ from swarmtui.model import client_protocol
 from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.session_process.steering import Goal, Steering
-from swarmtui.sessions.store import load, summarise
+from swarmtui.sessions.store import load_session, summarise
 from tests.cli.scripted_server import respond_with_words, scripted_server
 from tests.session_process.harness import SessionHarness, plan, ramp
 
@@ -87,7 +87,7 @@ def test_manual_stage_becomes_level_after_enough_completions(harness: SessionHar
     journal = harness.journal(session_client)
     assert [stage.c for stage in journal.stages] == [2, 3, 20, 1]
     assert [end.complete for end in journal.ends] == [True, True, False, True]
-    summary = summarise(load(harness.sandbox.sessions, "last"))
+    summary = summarise(load_session(harness.sandbox.sessions, "last"))
     assert [level.c for level in summary.levels] == [1, 2, 3]
     for level in summary.levels:
         assert level.complete and level.ok >= 4 * level.c and level.errors == 0
@@ -262,5 +262,5 @@ def test_new_label_is_saved(harness: SessionHarness) -> None:
         session_client.wait_for_frame(lambda frame: frame.done >= 1)
         session_client.send(client_protocol.Describe("new", "with a note"))
         session_client.wait_for_end()
-    session = summarise(load(harness.sandbox.sessions, "last")).session
+    session = summarise(load_session(harness.sandbox.sessions, "last")).session
     assert (session.label, session.note) == ("new", "with a note")

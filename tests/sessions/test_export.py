@@ -28,7 +28,7 @@ from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, Telem
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export, session_data
 from swarmtui.sessions.export.charts import build_charts
-from swarmtui.sessions.store import LoadedSession, load, write_summary
+from swarmtui.sessions.store import LoadedSession, load_session, write_summary
 from swarmtui.text import sanitize
 from tests.sessions.session_builders import T0, full_session, head, open_loop_session, record, write_session
 
@@ -43,7 +43,7 @@ TEXT_FORMATS = tuple(form for form in FORMATS if form not in ("png", "svg"))
 
 def loaded(root: Path, entries: list[Entry] | None = None, name: str = "20261115-014455-3f9a") -> LoadedSession:
     write_session(root / name, full_session(name) if entries is None else entries)
-    return load(root, name)
+    return load_session(root, name)
 
 
 def text(root: Path, form: Any, **fields: Any) -> str:
@@ -84,7 +84,7 @@ class Tables(html.parser.HTMLParser):
 @pytest.mark.parametrize("form", TEXT_FORMATS)
 def test_export_is_reproducible(tmp_path: Path, form: Any) -> None:
     one = loaded(tmp_path)
-    assert export([one], form) == export([load(tmp_path, "2026")], form)
+    assert export([one], form) == export([load_session(tmp_path, "2026")], form)
 
 
 @pytest.mark.parametrize("form", TEXT_FORMATS)
@@ -94,7 +94,7 @@ def test_export_needs_only_the_journal(tmp_path: Path, form: Any) -> None:
     (session,) = kept.iterdir()
     write_summary(session)
     assert len(list(session.iterdir())) > 1
-    assert export([load(kept, session.name)], form) == export([load(bare, session.name)], form)
+    assert export([load_session(kept, session.name)], form) == export([load_session(bare, session.name)], form)
 
 
 @pytest.mark.parametrize("form", ["png", "svg"])
@@ -115,7 +115,7 @@ def test_png_without_rasteriser_names_the_packages(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(BadInput, match="pip install resvg-py font-source-sans-pro"):
         export([loaded(tmp_path)], "png")
-    assert export([load(tmp_path, "last")], "svg").startswith(b"<?xml")
+    assert export([load_session(tmp_path, "last")], "svg").startswith(b"<?xml")
 
 
 def test_png_has_text_on_a_machine_without_fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_html_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
     page = Tables(text(tmp_path, "html"))
     assert not {"script", "img", "iframe", "object"} & set(page.tags)
     assert page.links == ["data:,"]
-    raw = export([load(tmp_path, "last")], "html").decode()
+    raw = export([load_session(tmp_path, "last")], "html").decode()
     assert "url(" not in raw and "@import" not in raw
     assert "prefers-color-scheme:dark" in raw and "width=device-width" in raw
 
@@ -305,7 +305,7 @@ def test_radar_is_drawn_only_for_sessions_that_differ(tmp_path: Path) -> None:
 def test_pareto_chart_has_a_curve_for_each_session(tmp_path: Path) -> None:
     shutil.copytree(RECORDED.parents[1] / "tui" / "recorded", tmp_path / "s")
     names = sorted(path.name for path in (tmp_path / "s").iterdir())
-    sessions = [session_data(load(tmp_path / "s", name))._replace(name=name) for name in names]
+    sessions = [session_data(load_session(tmp_path / "s", name))._replace(name=name) for name in names]
     (chart,) = (chart for chart in build_charts(sessions) if chart.name.startswith("pareto"))
     assert [series.name for series in chart.series] == names
     assert (chart.x, chart.y) == ("tok/s per user", "output tok/s per GPU")
@@ -317,15 +317,15 @@ def test_pareto_chart_has_a_curve_for_each_session(tmp_path: Path) -> None:
     without = [one._replace(summary=msgspec.structs.replace(one.summary, gpus=())) for one in sessions]
     (whole,) = (chart for chart in build_charts(without) if chart.name.startswith("pareto"))
     assert whole.y == "output tok/s per server" and whole.series[0].points[0][1] == first.levels[0].headline_tps
-    assert ">C=4</text>" in export([load(tmp_path / "s", name) for name in names], "svg", "pareto").decode()
+    assert ">C=4</text>" in export([load_session(tmp_path / "s", name) for name in names], "svg", "pareto").decode()
 
 
 def test_best_level_and_cliff_are_marked(tmp_path: Path) -> None:
     shutil.copytree(RECORDED.parents[1] / "tui" / "recorded", tmp_path / "s")
     first = min(path.name for path in (tmp_path / "s").iterdir())
-    chart = build_charts([session_data(load(tmp_path / "s", first))])[0]
+    chart = build_charts([session_data(load_session(tmp_path / "s", first))])[0]
     assert chart.series[0].marks == ((4.0, "best"), (8.0, "cliff"))
-    page = export([load(tmp_path / "s", first)], "svg").decode()
+    page = export([load_session(tmp_path / "s", first)], "svg").decode()
     assert ">best</text>" in page and ">cliff</text>" in page
 
 
@@ -512,7 +512,7 @@ def test_impossible_gpu_readings_do_not_break_an_export(tmp_path: Path, field: s
         readings.append(TelemetryEntry(telemetry=Telemetry(t_ns=t_ns, gpus=(gpu,))))
     write_session(tmp_path / "20261115-014455-3f9a", [first, *readings, *others])
     for form in ("html", "svg", "md", "csv", "json", "toml"):
-        assert export([load(tmp_path, "last")], form)
+        assert export([load_session(tmp_path, "last")], form)
 
 
 def metric_families(page: str) -> dict[str, Metric]:
@@ -524,7 +524,7 @@ def test_openmetrics_has_the_figures_of_each_level(tmp_path: Path) -> None:
     families = metric_families(page)
     (info,) = families["swarmtui_session"].samples
     assert info.labels["label"] == sanitize(NASTY) and "\x1b" not in page
-    levels = session_data(load(tmp_path, "20261115-014455-3f9a")).summary.levels
+    levels = session_data(load_session(tmp_path, "20261115-014455-3f9a")).summary.levels
     steady = {
         sample.labels["c"]: sample.value for sample in families["swarmtui_level_steady_tokens_per_second"].samples
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.cli.render.table import machine_table
-from swarmtui.sessions.store import load, summarise
+from swarmtui.sessions.store import load_session, summarise
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -20,7 +20,7 @@ JOULES = {1: 5921.9, 4: 6713.9, 16: 9698.1}
 
 
 def test_energy_agrees_with_a_separate_reading_of_the_counter() -> None:
-    levels = summarise(load(RECORDED, "last")).levels
+    levels = summarise(load_session(RECORDED, "last")).levels
     assert [level.c for level in levels] == [1, 4, 16]
     for level in levels:
         assert level.energy is not None and level.tokens_out is not None
@@ -29,7 +29,7 @@ def test_energy_agrees_with_a_separate_reading_of_the_counter() -> None:
 
 
 def test_power_rises_and_energy_per_token_falls_with_concurrency() -> None:
-    energies = [level.energy for level in summarise(load(RECORDED, "last")).levels]
+    energies = [level.energy for level in summarise(load_session(RECORDED, "last")).levels]
     watts = [energy.mean_w for energy in energies if energy and energy.mean_w is not None]
     joules = [energy.j_per_token for energy in energies if energy and energy.j_per_token is not None]
     assert len(watts) == len(joules) == 3
@@ -38,13 +38,13 @@ def test_power_rises_and_energy_per_token_falls_with_concurrency() -> None:
 
 
 def test_server_process_and_flags_were_found() -> None:
-    (server,) = summarise(load(RECORDED, "last")).servers
+    (server,) = summarise(load_session(RECORDED, "last")).servers
     assert server.pid == 468
     assert server.flags is not None and server.flags["dtype"] == "bfloat16"
 
 
 def test_machine_table_shows_each_level() -> None:
-    table = machine_table(summarise(load(RECORDED, "last")).levels)
+    table = machine_table(summarise(load_session(RECORDED, "last")).levels)
     head, _, *rows = table.splitlines()
     assert "GPU W" in head and "J/token" in head and "SIMULATED" not in table
     assert [row.split("|")[1].strip() for row in rows[:3]] == ["1", "4", "16"]

@@ -7,7 +7,7 @@ import pytest
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import End, Entry, RequestEntry, StageEnd, StageStart
 from swarmtui.sessions.replay import Replay, open_replay
-from swarmtui.sessions.store import load, summarise
+from swarmtui.sessions.store import load_session, summarise
 from tests.sessions import session_builders
 from tests.sessions.session_builders import MS, T0
 
@@ -25,7 +25,7 @@ def moments(replay: Replay) -> list[float]:
 
 
 def test_last_frame_has_the_saved_levels(replay: Replay) -> None:
-    saved = summarise(load(RECORDED, FIRST)).levels
+    saved = summarise(load_session(RECORDED, FIRST)).levels
     shown = replay.frame_at(replay.length_s).levels
     assert [(level.c, level.n, level.out_tps_steady) for level in shown] == [
         (level.c, level.n, level.out_tps_steady) for level in saved
@@ -47,7 +47,7 @@ def test_rows_agree_with_counts(replay: Replay) -> None:
 
 
 def test_token_rates_sum_to_all_tokens(replay: Replay) -> None:
-    tokens = sum(record.tokens_out or 0 for record in load(RECORDED, FIRST).journal.records)
+    tokens = sum(record.tokens_out or 0 for record in load_session(RECORDED, FIRST).journal.records)
     points = replay.points_until(replay.length_s)
     each_second = [point.out_tps or 0.0 for point in points[4::4]]
     assert sum(each_second) == pytest.approx(tokens, rel=0.05)
@@ -112,5 +112,5 @@ def test_replayed_batch_has_its_serial_baseline(tmp_path: Path, plan: Plan, how:
     (shown,) = replay.frame_at(replay.length_s).levels
     assert shown.serial is not None and shown.serial.how == how
     assert shown.wall_speedup == pytest.approx(speedup)
-    (saved,) = summarise(load(tmp_path, "last")).levels
+    (saved,) = summarise(load_session(tmp_path, "last")).levels
     assert shown.serial == saved.serial

@@ -21,7 +21,7 @@ from swarmtui.model.session import Level, RequestEntry, Session, Summary
 from swarmtui.sessions.documents import summary_json
 from swarmtui.sessions.files import is_session_id, new_session_id, sessions_root, write_file
 from swarmtui.sessions.index import list_sessions
-from swarmtui.sessions.store import load, remove_session, summarise, write_summary
+from swarmtui.sessions.store import load_session, remove_session, summarise, write_summary
 from tests.sessions.session_builders import (
     T0,
     full_session,
@@ -53,7 +53,7 @@ def test_session_is_running_until_its_process_is_killed(tmp_path: Path) -> None:
     directory = tmp_path / ID
     with journal_writer(directory, 10) as child:
         (row,) = list_sessions(tmp_path)
-        assert (row.state, summarise(load(tmp_path, ID)).state) == ("running", "running")
+        assert (row.state, summarise(load_session(tmp_path, ID)).state) == ("running", "running")
         assert write_summary(directory).state == "running"
         with pytest.raises(BadInput, match="is running"):
             remove_session(tmp_path, ID)
@@ -170,7 +170,7 @@ def test_damaged_lines_are_reported_as_an_event(tmp_path: Path) -> None:
     directory = write_session(tmp_path / ID, full_session())
     with (directory / "journal.jsonl").open("ab") as file:
         file.write(b'{"torn')
-    last = summarise(load(tmp_path, ID)).events[-1]
+    last = summarise(load_session(tmp_path, ID)).events[-1]
     assert (last.name, last.detail) == ("damaged", "1 line of the journal could not be read")
 
 
@@ -185,19 +185,19 @@ def test_sessions_are_found_by_id_prefix_and_last(tmp_path: Path) -> None:
     for name in names:
         write_session(tmp_path / name, [head(name)])
     (tmp_path / "zzz-other").mkdir()
-    assert load(tmp_path, names[0]).directory == tmp_path / names[0]
-    assert load(tmp_path, "20261114").journal.head.session.id == names[0]
-    assert load(tmp_path, "last").directory.name == names[2]
-    assert load(tmp_path, "last~2").directory.name == names[0]
+    assert load_session(tmp_path, names[0]).directory == tmp_path / names[0]
+    assert load_session(tmp_path, "20261114").journal.head.session.id == names[0]
+    assert load_session(tmp_path, "last").directory.name == names[2]
+    assert load_session(tmp_path, "last~2").directory.name == names[0]
     with pytest.raises(BadInput, match="3 sessions in total"):
-        load(tmp_path, "last~3")
+        load_session(tmp_path, "last~3")
     with pytest.raises(BadInput, match=re.escape(f"20261115: matches 2 sessions: {names[2]}, {names[1]}")):
-        load(tmp_path, "20261115")
+        load_session(tmp_path, "20261115")
     for wrong in ("2027", "", "..", "../x", "/", names[0] + "/journal.jsonl"):
         with pytest.raises(BadInput, match="no session of that name"):
-            load(tmp_path, wrong)
+            load_session(tmp_path, wrong)
     with pytest.raises(BadInput, match="no sessions yet"):
-        load(tmp_path / "nowhere", "last")
+        load_session(tmp_path / "nowhere", "last")
 
 
 def test_list_is_newest_first_and_names_problems(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_sessions_of_older_versions_are_read(tmp_path: Path) -> None:
                 entry[part] = {key: value for key, value in entry[part].items() if key in kept or key.startswith("t_")}
         older.append(json.dumps({key: value for key, value in entry.items() if key not in ("load", "rate", "steered")}))
     path.write_text("\n".join(older) + "\n")
-    levels = summarise(load(tmp_path, name)).levels
+    levels = summarise(load_session(tmp_path, name)).levels
     assert [(level.c, level.ok) for level in levels] == [(1, 5), (2, 10)]
     (row,) = list_sessions(tmp_path)
     assert (row.id, row.state, row.problem) == (name, "done", None)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from swarmtui.client import catalogue
-from swarmtui.client.client import attach, running_sessions
+from swarmtui.client.session_client import attach, running_sessions
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Stop, Subscribe
 

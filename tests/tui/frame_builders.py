@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarmtui.model.client_protocol import (
     ClientCommand,
-    FinishedRequest,
+    EarlierRequest,
     Frame,
     Hello,
     SessionWarning,
@@ -64,7 +64,7 @@ class RecordingSource(LiveSource):
 
 def watched(words: str, text: str, now: int) -> WatchedStream:
     """Agent 0 with an answer in progress and an earlier one that was checked."""
-    earlier = FinishedRequest(
+    earlier = EarlierRequest(
         task=0, turn=0, type=words, error=None, verdict="pass in reasoning", ttft_s=0.1, tokens_out=90, decode_tps=40.0,
         e2e_s=2.3, preview=text,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.client.client import start_session
+from swarmtui.client.session_client import start_session
 from swarmtui.model.client_protocol import Ended, Subscribe
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest

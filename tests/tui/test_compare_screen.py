@@ -10,7 +10,7 @@ import msgspec
 from swarmtui.analysis.compare.sessions import compare
 from swarmtui.cli.render.comparison import comparison_text
 from swarmtui.sessions.replay import open_replay
-from swarmtui.sessions.store import load, summarise, write_summary
+from swarmtui.sessions.store import load_session, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.sessions.compare_screen import CompareScreen, comparison_lines, overlay_view
@@ -88,7 +88,7 @@ async def test_checklist_shows_values_and_limits(tmp_path: Path, until: Until) -
         await pilot.press("P")
         await until(lambda: "publication checklist" in screen_text(app) and "warm-up" in screen_text(app))
         shown = screen_text(app)
-        for check in summarise(load(root, first)).checks:
+        for check in summarise(load_session(root, first)).checks:
             assert check.name in shown and f"(limit: {check.limit})"[:40] in shown
 
 

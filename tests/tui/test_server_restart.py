@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.client.client import start_session
+from swarmtui.client.session_client import start_session
 from swarmtui.experiments.tune_store import read_log
 from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.plan import Plan, Requests

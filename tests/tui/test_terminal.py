@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from swarmtui.client.client import Client, running_sessions, start_session
+from swarmtui.client.session_client import SessionClient, running_sessions, start_session
 from swarmtui.model.client_protocol import Frame, Hello, Subscribe
 from swarmtui.model.config import Config
 from swarmtui.model.plan import Plan
@@ -47,7 +47,7 @@ def terminal() -> Iterator[OpenTerminal]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[tuple[Client, str]]:
+def run(tmp_path: Path) -> Iterator[tuple[SessionClient, str]]:
     """A run without an end, with its id."""
     request = RunRequest(
         endpoints=("sim:moe-tp1?speed=10",),
@@ -119,7 +119,7 @@ def test_256_colours_are_used_without_colorterm(terminal: OpenTerminal) -> None:
     assert b"38;5;" in output and b"38;2;" not in output
 
 
-def finished(client: Client, deadline: float) -> int:
+def finished(client: SessionClient, deadline: float) -> int:
     while time.monotonic() < deadline:
         message = client.receive(1.0)
         if isinstance(message, Frame):
@@ -127,7 +127,7 @@ def finished(client: Client, deadline: float) -> int:
     pytest.fail("no frame from the run")
 
 
-def continues(client: Client, session_id: str) -> bool:
+def continues(client: SessionClient, session_id: str) -> bool:
     deadline = time.monotonic() + WAIT_S
     before = finished(client, deadline)
     while finished(client, deadline) <= before + 2:
@@ -136,7 +136,7 @@ def continues(client: Client, session_id: str) -> bool:
 
 
 @pytest.mark.parametrize("how", ["closed", "closed, SIGHUP ignored", "SIGHUP", "SIGTERM", "SIGKILL"])
-def test_a_run_outlives_its_terminal(terminal: OpenTerminal, run: tuple[Client, str], how: str) -> None:
+def test_a_run_outlives_its_terminal(terminal: OpenTerminal, run: tuple[SessionClient, str], how: str) -> None:
     client, session_id = run
     if how == "closed, SIGHUP ignored":
         command = f"trap '' HUP; exec {sys.executable} -m swarmtui attach {session_id}"
@@ -159,7 +159,7 @@ def test_a_run_outlives_its_terminal(terminal: OpenTerminal, run: tuple[Client, 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_app_although_its_output_is_not_read(
-    terminal: OpenTerminal, run: tuple[Client, str], how: signal.Signals
+    terminal: OpenTerminal, run: tuple[SessionClient, str], how: signal.Signals
 ) -> None:
     client, session_id = run
     screen = terminal(["attach", session_id])
@@ -183,7 +183,7 @@ def test_signal_ends_the_app_although_its_output_is_not_read(
 
 @pytest.mark.parametrize("how", [signal.SIGSEGV, signal.SIGKILL])
 def test_a_killed_app_leaves_the_terminal_usable(
-    terminal: OpenTerminal, run: tuple[Client, str], how: signal.Signals
+    terminal: OpenTerminal, run: tuple[SessionClient, str], how: signal.Signals
 ) -> None:
     client, session_id = run
     screen = terminal(["attach", session_id])
@@ -199,7 +199,7 @@ def test_a_killed_app_leaves_the_terminal_usable(
 
 
 def test_a_crash_leaves_the_terminal_usable_and_the_run_in_progress(
-    terminal: OpenTerminal, run: tuple[Client, str]
+    terminal: OpenTerminal, run: tuple[SessionClient, str]
 ) -> None:
     client, session_id = run
     code = (

@@ -18,7 +18,7 @@ from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import percent, rate, signed_percent
 from swarmtui.sessions.index import SessionRow
-from swarmtui.sessions.store import load, write_summary
+from swarmtui.sessions.store import load_session, write_summary
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
 from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
@@ -180,7 +180,7 @@ def test_changed_flags_since_the_last_session_are_reported(tmp_path: Path) -> No
     shutil.copytree(RECORDED, root)
     old, new = sorted(directory.name for directory in root.iterdir())
     write_summary(root / old)
-    journal = load(root, new).journal
+    journal = load_session(root, new).journal
     session = journal.head.session
     before = find_baseline(root, session)
     assert before.levels and not before.server_name  # another port may be another server

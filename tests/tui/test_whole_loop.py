@@ -13,9 +13,9 @@ from textual.widgets import Input
 
 from swarmtui.cli.follow import report
 from swarmtui.cli.progress import open_progress
-from swarmtui.client.client import attach, running_sessions
+from swarmtui.client.session_client import attach, running_sessions
 from swarmtui.model.client_protocol import Ended, Frame, Hello, Stop, Subscribe
-from swarmtui.sessions.store import load, summarise
+from swarmtui.sessions.store import load_session, summarise
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live_model import LiveModel
@@ -74,7 +74,7 @@ async def test_run_from_setup_to_saved_session(tmp_path: Path, until: Until) -> 
         await pilot.press("q")
     outcome = app.return_value
     assert outcome is not None and [ended.ending for ended in outcome.ended] == ["done"]
-    summary = summarise(load(tmp_path / "sessions", "last"))
+    summary = summarise(load_session(tmp_path / "sessions", "last"))
     assert {1, 2} <= {level.c for level in summary.levels}
     assert summary.session.simulated
 
@@ -161,7 +161,7 @@ async def test_quitting_during_a_run_asks_then_stops_and_saves(tmp_path: Path, u
         await pilot.press("s")
         await until(lambda: live.ended is not None)
     assert app.return_value is not None
-    assert app.return_value.ended[0].directory == str(load(tmp_path / "sessions", "last").directory)
+    assert app.return_value.ended[0].directory == str(load_session(tmp_path / "sessions", "last").directory)
 
 
 async def test_a_detached_run_continues_and_can_be_attached_with_its_history(tmp_path: Path, until: Until) -> None:
@@ -231,7 +231,7 @@ async def test_label_note_and_directory_can_be_changed_during_a_run(tmp_path: Pa
         await until(lambda: live.frame is not None and live.frame.finished >= 5)
         await pilot.press("x")
         await until(lambda: live.ended is not None)
-    session = load(tmp_path / "elsewhere", "last").journal.head.session
+    session = load_session(tmp_path / "elsewhere", "last").journal.head.session
     assert (session.label, session.note) == ("new", "why")
     assert not list((tmp_path / "sessions").iterdir())
 
@@ -248,7 +248,7 @@ async def test_label_note_and_directory_can_be_changed_after_a_run(tmp_path: Pat
         await pilot.press("enter")
         await until(lambda: "late" in screen_text(app).splitlines()[0])
         await pilot.press("q")
-    loaded = load(tmp_path / "elsewhere", "last")
+    loaded = load_session(tmp_path / "elsewhere", "last")
     assert loaded.journal.head.session.label == "late"
     assert 'label = "late"' in (loaded.directory / "summary.toml").read_text()
     assert app.return_value is not None and app.return_value.ended[0].directory == str(loaded.directory)
@@ -266,7 +266,7 @@ async def test_label_that_cannot_be_saved_is_reported(tmp_path: Path, until: Unt
             await pilot.press("w", "l", "a", "t", "e", "enter")
             await until(lambda: "not saved:" in screen_text(app))
         await pilot.press("q")
-    assert load(tmp_path / "sessions", "last").journal.head.session.label == ""
+    assert load_session(tmp_path / "sessions", "last").journal.head.session.label == ""
 
 
 async def test_quit_dialog_closes_when_the_run_ends(tmp_path: Path, until: Until) -> None:

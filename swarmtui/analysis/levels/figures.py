@@ -12,10 +12,10 @@ import msgspec
 
 from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
-from swarmtui.analysis.levels.replay import replay_figures
 from swarmtui.analysis.levels.runs import LevelRun, SteadyPart, in_flight_spans, mean_in_flight, runs_by_level, steady
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ratio, spread, stream_rate, tally_spread
+from swarmtui.analysis.levels.traces import trace_figures
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates
 from swarmtui.model.plan import CLOSED_LOOPS, LevelKey
@@ -140,7 +140,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         else None,
         verdicts=dict(sorted(Counter(verdicts).items())),
         replicas=_replicas(counted, wall_s),
-        replay=replay_figures(runs),
+        replay=trace_figures(runs),
     )
     uncounted = sum(r.tokens_out is None for r in ok)
     unmeasured_errors = sum(record.phase in ("preroll", "filler") for record in failed)

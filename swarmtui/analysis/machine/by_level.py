@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.levels.replay import reuse
 from swarmtui.analysis.levels.runs import group_by_stage, runs_by_level
 from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.levels.traces import reuse
 from swarmtui.analysis.machine.energy import energy_used, gpu_names, server_gpus
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.model.findings import BandwidthUse, Slots
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, ReplayFigures, StageEnd, StageStart
+from swarmtui.model.session import Level, StageEnd, StageStart, TraceFigures
 from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import DiscoveredServer, Telemetry, TtftSplit
 
@@ -62,7 +62,7 @@ def add_machine_figures(
 
 def _replay(
     level: Level, gpus: int, stages: Sequence[tuple[list[Record], int, int]], samples: Sequence[Telemetry]
-) -> ReplayFigures | None:
+) -> TraceFigures | None:
     """Add the jobs per GPU, and the hit rate by the counters of the server if answers do not report cached tokens."""
     found = level.replay
     if found is None:

@@ -134,7 +134,7 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         return _result_tiles(frame)
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
     headline = f"{rate(level.headline_tps if level else None)} {'steady' if frame.load in CLOSED_LOOPS else 'wall'}"
-    replay = _replay_tiles(frame)
+    trace = _trace_tiles(frame)
     delay = (Tile("send delay", seconds(frame.send_delay_s), "max"),) if frame.load == "open" else ()
     per_stream = Tile("per stream", rate(frame.per_stream_tps), "tok/s")
     if mixed is not None:
@@ -146,16 +146,16 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         per_stream,
         Tile("TTFT", seconds(frame.ttft_s), _ttft_note(frame.ttft_split)),
         *delay,
-        *replay,
+        *trace,
         Tile("queue", str(frame.waiting), f"server {count(server_waiting(frame))}", "warn" if frame.waiting else ""),
         Tile("errors", str(frame.errors), sanitize(worst) or f"of {frame.finished:,}", "bad" if frame.errors else ""),
         Tile("tokens/J", rate(_tokens_per_joule(frame)), "GPU only", width=9),
     )
 
 
-def _replay_tiles(frame: Frame) -> tuple[Tile, ...]:
+def _trace_tiles(frame: Frame) -> tuple[Tile, ...]:
     """The prefix cache of a replayed trace, and the contexts of the sessions that are live."""
-    found = frame.replay
+    found = frame.trace
     if found is None:
         return ()
     tokens = f"{rate(found.context / 1000)}k"

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from swarmtui.model.answer_check import PASSES
-from swarmtui.model.client_protocol import FinishedRequest, Frame, WatchedStream, WatchStream
+from swarmtui.model.client_protocol import EarlierRequest, Frame, WatchedStream, WatchStream
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import MISSING, rate, seconds
 from swarmtui.text import sanitize, sanitize_lines
@@ -134,7 +134,7 @@ def _gaps(watched: WatchedStream, width: int) -> list[Line]:
     ]
 
 
-def _verdict(request: FinishedRequest) -> tuple[str, str]:
+def _verdict(request: EarlierRequest) -> tuple[str, str]:
     if request.error is not None:
         return f"✖ {sanitize(request.error)}", "bad"
     if request.verdict is None:

@@ -72,6 +72,6 @@ class ChecklistScreen(Pager):
 
 
 def _summary(root: Path, session_id: str) -> Summary:
-    from swarmtui.sessions.store import load, summarise
+    from swarmtui.sessions.store import load_session, summarise
 
-    return summarise(load(root, session_id))
+    return summarise(load_session(root, session_id))

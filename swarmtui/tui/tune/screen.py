@@ -10,7 +10,7 @@ from pathlib import Path
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from swarmtui.client.client import attach
+from swarmtui.client.session_client import attach
 from swarmtui.experiments.grid import configuration_key
 from swarmtui.experiments.tune_status import TuneSnapshot, read_snapshot, request_stop
 from swarmtui.files import MAX_JOURNAL, open_regular

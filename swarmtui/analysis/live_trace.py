@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from swarmtui.model.client_protocol import LiveReplay
+from swarmtui.model.client_protocol import LiveTrace
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import ServerState
 
@@ -14,10 +14,10 @@ _RECENT_REPLAYS = 32
 _CACHE_SAMPLES = 80
 
 
-class ReplayCounts:
+class TraceCounts:
     """Counts what a stage has replayed; a session is live from its first answer to its last."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Iterable[Record] = ()) -> None:
         self._contexts: dict[int, dict[int, int]] = {}
         self._answered: Counter[int] = Counter()
         self._failed: set[int] = set()
@@ -25,6 +25,8 @@ class ReplayCounts:
         self._jobs = self._cached = self._prompt = 0
         self._cached_known = False
         self._counters: deque[tuple[float, float]] = deque(maxlen=_CACHE_SAMPLES)
+        for record in records:
+            self.add(record)
 
     def add_sample(self, servers: Sequence[ServerState]) -> None:
         """Keep the counters of the prefix cache, for servers whose answers do not report cached tokens."""
@@ -60,12 +62,12 @@ class ReplayCounts:
             self._cached += record.cached_tokens
             self._prompt += tokens_in
 
-    def view(self) -> LiveReplay | None:
+    def view(self) -> LiveTrace | None:
         if not self._latest:
             return None
         known = [(tokens, cached) for tokens, cached, _, _ in self._latest if cached is not None]
         prompt, recorded = sum(tokens for tokens, _ in known), sum(row[2] for row in self._latest)
-        return LiveReplay(
+        return LiveTrace(
             jobs=self._jobs,
             hit_rate=sum(cached for _, cached in known) / prompt if prompt else self._server_hit_rate(),
             max_hit_rate=sum(row[3] for row in self._latest) / recorded if recorded else None,

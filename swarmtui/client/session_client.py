@@ -30,7 +30,7 @@ class ConnectionLost(Exception):
     """The session process exited without sending how the session ended."""
 
 
-class Client:
+class SessionClient:
     """A connection to a session process. `pid` is known if this process started it."""
 
     def __init__(self, sock: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
@@ -103,15 +103,15 @@ class Client:
 
 def start_session(
     request: RunRequest, subscription: client_protocol.Subscribe, process: StartedProcess | None = None
-) -> Client:
+) -> SessionClient:
     """Send a request to a session process that was started ahead, or to a new one."""
     started = process or start_session_process()
     with contextlib.suppress(ConnectionError):
         started.socket.sendall(pack(request) + pack(subscription))
-    return Client(started.socket, started.process)
+    return SessionClient(started.socket, started.process)
 
 
-def attach(session_id: str, first: client_protocol.ClientCommand) -> Client:
+def attach(session_id: str, first: client_protocol.ClientCommand) -> SessionClient:
     """Connect to a running session and send a first command, usually `Subscribe`."""
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -120,7 +120,7 @@ def attach(session_id: str, first: client_protocol.ClientCommand) -> Client:
     except OSError as error:
         sock.close()
         raise BadInput(f"cannot attach: {error.strerror or error}", key=session_id) from None
-    return Client(sock)
+    return SessionClient(sock)
 
 
 def move_session(session_id: str, root: Path) -> str:
@@ -166,7 +166,7 @@ class StopControl:
     """Ctrl-C: the first request stops and saves; the second stops immediately, with what is in the journal then."""
 
     def __init__(self) -> None:
-        self._client: Client | None = None
+        self._client: SessionClient | None = None
         self._grace_s: float | None = None
         self._deadline: float | None = None
 
@@ -178,7 +178,7 @@ class StopControl:
     def immediate(self) -> bool:
         return self._deadline is not None
 
-    def attach(self, client: Client) -> None:
+    def attach(self, client: SessionClient) -> None:
         """Set the client; a stop that was requested before is sent now."""
         self._client = client
         if self.requested:

@@ -10,16 +10,16 @@ from math import fsum
 from swarmtui.analysis.levels.runs import LevelRun, Span, in_flight_span
 from swarmtui.analysis.levels.stats import median, ratio, spread
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import ReplayFigures, TtftCell
+from swarmtui.model.session import TraceFigures, TtftCell
 from swarmtui.model.trace import ReplayedRequest
 
 # Prompts shorter than this are in one class.
 _FIRST_CONTEXT = 4096
 
-Replay = tuple[Record, ReplayedRequest]
+ReplayedRecord = tuple[Record, ReplayedRequest]
 
 
-def replay_figures(runs: Sequence[LevelRun]) -> ReplayFigures | None:
+def trace_figures(runs: Sequence[LevelRun]) -> TraceFigures | None:
     """Return the figures of a level, or None if it replayed no trace."""
     measured = list(_replays(record for run in runs for record in run.finished))
     if not measured:
@@ -36,7 +36,7 @@ def replay_figures(runs: Sequence[LevelRun]) -> ReplayFigures | None:
     prompt, cached = sum(r.tokens_in or 0 for r in known), sum(r.cached_tokens or 0 for r in known)
     error = ratio(sum(count for count, _ in counted), sum(planned for _, planned in counted))
     contexts = [_context_tokens(run.records, window) for run, window in windows] if sessions else []
-    return ReplayFigures(
+    return TraceFigures(
         jobs=len(times),
         failed=len({r.play for record, r in measured if not record.ok}),
         jobs_per_h=jobs_per_h,
@@ -61,7 +61,7 @@ def reuse(records: Iterable[Record], window: Span) -> tuple[int, int]:
     return sum(r.reusable_tokens for r in found), sum(r.input_tokens for r in found)
 
 
-def ttft_cells(replays: Iterable[Replay]) -> tuple[TtftCell, ...]:
+def ttft_cells(replays: Iterable[ReplayedRecord]) -> tuple[TtftCell, ...]:
     cells: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
     for record, replayed in replays:
         if record.ttft_s is not None:
@@ -78,7 +78,7 @@ def _class(value: int, first: int) -> int:
     return 0 if value < first else first << ((value // first).bit_length() - 1)
 
 
-def _replays(records: Iterable[Record]) -> Iterator[Replay]:
+def _replays(records: Iterable[Record]) -> Iterator[ReplayedRecord]:
     for record in records:
         if record.replayed is not None and record.error != CANCELLED:
             yield record, record.replayed
@@ -95,7 +95,7 @@ def _shares(run: LevelRun, window: Span) -> float:
 
 def _job_times(run: LevelRun) -> Iterator[float]:
     """Yield the times of sessions played whole, whose last answer ended before the level did."""
-    plays: defaultdict[int, list[Replay]] = defaultdict(list)
+    plays: defaultdict[int, list[ReplayedRecord]] = defaultdict(list)
     for record, replayed in _replays(run.records):
         plays[replayed.play].append((record, replayed))
     for found in plays.values():

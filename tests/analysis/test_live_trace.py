@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.live_replay import ReplayCounts
+from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import ServerState
 from swarmtui.model.trace import ReplayedRequest
@@ -16,7 +16,7 @@ def answer(play: int, *, cached: int | None = None, subagent: int = 0, error: st
 
 
 def test_sessions_contexts_and_hits_are_counted() -> None:
-    counts = ReplayCounts()
+    counts = TraceCounts()
     assert counts.view() is None
     for record in (answer(1, cached=400), answer(2, cached=500, subagent=1), answer(1, cached=600), Record(task=9)):
         counts.add(record)
@@ -31,7 +31,7 @@ def test_sessions_contexts_and_hits_are_counted() -> None:
 
 
 def test_hit_rate_of_a_server_whose_answers_do_not_tell() -> None:
-    counts = ReplayCounts()
+    counts = TraceCounts()
     for queries, hits in ((100.0, 0.0), (1100.0, 800.0)):
         counts.add_sample([ServerState(engine="vLLM", cache_queries=queries, cache_hits=hits)])
     counts.add(answer(1))

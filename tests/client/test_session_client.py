@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.client import client
+from swarmtui.client import session_client
+from swarmtui.client.session_client import attach, move_session
 from swarmtui.client.spawn import socket_path
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
@@ -34,9 +35,9 @@ def test_attach_to_a_session_that_ends_is_refused(listening: socket.socket, monk
         listening.close()
         return pack(command)
 
-    monkeypatch.setattr(client, "pack", too_late)
+    monkeypatch.setattr(session_client, "pack", too_late)
     with pytest.raises(BadInput, match="cannot attach"):
-        client.attach(NAME, client_protocol.Subscribe())
+        attach(NAME, client_protocol.Subscribe())
 
 
 @pytest.mark.parametrize("warned", [False, True])
@@ -60,5 +61,5 @@ def test_move_reports_a_session_that_ends_before_it_answers(
     session = threading.Thread(target=end)
     session.start()
     with pytest.raises(BadInput, match="ended before it answered"):
-        client.move_session(NAME, tmp_path)
+        move_session(NAME, tmp_path)
     session.join()
