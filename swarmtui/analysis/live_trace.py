@@ -20,7 +20,7 @@ class TraceCounts:
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._contexts: dict[int, dict[int, int]] = {}
         self._answered: Counter[int] = Counter()
-        self._failed: set[int] = set()
+        self._ended: set[int] = set()
         self._latest: deque[tuple[int, int | None, int, int]] = deque(maxlen=_RECENT_REPLAYS)
         self._jobs = self._cached = self._prompt = 0
         self._cached_known = False
@@ -44,14 +44,16 @@ class TraceCounts:
 
     def add(self, record: Record) -> None:
         replayed = record.replayed
-        if replayed is None or replayed.play in self._failed:
+        if replayed is None or replayed.play in self._ended:
             return
         if not record.ok:
-            self._failed.add(replayed.play)
-            self._contexts.pop(replayed.play, None)
+            self.end_plays([replayed.play])
             return
         tokens_in = record.tokens_in or replayed.input_tokens
-        self._contexts.setdefault(replayed.play, {})[replayed.subagent] = tokens_in + (record.tokens_out or 0)
+        context = {replayed.subagent: tokens_in + (record.tokens_out or 0)}
+        # The sub-agents before a request of the parent have ended.
+        before = self._contexts.get(replayed.play, {}) if replayed.subagent else {}
+        self._contexts[replayed.play] = before | context
         self._answered[replayed.play] += 1
         if self._answered[replayed.play] == replayed.requests - replayed.skipped:
             self._jobs += 1
@@ -61,6 +63,12 @@ class TraceCounts:
             self._cached_known = True
             self._cached += record.cached_tokens
             self._prompt += tokens_in
+
+    def end_plays(self, plays: Iterable[int]) -> None:
+        """Forget plays that failed or were abandoned, and what is answered of them later."""
+        self._ended.update(plays)
+        for play in self._ended & self._contexts.keys():
+            del self._contexts[play]
 
     def view(self) -> LiveTrace | None:
         if not self._latest:

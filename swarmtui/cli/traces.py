@@ -21,18 +21,20 @@ def traces() -> None:
 
 
 @traces.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="TRACE...")
 @json_option
 def show(paths: tuple[str, ...], as_json: bool) -> None:
-    """Describe trace files or directories: lengths, think times, sub-agents, prefix-cache hit rate.
+    """Describe traces: lengths, think times, sub-agents, prefix-cache hit rate.
 
-    Formats: Weka .json, Mooncake, Bailian and OpenTelemetry GenAI .jsonl, Azure and BurstGPT .csv.
+    TRACE is a file, a directory, or a workload that replays a trace, such as agents. Formats: Weka .json,
+    Mooncake, Bailian and OpenTelemetry GenAI .jsonl, Azure and BurstGPT .csv.
     """
     from swarmtui.analysis.trace_stats import trace_stats
     from swarmtui.cli.render.traces import traces_text
+    from swarmtui.prompts.library import find_traces
     from swarmtui.prompts.traces.reader import read_sessions
 
-    found = trace_stats(read_sessions(Path(path).expanduser() for path in paths))
+    found = trace_stats(read_sessions(path for given in paths for path in find_traces(given)))
     echo(to_json(found) if as_json else traces_text(found), nl=as_json)
 
 

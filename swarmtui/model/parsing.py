@@ -47,13 +47,26 @@ def _check_numbers(data: Any, source: str, key: str, text: str) -> None:
 
 
 def parse_json(text: str | bytes, kind: type[T], source: str) -> T:
+    return convert(decode_json(text, Any, source), kind, source)
+
+
+def decode_json(text: str | bytes, kind: type[T] | Any, source: str) -> T:
+    """Decode and validate in one step, for large files: nothing but the values of `kind` is created.
+
+    `kind` has no tables with free keys: these could not be named in a message.
+    """
     try:
-        data = msgspec.json.decode(text)
+        found: T = msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise _explain(error, kind, {}, source, "") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"not valid JSON: {error}", source=source) from None
+        data = text.encode() if isinstance(text, str) else text
+        at = re.search(r"\(byte (\d+)\)", str(error))
+        line = data.count(b"\n", 0, int(at.group(1)) if at else len(data)) + 1
+        raise BadInput(f"not valid JSON: {error}", source=source, line=line) from None
     except RecursionError:
         raise BadInput("not valid JSON: nested too deeply", source=source) from None
-    return convert(data, kind, source)
+    return found
 
 
 def convert(data: Any, kind: type[T], source: str, text: str = "") -> T:

@@ -48,6 +48,17 @@ def find_workload(name_or_path: str) -> WorkloadFile:
     raise BadInput(f"no workload {name_or_path!r}{hint} built-in: {', '.join(names)}")
 
 
+def find_traces(name_or_path: str) -> tuple[Path, ...]:
+    """Return the trace files and directories of a path, or of a workload that replays a trace."""
+    path = Path(name_or_path).expanduser()
+    if is_trace(path) and name_or_path not in _builtin_paths():
+        return (path,)
+    found = find_workload(name_or_path)
+    if not isinstance(found.workload, Trace):
+        raise BadInput(f"workload {found.workload.name} does not replay a trace", source=found.source)
+    return trace_paths(found)
+
+
 def builtin_workloads() -> tuple[WorkloadFile, ...]:
     """Return the built-in workloads, those that reproduce published benchmarks last."""
     return tuple(map(_read_builtin, _builtin_paths().values()))

@@ -355,6 +355,7 @@ class Scheduler:
         state.load, state.rate, state.steered = load, rate, steered
         if not steered:
             state.trace = TraceCounts()
+        state.trace.end_plays(source.abandoned)
         start = StageStart(
             number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
             steered=steered, load=load, rate=rate,

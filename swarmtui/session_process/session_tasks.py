@@ -66,9 +66,10 @@ class SessionTasks(TaskSource):
         """Change the number of slots; sessions above it end with their requests in flight."""
         self._c = c
         self.streams = c + max(_MIN_SUBAGENTS, _SUBAGENTS_PER_SESSION * c)
-        for slot in [slot for slot in self._slots if slot >= c]:
-            del self._slots[slot]
-            self._unanswered.discard(slot)
+        removed = [slot for slot in self._slots if slot >= c]
+        plays = [self._slots.pop(slot) for slot in removed]
+        self.abandoned = [play.number for play in plays if play is not None]
+        self._unanswered.difference_update(removed)
         self._due = [due for due in self._due if due[1] < c]
         heapify(self._due)
         ramp_ns = int(min(_RAMP_S, self._plan.max_gap_s / c) / self._plan.time_scale * 1e9)

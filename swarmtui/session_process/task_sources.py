@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -88,11 +88,13 @@ class TaskSource:
     `skipped` counts tasks that can never be issued because a task they depend on failed.
     `contents` are the numbers of what was issued, which are consecutive, for batches that are repeated serially.
     `continues`: it stays in use when C is changed under manual control. `streams` are those that it needs for C.
+    `abandoned` are the plays of recorded sessions that ended because C was lowered.
     """
 
     fills = False
     continues = False
     streams: int | None = None
+    abandoned: Collection[int] = ()
 
     def __init__(self, factory: TaskFactory, c: int, total: int | None) -> None:
         self.total = total

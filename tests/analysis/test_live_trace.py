@@ -8,10 +8,13 @@ from swarmtui.model.telemetry import ServerState
 from swarmtui.model.trace import ReplayedRequest
 
 
-def answer(play: int, *, cached: int | None = None, subagent: int = 0, error: str | None = None) -> Record:
+def answer(
+    play: int, *, cached: int | None = None, subagent: int = 0, error: str | None = None, requests: int = 3
+) -> Record:
     replayed = ReplayedRequest(
-        play=play, session="s", turn=0, subagent=subagent, requests=3, skipped=1, input_tokens=1000, reusable_tokens=600
-    )
+        play=play, session="s", turn=0, subagent=subagent, requests=requests, skipped=1, input_tokens=1000,
+        reusable_tokens=600,
+    )  # fmt: skip
     return Record(task=play, tokens_in=1000, tokens_out=10, cached_tokens=cached, error=error, replayed=replayed)
 
 
@@ -28,6 +31,22 @@ def test_sessions_contexts_and_hits_are_counted() -> None:
     counts.add(answer(2, cached=0))
     view = counts.view()
     assert view is not None and (view.jobs, view.context) == (1, 0)
+
+
+def test_ended_subagents_and_abandoned_sessions_have_no_context() -> None:
+    counts = ReplayCounts()
+
+    def context(*answers: tuple[int, int]) -> int:
+        for play, subagent in answers:
+            counts.add(answer(play, subagent=subagent, requests=9))
+        view = counts.view()
+        assert view is not None
+        return view.context
+
+    assert context((1, 0), (1, 1), (1, 2), (2, 0)) == 4 * 1010
+    assert context((1, 0)) == 2 * 1010
+    counts.end_plays([1, 3])
+    assert context((1, 0), (3, 0)) == 1010
 
 
 def test_hit_rate_of_a_server_whose_answers_do_not_tell() -> None:

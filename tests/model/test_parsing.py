@@ -65,7 +65,7 @@ def test_invalid_toml_is_reported_with_its_line() -> None:
 
 
 def test_invalid_json_is_reported() -> None:
-    with pytest.raises(BadInput, match=r"^f\.json: not valid JSON: "):
+    with pytest.raises(BadInput, match=r"^f\.json:1: not valid JSON: "):
         parse_json('{"title": ', Kept, "f.json")
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -131,8 +134,9 @@ def test_longer_prompt_of_a_span_continues_the_one_before(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("a.json", "{", "a.json: not valid JSON"),
-        ("a.json", "[" * 100_000, "a.json: not valid JSON"),
+        ("a.json", "{\n", "a.json:2: not valid JSON"),
+        ("a.json", '{"id": "s",\n"id" 5}', "a.json:2: not valid JSON"),
+        ("a.json", '{"x": ' + "[" * 100_000, "a.json: not valid JSON: nested too deeply"),
         ("a.json", json.dumps({**WEKA, "requests": [{"type": "s", "in": 5, "out": 1}]}), "the key t is missing"),
         ("a.json", json.dumps(WEKA).replace("130", "-1"), "requests[0].in"),
         ("a.json", json.dumps(WEKA).replace("130", "64"), "requests[0].hash_ids: 2 blocks of 64 are more than"),
@@ -286,3 +290,27 @@ def test_shown_as_text_and_json(tmp_path: Path) -> None:
     assert "1 session, 3 requests, 1 sub-agent (up to 1 between two requests)" in shown.output
     as_json = CliRunner().invoke(commands, ["traces", "show", str(tmp_path), "--json"])
     assert json.loads(as_json.output)["requests"] == 3
+    (tmp_path / "mine.toml").write_text('kind = "trace"\nname = "mine"\nfiles = "one.json"\n')
+    by_workload = CliRunner().invoke(commands, ["traces", "show", str(tmp_path / "mine.toml")])
+    assert by_workload.output == shown.output
+    assert "24 sessions" in CliRunner().invoke(commands, ["traces", "show", "agents"]).output
+    for wrong, problem in (("chat", "chat does not replay a trace"), ("agent", "did you mean agents?")):
+        refused = CliRunner().invoke(commands, ["traces", "show", wrong])
+        assert isinstance(refused.exception, BadInput) and problem in str(refused.exception)
+
+
+def test_damage_far_inside_a_large_file_is_named_without_filling_the_memory(tmp_path: Path) -> None:
+    request = b'{"t": 1, "type": "s", "in": 2560000, "out": 1, "hash_ids": [%s]},\n' % b",".join(
+        b"%d" % (1_000_000 + block) for block in range(40_000)
+    )
+    path = tmp_path / "large.json"
+    path.write_bytes(b'{"id": "s", "requests": [\n' + 55 * request + b'{"t": nonsense}]}')
+    assert path.stat().st_size > 16 << 20
+    command = [sys.executable, "-m", "swarmtui", "traces", "show", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        problem = process.stderr.read().decode()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 2 and f"{path}:57: not valid JSON" in problem
+    assert used.ru_maxrss < 400 << 10  # KB

@@ -104,8 +104,9 @@ class SessionHarness:
         return session_client
 
     def journal(self, session_client: RecordingClient) -> Journal:
-        assert session_client.ended is not None
-        return read_journal(Path(session_client.ended.directory))
+        """Read the journal, also of a session that is running."""
+        assert session_client.hello is not None
+        return read_journal(Path(session_client.hello.directory))
 
     def close(self) -> None:
         for process in self.sandbox.processes():

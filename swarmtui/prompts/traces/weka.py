@@ -11,13 +11,13 @@ from msgspec import Meta
 
 from swarmtui.files import read_file
 from swarmtui.model.base import BadInput, Stored, unreadable_error
-from swarmtui.model.parsing import parse_json
+from swarmtui.model.parsing import decode_json
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 
 BLOCK_SIZE = 64
 
-# One session: the longest public ones have a few megabytes.
-_MAX_FILE = 256 << 20
+# One session: the longest public ones have a few megabytes. Its block ids need five times as much memory.
+_MAX_FILE = 64 << 20
 
 _Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]
 _Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
@@ -59,10 +59,7 @@ def read_weka(path: Path) -> Iterator[TraceSession]:
         data = read_file(path, _MAX_FILE)
     except OSError as error:
         raise unreadable_error(path, error) from None
-    try:
-        found = msgspec.json.decode(data, type=_File)
-    except (msgspec.DecodeError, RecursionError):
-        found = parse_json(data, _File, str(path))  # slower, with a message that names the key
+    found: _File = decode_json(data, _File, str(path))
     _check_block_counts(found, path)
     requests: list[TraceRequest] = []
     waiting: list[SubAgent] = []
