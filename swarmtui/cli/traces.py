@@ -27,7 +27,7 @@ def show(paths: tuple[str, ...], as_json: bool) -> None:
     """Describe traces: lengths, think times, sub-agents, prefix-cache hit rate.
 
     TRACE is a file, a directory, or a workload that replays a trace, such as agents. Formats: Weka .json,
-    Mooncake, Bailian and OpenTelemetry GenAI .jsonl, Azure and BurstGPT .csv.
+    Mooncake, Bailian, agentperf and OpenTelemetry GenAI .jsonl, Azure and BurstGPT .csv.
     """
     from swarmtui.analysis.trace_stats import trace_stats
     from swarmtui.cli.render.traces import traces_text

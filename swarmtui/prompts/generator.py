@@ -117,7 +117,8 @@ class TaskGenerator:
     def replay(self, request: ComposedRequest) -> Task:
         """Return the task of a recorded request."""
         item = _replayed_item(request)
-        return self._task(0, item, 0, self._cap(item))
+        task = self._task(0, item, 0, self._cap(item))
+        return msgspec.structs.replace(task, tools=request.tools) if request.tools else task
 
     def task(self, content: int, c: int, position: int, number: int | None = None) -> Task:
         """Return the request with this content, at `position` of its run at level `c`.
@@ -233,7 +234,9 @@ class _RecordedArrivals(_RecordedSessions):
 
 def _replayed_item(found: ComposedRequest) -> PromptItem:
     return PromptItem(
-        messages=(user_message(found.prompt),), max_tokens=max(1, found.output_tokens), replayed=found.replayed
+        messages=found.messages or (user_message(found.prompt),),
+        max_tokens=max(1, found.output_tokens),
+        replayed=found.replayed,
     )
 
 

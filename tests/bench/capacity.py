@@ -2,9 +2,10 @@
 
 python -m tests.bench.capacity PRESET [--seeds 1-10 | --truth 10-16]
 
-C agents with contexts like those of coding agents take turns as in the load mode `sessions`: the next request of an
-agent is due when its pause after the last answer is over, at most ten seconds. The truth is the highest C at which long
-runs keep the SLO; the eviction cliff lies between the highest C with at most 5 points below the highest possible hit
+C agents with contexts like those of coding agents take turns as in the load mode `sessions`: sessions are played in
+order, which a seed decides, those of a run after those of the run before, and the next request of an agent is due when
+its pause after the last answer is over, at most ten seconds. The truth is the highest C at which long runs keep the
+SLO; the eviction cliff lies between the highest C with at most 5 points below the highest possible hit
 rate, and the next.
 """
 
@@ -13,8 +14,9 @@ from __future__ import annotations
 import argparse
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import cycle, islice
 from random import Random
 from typing import NamedTuple
 
@@ -31,7 +33,7 @@ from swarmtui.sim.presets import Preset, find_preset
 from tests.analysis.level_builders import level
 
 SLO = parse_slo("ttft_p95=2s,stream_p5=20")
-BLOCK = 64
+BLOCK = 256
 MAX_GAP_S = 10.0
 SESSIONS = 200
 # Requests of each agent: in a run, about two sessions as in the load mode, and in a long run.
@@ -72,13 +74,13 @@ class Run(NamedTuple):
 class Agent:
     """Plays sessions one after another in one slot, the first from a place of its own."""
 
-    def __init__(self, share: float, recordings: Sequence[Recording], rng: Random) -> None:
+    def __init__(self, share: float, recordings: Iterator[Recording], rng: Random) -> None:
         self._recordings, self._rng = recordings, rng
         self._start(share)
         self.answered = False
 
     def _start(self, share: float) -> None:
-        self._recording = self._rng.choice(self._recordings)
+        self._recording = next(self._recordings)
         self._key = self._rng.random()
         self._position = int(share * len(self._recording.requests))
         self._blocks: list[int] = []
@@ -109,7 +111,9 @@ def play(preset: Preset, recordings: Sequence[Recording], c: int, requests: int,
     """Run C agents until so many requests have ended after the first answer of each of them."""
     rng = Random(seed)
     engine = BatchingEngine(preset, seed)
-    agents = [Agent(slot / c, recordings, rng) for slot in range(c)]
+    order = rng.sample(recordings, len(recordings))
+    following = islice(cycle(order), (run - 1) * 2 * c % len(order), None)
+    agents = [Agent(slot / c, following, rng) for slot in range(c)]
     due = [(slot * min(2.0, MAX_GAP_S / c), slot) for slot in range(c)]
     running: dict[int, tuple[int, bool, int]] = {}
     records: list[Record] = []
@@ -153,7 +157,7 @@ def search(preset: Preset, recordings: Sequence[Recording], seed: int) -> tuple[
     while (c := next_level(found, 1024)) is not None:
         tally = found.setdefault(c, AgentTally(c, SLO))
         requests = max(REQUESTS * c, repeat_requests(SLO) if tally.runs else 0)
-        ran = play(preset, recordings, c, requests, 1000 * seed + runs, tally.runs + 1)
+        ran = play(preset, recordings, c, requests, seed, tally.runs + 1)
         hits.setdefault(c, []).append(ran)
         tally.merge(AgentTally(c, SLO, ran.records, runs=1))
         runs += 1

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from swarmtui.model.trace import ReplayedRequest
+from swarmtui.model.workload import Message, Tool
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.sampling import nonce
 from swarmtui.prompts.traces.block_text import BlockText, PromptChain
@@ -33,9 +36,13 @@ class DueRequest(NamedTuple):
 
 
 class ComposedRequest(NamedTuple):
+    """A request as it is sent: the prompt of one user message, or recorded messages with their tools."""
+
     prompt: str
     output_tokens: int
     replayed: ReplayedRequest
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Tool, ...] = ()
 
 
 class Play:
@@ -94,7 +101,13 @@ class Play:
             self._chains[agent] = PromptChain(self._text, self._key, self._start)
             before, keep = self._blocks_before(position), 0
         blocks = self._blocks[agent] = [*before[: request.keep], *request.new]
-        prompt = self._chains[agent].next_prompt(keep, blocks[keep:], request.input_tokens, f"{self.number}:{position}")
+        prompt, messages = "", request.messages
+        if messages:
+            salted = msgspec.structs.replace(messages[0], content=self._start + messages[0].content)
+            messages = (salted, *messages[1:])
+        else:
+            name = f"{self.number}:{position}"
+            prompt = self._chains[agent].next_prompt(keep, blocks[keep:], request.input_tokens, name)
         known = leading_blocks(blocks, self._seen)
         self._seen.update(blocks)
         return ComposedRequest(
@@ -110,6 +123,8 @@ class Play:
                 input_tokens=request.input_tokens,
                 reusable_tokens=min(known * self._recording.block_size, request.input_tokens),
             ),
+            messages,
+            request.tools,
         )
 
     def _blocks_before(self, position: int) -> list[int]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from swarmtui.files import MAX_DATA, read_lines
 from swarmtui.model.base import BadInput, unreadable_error
 from swarmtui.model.trace import TraceSession
+from swarmtui.prompts.traces.agentperf import manifest_files, read_agentperf
 from swarmtui.prompts.traces.arrivals import read_bailian, read_csv, read_mooncake
 from swarmtui.prompts.traces.spans import read_spans
 from swarmtui.prompts.traces.weka import read_weka
 
 TRACE_SUFFIXES = (".json", ".jsonl", ".csv")
-_FORMATS = "Weka .json, Mooncake, Bailian or OpenTelemetry .jsonl, Azure or BurstGPT .csv"
+_FORMATS = "Weka .json, Mooncake, Bailian, agentperf or OpenTelemetry .jsonl, Azure or BurstGPT .csv"
 MAX_FILES = 100_000
 
 # The first line decides the format; the longest prompts have a few hundred thousand block ids.
@@ -23,12 +24,17 @@ Reader = Callable[[Path], Iterator[TraceSession]]
 
 
 def trace_files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the trace files: those named, and those below the directories named, in order of their names."""
+    """Return the trace files: those named, and those below the directories named, in order of their names.
+
+    A manifest of agentperf-local, or the directory that has one, stands for the files that it names.
+    """
     found: list[Path] = []
     for path in paths:
         if not path.exists():
             raise BadInput("no such file or directory", source=str(path))
-        inside = sorted(file for file in path.rglob("*") if file.suffix in TRACE_SUFFIXES) if path.is_dir() else [path]
+        inside: Sequence[Path] = manifest_files(path) or [path]
+        if path.is_dir() and inside == [path]:
+            inside = sorted(file for file in path.rglob("*") if file.suffix in TRACE_SUFFIXES)
         if not inside:
             raise BadInput(f"contains no trace files ({_FORMATS})", source=str(path))
         found += inside
@@ -59,6 +65,8 @@ def reader_of(path: Path) -> Reader:
         return read_bailian
     if b'"input_length"' in head:
         return read_mooncake
+    if b'"turn_id"' in head and b'"messages"' in head:
+        return read_agentperf
     if b'"resourceSpans"' in head or b'"attributes"' in head:
         return read_spans
     raise BadInput(f"not a trace of a known format; expected {_FORMATS}", source=str(path), line=1)

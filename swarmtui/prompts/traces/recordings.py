@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
+from swarmtui.model.workload import Message, Tool
+from swarmtui.prompts.traces.agentperf import TextRequest, read_agentperf
 from swarmtui.prompts.traces.reader import reader_of, trace_files
+from swarmtui.prompts.traces.weka import read_weka
 
 # Longer prompts than any model reads would fill the memory.
 MAX_PROMPT_TOKENS = 2_000_000
@@ -22,7 +25,7 @@ class RecordedRequest(NamedTuple):
     """A request of a recording: `turn` of the parent, or of a sub-agent, numbered from 1.
 
     It is due `gap_s` after the last of the requests `after` has ended. Its prompt begins with the first `keep` blocks
-    of the prompt before it of the same agent, followed by `new` blocks.
+    of the prompt before it of the same agent, followed by `new` blocks. If its text was recorded, it is sent.
     """
 
     turn: int
@@ -33,6 +36,8 @@ class RecordedRequest(NamedTuple):
     new: array[int]
     after: tuple[int, ...]
     gap_s: float
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Tool, ...] = ()
 
 
 class Recording(NamedTuple):
@@ -101,11 +106,12 @@ class _Builder:
         keep = _common_length(before, blocks)
         # A block that was cut short has other text when it is whole.
         self._blocks[agent] = blocks[: request.input_tokens // self._block_size]
-        self.requests.append(
-            RecordedRequest(
-                turn, agent, request.input_tokens, request.output_tokens, keep, array("q", blocks[keep:]), after, gap_s
-            )
+        made = RecordedRequest(
+            turn, agent, request.input_tokens, request.output_tokens, keep, array("q", blocks[keep:]), after, gap_s
         )
+        if isinstance(request, TextRequest):
+            made = made._replace(messages=request.messages, tools=request.tools)
+        self.requests.append(made)
         return len(self.requests) - 1
 
 
@@ -167,12 +173,11 @@ class Recordings:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._sessions: list[Path | Recording] = []
         for path in trace_files(paths):
-            if path.suffix == ".json":
+            reader = reader_of(path)
+            if reader in (read_weka, read_agentperf):
                 self._sessions.append(path)
             else:
-                self._sessions += [
-                    made for session in reader_of(path)(path) if (made := make_recording(session)).parents
-                ]
+                self._sessions += [made for session in reader(path) if (made := make_recording(session)).parents]
 
     def __len__(self) -> int:
         return len(self._sessions)
