@@ -34,7 +34,7 @@ def test_sessions_contexts_and_hits_are_counted() -> None:
 
 
 def test_ended_subagents_and_abandoned_sessions_have_no_context() -> None:
-    counts = ReplayCounts()
+    counts = TraceCounts()
 
     def context(*answers: tuple[int, int]) -> int:
         for play, subagent in answers:

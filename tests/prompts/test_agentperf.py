@@ -10,7 +10,7 @@ import pytest
 
 from swarmtui.analysis.trace_stats import trace_stats
 from swarmtui.loadgen.dialects import load_dialect
-from swarmtui.model.schema import BadInput
+from swarmtui.model.base import BadInput
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload
 from swarmtui.prompts.traces.play import SharedBlocks

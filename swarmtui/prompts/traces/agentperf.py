@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import read_file
-from swarmtui.model.schema import BadInput, Stored, decode_json, unreadable_error
+from swarmtui.model.base import BadInput, Stored, unreadable_error
+from swarmtui.model.parsing import decode_json
 from swarmtui.model.trace import TraceRequest, TraceSession
 from swarmtui.model.workload import Message, Tool, ToolCall
 from swarmtui.prompts.traces.arrivals import decode_line, lines_of
