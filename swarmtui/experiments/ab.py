@@ -38,7 +38,7 @@ Side = Literal["A", "B"]
 Figure = Literal["out_tps", "per_stream_tps", "ttft_s"]
 FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
     "out_tps": ("output tok/s", "higher"),
-    "per_stream_tps": ("tok/s per stream", "higher"),
+    "per_stream_tps": ("stream tok/s", "higher"),
     "ttft_s": ("TTFT s", "lower"),
 }
 

@@ -18,13 +18,16 @@ from swarmtui.text import count_noun
 class Effect(Stored, frozen=True, kw_only=True):
     """The effect of changing a flag from `base` to `value`, over pairs of configurations that differ in nothing else.
 
-    `change` is the geometric mean of the ratios minus one; null if there is no such pair.
+    `before` and `after` are the geometric means of the objective, `change` is that from one to the other: the
+    geometric mean of the ratios minus one. All are null if there is no such pair.
     """
 
     flag: str
     base: Value
     value: Value
     pairs: int
+    before: float | None = None
+    after: float | None = None
     change: float | None = None
     low: float | None = None
     high: float | None = None
@@ -146,7 +149,7 @@ def effects(rows: Sequence[TuneResult], objective: Objective = "out_tps") -> lis
 
 
 def _effect(rows: Sequence[TuneResult], name: str, base: Value, value: Value, objective: Objective) -> Effect:
-    logs = []
+    found: list[tuple[float, float]] = []
     groups: dict[tuple[int, str], dict[tuple[str, Value], float]] = {}
     for row in rows:
         measured: float | None = getattr(row, objective)
@@ -154,19 +157,23 @@ def _effect(rows: Sequence[TuneResult], name: str, base: Value, value: Value, ob
             others: Flags = {key: other for key, other in row.flags.items() if key != name}
             groups.setdefault((row.round, configuration_key(others)), {})[_typed(row.flags[name])] = measured
     for group in groups.values():
-        before, after = group.get(_typed(base)), group.get(_typed(value))
-        if before and after:
-            logs.append(log(after / before))
-    if not logs:
+        one, other = group.get(_typed(base)), group.get(_typed(value))
+        if one and other:
+            found.append((one, other))
+    if not found:
         return Effect(flag=name, base=base, value=value, pairs=0)
+    before, after = (exp(_mean_log(side)) for side in zip(*found, strict=True))
+    changes = [other / one - 1.0 for one, other in found]
     return Effect(
         flag=name,
         base=base,
         value=value,
-        pairs=len(logs),
-        change=exp(fsum(logs) / len(logs)) - 1.0,
-        low=exp(min(logs)) - 1.0,
-        high=exp(max(logs)) - 1.0,
+        pairs=len(found),
+        before=before,
+        after=after,
+        change=after / before - 1.0,
+        low=min(changes),
+        high=max(changes),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from swarmtui.model.findings import Slots
 from swarmtui.model.plan import LoadModeName
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
@@ -179,7 +180,7 @@ class Frame(ProtocolMessage, frozen=True):
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads. `outage_s` is how long the server has been away. `steered`: under manual control,
     which only the user ends. `left_at_least`: later levels may take longer than `left_s` says. `trace` is set
-    while one is replayed. `tails` are those that clients watch.
+    while one is replayed. `tails` are those that clients watch. `slots` are those that the server or the user names.
     """
 
     t_ns: int
@@ -224,6 +225,7 @@ class Frame(ProtocolMessage, frozen=True):
     left_at_least: bool = False
     trace: LiveTrace | None = None
     tails: tuple[TextTail, ...] = ()
+    slots: Slots | None = None
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

@@ -351,8 +351,9 @@ class CanaryFigures(Stored, frozen=True, kw_only=True):
 class Level(PerLevel, frozen=True, kw_only=True):
     """The figures of one level over all its runs, as in `run --json`. Null is not measured.
 
-    `n` counts finished requests, and is the sum of `ok` and `errors`; cancelled and unmeasured ones (pre-roll, fillers)
-    are in none of them. Failed requests of an attempt that was repeated after an outage or a pause count in `errors`.
+    `n` counts the measured requests that finished, with or without an error; cancelled and unmeasured ones (pre-roll,
+    fillers) are not in it. `errors` counts all that failed, also unmeasured ones, and those of an attempt that was
+    repeated after an outage or a pause.
     Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave out cap hits. `c_achieved`
     is the mean number in flight, `c_held` that while the client had work for C streams (null for other loads),
     `shared_reads` the share of chunks that were read together with the chunk before.

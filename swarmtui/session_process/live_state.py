@@ -8,9 +8,11 @@ from collections.abc import Iterable
 
 from swarmtui.analysis.levels.figures import task_figures
 from swarmtui.analysis.live_trace import TraceCounts
+from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.analysis.stream_detail import earlier_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Frame, SessionWarning, Status
+from swarmtui.model.findings import Slots
 from swarmtui.model.plan import LevelKey, LoadModeName
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, TaskFigures
@@ -104,6 +106,7 @@ class LiveState:
         self.quality: tuple[QualityLine, ...] = ()
         self.ttft_split: TtftSplit | None = None
         self.servers: tuple[DiscoveredServer, ...] = ()
+        self.slots: Slots | None = None
         self.history: list[HistoryPoint] = []
         self.trace = TraceCounts()
         self._newest: deque[HistoryPoint] = deque(maxlen=_FRAME_POINTS)
@@ -112,7 +115,7 @@ class LiveState:
         """Add the current values to the history; when it is full, every second point is dropped."""
         frame = self.frame(rows=False)
         server = self.telemetry.servers if self.telemetry else ()
-        gpus = self.telemetry.serving_gpus if self.telemetry else ()
+        gpus = used_gpus(self.telemetry, self.servers) if self.telemetry else ()
         point = HistoryPoint(
             t_ns=frame.t_ns,
             c=frame.c,
@@ -251,6 +254,7 @@ class LiveState:
             outage_s=self.outage_s,
             trace=self.trace.view(),
             tails=tuple(self._tails.values()) if rows else (),
+            slots=self.slots,
         )
 
 

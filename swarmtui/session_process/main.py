@@ -192,7 +192,6 @@ class SessionProcess:
             journal,
             keep_text=request.keep_text,
             previews=request.previews,
-            slots=lambda: None if events.several_servers else server_slots(session, self._state.servers),
         )
         self._outage = outage = Outage(
             self._state,
@@ -222,6 +221,7 @@ class SessionProcess:
         self._quality.add_sample(sampler.latest(), 0)
         events.add_sample(sampler.latest())
         events.finish()
+        self._add_servers(sampler, journal, events)
         journal.write(TelemetryEntry(telemetry=sampler.sample()))
         if not running.done():
             running.cancel()
@@ -254,15 +254,22 @@ class SessionProcess:
                 baseline = sampler.baseline.get()
                 self._quality.add_baseline(baseline)
                 journal.write(TelemetryEntry(telemetry=baseline))
-            while not sampler.servers.empty():
-                number, server = sampler.servers.get()
-                state.servers += (server,)
-                journal.write(ServerEntry(endpoint=number, server=server))
+            self._add_servers(sampler, journal, events)
             sample = sampler.sample()
             if sample.t_ns - written_ns >= _JOURNAL_SAMPLE_NS and (sample.gpus or sample.servers):
                 written_ns = sample.t_ns
                 journal.write(TelemetryEntry(telemetry=sample))
             await asyncio.sleep(_POINT_S)
+
+    def _add_servers(self, sampler: Sampler, journal: JournalQueue, events: ServerEvents) -> None:
+        """Store the servers that were identified; behind a load balancer one server does not tell the slots."""
+        while not sampler.servers.empty():
+            number, server = sampler.servers.get()
+            self._state.servers += (server,)
+            journal.write(ServerEntry(endpoint=number, server=server))
+        if self._session is not None:
+            found = server_slots(self._session, self._state.servers)
+            self._state.slots = None if events.several_servers else found
 
     def _hello(self) -> client_protocol.Hello | None:
         if self._session is None or self._journal is None:

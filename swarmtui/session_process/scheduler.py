@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from typing import Literal
 
 from swarmtui.analysis.capacity import agents
@@ -14,7 +13,6 @@ from swarmtui.analysis.capacity.scaling import cliff_search_sentence
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model import client_protocol, worker_protocol
-from swarmtui.model.findings import Slots
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, Level, RequestEntry, StageEnd, StageStart
@@ -45,10 +43,8 @@ class Scheduler:
         *,
         keep_text: bool = False,
         previews: bool = True,
-        slots: Callable[[], Slots | None] = lambda: None,
     ) -> None:
         self._plan, self._workers, self._state, self._journal = plan, workers, state, journal
-        self._slots = slots
         self._factory = TaskFactory(generator)
         self._previews = previews
         self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
@@ -161,7 +157,7 @@ class Scheduler:
             return here + load.duration_s * len(next_runs), False
         if load.mode.scheduled or load.mode.continuous or stage.source.total is None:
             return None, False
-        slots = self._slots()
+        slots = self._state.slots
         ahead = [(stage.c, max(0, stage.source.total - stage.done) / stage.streams)]
         ahead += [(c, load.requests_in_sequence(c)) for (c, _), _ in next_runs]
         left, at_least = 0.0, False
@@ -245,7 +241,7 @@ class Scheduler:
             await self._levels.wait(self.stop_now)
             if self._steering.current_state() in ("stop", "new_goal"):
                 return
-        self._state.search_result = cliff_search_sentence(measured(), self._slots())
+        self._state.search_result = cliff_search_sentence(measured(), self._state.slots)
         self._journal.log_event("cliff", self._state.search_result)
 
     async def _find_capacity(self, slo_text: str, max_c: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.analysis.live_trace import TraceCounts
+from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.stream_detail import earlier_request, recorded_stream, recorded_tail
 from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
@@ -18,7 +19,7 @@ from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, StageEnd, StageStart
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
-from swarmtui.sessions.store import LoadedSession, load_session
+from swarmtui.sessions.store import LoadedSession, journal_slots, load_session
 
 _POINT_NS = 250_000_000
 _MAX_POINTS = 20_000
@@ -47,6 +48,7 @@ class Replay:
         self._end = journal.end
         self._has_text = any(record.text or record.reasoning for record in self._records)
         self._quality = journal.quality.lines if journal.quality else ()
+        self._servers, self._slots = journal.servers, journal_slots(journal)
         self._search_results = [
             (event.t_ns, event.detail) for event in journal.events if event.name in ("cliff", "capacity")
         ]
@@ -136,6 +138,8 @@ class Replay:
             search_result=next((detail for t_ns, detail in reversed(self._search_results) if t_ns <= now), ""),
             tokens_per_chunk=self._tokens_per_chunk(finished),
             trace=TraceCounts(here).view(),
+            servers=self._servers,
+            slots=self._slots,
         )
 
     def watched_at(self, agent: int, at_s: float) -> WatchedStream:
@@ -238,7 +242,7 @@ class Replay:
         answered = bisect_right(self._answered_ns, now)
         telemetry = self._telemetry_at(now)
         servers = telemetry.servers if telemetry else ()
-        gpus = telemetry.serving_gpus if telemetry else ()
+        gpus = used_gpus(telemetry, self._servers) if telemetry else ()
         return HistoryPoint(
             t_ns=now,
             c=stage.c if stage else 0,

@@ -27,7 +27,7 @@ from swarmtui.analysis.quality.facts import session_facts
 from swarmtui.analysis.quality.judge import add_stored_lines, judge
 from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
-from swarmtui.model.findings import Capacity
+from swarmtui.model.findings import Capacity, Slots
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, Event, Level, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
@@ -106,9 +106,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.quality))
     if journal.quality is not None:
         quality = add_stored_lines(quality, journal.quality.lines)
-    # Behind a load balancer the slots of one server say nothing about the others.
-    several = any(event.name == "several_servers" for event in journal.events)
-    slots = None if several else server_slots(session, journal.servers)
+    slots = journal_slots(journal)
     finished = finished_by_level(journal.records, journal.stages, journal.ends)
     slo = _find_slo(journal)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
@@ -137,6 +135,12 @@ def summarise(loaded: LoadedSession) -> Summary:
         quality=quality,
         tasks=task_figures(finished),
     )
+
+
+def journal_slots(journal: Journal) -> Slots | None:
+    """Return the known slots; behind a load balancer those of one server say nothing about the others."""
+    several = any(event.name == "several_servers" for event in journal.events)
+    return None if several else server_slots(journal.head.session, journal.servers)
 
 
 def _find_slo(journal: Journal) -> Slo | None:

@@ -164,10 +164,11 @@ FIGURES = (
     ("output tok/s", "output tokens of all streams in the last second"),
     ("steady", "output tok/s of a level, of all requests, while C were in flight"),
     ("wall", "output tokens of a level / time from the first request sent to the last token, with the drain phase"),
-    ("per stream", "live: output tok/s / streams that receive tokens; level: tokens after the first / their time"),
-    ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk"),
+    ("per stream", "output tok/s now / streams that receive tokens now"),
+    ("stream", "decode tok/s of one stream at a level: tokens after the first chunk / their time, over all answers"),
+    ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; median"),
     ("queue", "requests sent that have no token yet; beside it the queue length that the server reports"),
-    ("slowdown", "1 - per stream(C) / per stream(1)"),
+    ("slowdown", "1 - stream(C) / stream(1)"),
     ("scaling", "steady(C) / steady(1)"),
     ("speed-up", "wall time of the same tasks one after the other / wall time at C"),
     ("in flight", "mean number of requests in flight: sum of request times / window"),
@@ -176,7 +177,7 @@ FIGURES = (
     ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting"),
     ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median"),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication"),
-    ("tokens/J", "output tok/s now / power of all GPUs now; sampled power lags by about 1 s"),
+    ("tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s"),
 )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def search(slots: int, highest: int = 1024, wait: float = 1.0) -> tuple[list[int
 def test_search_doubles_then_bisects() -> None:
     tried, sentence = search(8, wait=10.0)
     assert tried == [1, 2, 4, 8, 16, 12, 10, 9]
-    assert sentence == "sweet spot C=8; cliff at C=9: +0 % tok/s for ×14 TTFT"
+    assert sentence == "sweet spot C=8; cliff at C=9: +0 % tok/s for ×14 mean TTFT"
 
 
 @pytest.mark.parametrize("slots", [*range(1, 34), 48, 49, 50, 63, 64, 65, 100, 200, 301])
@@ -50,7 +50,7 @@ def test_search_ends_when_two_doublings_bring_nothing() -> None:
 def test_small_gain_with_long_ttft_is_a_cliff() -> None:
     levels = [level(1, tps=90, ttft=0.5), level(4, tps=225, ttft=0.5), level(5, tps=229.5, ttft=4.5)]
     sentence = cliff_search_sentence(levels, Slots(per_replica=2, replicas=2))
-    assert sentence == "sweet spot C=4 (2 replicas × 2 slots); cliff at C=5: +2 % tok/s for ×9 TTFT"
+    assert sentence == "sweet spot C=4 (2 replicas × 2 slots); cliff at C=5: +2 % tok/s for ×9 mean TTFT"
 
 
 def test_gradual_ttft_growth_is_compared_with_the_calm_levels() -> None:
@@ -77,8 +77,8 @@ def test_longer_prefill_with_half_of_the_ideal_gain_is_calm() -> None:
 def test_search_and_sweep_find_the_same_cliff() -> None:
     levels = [level(c, tps=100.0 * min(c, 6), ttft=0.1 + max(0, c - 6) / 6) for c in (1, 2, 4, 6, 7, 8, 10, 16)]
     swept, searched = scaling(levels).sentence, cliff_search_sentence(levels)
-    assert "cliff at C=8: +0 % tok/s for ×4.3 TTFT" in swept
-    assert "cliff at C=8: +0 % tok/s for ×4.3 TTFT" in searched
+    assert "cliff at C=8: +0 % tok/s for ×4.3 mean TTFT" in swept
+    assert "cliff at C=8: +0 % tok/s for ×4.3 mean TTFT" in searched
 
 
 def test_search_reports_no_cliff() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.machine.by_level import add_machine_figures
-from swarmtui.analysis.machine.energy import energy_used, server_gpus
+from swarmtui.analysis.machine.energy import energy_used, server_gpus, used_gpus
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from tests.analysis.record_builders import BOOT_NS, end, request, stage
 
@@ -60,6 +60,8 @@ def test_gpus_of_the_servers(named: list[tuple[str, ...]], used: set[str]) -> No
     readings = [Telemetry(t_ns=0, gpus=(gpu("a"), gpu("b"), gpu("m", part_of="b")))]
     servers = [DiscoveredServer(url="x", gpus=uuids) for uuids in named]
     assert server_gpus(readings, servers) == used
+    whole = used or {"a", "b"}
+    assert {gpu.uuid for gpu in used_gpus(readings[0], servers)} == whole, "of the live figures"
 
 
 def test_level_counts_the_energy_of_its_server() -> None:

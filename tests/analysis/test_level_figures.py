@@ -263,20 +263,20 @@ def test_failed_pre_roll_and_fillers_are_in_the_error_count() -> None:
 
     records = [fail(r) if r.phase == "preroll" else r for r in closed_loop(4, 16)]
     level = one(records, c=4)
-    assert (level.n, level.ok, level.errors, level.error_counts) == (20, 16, 4, {"http_500": 4})
+    assert (level.n, level.ok, level.errors, level.error_counts) == (16, 16, 4, {"http_500": 4})
     assert level.ttft_s.n == 16
-    assert level.by_run[0].errors == 4
+    assert (level.by_run[0].n, level.by_run[0].errors) == (16, 4)
     text = "4 of 20 requests failed (4 unmeasured: pre-roll or fillers): http_500 4"
     assert Finding(code="errors", text=text) in level.flags
     (level,) = level_figures([r for r in records if r.phase == "preroll"], [stage(c=4)], [end(complete=False)])
-    assert (level.n, level.ok, level.errors, level.runs) == (4, 0, 4, 0), "no request was measured"
+    assert (level.n, level.ok, level.errors, level.runs) == (0, 0, 4, 0), "no request was measured"
 
 
 def test_errors_of_a_repeated_pre_roll_are_counted() -> None:
     first = [msgspec.structs.replace(r, error="reset") for r in closed_loop(4, 0) if r.phase == "preroll"]
     again = closed_loop(4, 16, number=2, start=1000)
     (level,) = level_figures([*first, *again], [stage(1, c=4), stage(2, c=4)], [end(1, complete=False), end(2)])
-    assert (level.n, level.ok, level.errors) == (20, 16, 4)
+    assert (level.n, level.ok, level.errors) == (16, 16, 4)
 
 
 def test_prompt_rate_of_a_closed_loop_follows_the_steady_rate() -> None:
@@ -289,7 +289,7 @@ def test_errors_of_a_repeated_attempt_stay_in_the_level() -> None:
     first = [*streams(2, 1, number=1), request(150, [], stage=1, c=2, error="refused", tokens_out=None)]
     records = first + streams(2, 3, number=2, start=900)
     (level,) = level_figures(records, [stage(1, 2), stage(2, 2)], [end(1, complete=False), end(2)])
-    assert (level.runs, level.n, level.ok, level.errors) == (1, 7, 6, 1)
+    assert (level.runs, level.n, level.ok, level.errors) == (1, 6, 6, 1)
     assert level.error_counts == {"refused": 1}
     assert level.complete and "1 of 7 requests failed: refused 1" in map(str, level.flags)
 

@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.capacity.scaling import best_level, headline_level, scaling
-from swarmtui.analysis.capacity.slots import slots_from_flags
+from swarmtui.analysis.capacity.slots import server_slots, slots_from_flags
 from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.session import Level
-from tests.analysis.level_builders import level
+from swarmtui.model.telemetry import DiscoveredServer
+from tests.analysis.level_builders import level, session
 
 
 def swarm(a: float, c: float, levels: list[int], slots: int = 10**6, prefill: float = 0.05) -> list[Level]:
@@ -46,14 +47,14 @@ def test_binding_slots_are_the_sweet_spot_and_more_streams_queue() -> None:
     assert [delay.c for delay in found.queueing_delay] == [5, 8]
     assert found.queueing_delay[1].seconds == pytest.approx(100 * 0.009)
     spot = "sweet spot C=4 (2×2) = 2 replicas × 2 slots"
-    assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +0 % tok/s for ×5.5 TTFT"
+    assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +0 % tok/s for ×5.5 mean TTFT"
 
 
 def test_sentence_of_small_gain_with_long_ttft() -> None:
     levels = [level(1, tps=90, ttft=0.5), level(4, tps=225, ttft=0.5), level(5, tps=229.5, ttft=4.5)]
     found = scaling(levels, Slots(per_replica=2, replicas=2))
     spot = "sweet spot C=4 (2×2) = 2 replicas × 2 slots"
-    assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT"
+    assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 mean TTFT"
 
 
 def test_slots_past_the_cliff_are_no_sweet_spot() -> None:
@@ -62,6 +63,7 @@ def test_slots_past_the_cliff_are_no_sweet_spot() -> None:
     found = scaling(levels, Slots(per_replica=4))
     assert found.sweet_spot == 1
     assert found.sentence.startswith("sweet spot C=1; ") and "cliff at C=4" in found.sentence
+    assert found.sentence.endswith("×3.1 mean TTFT, although the server has 4 slots")
 
 
 def test_sentence_names_the_best_level_above_the_sweet_spot() -> None:
@@ -172,3 +174,10 @@ def test_incomplete_levels_are_neither_best_nor_part_of_the_scaling() -> None:
     assert headline_level(levels[1:]) is levels[1] and headline_level(levels[2:]) is levels[2]
     assert scaling(levels).sentence == scaling(levels[:2]).sentence
     assert scaling(levels[2:]).sentence == "no sweet spot: no level is complete"
+
+
+def test_reported_slots_replace_those_of_the_given_flags() -> None:
+    asked = session(server_flags="--max-num-seqs 2")
+    reported = DiscoveredServer(url="", engine="simulator", slots=4, flags={"replicas": "2"})
+    assert str(server_slots(asked, [reported])) == "2 replicas × 2 slots"
+    assert str(server_slots(asked, [DiscoveredServer(url="", engine="vLLM")])) == "2 slots"

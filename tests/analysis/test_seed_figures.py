@@ -60,7 +60,7 @@ def test_s1_dense_sweet_spot_is_its_slots_and_throughput_falls_beyond() -> None:
     found = scaling(levels, Slots(per_replica=2, replicas=2))
     assert found.sweet_spot == 4
     assert found.sentence.startswith(
-        "sweet spot C=4 (2×2) = 2 replicas × 2 slots; queue forms at C=8; cliff at C=8: −26 % tok/s for ×19 TTFT; "
+        "sweet spot C=4 (2×2) = 2 replicas × 2 slots; queue forms at C=8; cliff at C=8: −26 % tok/s for ×19 mean TTFT; "
         "throughput fell by 26 %"
     )
     assert "knee" in found.refused
@@ -71,7 +71,7 @@ def test_s1_moe_saturates_at_its_four_slots() -> None:
     rows = [(1, 98.9, 10.04, 0.277), (2, 161.5, 11.85, 0.556), (4, 282.7, 13.47, 0.705), (8, 282.2, 13.56, 13.4)]
     levels = [level(c, tps=tps, tpot=ms / 1e3, ttft=ttft) for c, tps, ms, ttft in rows]
     found = scaling(levels, Slots(per_replica=4))
-    assert found.sentence == "sweet spot C=4 (4 slots); queue forms at C=8; cliff at C=8: +0 % tok/s for ×24 TTFT"
+    assert found.sentence == "sweet spot C=4 (4 slots); queue forms at C=8; cliff at C=8: +0 % tok/s for ×24 mean TTFT"
     assert found.anomalies == ()
 
 

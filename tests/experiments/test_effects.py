@@ -76,7 +76,9 @@ def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
     assert "failed" in lines[4]
     assert "Pareto front of tok/s and TTFT: --n 2 (150.0 tok/s, 0.400 s); --n 1" in text
     assert "Pareto front of tok/s and J/token: --n 2 (150.0 tok/s, 1.50 J/token)" in text
-    assert "| --n  | 1 → 2  |      +50.0 % |" in text
+    assert "| output tok/s before | after |  change |" in text
+    assert "| --n  | 1 → 2 |               100.0 | 150.0 | +50.0 % |" in text
+    assert "| J/token |" in lines[0] and "each a sum over the GPUs" in text
     assert "--n 9: failed: exited with code 1\n    out of memory" in text
 
 

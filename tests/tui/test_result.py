@@ -8,12 +8,14 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.model.client_protocol import Ended
+from swarmtui.model.findings import Slots
 from swarmtui.model.plan import Plan
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.keys import Keymap
+from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import header_view
 from swarmtui.tui.live.levels import levels_view
 from swarmtui.tui.live.result import result_lines, result_view
@@ -34,10 +36,18 @@ def test_result_has_the_sentence_the_verdict_the_levels_and_the_keys() -> None:
     ended = Ended("done", "", "/saved")
     view = result_view(seen, ended, levels_view(levels), "C=4: +25.6 %, faster", "", KEYS)
     lines = text_of(result_lines(view, 79, 16)).splitlines()
-    assert lines[0].startswith(" sweet spot C=2") and "cliff at C=4" in lines[0]
+    assert lines[0].startswith(" sweet spot C=2 (2 slots, inferred)") and "cliff at C=4" in lines[0]
     assert " C=4: +25.6 %, faster" in lines
     assert "▼   4     152" in "\n".join(lines) and " saved: /saved" in lines
     assert lines[-1].startswith(" R run again   e export   c compare") and len(lines) == 15
+
+
+def test_slots_that_the_server_reports_replace_inferred_ones() -> None:
+    levels = tuple(level(c, tps=tps, ttft=ttft) for c, tps, ttft in ((1, 80, 0.1), (2, 150, 0.1), (4, 152, 0.9)))
+    seen = msgspec.structs.replace(frame(4), status="ended", levels=levels, slots=Slots(per_replica=3))
+    (sentence,) = result_view(seen, None, levels_view(levels), "", "", KEYS).found
+    assert sentence.startswith("sweet spot C=3 (3 slots);")
+    assert "sweet spot 3" in curve_view(levels, (), "", slots=seen.slots).summary[0]
 
 
 def test_result_of_a_failed_run_says_why_it_ended() -> None:

@@ -187,7 +187,7 @@ def _refuse(found: Scaling, code: str, text: str, *figures: str) -> Scaling:
 
 
 def _with_sentence(found: Scaling, best: Level | None) -> Scaling:
-    """`sweet spot C=4 (2×2) = 2 replicas × 2 slots; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 TTFT`"""
+    """`sweet spot C=4 (2×2) = 2 replicas × 2 slots; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 mean TTFT`"""
     parts = []
     slots, spot, cliff = found.slots, found.sweet_spot, found.cliff
     if spot is not None:
@@ -200,7 +200,7 @@ def _with_sentence(found: Scaling, best: Level | None) -> Scaling:
     if queued is not None:
         parts.append(f"queue forms at C={queued}")
     if cliff is not None:
-        parts.append(_cliff_text(cliff))
+        parts.append(_cliff_text(cliff, slots))
     return msgspec.structs.replace(found, sentence="; ".join([*parts, *map(str, found.anomalies)]))
 
 
@@ -208,13 +208,16 @@ def _slots_text(slots: Slots) -> str:
     return f" ({slots.replicas}×{slots.per_replica}) = {slots}" if slots.replicas > 1 else f" ({slots})"
 
 
-def _cliff_text(cliff: Cliff) -> str:
+def _cliff_text(cliff: Cliff, slots: Slots | None) -> str:
+    """Describe the cliff, and what the server says about its slots if they do not explain it."""
     change = signed_percent(cliff.gain, 0)
-    return f"cliff at C={cliff.c}: {change} tok/s for ×{cliff.ttft_factor:.2g} TTFT"
+    unexplained = slots is not None and cliff.c <= slots.total
+    reported = f", although the server has {slots}" if unexplained else ""
+    return f"cliff at C={cliff.c}: {change} tok/s for ×{cliff.ttft_factor:.2g} mean TTFT{reported}"
 
 
 def cliff_search_sentence(levels: Sequence[Level], slots: Slots | None = None) -> str:
-    """`sweet spot C=4 (2 replicas × 2 slots); cliff at C=5: +2 % tok/s for ×9 TTFT`"""
+    """`sweet spot C=4 (2 replicas × 2 slots); cliff at C=5: +2 % tok/s for ×9 mean TTFT`"""
     if not any(level.ok for level in levels):
         return "no cliff: nothing was measured"
     found = scaling(levels, slots)
@@ -224,7 +227,7 @@ def cliff_search_sentence(levels: Sequence[Level], slots: Slots | None = None) -
     parts = [] if spot is None else [f"sweet spot C={spot}{reported}"]
     unanswered = [level.c for level in levels if not level.ok]
     if cliff is not None:
-        parts.append(_cliff_text(cliff))
+        parts.append(_cliff_text(cliff, known))
     else:
         why = "throughput still grows or TTFT holds"
         if unanswered:

@@ -31,11 +31,10 @@ def slots_from_flags(flags: str, replicas: int = 1) -> Slots | None:
 
 
 def server_slots(session: Session, servers: Sequence[DiscoveredServer]) -> Slots | None:
-    """Return the slots from the flags that the user gave, else as the servers report them."""
-    given = slots_from_flags(session.server_flags, len(session.endpoints))
+    """Return the slots as the servers report them, else from the flags that the user gave, which may be outdated."""
     known = [server.slots for server in servers]
-    if given is not None or not known or known[0] is None or any(slots != known[0] for slots in known):
-        return given
+    if not known or known[0] is None or any(slots != known[0] for slots in known):
+        return slots_from_flags(session.server_flags, len(session.endpoints))
     inside = (servers[0].flags or {}).get("replicas", "")
     per_server = int(inside) if inside.isdigit() and int(inside) and known[0] % int(inside) == 0 else 1
     return Slots(per_replica=known[0] // per_server, replicas=len(known) * per_server, reason="as the server reports")

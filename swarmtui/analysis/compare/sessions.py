@@ -41,7 +41,7 @@ Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
 FIGURES: dict[Figure, str] = {
     "out_tps_steady": "output tok/s, steady",
     "out_tps_wall": "output tok/s, wall",
-    "per_stream_tps": "tok/s per stream",
+    "per_stream_tps": "stream tok/s",
     "ttft_s": "TTFT",
 }
 _AB_HINT = "`swarmtui ab` compares configurations"

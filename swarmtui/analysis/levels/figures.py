@@ -93,7 +93,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
     level = Level(
         c=c,
         runs=len(by_run),
-        n=len(ok) + len(failed),
+        n=len(finished),
         ok=len(ok),
         errors=len(failed),
         cancelled=sum(len(run.cancelled) for run in runs),
@@ -174,19 +174,20 @@ def _with_serial(
 
 def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, ...]:
     """Return the figures of each endpoint; empty for a single one."""
-    answered = [record for run in runs for record in run.finished if record.ok]
+    finished = [record for run in runs for record in run.finished]
     failed = Counter(record.endpoint for run in runs for record in run.failed)
-    numbers = sorted({record.endpoint for record in answered} | set(failed))
+    numbers = sorted({record.endpoint for record in finished} | set(failed))
     if numbers in ([], [0]):
         return ()
     replicas = []
     for number in numbers:
-        ok = [record for record in answered if record.endpoint == number]
+        own = [record for record in finished if record.endpoint == number]
+        ok = [record for record in own if record.ok]
         tokens = _count(r.tokens_out for r in ok)
         replicas.append(
             Replica(
                 endpoint=number,
-                n=len(ok) + failed[number],
+                n=len(own),
                 ok=len(ok),
                 errors=failed[number],
                 tokens_out=tokens,
@@ -244,7 +245,7 @@ def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
     return RunFigures(
         run=run.number,
         complete=run.complete,
-        n=len(ok) + len(run.failed),
+        n=len(run.finished),
         ok=len(ok),
         errors=len(run.failed),
         wall_s=wall_s,

@@ -36,7 +36,10 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tup
         yield "incomplete", f"incomplete: it ended early, after {count_noun(level.n, 'request', 'requests')}"
     if level.errors:
         unmeasured = f" ({unmeasured_errors} unmeasured: pre-roll or fillers)" if unmeasured_errors else ""
-        yield "errors", f"{level.errors} of {level.n} requests failed{unmeasured}: {_names(level.error_counts)}"
+        yield (
+            "errors",
+            f"{level.errors} of {level.ok + level.errors} requests failed{unmeasured}: {_names(level.error_counts)}",
+        )
     if level.c_held is not None and IN_FLIGHT.grade(1.0 - level.c_held / level.c) != "ok":
         yield "c_held", f"C held {short(level.c_held)}, planned {level.c}"
     if level.headline_is_steady and (level.out_tps_steady or 0.0) < _STEADY_SHARE * (level.out_tps_wall or 0.0):

@@ -46,7 +46,7 @@ QUANTITIES: dict[str, Quantity] = {
     },
     "longest_stall": _figure("time", "longest_stall_s"),
     "wall": _figure("time", "wall_s"),
-    "error_rate": Quantity("share", lambda level: ratio(level.errors, level.n)),
+    "error_rate": Quantity("share", lambda level: ratio(level.errors, level.ok + level.errors)),
     "cap_rate": Quantity("share", lambda level: ratio(level.cap_hits, level.ok)),
 }  # fmt: skip
 

@@ -102,6 +102,12 @@ def server_gpus(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServ
     return frozenset(gpu.part_of or gpu.uuid for sample in telemetry for gpu in sample.gpus if gpu.uuid in named)
 
 
+def used_gpus(sample: Telemetry, servers: Sequence[DiscoveredServer]) -> tuple[Gpu, ...]:
+    """Return the whole GPUs of a sample that the servers use; all of their hosts if that is not known."""
+    named = server_gpus((sample,), servers)
+    return tuple(gpu for gpu in sample.serving_gpus if not gpu.part_of and (not named or gpu.uuid in named))
+
+
 def gpu_names(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> tuple[str, ...]:
     """Return the names of the GPUs that the servers use, else of all; MIG devices are part of their GPU."""
     seen: dict[str, Gpu] = {gpu.uuid: gpu for sample in telemetry for gpu in sample.serving_gpus if not gpu.part_of}

@@ -82,7 +82,8 @@ def _warmup(requests: int) -> Check:
 
 
 def _errors(levels: Sequence[Level]) -> Check:
-    failed, n = sum(level.errors for level in levels), sum(level.n for level in levels)
+    failed = sum(level.errors for level in levels)
+    n = failed + sum(level.ok for level in levels)
     sentence = "no request failed" if not failed else "requests failed; they are in no latency figure"
     ok = None if not n else not failed
     return _check("errors", "errors", ok, f"{failed} of {n}", "0", sentence if n else "nothing was measured")

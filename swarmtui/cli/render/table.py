@@ -13,7 +13,7 @@ from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.findings import ALARMS, Check
 from swarmtui.model.plan import CLOSED_LOOPS
-from swarmtui.model.session import Event, Level, Spread, Summary
+from swarmtui.model.session import Event, Level, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
 from swarmtui.numbers import MISSING, factor, gib, percent, short, significant
 from swarmtui.sessions.export.load_tables import load_tables
@@ -43,9 +43,9 @@ _COLUMNS = (
     _Column("steady", "steady", lambda level: _tokens(level, level.out_tps_steady)),
     _Column("wall", "wall", lambda level: _tokens(level, level.out_tps_wall)),
     _Column("stream", "stream", lambda level: _tokens(level, level.per_stream_tps.mean)),
-    _Column("ttft", "TTFT", lambda level: _median_or_range(level.ttft_s), " s"),
+    _Column("ttft", "TTFT", lambda level: significant(level.ttft_s.median, 3), " s"),
     _Column("tpot", "TPOT", lambda level: _tokens(level, level.tpot_s.mean, 1e3), " ms"),
-    _Column("e2e", "e2e", lambda level: _median_or_range(level.e2e_s), " s"),
+    _Column("e2e", "e2e", lambda level: significant(level.e2e_s.median, 3), " s"),
     _Column("in_flight", "in flight", lambda level: significant(level.c_achieved, 3)),
     _Column("slowdown", "slowdown", lambda level: percent(level.slowdown)),
     _Column("scaling", "scaling", lambda level: factor(level.rate_speedup)),
@@ -60,7 +60,7 @@ def _legend(batches: bool, has_best: bool, counted: str) -> str:
     best = f" {BEST}: best {headline} before a cliff, at the lowest C within 1 % of it." if has_best else ""
     return (
         f"steady, wall and stream are output tok/s: {counted}, from the first request to the last "
-        "token, and of one stream (mean). TTFT and e2e in s: median, or min–max if n is below 5. TPOT in ms: "
+        "token, and of one stream (mean). TTFT and e2e in s: median. TPOT in ms: "
         "mean. in flight: mean, Σ e2e / wall. slowdown: of the stream rate compared with C=1. "
         f"scaling: {headline} compared with C=1.{best}"
     )
@@ -68,7 +68,7 @@ def _legend(batches: bool, has_best: bool, counted: str) -> str:
 
 _OPEN_LOOP_LEGEND = (
     "rate: requests per second, open loop. wall and stream are output tok/s: from the first due time to the last "
-    "token, and of one stream (mean). TTFT and e2e in s (median, or min–max if n is below 5) count "
+    "token, and of one stream (mean). TTFT and e2e in s (median) count "
     "from the time at which a request was due. in flight: mean."
 )
 
@@ -346,12 +346,3 @@ def _tokens(level: Level, value: float | None, factor: float = 1.0) -> str:
     """A rate, marked with ~ if the server did not count the tokens."""
     text = significant(None if value is None else value * factor)
     return f"~{text}" if value is not None and level.tokens_estimated else text
-
-
-def _median_or_range(spread: Spread) -> str:
-    if spread.p50 is not None:
-        return significant(spread.p50, 3)
-    if spread.min is None or spread.max is None:
-        return MISSING
-    low, high = significant(spread.min, 2), significant(spread.max, 2)
-    return low if low == high else f"{low}–{high}"

@@ -36,7 +36,19 @@ def tune_text(found: TuneSummary) -> str:
 
 def _leaderboard(found: TuneSummary) -> list[str]:
     rows = found.leaderboard
-    titles = ["", "configuration", "tok/s", "C", "TTFT s", f"vs {BEST}", "J/token", "W", "GPU GiB", "start s", "err"]
+    titles = [
+        "",
+        "configuration",
+        "tok/s",
+        "C",
+        "TTFT s",
+        f"vs {BEST}",
+        "J/token",
+        "GPU W",
+        "GPU GiB",
+        "start s",
+        "err",
+    ]
     cells = [
         [
             BEST if rank == 1 and row.state == "done" else str(rank),
@@ -57,8 +69,9 @@ def _leaderboard(found: TuneSummary) -> list[str]:
     titles, cells = [titles[k] for k in used], [[row[k] for k in used] for row in cells]
     right = [True, False, *[True] * (len(titles) - 2)]
     table = align_table(titles, shrink_columns(titles, cells, {1: 20}), right=right)
-    if any(row.simulated for row in rows) and any(k in used for k in _GPU_COLUMNS):
-        table += ["", "J/token, W and GPU GiB are of a SIMULATED GPU."]
+    if any(k in used for k in _GPU_COLUMNS):
+        simulated = " They are SIMULATED." if any(row.simulated for row in rows) else ""
+        table += ["", *wrap(f"J/token, W and GiB are of GPUs only, each a sum over the GPUs.{simulated}")]
     return table
 
 
@@ -90,14 +103,16 @@ def _effects(found: TuneSummary) -> list[str]:
         [
             sanitize(effect.flag),
             f"{effect.base} → {effect.value}",
+            significant(effect.before),
+            significant(effect.after),
             signed_percent(effect.change),
             f"{signed_percent(effect.low)} … {signed_percent(effect.high)}" if effect.pairs > 1 else MISSING,
             str(effect.pairs),
         ]
         for effect in known
     ]
-    titles = ["flag", "change", _OBJECTIVES[found.objective], "range over pairs", "pairs"]
-    return align_table(titles, shrink_columns(titles, cells, {0: 10, 1: 10}), right=[False, False, True, True, True])
+    titles = ["flag", "value", f"{_OBJECTIVES[found.objective]} before", "after", "change", "range over pairs", "pairs"]
+    return align_table(titles, shrink_columns(titles, cells, {0: 10, 1: 10}), right=[False] * 2 + [True] * 5)
 
 
 def _failures(rows: Sequence[TuneResult]) -> list[str]:

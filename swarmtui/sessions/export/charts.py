@@ -80,7 +80,7 @@ def _throughput(sessions: Sequence[SessionData]) -> Chart:
         steady = _curve(sessions[0], "steady", lambda level: level.out_tps_steady, many)
         series = [_with_findings(steady, sessions[0])]
         series.append(_curve(sessions[0], "wall", lambda level: level.out_tps_wall, many))
-        series.append(_curve(sessions[0], "per stream", lambda level: level.per_stream_tps.mean, many))
+        series.append(_curve(sessions[0], "stream", lambda level: level.per_stream_tps.mean, many))
     return Chart("throughput", "Output throughput", "levels", _x_axis(sessions), "tok/s", _with_points(series))
 
 

@@ -247,7 +247,7 @@ def _by_type(tasks: Sequence[TaskFigures]) -> Table:
         )
         for task in tasks
     )
-    columns = ("task", "answered", "TTFT", "tok/s per stream", "e2e", "tokens")
+    columns = ("task", "answered", "TTFT", "stream tok/s", "e2e", "tokens")
     return Table("Tasks of the graph", columns, rows, (False, *(True,) * 5))
 
 
@@ -302,5 +302,5 @@ def _replicas(summary: Summary) -> Table:
         for part in level.replicas
     ]
     varied = "rate" if any(level.rate is not None for level in summary.levels) else "C"
-    columns = (varied, "endpoint", "n", "errors", "tok/s", "tok/s per stream", "TTFT")
+    columns = (varied, "endpoint", "n", "errors", "tok/s", "stream tok/s", "TTFT")
     return Table("Replicas", columns, tuple(rows), (True, False, *(True,) * 5))

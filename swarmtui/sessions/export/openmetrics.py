@@ -38,7 +38,7 @@ _FAMILIES = (
     Family("gpu_joules_per_token", "", "Energy of the GPUs per output token",
            lambda level: level.energy.j_per_token if level.energy else None),
     Family("requests_succeeded", "", "Measured requests that were answered", lambda level: level.ok),
-    Family("requests_failed", "", "Measured requests that failed", lambda level: level.errors),
+    Family("requests_failed", "", "Requests that failed, also unmeasured ones", lambda level: level.errors),
 )  # fmt: skip
 _QUANTILES = {"0.5": "p50", "0.9": "p90", "0.95": "p95", "0.99": "p99", "1": "max"}
 

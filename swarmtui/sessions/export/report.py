@@ -19,10 +19,11 @@ from swarmtui.sessions.export.load_tables import load_tables
 from swarmtui.sessions.export.structs import Report, SessionData, Table
 
 FORMULAS = (
-    "ttft = first output − sent; tok/s per stream = (n − tokens of the first chunk) / (t_last − t_first); "
-    "tpot = its inverse; e2e = last token − sent. steady = tokens while C requests were in flight / that time; "
+    "ttft = first output − sent; stream = Σ (n − tokens up to the first chunk) / Σ (t_end − t_first) over the answers, "
+    "t_end: last output, or the end if tokens without text follow; tpot = its inverse; e2e = last token − sent. "
+    "steady = tokens while C requests were in flight / that time; "
     "wall = all output tokens / makespan. in flight = Σ e2e / makespan (mean). "
-    "slowdown = 1 − stream rate / stream rate at C=1; scaling = steady / steady at C=1. "
+    "slowdown = 1 − stream / stream at C=1; scaling = steady / steady at C=1. "
     "Samples needed for a percentile: p50 5, p90 29, p95 59, p99 299. "
     "cap hit: an answer cut at the token limit; clean: without cap hits."
 )
@@ -121,7 +122,7 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
     levels = summary.levels
     return (
         _table("Throughput", levels, _THROUGHPUT, "output tok/s unless stated otherwise; ~: estimated"),
-        _table("Latency", levels, _LATENCY, "median, or minimum–maximum below 5 answers"),
+        _table("Latency", levels, _LATENCY, "median, below 5 answers with minimum and maximum"),
         _table("Contention and speed-up", levels if len(levels) > 1 else (), _CONTENTION),
         *load_tables(summary),
         _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), _CLEAN),
@@ -141,13 +142,11 @@ def _rate(level: Level, value: float | None) -> str:
     return f"~{text}" if value is not None and level.tokens_estimated else text
 
 
-def _median_or_range(spread: Spread) -> str:
-    if spread.p50 is not None:
-        return seconds(spread.p50)
-    if spread.min is None or spread.max is None:
-        return MISSING
-    low, high = seconds(spread.min), seconds(spread.max)
-    return low if low == high else f"{low}–{high}"
+def _median_and_range(spread: Spread) -> str:
+    shown = seconds(spread.median)
+    if spread.p50 is not None or spread.min is None or spread.min == spread.max:
+        return shown
+    return f"{shown} ({seconds(spread.min)}–{seconds(spread.max)})"
 
 
 _THROUGHPUT: tuple[tuple[str, Cell], ...] = (
@@ -160,23 +159,23 @@ _THROUGHPUT: tuple[tuple[str, Cell], ...] = (
     ("wall", lambda level: _rate(level, level.out_tps_wall)),
     ("prompt", lambda level: significant(level.prompt_tps)),
     ("prompt + output", lambda level: _rate(level, level.total_tps)),
-    ("per stream", lambda level: _rate(level, level.per_stream_tps.mean)),
+    ("stream", lambda level: _rate(level, level.per_stream_tps.mean)),
     ("in flight", lambda level: significant(level.c_achieved, 3)),
 )
 _LATENCY: tuple[tuple[str, Cell], ...] = (
     ("C", lambda level: f"{level.offered_load:g}"),
-    ("TTFT", lambda level: _median_or_range(level.ttft_s)),
+    ("TTFT", lambda level: _median_and_range(level.ttft_s)),
     ("TTFT p90", lambda level: seconds(level.ttft_s.p90)),
     ("TTFT p99", lambda level: seconds(level.ttft_s.p99)),
     ("TPOT mean", lambda level: milliseconds(level.tpot_s.mean)),
     ("TPOT p90", lambda level: milliseconds(level.tpot_s.p90)),
-    ("e2e", lambda level: _median_or_range(level.e2e_s)),
+    ("e2e", lambda level: _median_and_range(level.e2e_s)),
     ("e2e p90", lambda level: seconds(level.e2e_s.p90)),
     ("longest stall", lambda level: seconds(level.longest_stall_s)),
 )
 _CONTENTION: tuple[tuple[str, Cell], ...] = (
     ("C", lambda level: f"{level.offered_load:g}"),
-    ("tok/s per stream", lambda level: _rate(level, level.per_stream_tps.mean)),
+    ("stream", lambda level: _rate(level, level.per_stream_tps.mean)),
     ("slowdown", lambda level: short_percent(level.slowdown)),
     ("scaling", lambda level: factor(level.rate_speedup)),
     ("wall speed-up", lambda level: factor(level.wall_speedup)),
@@ -187,8 +186,8 @@ _CONTENTION: tuple[tuple[str, Cell], ...] = (
 _CLEAN: tuple[tuple[str, Cell], ...] = (
     ("C", lambda level: f"{level.offered_load:g}"),
     ("cap hits", lambda level: f"{level.cap_hits} of {level.ok}"),
-    ("per stream, all", lambda level: _rate(level, level.per_stream_tps.mean)),
-    ("per stream, clean", lambda level: _rate(level, level.per_stream_tps_clean.mean)),
+    ("stream, all", lambda level: _rate(level, level.per_stream_tps.mean)),
+    ("stream, clean", lambda level: _rate(level, level.per_stream_tps_clean.mean)),
 )
 
 

@@ -7,7 +7,7 @@ from math import log2
 from typing import NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.model.findings import Scaling
+from swarmtui.model.findings import Scaling, Slots
 from swarmtui.model.session import Level
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, heading, ljust, longest_fit, wrapped_note
@@ -42,10 +42,11 @@ def curve_view(
     baseline_name: str,
     empty: str = "",
     provisional: Sequence[ProvisionalLevel] = (),
+    slots: Slots | None = None,
 ) -> CurveView:
     """`empty` says how to get the two levels that a curve needs."""
     tps = level_points(levels, lambda level: level.headline_tps)
-    found = scaling(levels)
+    found = scaling(levels, slots)
     best = best_load(levels)
     hollow = tuple((level.load, level.out_tps) for level in provisional if level.out_tps is not None)
     return CurveView(

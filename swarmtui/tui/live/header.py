@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.scaling import headline_level
+from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.plan import CLOSED_LOOPS, MIN_STEERED_COMPLETIONS
@@ -176,7 +177,7 @@ def _result_tiles(frame: Frame) -> tuple[Tile, ...]:
         Tile("steady" if level.headline_is_steady else "wall", rate(level.headline_tps), "tok/s", width=14),
         Tile("stream", rate(level.per_stream_tps.mean), "tok/s"),
         Tile("TTFT", seconds(level.ttft_s.median), "median"),
-        Tile("errors", str(level.errors), f"of {level.n:,}", "bad" if level.errors else ""),
+        Tile("errors", str(level.errors), f"of {level.ok + level.errors:,}", "bad" if level.errors else ""),
         Tile("tokens/J", rate(energy), "GPU only", width=9),
     )
 
@@ -280,7 +281,7 @@ def _split(parts: TtftSplit | None) -> tuple[str, ...]:
     known = [f"{name} {seconds(value)}" for name, value in named if value is not None]
     estimated = "est. " if parts.estimated else ""
     return (
-        f"TTFT {seconds(parts.ttft_s)} = {estimated}{' + '.join(known)}",
+        f"mean TTFT {seconds(parts.ttft_s)} = {estimated}{' + '.join(known)}",
         f"{estimated}{' + '.join(known)}",
         f"TTFT: {estimated}{known[0]}",
     )
@@ -303,7 +304,7 @@ def _ttft_note(parts: TtftSplit | None) -> str:
 
 def _tokens_per_joule(frame: Frame) -> float | None:
     """Current tok/s / current power; a level has a more exact value from the energy counter."""
-    gpus = frame.telemetry.serving_gpus if frame.telemetry else ()
+    gpus = used_gpus(frame.telemetry, frame.servers) if frame.telemetry else ()
     watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     return frame.out_tps / sum(watts) if frame.out_tps is not None and watts and sum(watts) > 0 else None
 

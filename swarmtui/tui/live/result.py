@@ -55,7 +55,7 @@ def _finding(frame: Frame | None) -> str:
     if frame.search_result:
         return sanitize(frame.search_result)
     enough = len(frame.levels) > 1 or any(level.rate is not None for level in frame.levels)
-    return sanitize(scaling(frame.levels).sentence) if enough else ""
+    return sanitize(scaling(frame.levels, frame.slots).sentence) if enough else ""
 
 
 class ResultPanel(Page):

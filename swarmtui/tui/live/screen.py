@@ -300,8 +300,8 @@ class LiveScreen(CursorScreen):
                 notices = (comparison, self._server_notice())
                 panel.show_result(result_view(frame, live.ended, table, *notices, self.actions()))
             case CurvePanel():
-                baseline = (self._baseline.levels, self._baseline.name)
-                panel.show_made(curve_view, levels, *baseline, self._no_curve, provisional)
+                baseline, slots = (self._baseline.levels, self._baseline.name), frame.slots if frame else None
+                panel.show_made(curve_view, levels, *baseline, self._no_curve, provisional, slots)
             case KeyFooter():
                 panel.show(self.actions(), ended=self._has_ended and not self._is_replay)
             case QualityPanel():

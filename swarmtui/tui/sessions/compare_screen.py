@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Comparison, ComparisonRow, LeaderboardRow, MachineRow, Pair
     from swarmtui.model.session import Level, Summary
 
-LevelFigure = Literal["output tok/s", "TTFT, s", "tok/s per stream"]
+LevelFigure = Literal["output tok/s", "TTFT, s", "stream tok/s"]
 PlottedFigure = LevelFigure | ParetoUnit
 
 _LEVEL_FIGURES: dict[LevelFigure, Callable[[Level], float | None]] = {
     "output tok/s": lambda level: level.headline_tps,
     "TTFT, s": lambda level: level.ttft_s.median,
-    "tok/s per stream": lambda level: level.per_stream_tps.mean,
+    "stream tok/s": lambda level: level.per_stream_tps.mean,
 }
 _FIGURE_NAMES = {"out_tps_steady": "tok/s steady", "out_tps_wall": "tok/s wall", "per_stream_tps": "tok/s stream"}
 _VERDICT_STYLES = {"faster": "good", "slower": "bad"}

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
+from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.experiments.effects import Effect, TuneSummary, latest, ranking_sentence, summarise_rows
 from swarmtui.experiments.grid import configuration_key, halving_rounds
 from swarmtui.experiments.tune_status import ConfigurationStatus, TuneSnapshot, configuration_statuses
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.tuning import TuneResult, format_flags
 from swarmtui.numbers import MISSING, clock, gib, rate, seconds, signed_percent
-from swarmtui.text import sanitize
+from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, ljust, rjust, wrap
 from swarmtui.tui.live.header import HeaderView, StatusStyle, phase
 
@@ -23,7 +24,7 @@ _SIGNS = {
 _STYLES = {"waiting": "dim", "done": "good", "broken": "bad"}
 _STATE = 14
 _MIN_FLAGS = 18
-_TITLES = ("tok/s", "C", "TTFT", "J/token", "W", "GPU GiB", "start", "err")
+_TITLES = ("tok/s", "C", "TTFT", "J/token", "GPU W", "GPU GiB", "start", "err")
 _WIDTHS = (8, 5, 9, 9, 7, 8, 8, 5)
 
 
@@ -68,6 +69,7 @@ def tune_view(snapshot: TuneSnapshot, frame: Frame | None, now: float, best_firs
                 "best first" if best_first else "file order",
                 "▸ best ◆ on a Pareto front" if summary.leaderboard else "",
                 "GPU SIMULATED" if simulated else "",
+                "W, GiB: sums over GPUs" if any(row.mean_w is not None for row in snapshot.rows) else "",
             )
             if part
         ),
@@ -205,7 +207,7 @@ def _figures(row: TuneResult | None) -> tuple[str, ...]:
 
 
 def _live_figures(frame: Frame) -> tuple[str, ...]:
-    gpus = frame.telemetry.gpus if frame.telemetry else ()
+    gpus = used_gpus(frame.telemetry, frame.servers) if frame.telemetry else ()
     watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     used = [gpu.memory_used for gpu in gpus if gpu.memory_used is not None]
     per_token = sum(watts) / frame.out_tps if watts and frame.out_tps else None
@@ -264,12 +266,13 @@ def _finding_lines(summary: TuneSummary) -> list[Line]:
 
 
 def _effect_line(effect: Effect) -> Line:
+    figures = f"{rate(effect.before)} → {rate(effect.after)}"
     spread = f", {signed_percent(effect.low)} to {signed_percent(effect.high)}" if effect.pairs > 1 else ""
-    pairs = f"{effect.pairs} pair{'s' if effect.pairs > 1 else ''}"
+    pairs = count_noun(effect.pairs, "pair", "pairs")
     return [
         (f"{signed_percent(effect.change)}  ", "bold"),
         (sanitize(f"{effect.flag} {effect.base} → {effect.value}"), ""),
-        (f"  ({pairs}{spread})", "dim"),
+        (f"  ({figures}; {pairs}{spread})", "dim"),
     ]
 
 
