@@ -191,7 +191,7 @@ def test_server_death_in_mid_sweep_leaves_levels_with_errors(sandbox: Sandbox) -
     assert ran.code == 3 and "the server went away at C=2" in ran.err, ran
     one, two = json.loads(ran.out)["levels"]
     assert one["ok"] == 3 and one["errors"] <= 1, "a filler may be the first to fail"
-    assert two["ok"] == 0 and two["errors"] == two["n"]
+    assert two["ok"] == 0 and two["errors"] >= two["n"]
     # Which requests failed depends on when the death was noticed: measured ones, or those of the pre-roll.
     assert two["errors"] and "errors" in [flag["code"] for flag in two["flags"]]
     assert (two["out_tps_wall"], two["ttft_s"]["mean"]) == (None, None)
