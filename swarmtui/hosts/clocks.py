@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from swarmtui.model.hosts import ClockOffset
-from swarmtui.model.record import Record
+from swarmtui.model.record import shift_times
 from swarmtui.model.worker_protocol import Finished, StreamRow, WatchedUpdate, WorkerFrame, WorkerReport
-
-T = TypeVar("T", Record, WatchedUpdate)
-
-_RECORD_TIMES = tuple(name for name in Record.__struct_fields__ if name.startswith("t_") and name.endswith("_ns"))
-_WATCHED_TIMES = tuple(
-    name for name in WatchedUpdate.__struct_fields__ if name.startswith("t_") and name.endswith("_ns")
-)
 
 
 class RoundTrip(NamedTuple):
@@ -66,7 +59,7 @@ class HostClock:
         match report:
             case Finished(number, record):
                 first_ns = record.t_sent_ns if record.t_sent_ns is not None else record.t_done_ns
-                return Finished(number, _moved(record, _RECORD_TIMES, self.offset_at(first_ns or 0)))
+                return Finished(number, shift_times(record, -self.offset_at(first_ns or 0)))
             case WorkerFrame():
                 watched = report.watched
                 return msgspec.structs.replace(
@@ -85,13 +78,8 @@ class HostClock:
     def _convert_watched(self, watched: WatchedUpdate) -> WatchedUpdate:
         offset = self.offset_at(watched.t_sent_ns or watched.t_sched_ns or 0)
         times = tuple(t_ns - offset for t_ns in watched.times)
-        return msgspec.structs.replace(_moved(watched, _WATCHED_TIMES, offset), times=times)
+        return msgspec.structs.replace(shift_times(watched, -offset), times=times)
 
 
 def _host_ns(measured: ClockOffset) -> int:
     return measured.t_ns + measured.offset_ns
-
-
-def _moved(value: T, times: tuple[str, ...], offset: int) -> T:
-    known = {name: t_ns - offset for name in times if (t_ns := getattr(value, name)) is not None}
-    return msgspec.structs.replace(value, **known)

@@ -37,8 +37,10 @@ LAUNCHER = "swarmtui.hosts.ray_cluster"
 _FIND_TIMEOUT_S = 120.0
 _START_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 10.0
-# A host that does not answer a ping for this long is lost.
-_PING_TIMEOUT_S = 10.0
+# A host that does not answer a ping for this long is lost. TCP repeats what was not received up to 12.6 s later.
+_PING_TIMEOUT_S = 15.0
+# A silence of this length is an event.
+_SILENT_S = 1.0
 # Pings of a round are spread, so that one disturbance does not delay them all.
 _PINGS, _FIRST_PINGS, _PING_PAUSE_S = 8, 32, 0.01
 _ROUND_S = 2.0
@@ -80,6 +82,7 @@ class HostLink(asyncio.Protocol):
     def __init__(self, node: str, host: Host, on_lost: Callable[[HostLink, str], None]) -> None:
         self.node, self.host, self.clock = node, host, HostClock()
         self.gpus: tuple[Gpu, ...] = ()
+        self.silent_s = 0.0
         self._speed: asyncio.Future[host_protocol.HostSpeed] = asyncio.get_running_loop().create_future()
         self._on_lost = on_lost
         self._unpacker = worker_protocol.Unpacker()
@@ -114,7 +117,7 @@ class HostLink(asyncio.Protocol):
                     self._speed.set_result(speed)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.lose("its agent exited")
+        self.lose("its agent exited" if error is None else f"the connection to its agent broke: {error}")
 
     def lose(self, how: str) -> None:
         """Report the host as lost, once; its workers then count as exited."""
@@ -149,7 +152,8 @@ class HostLink(asyncio.Protocol):
         return await asyncio.wait_for(self._speed, _SPEED_TIMEOUT_S)
 
     async def measure_clock(self, pings: int = _PINGS) -> ClockOffset:
-        trips = []
+        """Ping the host several times; `silent_s` becomes the longest time until an answer."""
+        trips: list[RoundTrip] = []
         for _ in range(pings):
             self._ping += 1
             pong = self._pongs[self._ping] = asyncio.get_running_loop().create_future()
@@ -157,6 +161,7 @@ class HostLink(asyncio.Protocol):
             self.send(host_protocol.Ping(self._ping))
             trips.append(await asyncio.wait_for(pong, _PING_TIMEOUT_S))
             await asyncio.sleep(_PING_PAUSE_S)
+        self.silent_s = max(trip.received_ns - trip.sent_ns for trip in trips) / 1e9
         measured = best_offset(trips)
         self.clock.add(measured)
         return measured
@@ -165,7 +170,8 @@ class HostLink(asyncio.Protocol):
 class HostPool:
     """The hosts of a session. `on_lost` gets a host that is gone, `on_clock` each measured offset.
 
-    `on_event` gets what the launcher reports: why an agent ended, or that the launcher itself did.
+    `on_event` gets the name and a text of other events: `hosts` is what the launcher reports, why an agent ended or
+    that the launcher itself did; `host_silent` is a host that answered late.
     """
 
     def __init__(
@@ -173,7 +179,7 @@ class HostPool:
         hosts: str,
         on_lost: Callable[[HostLink, str], None],
         on_clock: Callable[[HostLink, ClockOffset], None] = lambda host, measured: None,
-        on_event: Callable[[str], None] = lambda text: None,
+        on_event: Callable[[str, str], None] = lambda name, text: None,
     ) -> None:
         self._hosts, self._on_lost, self._on_clock, self._on_event = hosts, on_lost, on_clock, on_event
         self._token = secrets.token_hex(32)
@@ -243,7 +249,7 @@ class HostPool:
     def _fail(self, problem: str) -> None:
         """While hosts start, a problem ends the session; later the hosts themselves show whether they are alive."""
         if self._started and not self._closing:
-            self._on_event(f"Ray: {problem}")
+            self._on_event("hosts", f"Ray: {problem}")
         elif not self._failed.done():
             self._failed.set_result(problem)
 
@@ -330,6 +336,11 @@ class HostPool:
             except OSError:
                 link.lose(f"it did not answer for {_PING_TIMEOUT_S:g} s")
                 return
+            if link.silent_s >= _SILENT_S:
+                name, silent = link.host.name, f"{link.silent_s:.1f} s or longer"
+                self._on_event(
+                    "host_silent", f"{name} did not answer for {silent}; nothing is lost, but it may have lacked tasks"
+                )
 
     @property
     def bound_s(self) -> float:

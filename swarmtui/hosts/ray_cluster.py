@@ -81,7 +81,7 @@ class Launcher:
             if isinstance(command, host_protocol.LaunchAgents):
                 self._run_agents(address, nodes, command)
         except (BadInput, ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
-            self._send(host_protocol.LaunchFailed(_first_line(error)))
+            self._send(host_protocol.LaunchFailed(first_line(error)))
         finally:
             self._leave()
             shutil.rmtree(wanted.directory, ignore_errors=True)
@@ -130,7 +130,7 @@ class Launcher:
                 try:
                     ray.get(result)
                 except RayError as error:
-                    self._send(host_protocol.AgentEnded(node, _first_line(error)))
+                    self._send(host_protocol.AgentEnded(node, first_line(error)))
 
     def _await_close(self) -> None:
         self._receive()
@@ -162,8 +162,10 @@ def _own_address(cluster: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def first_line(error: Exception) -> str:
+    """Return the first line of a message; if that only announces a traceback, what the traceback ends with."""
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    return f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
 
 
 def main() -> None:

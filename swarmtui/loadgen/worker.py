@@ -15,22 +15,24 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.files import append_whole, make_private_directory
+from swarmtui.files import append_whole, is_private_directory, make_private_directory
 from swarmtui.loadgen.agent import Agent
 from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps, monotonic_ns
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.schedule import Schedule
-from swarmtui.model.record import Record
+from swarmtui.model.record import Record, shift_times
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import (
     HEADER_BYTES,
     Ack,
+    Begin,
     Drop,
     Enqueue,
     Failed,
     Finished,
+    Ready,
     Returned,
     SendTails,
     Setup,
@@ -115,6 +117,9 @@ class Worker:
         self._stage = StartStage(0, 0)
         self._connecting = 0
         self._gate_until = 0
+        # When requests may start; None while the stage is on hold.
+        self._begin_ns: int | None = 0
+        self._ready = False
         self._watched: int | None = None
         self._tail_agents: tuple[int, ...] = ()
         self._tails_due = 0
@@ -164,6 +169,9 @@ class Worker:
                 self._assign_tasks()
             case StartStage():
                 self._start_stage(command)
+            case Begin(number, at_ns) if number == self._stage.number:
+                self._begin_ns = at_ns
+                self._loop.call_at(at_ns, self._assign_tasks)
             case TakeBack(count):
                 self._return_tasks(count)
             case Drop(cancel):
@@ -183,8 +191,8 @@ class Worker:
                 self._tail_agents = agents
                 for agent in self._agents_of(agents):
                     agent.restart_tail()
-            case SpoolTo(paths) if self._setup is not None:
-                self._setup = msgspec.structs.replace(self._setup, spools=paths)
+            case SpoolTo(paths, offset_ns) if self._setup is not None:
+                self._setup = msgspec.structs.replace(self._setup, spools=paths, clock_offset_ns=offset_ns)
 
     def _return_tasks(self, count: int) -> None:
         """Return the last tasks of the queue, in its order; those with a send time come after the others."""
@@ -202,6 +210,7 @@ class Worker:
 
     def _start_stage(self, stage: StartStage) -> None:
         before, self._stage = len(self._agents), stage
+        self._begin_ns, self._ready = None if stage.hold else 0, False
         if stage.cancel:
             for agent in self._agents[stage.agents :]:
                 agent.cancel()
@@ -242,6 +251,8 @@ class Worker:
         """Assign the next task to an idle agent, once connections are open; the rest follows deferred."""
         if self._connecting and monotonic_ns() < self._gate_until:
             return
+        if self._begin_ns != 0 and self._is_held():
+            return
         if self._idle and self._tasks:
             agent = self._idle.popleft()
             if not agent.busy:
@@ -250,6 +261,18 @@ class Worker:
             # Let a server on the same core run now rather than after the whole burst.
             os.sched_yield()
             self._loop.call_soon(self._assign_tasks)
+
+    def _is_held(self) -> bool:
+        """Whether the other workers are not ready yet, or the common start is still ahead."""
+        if self._begin_ns is None:
+            if self._tasks and not self._ready:
+                self._ready = True
+                self._send(pack(Ready(self._stage.number)))
+            return True
+        if monotonic_ns() < self._begin_ns:
+            return True
+        self._begin_ns = 0
+        return False
 
     def _on_due(self, task: Task) -> None:
         self._tasks.append(task)
@@ -429,9 +452,10 @@ class Worker:
         Those that fit nowhere are only in the memory of the session process, if it is still alive.
         """
         spools = list(self._setup.spools) if self._setup else []
+        offset_ns = self._setup.clock_offset_ns if self._setup else 0
         lost, problem = 0, ""
         while self._unacknowledged:
-            line = _journal_line(self._unacknowledged[0][1])
+            line = _journal_line(self._unacknowledged[0][1], offset_ns)
             while spools:
                 try:
                     append_whole(spools[0], line)
@@ -447,16 +471,20 @@ class Worker:
 
     @staticmethod
     def _make_spool_directory(spools: list[str]) -> None:
-        """Create the directory of the next path, which is not that of the session."""
-        with contextlib.suppress(OSError):
-            for path in spools[:1]:
-                make_private_directory(Path(path).parent)
+        """Create the directory of the next path, which is not that of the session; skip one that others can access."""
+        while spools:
+            directory = Path(spools[0]).parent
+            with contextlib.suppress(OSError):
+                make_private_directory(directory)
+            if is_private_directory(directory):
+                return
+            del spools[0]
 
 
-def _journal_line(message: bytes) -> bytes:
+def _journal_line(message: bytes, clock_offset_ns: int) -> bytes:
     report = decode_report(message[HEADER_BYTES:])
     assert isinstance(report, Finished)
-    return msgspec.json.encode(RequestEntry(record=report.record)) + b"\n"
+    return msgspec.json.encode(RequestEntry(record=shift_times(report.record, -clock_offset_ns))) + b"\n"
 
 
 def _poll_delay_s(streams: int, rate: float, cpu_share: float) -> float:

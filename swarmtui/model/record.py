@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import accumulate, islice
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +21,8 @@ Phase = Literal["warmup", "preroll", "level", "filler", "serial", "canary"]
 LEVEL_PHASES: tuple[Phase, ...] = ("preroll", "level", "filler", "canary")
 
 CANCELLED = "cancelled"
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 _COUNTED_BY_SERVER = ("usage_chunks", "usage", "engine")
 
@@ -180,3 +183,14 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
 
 def _seconds(start_ns: int | None, end_ns: int | None) -> float | None:
     return None if start_ns is None or end_ns is None else (end_ns - start_ns) / 1e9
+
+
+def shift_times(value: T, by_ns: int) -> T:
+    """Move all times of a record, or of another struct with fields `t_…_ns`; its latencies stay."""
+    known = {name: t_ns + by_ns for name in _time_fields(type(value)) if (t_ns := getattr(value, name)) is not None}
+    return msgspec.structs.replace(value, **known)
+
+
+@cache
+def _time_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(name for name in kind.__struct_fields__ if name.startswith("t_") and name.endswith("_ns"))

@@ -38,7 +38,7 @@ class Setup(ProtocolMessage, frozen=True):
     """First message to a worker, which is number `worker` of `workers`.
 
     Its agents have the numbers worker, worker + workers, … If the session process exits, it writes its unacknowledged
-    records to the first of `spools` that accepts them.
+    records to the first of `spools` that accepts them, in the clock of the session: its own is `clock_offset_ns` ahead.
     """
 
     worker: int
@@ -47,6 +47,7 @@ class Setup(ProtocolMessage, frozen=True):
     timeouts: Timeouts
     spools: tuple[str, ...] = ()
     keep_text: bool = False
+    clock_offset_ns: int = 0
 
 
 class Enqueue(ProtocolMessage, frozen=True):
@@ -59,7 +60,8 @@ class StartStage(ProtocolMessage, frozen=True):
     """Run `agents` streams; requests sent from now on belong to this stage, which has `c` streams over all workers.
 
     Agents above that number finish their request, unless `cancel`. Zero agents is a pause. `preconnect` is the number
-    of connections to open before the first request, if not all agents will need one.
+    of connections to open before the first request, if not all agents will need one. `hold`: report `Ready` when they
+    are open and tasks have arrived, and wait for `Begin`.
     """
 
     number: int
@@ -69,6 +71,14 @@ class StartStage(ProtocolMessage, frozen=True):
     phase: Phase = "level"
     cancel: bool = False
     preconnect: int | None = None
+    hold: bool = False
+
+
+class Begin(ProtocolMessage, frozen=True):
+    """Start the requests of a stage that is on hold at this time, by the worker's clock: all workers at once."""
+
+    stage: int
+    at_ns: int
 
 
 class TakeBack(ProtocolMessage, frozen=True):
@@ -102,12 +112,13 @@ class SendTails(ProtocolMessage, frozen=True):
 
 
 class SpoolTo(ProtocolMessage, frozen=True):
-    """Write the spool file to one of these paths, because the session has moved."""
+    """Write the spool file to one of these paths: the session has moved, or its clock was compared again."""
 
     paths: tuple[str, ...]
+    clock_offset_ns: int = 0
 
 
-WorkerCommand = Setup | Enqueue | StartStage | TakeBack | Drop | Ack | WatchAgent | SendTails | SpoolTo
+WorkerCommand = Setup | Enqueue | StartStage | Begin | TakeBack | Drop | Ack | WatchAgent | SendTails | SpoolTo
 
 
 class StreamRow(msgspec.Struct, frozen=True, array_like=True):
@@ -186,13 +197,19 @@ class Returned(ProtocolMessage, frozen=True):
     tasks: tuple[int, ...]
 
 
+class Ready(ProtocolMessage, frozen=True):
+    """The connections of a stage on hold are open, or took too long, and its first tasks have arrived."""
+
+    stage: int
+
+
 class Failed(ProtocolMessage, frozen=True):
     """The worker cannot continue; `problem` is a sentence for the user."""
 
     problem: str
 
 
-WorkerReport = WorkerFrame | Finished | Returned | Failed
+WorkerReport = WorkerFrame | Finished | Returned | Ready | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 decode_command: Callable[[bytes], WorkerCommand] = msgspec.msgpack.Decoder(WorkerCommand).decode

@@ -53,6 +53,7 @@ from swarmtui.session_process.workers import (
     workers_per_host,
 )
 from swarmtui.sessions.files import new_session_id
+from swarmtui.sessions.journal import machine_spools
 from swarmtui.sessions.store import discard_session
 
 if TYPE_CHECKING:
@@ -317,6 +318,8 @@ class SessionProcess:
                 if self._outage is not None and self._events is not None:
                     self._outage.add_record(record)
                     self._events.add_record(record)
+            case worker_protocol.Ready(stage):
+                self._workers.worker_ready(link, stage)
             case worker_protocol.Returned(tasks) if scheduler is not None:
                 scheduler.tasks_returned(link, tasks)
             case worker_protocol.WorkerFrame() if scheduler is not None:
@@ -334,17 +337,22 @@ class SessionProcess:
         problem = f"{host.host.name} was lost: {how}{unfinished(links)}"
         if self._journal is not None and self._session is not None:
             self._journal.log_event("host_lost", problem)
+            if not host.is_this_machine:
+                spools, directory = machine_spools(self._journal.directory), self._journal.directory
+                unsent = f"what {host.host.name} could not send is there in {spools}; copy it to {directory}"
+                self._journal.log_event("hosts", unsent)
         self._interrupt(problem)
 
     def _clock_measured(self, host: HostLink, measured: ClockOffset) -> None:
         if self._journal is not None and self._session is not None:
             self._journal.write(ClockEntry(host=host.host.name, clock=measured))
+            self._workers.spool_to(self._journal.directory)
         if self._hosts is not None:
             self._quality.clock_bound_s = self._hosts.bound_s
 
-    def _log_host_event(self, text: str) -> None:
+    def _log_host_event(self, name: str, text: str) -> None:
         if self._journal is not None and self._session is not None:
-            self._journal.log_event("hosts", text)
+            self._journal.log_event(name, text)
 
     def _interrupt(self, reason: str) -> None:
         self._interruption = self._interruption or reason

@@ -46,6 +46,9 @@ _LOOPING_DEPTH = 3
 
 _EXIT_TIMEOUT_S = 2.0
 
+# The workers of a batch begin so long after all are ready: none must learn of it too late.
+_BEGIN_NS = 2_000_000
+
 
 def worker_count(streams: int, cores: int) -> int:
     """Return one worker per 512 streams, but leave one core for everything else."""
@@ -78,7 +81,7 @@ def check_open_file_limit(streams: int, workers: int, hard: int | None) -> None:
 
 
 def worker_setup(
-    request: RunRequest, directory: Path, endpoints: tuple[Endpoint, ...], worker: int, workers: int
+    request: RunRequest, directory: Path, endpoints: tuple[Endpoint, ...], link: WorkerLink, workers: int
 ) -> worker_protocol.Setup:
     secrets = request.secrets
     targets = tuple(
@@ -93,8 +96,15 @@ def worker_setup(
         )
         for endpoint in endpoints
     )
-    spools = _spools(directory, worker)
-    return worker_protocol.Setup(worker, workers, targets, request.plan.timeouts, spools, request.keep_text)
+    return worker_protocol.Setup(
+        link.number,
+        workers,
+        targets,
+        request.plan.timeouts,
+        link.spools(directory),
+        request.keep_text,
+        link.clock_offset_ns,
+    )
 
 
 class ActiveStage:
@@ -117,6 +127,8 @@ class ActiveStage:
         self.rate = rate
         self.streams = c if streams is None else streams
         self.scheduled = LOAD_MODES[load].scheduled
+        # All requests of a batch start at the same time.
+        self.together = LOAD_MODES[load].batch and self.streams > 1
         # A batch is divided evenly among streams, so that none holds a second task.
         self.depth = _LOOPING_DEPTH if LOAD_MODES[load].looping else 1
         self._duration_s = duration_s
@@ -184,10 +196,14 @@ class WorkerLink:
     def name(self) -> str:
         return f"worker {self.number}" if self.host is None else f"worker {self.number} on {self.host.host.name}"
 
+    def spools(self, directory: Path) -> tuple[str, ...]:
+        other_machine = self.host is not None and not self.host.is_this_machine
+        return tuple(map(str, spool_paths(directory, self.number, other_machine=other_machine)))
+
     @property
-    def can_spool(self) -> bool:
-        """Whether the worker can write to the session directory, and in the session's clock."""
-        return self.host is None or self.host.is_this_machine
+    def clock_offset_ns(self) -> int:
+        """How far the clock of its host is ahead of ours."""
+        return 0 if self.host is None else self.host.clock.newest.offset_ns
 
     def send(self, command: msgspec.Struct) -> None:
         """Send a command. It is dropped silently if the worker has exited or was closed; `receive` reports its exit."""
@@ -205,9 +221,8 @@ class WorkerLink:
     def send_tasks(self, tasks: tuple[Task, ...]) -> None:
         """Send tasks, with send times by the clock of the worker's host."""
         if self.host is not None:
-            offset_ns = self.host.clock.newest.offset_ns
             tasks = tuple(
-                task if task.at_ns is None else msgspec.structs.replace(task, at_ns=task.at_ns + offset_ns)
+                task if task.at_ns is None else msgspec.structs.replace(task, at_ns=task.at_ns + self.clock_offset_ns)
                 for task in tasks
             )
         self.send(worker_protocol.Enqueue(tasks))
@@ -242,14 +257,18 @@ class WorkerPool:
         self._on_report, self._on_exit = on_report, on_exit
         self._dispatcher = Dispatcher(len(self.links))
         self._shutting_down = False
+        self._following: list[asyncio.Task[None]] = []
+        # The stage that is on hold, its workers that have tasks, and those that are ready to start them.
+        self._held_stage: int | None = None
+        self._supplied: set[int] = set()
+        self._ready: set[int] = set()
 
-    def start(self, setup: Callable[[int, int], worker_protocol.Setup]) -> asyncio.Future[list[None]]:
+    def start(self, setup: Callable[[WorkerLink, int], worker_protocol.Setup]) -> asyncio.Future[list[None]]:
         """Return a future that is done when all workers have exited, or when handling their reports has raised."""
-        following = [asyncio.create_task(self._follow(link)) for link in self.links]
+        self._following = [asyncio.create_task(self._follow(link)) for link in self.links]
         for link in self.links:
-            message = setup(link.number, len(self.links))
-            link.send(message if link.can_spool else msgspec.structs.replace(message, spools=()))
-        return asyncio.gather(*following)
+            link.send(setup(link, len(self.links)))
+        return asyncio.gather(*self._following)
 
     async def _follow(self, link: WorkerLink) -> None:
         how = await link.receive(self._on_report)
@@ -258,6 +277,8 @@ class WorkerPool:
 
     def start_stage(self, stage: ActiveStage, *, c: int | None = None, cancel: bool = False) -> None:
         """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""
+        hold = stage.together and c is None and len(self.links) > 1
+        self._held_stage, self._supplied, self._ready = stage.number if hold else None, set(), set()
         for link, agents in zip(self.links, self._dispatcher.set_streams(c or stage.streams), strict=True):
             link.send(
                 worker_protocol.StartStage(
@@ -268,6 +289,7 @@ class WorkerPool:
                     phase=stage.phase,
                     cancel=cancel,
                     preconnect=_PRECONNECT if stage.scheduled else None,
+                    hold=hold,
                 )
             )
 
@@ -277,8 +299,20 @@ class WorkerPool:
         for depth in (None,) if stage.scheduled else (1, stage.depth):
             for number, tasks in self._dispatcher.hand_out(stage.next_task, depth).items():
                 self.links[number].send_tasks(tasks)
+                self._supplied.add(number)
         for number, count in self._dispatcher.take_back().items():
             self.links[number].send(worker_protocol.TakeBack(count))
+
+    def worker_ready(self, link: WorkerLink, stage: int) -> None:
+        """When the last worker is ready, let all of them begin as soon as each can know of it."""
+        self._ready.add(link.number)
+        if stage != self._held_stage or not self._supplied <= self._ready:
+            return
+        self._held_stage = None
+        delay_ns = max(0 if link.host is None else link.host.clock.newest.bound_ns for link in self.links)
+        begin_ns = time.perf_counter_ns() + _BEGIN_NS + 4 * delay_ns
+        for link in self.links:
+            link.send(worker_protocol.Begin(stage, begin_ns + link.clock_offset_ns))
 
     def task(self, link: WorkerLink, record: Record) -> Task | None:
         """Return the task of a record, unless it was dropped."""
@@ -339,23 +373,23 @@ class WorkerPool:
 
     def spool_to(self, directory: Path) -> None:
         for link in self.links:
-            if link.can_spool:
-                link.send(worker_protocol.SpoolTo(_spools(directory, link.number)))
+            link.send(worker_protocol.SpoolTo(link.spools(directory), link.clock_offset_ns))
 
     async def shut_down(self, saved: int) -> None:
-        """Wait in threads: the event loop still has to send the last commands and receive the last reports."""
+        """Wait in threads: the event loop still has to send the last commands and receive the last reports.
+
+        The exit of a worker on another host can be known before its last reports have arrived.
+        """
         self._shutting_down = True
         self.acknowledge(saved)
         for link in self.links:
             link.close()
         await asyncio.gather(*(asyncio.to_thread(link.wait) for link in self.links))
+        if self._following:
+            await asyncio.wait(self._following, timeout=_EXIT_TIMEOUT_S)
 
 
 def unfinished(links: Iterable[WorkerLink]) -> str:
     """Return what is missing from workers that are gone, as the end of a sentence."""
     in_flight = sum(link.frame.in_flight for link in links if link.frame is not None)
     return f"; {count_noun(in_flight, 'request', 'requests')} in flight there did not finish" if in_flight else ""
-
-
-def _spools(directory: Path, worker: int) -> tuple[str, ...]:
-    return tuple(map(str, spool_paths(directory, worker)))

@@ -114,9 +114,15 @@ def read_journal(directory: Path) -> Journal:
     )
 
 
-def spool_paths(directory: Path, worker: int) -> tuple[Path, ...]:
+def spool_paths(directory: Path, worker: int, *, other_machine: bool = False) -> tuple[Path, ...]:
     """Return where a worker writes records that are not in the journal: next to it or, if it cannot, elsewhere."""
-    return tuple(path / f"spool-{worker}.jsonl" for path in (directory, _other_spools(directory)))
+    elsewhere = machine_spools(directory) if other_machine else _other_spools(directory)
+    return tuple(path / f"spool-{worker}.jsonl" for path in (directory, elsewhere))
+
+
+def machine_spools(directory: Path) -> Path:
+    """Return where another machine, which does not have the directory of the session, keeps its spool files."""
+    return Path("/tmp") / f"swarmtui-{directory.name}"
 
 
 def _other_spools(directory: Path) -> Path:

@@ -329,8 +329,13 @@ def test_level_is_flagged_in_which_the_server_stalled_or_restarted() -> None:
     events = [
         Event(t_ns=BOOT_NS + 1500 * MS, name="stalled"),
         Event(t_ns=BOOT_NS + 1600 * MS, name="stalled"),
+        Event(t_ns=BOOT_NS + 1700 * MS, name="host_silent"),
         Event(t_ns=BOOT_NS + 2500 * MS, name="server_restarted"),
         Event(t_ns=BOOT_NS + 500 * MS, name="paused"),
     ]
     flagged = flag_outages([level(1), level(2), level(4)], stages, events)
-    assert [[flag.code for flag in found.flags] for found in flagged] == [[], ["stalled"], ["server_gone"]]
+    assert [[flag.code for flag in found.flags] for found in flagged] == [
+        [],
+        ["stalled", "host_silent"],
+        ["server_gone"],
+    ]

@@ -14,7 +14,9 @@ import pytest
 
 from swarmtui.client.session_client import start_session
 from swarmtui.client.spawn import StartedProcess
+from swarmtui.hosts import pool as pool_module
 from swarmtui.hosts.pool import HostPool
+from swarmtui.hosts.ray_cluster import first_line
 from swarmtui.model.host_protocol import WorkerHello
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest
@@ -103,6 +105,39 @@ def test_lost_host_is_named_and_what_finished_is_saved(sandbox: Sandbox) -> None
     assert len(journal.records) >= max(frame.finished for frame in session.frames)
     session.client.close()
     wait_until(lambda: not sandbox.processes(), "all processes have exited")
+
+
+def test_silence_of_a_host_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "LAUNCHER", "tests.hosts.plain_launcher")
+    monkeypatch.setattr(pool_module, "_ROUND_S", 0.01)
+    monkeypatch.setattr(pool_module, "_SILENT_S", 0.0)
+
+    async def first_event() -> tuple[str, str]:
+        events: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        pool = HostPool("local:1", lambda host, how: None, on_event=lambda name, text: events.put_nowait((name, text)))
+        try:
+            await pool.start()
+            return await events.get()
+        finally:
+            await pool.close()
+
+    name, text = asyncio.run(first_event())
+    assert name == "host_silent" and f"{socket.gethostname()} did not answer for 0.0 s" in text
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("Failed.\nmore", "Failed."),
+        (
+            "Failed:\nTraceback (most recent call last):\n  RuntimeError: see x.err ",
+            "Failed: RuntimeError: see x.err",
+        ),
+        ("", "ValueError"),
+    ],
+)
+def test_message_of_ray_becomes_one_line(message: str, line: str) -> None:
+    assert first_line(ValueError(message)) == line
 
 
 @pytest.mark.parametrize(

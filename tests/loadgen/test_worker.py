@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from swarmtui.model.record import shift_times
 from swarmtui.model.session import RequestEntry
-from swarmtui.model.worker_protocol import Ack, StreamRow
+from swarmtui.model.worker_protocol import Ack, SpoolTo, StreamRow
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta, hello, usage
 
@@ -163,6 +164,21 @@ def test_records_are_spooled_elsewhere_if_there_is_no_space(tmp_path: Path) -> N
         worker.close_pipe()
     assert _spooled(other) == [0, 1, 2]
     assert other.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_records_are_spooled_in_the_clock_of_the_session_and_not_where_others_can_read(tmp_path: Path) -> None:
+    open_to_all, private, ahead_ns = tmp_path / "open", tmp_path / "private", 5_000_000_000_000
+    open_to_all.mkdir()
+    open_to_all.chmod(0o755)
+    paths = (str(tmp_path / "missing" / "spool.jsonl"), str(open_to_all / "s.jsonl"), str(private / "s.jsonl"))
+    with RawServer(hello) as server, DrivenWorker(server.url) as worker:
+        (record,) = worker.run([task(0)])
+        worker.send(SpoolTo(paths, ahead_ns))
+        worker.close_pipe()
+    assert not list(open_to_all.iterdir())
+    (line,) = (private / "s.jsonl").read_bytes().splitlines()
+    assert msgspec.json.decode(line, type=RequestEntry).record == shift_times(record, -ahead_ns)
+    assert record.t_sent_ns is not None and shift_times(record, 1).t_sent_ns == record.t_sent_ns + 1
 
 
 def test_unacknowledged_records_beyond_a_size_are_spooled(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 
 from swarmtui.loadgen.event_loop import Callback, EventLoop
 from swarmtui.loadgen.schedule import Schedule
-from swarmtui.model.worker_protocol import Drop
+from swarmtui.model.worker_protocol import Begin, Drop, Enqueue, Ready, StartStage
 from swarmtui.model.workload import Task
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import RawCall, RawServer, hello
@@ -89,3 +89,17 @@ def test_task_can_request_its_text() -> None:
     with RawServer(hello) as server, DrivenWorker(server.url, keep_text=False) as worker:
         without, with_text = worker.run([task(1), task(2, with_text=True)])
     assert without.text is None and with_text.text
+
+
+def test_stage_on_hold_begins_at_the_common_time() -> None:
+    with RawServer(hello) as server, DrivenWorker(server.url) as worker:
+        worker.send(StartStage(1, 2, c=2, hold=True), Enqueue((task(0), task(1))))
+        while not isinstance(worker.next_report(), Ready):
+            pass
+        # The connections are open, and nothing is sent.
+        worker.wait_for_frame(lambda frame: frame.queued == 2)
+        assert not server.calls
+        at_ns = soon(50)
+        worker.send(Begin(1, at_ns))
+        records = worker.records(2)
+    assert all(record.ok and (record.t_sent_ns or 0) >= at_ns for record in records)
