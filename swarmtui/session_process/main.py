@@ -337,10 +337,6 @@ class SessionProcess:
         problem = f"{host.host.name} was lost: {how}{unfinished(links)}"
         if self._journal is not None and self._session is not None:
             self._journal.log_event("host_lost", problem)
-            if not host.is_this_machine:
-                spools, directory = machine_spools(self._journal.directory), self._journal.directory
-                unsent = f"what {host.host.name} could not send is there in {spools}; copy it to {directory}"
-                self._journal.log_event("hosts", unsent)
         self._interrupt(problem)
 
     def _clock_measured(self, host: HostLink, measured: ClockOffset) -> None:
@@ -366,7 +362,10 @@ class SessionProcess:
         assert self._journal is not None
         self._state.status = "saving"
         journal, scheduler = self._journal, self._scheduler
-        await self._workers.shut_down(journal.saved())
+        cut_off = await self._workers.shut_down(journal.saved())
+        for name in sorted({link.host.host.name for link in cut_off if link.host is not None}):
+            spools = machine_spools(journal.directory)
+            self._log_host_event("hosts", f"what {name} could not send is there in {spools}: copy it to this session")
         if self._hosts is not None:
             await self._hosts.close()
         if self._session is None or not self._state.finished:

@@ -375,10 +375,11 @@ class WorkerPool:
         for link in self.links:
             link.send(worker_protocol.SpoolTo(link.spools(directory), link.clock_offset_ns))
 
-    async def shut_down(self, saved: int) -> None:
+    async def shut_down(self, saved: int) -> list[WorkerLink]:
         """Wait in threads: the event loop still has to send the last commands and receive the last reports.
 
-        The exit of a worker on another host can be known before its last reports have arrived.
+        The exit of a worker on another host can be known before its last reports have arrived. Return those whose
+        connection did not end.
         """
         self._shutting_down = True
         self.acknowledge(saved)
@@ -387,6 +388,7 @@ class WorkerPool:
         await asyncio.gather(*(asyncio.to_thread(link.wait) for link in self.links))
         if self._following:
             await asyncio.wait(self._following, timeout=_EXIT_TIMEOUT_S)
+        return [link for link, task in zip(self.links, self._following, strict=False) if not task.done()]
 
 
 def unfinished(links: Iterable[WorkerLink]) -> str:
