@@ -30,6 +30,7 @@ from swarmtui.cli.options import (
 )
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
+from swarmtui.client.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.files import read_file
 from swarmtui.text import echo, escape, sanitize
 
@@ -151,7 +152,7 @@ def ab(
     echo(to_json(result) if as_json else ab_text(result), nl=as_json)
     if result.problem:
         echo(f"swarmtui: {result.problem}", err=True)
-    sys.exit(3 if result.problem else 4 if result.stopped else 0)
+    sys.exit(UNUSABLE if result.problem else STOPPED if result.stopped else DONE)
 
 
 @commands.command()
@@ -232,7 +233,7 @@ def tune(
     echo(to_json(found) if as_json else tune_text(found), nl=as_json)
     if stopped:
         echo("swarmtui: stopped; run the same command again to continue", err=True)
-    sys.exit(4 if stopped else 0)
+    sys.exit(STOPPED if stopped else DONE)
 
 
 def _show_tune(directory: Path) -> bool:
@@ -242,7 +243,7 @@ def _show_tune(directory: Path) -> bool:
 
     if open_tune(directory).detached:
         echo("the tune continues in the background; run the same command to show it again", err=True)
-        sys.exit(0)
+        sys.exit(DONE)
     status = read_status(directory)
     if status is not None and status.ended == "failed":
         echo(f"swarmtui: the tune failed; log: {directory / 'tune.log'}", err=True)
@@ -273,7 +274,7 @@ def _confirm_commands(text: str, yes: bool) -> None:
     if not is_terminal():
         raise BadInput("add --yes to run these commands: there is no terminal to ask for confirmation")
     if not click.confirm("Run them?", default=False, err=True):
-        sys.exit(4)
+        sys.exit(STOPPED)
 
 
 def _reporter(quiet: bool) -> Callable[[str], None]:

@@ -15,10 +15,18 @@ import msgspec
 
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.cli.progress import Progress, open_progress
-from swarmtui.client.crash_report import FAULT
+from swarmtui.client.exits import (
+    BAD_INPUT,
+    DONE,
+    FAULT,
+    MISSED,
+    STOPPED,
+    UNUSABLE,
+    exit_if_stuck,
+    ignore_signals_unless_stuck,
+)
 from swarmtui.client.session_client import ConnectionLost, SessionClient, StopControl, start_session
 from swarmtui.client.spawn import StartedProcess
-from swarmtui.client.stuck_output import STOPPED, exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
@@ -30,8 +38,6 @@ from swarmtui.text import count_noun, echo
 
 if TYPE_CHECKING:
     from swarmtui.analysis.limits.fail_if import FailCondition
-
-DONE, MISSED, BAD_INPUT, UNUSABLE = 0, 1, 2, 3
 
 _EXIT_CODES: dict[client_protocol.Ending, int] = {
     "done": DONE, "failed": BAD_INPUT, "unusable": UNUSABLE, "stopped": STOPPED, "interrupted": STOPPED,

@@ -287,8 +287,7 @@ def _probe_repeatedly(make_request: Callable[[], RunRequest], every_s: float | N
     """Probe once, or start a probe every `every_s` seconds until stopped; an unreachable server is tried again."""
     import time
 
-    from swarmtui.cli.follow import DONE, UNUSABLE
-    from swarmtui.client.stuck_output import STOPPED
+    from swarmtui.client.exits import DONE, STOPPED, UNUSABLE
 
     due = time.monotonic()
     try:
@@ -307,7 +306,8 @@ def _probe_once(request: RunRequest, quiet: bool) -> int:
     import signal
     from pathlib import Path
 
-    from swarmtui.cli.follow import DONE, follow_without_report
+    from swarmtui.cli.follow import follow_without_report
+    from swarmtui.client.exits import DONE
     from swarmtui.client.spawn import start_session_process
 
     ended, code = follow_without_report(request, start_session_process(), quiet)
@@ -323,7 +323,7 @@ def _probe_once(request: RunRequest, quiet: bool) -> int:
 
 def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
     """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the exit."""
-    from swarmtui.client.stuck_output import exit_if_stuck, ignore_signals_unless_stuck
+    from swarmtui.client.exits import exit_if_stuck, ignore_signals_unless_stuck
 
     exit_if_stuck()
     ignore_signals_unless_stuck()

@@ -18,7 +18,7 @@ from swarmtui.cli.options import (
     session_dir_option,
     to_json,
 )
-from swarmtui.sessions.export import FORMATS
+from swarmtui.sessions.export import FORMATS, format_of
 from swarmtui.text import echo, write_document
 
 # A copy of the choices in `sessions.index`, so that --help does not import it.
@@ -203,9 +203,7 @@ def export(session: tuple[str, ...], form: Any, output: str | None, chart: str |
     from swarmtui.sessions.store import load_session
 
     if form is None:
-        form = Path(output or "").suffix.removeprefix(".")
-        if form not in FORMATS:
-            raise BadInput(f"give one of {', '.join(FORMATS)}, or an output file with such a suffix", key="--format")
+        form = format_of(Path(output or ""))
     if output is None and FORMATS[form].binary:
         if sys.stdout.isatty():
             raise BadInput("is binary and cannot be shown on a terminal; give a file with -o", key=f"--format {form}")

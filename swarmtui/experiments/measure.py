@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Protocol
 
+from swarmtui.client.exits import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.client.session_client import (
     ConnectionLost,
     SessionClient,
@@ -17,7 +18,6 @@ from swarmtui.client.session_client import (
     running_sessions,
     start_session,
 )
-from swarmtui.client.stuck_output import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.run_request import RunRequest

@@ -21,8 +21,8 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.theme import Theme
 
+from swarmtui.client.exits import exit_if_stuck
 from swarmtui.client.session_client import start_session
-from swarmtui.client.stuck_output import exit_if_stuck
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
 from swarmtui.model.config import Config
@@ -255,7 +255,7 @@ class SwarmApp(PatchedApp[AppResult]):
         if self._quitting:
             self.exit(self._result())
         elif self._quit_dialog is not None and self.screen is self._quit_dialog and self._tune is None:
-            self._quit_dialog.dismiss("go on")
+            self._quit_dialog.dismiss("back")
             self.toast("the run has ended; q quits")
 
     # quitting
@@ -272,7 +272,7 @@ class SwarmApp(PatchedApp[AppResult]):
 
     def action_leave(self) -> None:
         if self._quit_dialog is not None and self.screen is self._quit_dialog:
-            self._quit_dialog.dismiss("go on")
+            self._quit_dialog.dismiss("back")
         elif self._is_running:
             self._quit_dialog = self.open_screen("quit", "run", callback=self._quit_run)
         elif self._running_tune() is not None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.events import Click
 from textual.screen import Screen
 
-from swarmtui.tui.cursor_list import WHEEL_ROWS, CursorList
+from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer
-from swarmtui.tui.lines import Line, LineWidget, heading
+from swarmtui.tui.lines import Line, LineWidget, Movable, heading
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -76,14 +76,6 @@ def _width(action: Action) -> int:
     return cell_len(action.shown) + cell_len(action.label) + 3
 
 
-class Movable(Protocol):
-    """A list or a page that the movement keys scroll."""
-
-    def move(self, by: int) -> None: ...
-    def move_page(self, by: int) -> None: ...
-    def move_to_edge(self, last: bool) -> None: ...
-
-
 class CursorScreen(Screen[None]):
     """A screen whose movement keys act on `movable`, and which Esc closes; it has the keys of its `key_context`.
 
@@ -142,7 +134,7 @@ class CursorScreen(Screen[None]):
         self.app.open_sessions()
 
 
-class Page(LineWidget):
+class Page(Movable):
     """Scrolling lines; `top` is the first visible line, and `follow` keeps the end visible as lines are added."""
 
     def __init__(self, title: str, *, follow: bool = False, **kwargs: Any) -> None:
@@ -171,14 +163,6 @@ class Page(LineWidget):
 
     def move_to_edge(self, last: bool) -> None:
         self.scroll_to_line(len(self.lines) if last else 0)
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        event.stop()
-        self.move(WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        event.stop()
-        self.move(-WHEEL_ROWS)
 
     def draw(self, width: int, height: int) -> list[Line]:
         last = max(0, len(self.lines) - (height - 1))

@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from textual.binding import BindingType
-from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.events import Click
 from textual.message import Message
 
 from swarmtui.tui.keys import bindings
-from swarmtui.tui.lines import Line, LineWidget, ljust
+from swarmtui.tui.lines import Line, Movable, ljust
 
 Row = TypeVar("Row")
 
-# Rows that one step of the mouse wheel moves.
-WHEEL_ROWS = 3
 
-
-class CursorList(LineWidget, Generic[Row]):
+class CursorList(Movable, Generic[Row]):
     """Rows of which one is under the cursor; the part of the list around the cursor is drawn."""
 
     # Lines of the widget that are not rows, and how many of them are above the rows.
@@ -69,20 +66,15 @@ class CursorList(LineWidget, Generic[Row]):
         if self.lines_above <= event.y and position < len(self.rows) and self._can_take(position):
             event.stop()
             if event.chain == 1:
-                self.move(position - self.cursor)
+                self.choose(position)
             elif position == self.cursor:
                 self.app.simulate_key("enter")
 
+    def choose(self, position: int) -> None:
+        self.move_to(position)
+
     def _can_take(self, position: int) -> bool:
         return True
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        event.stop()
-        self.move(WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        event.stop()
-        self.move(-WHEEL_ROWS)
 
 
 class PickItem(NamedTuple):
@@ -133,19 +125,14 @@ class PickList(CursorList[PickItem]):
         enabled = self._enabled()
         if enabled:
             at = enabled.index(self.cursor) if self.cursor in enabled else 0
-            self.move_to(enabled[min(len(enabled) - 1, max(0, at + by))])
-            self.post_message(self.Moved(self))
+            self.choose(enabled[min(len(enabled) - 1, max(0, at + by))])
+
+    def choose(self, position: int) -> None:
+        super().choose(position)
+        self.post_message(self.Moved(self))
 
     def _can_take(self, position: int) -> bool:
         return bool(self.rows[position].id)
-
-    def on_click(self, event: Click) -> None:
-        """Pick the clicked item, which `move` reaches in steps over those that can be picked."""
-        position = self._first_visible + event.y
-        if event.chain == 1 and position < len(self.rows) and self._can_take(position):
-            enabled = self._enabled()
-            event.prevent_default().stop()
-            self.move(enabled.index(position) - enabled.index(self.cursor))
 
     def _enabled(self) -> list[int]:
         return [position for position, item in enumerate(self.rows) if item.id]

@@ -40,7 +40,7 @@ class QuitDialog(ModalScreen[str]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "choose('stop')", "stop and save", show=False),
         Binding("d", "choose('detach')", "detach", show=False),
-        Binding("escape", "choose('go on')", "back", show=False),
+        Binding("escape", "choose('back')", "back", show=False),
     ]
 
     def __init__(self, running: Literal["run", "tune"] = "run") -> None:
@@ -54,7 +54,7 @@ class QuitDialog(ModalScreen[str]):
             yield PickList([
                 PickItem("stop", stop),
                 PickItem("detach", detach),
-                PickItem("go on", "esc  back to the screen"),
+                PickItem("back", "esc  back to the screen"),
             ])  # fmt: skip
 
     def on_pick_list_confirmed(self, event: PickList.Confirmed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,21 +20,11 @@ from swarmtui.sessions.export import FORMATS
 from swarmtui.text import sanitize
 from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.input_line import TextField
+from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
 
-_DESCRIPTIONS = {
-    "html": "page with tables and charts, no network needed",
-    "md": "Markdown report",
-    "png": "image of the charts",
-    "svg": "image of the charts, scalable",
-    "csv": "one row per level",
-    "json": "all figures and requests",
-    "toml": "all figures of levels",
-    "openmetrics": "figures for Prometheus",
-}
-_SUFFIXES = {"openmetrics": "prom"}
 _HINT = "enter: write · tab: format or file · esc: close"
 
 
@@ -41,7 +32,7 @@ def default_path(root: Path, session_ids: Sequence[str], form: str) -> Path:
     """Return a file in the directory of the session; of several, in that of the newest."""
     newest = max(session_ids)
     name = f"{newest}-compared" if len(session_ids) > 1 else newest
-    return root / newest / f"{name}.{_SUFFIXES.get(form, form)}"
+    return root / newest / f"{name}.{FORMATS[form].suffix or form}"
 
 
 class ExportDialog(ModalScreen[None]):
@@ -60,11 +51,12 @@ class ExportDialog(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         several = len(self._session_ids) > 1
-        forms = [form for form in _DESCRIPTIONS if FORMATS[form].several or not several]
+        forms = [form for form in FORMATS if FORMATS[form].several or not several]
         title = f"Export {len(self._session_ids)} sessions, compared" if several else f"Export {self._session_ids[0]}"
         with Vertical(classes="box", id="export-box"):
             yield Static(sanitize(title), markup=False)
-            formats = PickList([PickItem(form, f"{form:<12} {_DESCRIPTIONS[form]}") for form in forms], id="formats")
+            items = [PickItem(form, f"{form:<12} {FORMATS[form].description}") for form in forms]
+            formats = PickList(items, id="formats")
             formats.styles.height = len(forms)
             yield formats
             yield Static("File", markup=False, classes="hint")
@@ -89,7 +81,7 @@ class ExportDialog(ModalScreen[None]):
         """Follow the format with the suffix of the file."""
         self._written = False
         if self._path.name:
-            suffix = f".{_SUFFIXES.get(self._form, self._form)}"
+            suffix = f".{FORMATS[self._form].suffix or self._form}"
             self.query_one("#path", Input).value = str(self._path.with_suffix(suffix))
         self._describe()
 
@@ -113,7 +105,7 @@ class ExportDialog(ModalScreen[None]):
             self.dismiss()
         else:
             self._show("writing …")
-            self.run_worker(self._write(self._form, self._path), exclusive=True, exit_on_error=False)
+            run_in_background(self, partial(self._write, self._form, self._path), group="write")
 
     async def _write(self, form: str, path: Path) -> None:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarmtui.client.config_file import read_config
-from swarmtui.client.crash_report import FAULT, write_crash_report
+from swarmtui.client.exits import FAULT, write_crash_report
 from swarmtui.client.session_client import SessionClient, attach, start_session
 from swarmtui.client.spawn import start_session_process
 from swarmtui.model.base import BadInput

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
+from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -101,6 +102,32 @@ class LineWidget(Widget):
 
     def on_show(self) -> None:
         self.on_resize()
+
+
+class Movable(LineWidget):
+    """A list or a page that the movement keys and the mouse wheel move."""
+
+    @property
+    def wheel_lines(self) -> int:
+        """The lines that one step of the mouse wheel moves."""
+        return 3
+
+    def move(self, by: int) -> None:
+        raise NotImplementedError
+
+    def move_page(self, by: int) -> None:
+        raise NotImplementedError
+
+    def move_to_edge(self, last: bool) -> None:
+        raise NotImplementedError
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        self.move(self.wheel_lines)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        self.move(-self.wheel_lines)
 
 
 class Panel(LineWidget, Generic[View]):

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from swarmtui.numbers import short
 from swarmtui.tui.lines import Line, Panel, scale_top
+from swarmtui.tui.textual_patches import run_in_background
 
 # The colour that plotext draws with for each style.
 _COLOURS = {"first": 4, "second": 3, "bad": 1, "dim": 8, "good": 6, "warn": 5, "": 7}
@@ -66,7 +67,7 @@ class PlotPanel(Panel[PlotView]):
         super().show(view)
         if not view.empty and not self._loading:
             self._loading = True
-            self.run_worker(self._load(), exit_on_error=False)
+            run_in_background(self, self._load)
 
     async def _load(self) -> None:
         """Import plotext in a thread: it takes a quarter of a second, and keys must not wait for it."""

@@ -1,10 +1,10 @@
-"""Change how Textual paints and exits; every private Textual name that the app uses is in this file."""
+"""Change how Textual paints, exits and starts workers; every private Textual name that the app uses is in this file."""
 
 from __future__ import annotations
 
 import select
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar, cast
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -24,6 +24,14 @@ Result = TypeVar("Result")
 
 _NO_COLOUR = NoColor()
 _CLEAR_CACHES_S = 60.0
+
+
+def run_in_background(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], *, group: str = "") -> None:
+    """Run a coroutine function as a worker of a widget; one of a `group` replaces the one before.
+
+    A coroutine, which Textual accepts too, would never be awaited if the app closes before the worker starts.
+    """
+    node.run_worker(cast(Any, work), group=group or "default", exclusive=bool(group), exit_on_error=False)
 
 
 class Terminal(LinuxDriver):

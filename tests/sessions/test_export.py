@@ -26,7 +26,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
-from swarmtui.sessions.export import FORMATS, export, session_data
+from swarmtui.sessions.export import FORMATS, export, format_of, session_data
 from swarmtui.sessions.export.charts import build_charts
 from swarmtui.sessions.store import LoadedSession, load_session, write_summary
 from swarmtui.text import sanitize
@@ -79,6 +79,13 @@ class Tables(html.parser.HTMLParser):
             self._name = self._text
         elif tag in ("th", "td"):
             self.tables[self._name][-1].append(self._text)
+
+
+def test_the_suffix_of_a_file_decides_its_format() -> None:
+    assert [format_of(Path(f"report.{suffix}")) for suffix in ("html", "md", "prom")] == ["html", "md", "openmetrics"]
+    for name in ("report", "report.pdf", ""):
+        with pytest.raises(BadInput, match="such a suffix"):
+            format_of(Path(name))
 
 
 @pytest.mark.parametrize("form", TEXT_FORMATS)

@@ -204,7 +204,7 @@ def test_a_crash_leaves_the_terminal_usable_and_the_run_in_progress(
     client, session_id = run
     code = (
         "import swarmtui.tui.live.screen as live\n"
-        "live.LiveScreen.action_order = lambda self: 1 / 0\n"
+        "live.LiveScreen.action_sort = lambda self: 1 / 0\n"
         f"import sys; sys.argv = ['swarmtui', 'attach', '{session_id}']\n"
         "from swarmtui.cli import main; main()"
     )

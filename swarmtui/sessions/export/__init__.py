@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.model.base import BadInput
@@ -17,24 +18,40 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(NamedTuple):
-    """`render` is MODULE:FUNCTION, imported when needed; it gets the sessions, and with `charts` a chart name."""
+    """`render` is MODULE:FUNCTION, imported when needed; it gets the sessions, and with `charts` a chart name.
+
+    `suffix` is that of its files, if it is not the name of the format.
+    """
 
     render: str
+    description: str
     several: bool = False
     charts: bool = False
     binary: bool = False
+    suffix: str = ""
 
 
 FORMATS = {
-    "md": ExportFormat("markdown:render_markdown", several=True),
-    "csv": ExportFormat("data:render_csv"),
-    "json": ExportFormat("data:render_json"),
-    "toml": ExportFormat("data:render_toml"),
-    "openmetrics": ExportFormat("openmetrics:render_openmetrics", several=True),
-    "html": ExportFormat("html:render_html", several=True),
-    "png": ExportFormat("images:render_png", several=True, charts=True, binary=True),
-    "svg": ExportFormat("images:render_svg", several=True, charts=True),
+    "html": ExportFormat("html:render_html", "page with tables and charts, no network needed", several=True),
+    "md": ExportFormat("markdown:render_markdown", "Markdown report", several=True),
+    "png": ExportFormat("images:render_png", "image of the charts", several=True, charts=True, binary=True),
+    "svg": ExportFormat("images:render_svg", "image of the charts, scalable", several=True, charts=True),
+    "csv": ExportFormat("data:render_csv", "one row per level"),
+    "json": ExportFormat("data:render_json", "all figures and requests"),
+    "toml": ExportFormat("data:render_toml", "all figures of levels"),
+    "openmetrics": ExportFormat(
+        "openmetrics:render_openmetrics", "figures for Prometheus", several=True, suffix="prom"
+    ),
 }
+
+
+def format_of(path: Path) -> str:
+    """Return the format of a file by its suffix."""
+    suffix = path.suffix.removeprefix(".")
+    found = next((name for name, known in FORMATS.items() if suffix and suffix in (name, known.suffix)), None)
+    if found is None:
+        raise BadInput(f"give one of {', '.join(FORMATS)}, or an output file with such a suffix", key="--format")
+    return found
 
 
 def export(loaded: Sequence[LoadedSession], form: str, chart: str | None = None) -> bytes:

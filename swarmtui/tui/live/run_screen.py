@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +23,7 @@ from swarmtui.tui.keys import Action, relabel
 from swarmtui.tui.live.header import server_notice
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live_model import LiveModel
+from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.tui.dialogs import SessionDetails
@@ -55,7 +57,7 @@ class RunScreen(LiveScreen):
             server = servers[-1] if servers else None
             secrets = self._request.secrets if self._request else Secrets()
             self._server_watch = ServerWatch(session.endpoints[0], secrets, server, self.data_changed)
-            self.run_worker(self._server_watch.run(), exit_on_error=False)
+            run_in_background(self, self._server_watch.run)
 
     def _server_notice(self) -> str:
         return server_notice(self._server_watch.down_s, self._server_watch.changes) if self._server_watch else ""
@@ -241,7 +243,7 @@ class RunScreen(LiveScreen):
         """Send the details to the session process; after its end, edit the saved files."""
         live = self.source.live
         if live.ended is not None:
-            self.run_worker(self._describe_saved(before, details), exit_on_error=False)
+            run_in_background(self, partial(self._describe_saved, before, details))
             return
         self.source.send(protocol.Describe(details.label, details.note))
         live.describe(details.label, details.note)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.events import Click
-from textual.widget import Widget
 
 from swarmtui.model.client_protocol import WatchTexts
 from swarmtui.text import sanitize
-from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Movable
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
-from swarmtui.tui.lines import LineWidget
-from swarmtui.tui.live.collapsed import CollapsedPanels, EmptyPanel
+from swarmtui.tui.lines import LineWidget, Movable
 from swarmtui.tui.live.curve import CurvePanel, curve_view
 from swarmtui.tui.live.gpus import GpusPanel, GpusView
 from swarmtui.tui.live.header import HeaderPanel, ReplayClock, TilesPanel, header_view, tiles
 from swarmtui.tui.live.history import HistoryPanel, HistoryStrip, history_view, strip_view
+from swarmtui.tui.live.layout import CollapsedPanels, collapse_panels, stack_streams
 from swarmtui.tui.live.levels import LevelsPanel, levels_view
 from swarmtui.tui.live.quality import QualityPanel, quality_view
 from swarmtui.tui.live.result import ResultPanel, result_view
@@ -36,6 +36,7 @@ from swarmtui.tui.live.streams import (
     primary_type,
     streams_view,
 )
+from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
@@ -44,20 +45,9 @@ if TYPE_CHECKING:
     from swarmtui.tui.live_model import LiveModel
 
 _PANELS: tuple[type[LineWidget], ...] = (StreamsPanel, HistoryPanel, GpusPanel, LevelsPanel, CurvePanel, QualityPanel)
-# The title and key of panels that become one line if they are empty.
-_COLLAPSIBLE: dict[type[LineWidget], tuple[str, str]] = {
-    LevelsPanel: ("levels", "4"),
-    GpusPanel: ("GPUs", "3"),
-    CurvePanel: ("curve", "5"),
-    QualityPanel: ("measurement quality", "6"),
-}
-# The levels alone do not need the height of a curve.
-_MAX_LEVELS_HEIGHT = 14
 _RETRY_S = 0.1
 # With this many streams, their panel is 8 lines high, and the levels below it at least 6.
 _FEW_STREAMS, _FEW_STREAMS_HEIGHT = 6, 23
-# The lines that the history needs below the streams.
-_HISTORY_HEIGHT = 7
 
 
 class LiveScreen(CursorScreen):
@@ -141,7 +131,7 @@ class LiveScreen(CursorScreen):
             self._handle_end(live)
         if not self._baseline_requested and live.session is not None and live.frame is not None:
             self._baseline_requested = True
-            self.run_worker(self._find_baseline(live.directory), exit_on_error=False)
+            run_in_background(self, partial(self._find_baseline, live.directory))
         if live.frame is not None and live.frame.servers != self._servers:
             self._servers = live.frame.servers
             self._compare_flags()
@@ -159,22 +149,27 @@ class LiveScreen(CursorScreen):
         self.data_changed()
 
     @property
+    def _shown(self) -> LiveModel:
+        """What is shown: the present state, or the one at which the display was frozen."""
+        return self._frozen or self.source.live
+
+    @property
     def _has_ended(self) -> bool:
         """Whether the shown moment is after the end, which a replay may leave again."""
-        live = self._frozen or self.source.live
+        live = self._shown
         return live.ended is not None or (live.frame is not None and live.frame.status == "ended")
 
     @property
     def _levels_fit_below(self) -> bool:
         """Whether a small screen has room for the levels below the streams."""
-        frame = (self._frozen or self.source.live).frame
+        frame = self._shown.frame
         if frame is None or frame.load in ("open", "sessions") or self._has_ended or self._only_panel is not None:
             return False
         return frame.c <= _FEW_STREAMS and self.app.size.height >= _FEW_STREAMS_HEIGHT
 
     @property
     def _is_map(self) -> bool:
-        return is_heat_map((self._frozen or self.source.live).frame, self._map_chosen)
+        return is_heat_map(self._shown.frame, self._map_chosen)
 
     def update_panels(self) -> None:
         self.set_class(self._has_ended, "-ended")
@@ -182,10 +177,11 @@ class LiveScreen(CursorScreen):
         for panel in self.query(LineWidget):
             if (panel.is_on_screen and panel.size) or panel.has_class("-empty"):
                 self._update_panel(panel)
-        self._collapse_panels()
+        single_panel = self._only_panel is not None
+        collapse_panels(self, ended=self._has_ended, single_panel=single_panel)
         # There are no panels while the app closes.
         for streams in self.query(StreamsPanel):
-            self._stack_streams(streams)
+            stack_streams(self, streams, ended=self._has_ended, single_panel=single_panel)
             if self._frozen is None:
                 self._watch_texts(self._visible_streams(streams))
 
@@ -195,56 +191,6 @@ class LiveScreen(CursorScreen):
             return ()
         return tuple(sorted(line.agent for line in streams.view.shown))
 
-    def _collapse_panels(self) -> None:
-        """Show panels that are empty as one line, and give their room to the others."""
-        found: list[EmptyPanel] = []
-        visible: list[LineWidget] = []
-        # The result contains the levels; the quality has a place on large screens only.
-        large = self.has_class("-wide") and self.has_class("-high")
-        unused_keys = ("4" if self._has_ended else "", "" if large else "6")
-        for panel in self.query("#lower > LineWidget").results(LineWidget):
-            name, key = _COLLAPSIBLE[type(panel)]
-            unused = key in unused_keys
-            why = "" if unused or self._is_small or self._only_panel is not None else panel.empty
-            panel.set_class(bool(why), "-empty")
-            if why:
-                found.append(EmptyPanel(key, name, why))
-            elif not unused:
-                visible.append(panel)
-        for lower in self.query("#lower"):
-            lower.set_class(not visible, "-empty")
-            match visible:
-                case [LevelsPanel() as levels] if found:
-                    lower.styles.height = min(_MAX_LEVELS_HEIGHT, levels.lines_needed)
-                case _:
-                    _clear_height(lower)
-        for lines in self.query(CollapsedPanels):
-            lines.styles.height = len(found)
-            lines.display = bool(found)
-            lines.show(tuple(found))
-
-    def _stack_streams(self, streams: StreamsPanel) -> None:
-        """Give the streams the whole width if the history fits below them.
-
-        With text, and as a heat map, they have it anyway; the history is a strip if it does not fit.
-        """
-        upper, view = self.query_one("#upper"), streams.view
-        room = upper.size.height + (2 if self.has_class("-strip") else 0)
-        needed = streams.lines_needed(upper.size.width - 1, room - _HISTORY_HEIGHT if streams.as_map else room)
-        below = needed <= room - _HISTORY_HEIGHT
-        stacked = below or streams.as_map or (view is not None and view.has_text)
-        stacked = stacked and not self._has_ended and self._only_panel is None and not self._is_small
-        if stacked:
-            streams.styles.height = needed if below else "1fr"
-        else:
-            _clear_height(streams)
-        self.set_class(stacked, "-stacked")
-        self.set_class(stacked and not below, "-strip")
-
-    @property
-    def _is_small(self) -> bool:
-        return self.has_class("-narrow") or self.has_class("-short")
-
     def _watch_texts(self, agents: tuple[int, ...]) -> None:
         """Ask for the text of the streams that are visible."""
         if agents != self._texts_watched:
@@ -253,7 +199,7 @@ class LiveScreen(CursorScreen):
 
     def _update_panel(self, panel: LineWidget) -> None:
         """Show the current view for the panel's size."""
-        live = self._frozen or self.source.live
+        live = self._shown
         frame, session = live.frame, live.session
         t0_ns = session.t0_ns if session else 0
         levels = frame.levels if frame else ()
@@ -340,8 +286,8 @@ class LiveScreen(CursorScreen):
         key = (live.frame.levels if live.frame else (), self._baseline.name)
         if key != self._compared and live.session is not None and self._baseline.summary is not None:
             self._compared = key
-            work = self._compare_levels(live.session, key[0])
-            self.run_worker(work, exclusive=True, group="compare", exit_on_error=False)
+            work = partial(self._compare_levels, live.session, key[0])
+            run_in_background(self, work, group="compare")
 
     async def _compare_levels(self, session: Session, levels: tuple[Level, ...]) -> None:
         self._pair = await asyncio.to_thread(compare_levels, self._baseline, session, levels)
@@ -354,7 +300,8 @@ class LiveScreen(CursorScreen):
             return
         self._end_handled = True
         if live.session and live.session.previous and live.ended.directory:
-            self.run_worker(self._record_effect(live.ended.directory, live.session.previous), exit_on_error=False)
+            work = partial(self._record_effect, live.ended.directory, live.session.previous)
+            run_in_background(self, work)
         self.app.run_ended(live.ended)
 
     async def _record_effect(self, directory: str, previous: str) -> None:
@@ -415,7 +362,7 @@ class LiveScreen(CursorScreen):
     def _back_from_first_screen(self) -> None:
         self.app.toast("this is the first screen; q quits")
 
-    def action_order(self) -> None:
+    def action_sort(self) -> None:
         position = STREAM_ORDERS.index(self._order) + 1
         self._order = STREAM_ORDERS[position % len(STREAM_ORDERS)]
         self.update_panels()
@@ -477,8 +424,8 @@ class LiveScreen(CursorScreen):
             self.app.toast("no earlier session with this model and workload; L lists all sessions")
         else:
             root, baseline = Path(self.source.live.directory).parent, self._baseline.summary.session.id
-            work = self.app.open_comparison(root, (baseline, self._measured.id))
-            self.run_worker(work, exclusive=True, group="comparison", exit_on_error=False)
+            work = partial(self.app.open_comparison, root, (baseline, self._measured.id))
+            run_in_background(self, work, group="comparison")
 
     def action_baseline(self) -> None:
         """Compare the next runs with this session, until another one is marked."""
@@ -488,10 +435,3 @@ class LiveScreen(CursorScreen):
         else:
             self.app.baseline = session.id
             self.app.toast(f"baseline: {session.label or session.id}; the next runs are compared with it")
-
-
-def _clear_height(widget: Widget) -> None:
-    """Let the height be that of app.tcss again."""
-    if widget.styles.inline.has_rule("height"):
-        widget.styles.inline.clear_rule("height")
-        widget.refresh(layout=True)

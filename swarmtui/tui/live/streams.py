@@ -7,15 +7,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 from rich.cells import cell_len
-from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.events import Click
 
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
-from swarmtui.tui.cursor_list import WHEEL_ROWS
-from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, scale_top, sparkline
+from swarmtui.tui.lines import Line, Movable, heading, ljust, rjust, scale_top, sparkline
 from swarmtui.tui.live.header import MixedRates, server_waiting
 from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live_model import RECENT_RATES, StreamRate
@@ -215,7 +214,7 @@ def _empty_reason(frame: Frame, filter_text: str) -> str:
 # widget
 
 
-class StreamsPanel(LineWidget):
+class StreamsPanel(Movable):
     """Holds the cursor and the scroll position; `update_view` makes the view for the visible rows."""
 
     view: StreamsView | None = None
@@ -227,6 +226,10 @@ class StreamsPanel(LineWidget):
     def rows(self) -> int:
         """The number of streams that fit below the heading and the titles."""
         return max(0, self.size.height - 2)
+
+    @property
+    def wheel_lines(self) -> int:
+        return 1 if self.as_map else super().wheel_lines
 
     @property
     def first(self) -> int:
@@ -283,12 +286,6 @@ class StreamsPanel(LineWidget):
             self.move_by_streams(self.top + row - self.cursor)
         else:
             self.app.simulate_key("enter")
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        self.move(1 if self.as_map else WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        self.move(-1 if self.as_map else -WHEEL_ROWS)
 
     def move_page(self, by: int) -> None:
         self.move_by_streams(by if self.as_map else by * max(1, self.rows))

@@ -18,6 +18,7 @@ from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap, wrapped_note
+from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no changes yet: R after a run, `swarmtui run --baseline last` and `swarmtui ab` add them"
 _DETAIL_LINES = 6
@@ -113,7 +114,7 @@ class LogScreen(CursorScreen):
         self._reload()
 
     def _reload(self) -> None:
-        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+        run_in_background(self, self._read, group="read")
 
     async def _read(self) -> None:
         changes: Sequence[LoggedChange]

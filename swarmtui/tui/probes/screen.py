@@ -18,6 +18,7 @@ from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap, wrapped_note
 from swarmtui.tui.plot import Axis, PlotPanel, PlotTrace
+from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no probes yet: start the plan “probe”, or `swarmtui probe --every 1h`"
 _TICKS = 5
@@ -172,7 +173,7 @@ class ProbesScreen(Pager):
         self.set_interval(_RELOAD_S, self._reload)
 
     def _reload(self) -> None:
-        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+        run_in_background(self, self._read, group="read")
 
     async def _read(self) -> None:
         try:
@@ -196,7 +197,7 @@ class ProbesScreen(Pager):
         self._selected = 0
         super().set_filter(text)
 
-    def action_narrow_probes(self) -> None:
+    def action_filter(self) -> None:
         self.ask_filter("filter probes:")
 
 

@@ -11,6 +11,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page, Pager
 from swarmtui.tui.lines import Line, ljust, wrap
+from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.model.findings import Check
@@ -50,7 +51,7 @@ class ChecklistScreen(Pager):
         self._problem = "loading …"
 
     def on_mount(self) -> None:
-        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+        run_in_background(self, self._read, group="read")
 
     async def _read(self) -> None:
         try:

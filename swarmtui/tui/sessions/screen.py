@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -26,6 +27,7 @@ from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, wrap
 from swarmtui.tui.sessions.compare_screen import OverlayPanel, OverlayView, SessionCurve
+from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.sessions.index import SessionRow
@@ -93,12 +95,12 @@ def session_line(row: SessionRow, flags: str, columns: SessionColumns, width: in
     mark = "~" if row.chunks_counted else ""
     best = f"{mark}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else MISSING
     sweet = MISSING if row.sweet_spot is None else f"C={row.sweet_spot}"
-    name = sanitize(row.problem or "") or session_text(row, flags)
+    name = sanitize(row.problem or "") or session_caption(row, flags)
     time = local_time(row.created, width >= _WIDE) or sanitize(row.id)
     return _cells((time, name, _model(row), row.workload, best, sweet, _state(row)), columns, width)
 
 
-def session_text(row: SessionRow, flags: str) -> str:
+def session_caption(row: SessionRow, flags: str) -> str:
     """The name of a session: its label, and the flags in which it differs."""
     label = sanitize(row.label)
     return " · ".join(part for part in (label, flags if flags not in label else "") if part)
@@ -144,7 +146,7 @@ def preview_lines(row: SessionRow, flags: str, width: int) -> list[Line]:
     """Describe the session under the cursor."""
     best = f"{rate(row.best_out_tps)} tok/s at {row.best_at}" if row.best_at else ""
     facts = (
-        ("", session_text(row, flags)),
+        ("", session_caption(row, flags)),
         ("time", local_time(row.created, with_year=True)),
         ("model", _model(row)),
         ("workload", row.workload),
@@ -254,14 +256,14 @@ class SessionsScreen(CursorScreen):
     def actions(self) -> list[Action]:
         actions = in_footer(self.app.keys.actions("sessions"), "export", "checklist", "tuning_log", "probe_history")
         # If not all fit, those first that need no other session or a deleted one.
-        order = ("watch", "mark", "compare", "export", "sort", "narrow", "delete")
+        order = ("replay", "mark", "compare", "export", "sort", "filter", "delete")
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
 
     def on_mount(self) -> None:
         self._reload()
 
     def _reload(self) -> None:
-        self.run_worker(self._read(), exclusive=True, exit_on_error=False)
+        run_in_background(self, self._read, group="read")
 
     def on_unmount(self) -> None:
         self._deleted.purge()
@@ -307,7 +309,7 @@ class SessionsScreen(CursorScreen):
         self._order = orders[(orders.index(self._order) + 1) % len(orders)]
         self.update_panels()
 
-    def action_narrow(self) -> None:
+    def action_filter(self) -> None:
         self.ask_filter("filter sessions:")
 
     def action_mark(self) -> None:
@@ -315,10 +317,10 @@ class SessionsScreen(CursorScreen):
         self.action_move(1)
         self.update_panels()
 
-    def action_watch(self) -> None:
+    def action_replay(self) -> None:
         selected = self.query_one(SessionList).selected_id
         if selected:
-            self.run_worker(self.app.open_replay(self._root, selected), exclusive=True, exit_on_error=False)
+            run_in_background(self, partial(self.app.open_replay, self._root, selected), group="open")
 
     def action_checklist(self) -> None:
         selected = self.query_one(SessionList).selected_id
@@ -331,7 +333,7 @@ class SessionsScreen(CursorScreen):
         if len(ids) < 2:
             self.app.toast("no earlier session with this model and workload; mark two or more with m")
         else:
-            self.run_worker(self.app.open_comparison(self._root, ids), exclusive=True, exit_on_error=False)
+            run_in_background(self, partial(self.app.open_comparison, self._root, ids), group="open")
 
     def _to_compare(self) -> list[str]:
         """The marked sessions; with fewer than two, the one under the cursor and the marked one or the one before."""

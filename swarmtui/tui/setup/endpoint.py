@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -26,6 +27,7 @@ from swarmtui.tui.input_line import TextField
 from swarmtui.tui.lines import Line, LineWidget, longest_fit, wrap
 from swarmtui.tui.setup.form import SetupChoices
 from swarmtui.tui.setup.view import preset_rows, server_lines, server_rows
+from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -116,12 +118,12 @@ class EndpointPart(VerticalScroll):
     def rescan(self) -> None:
         self._searching = True
         self._list()
-        self.look_again()
+        self.search_again()
 
-    def look_again(self) -> None:
+    def search_again(self) -> None:
         """Search for servers and inspect the chosen one again; what is known is shown until then."""
         self._inspected.clear()
-        self.run_worker(self._discover(), exclusive=True, group="discover", exit_on_error=False)
+        run_in_background(self, self._discover, group="discover")
 
     # values
 
@@ -283,7 +285,7 @@ class EndpointPart(VerticalScroll):
             self._inspect_timer = self.set_timer(_INSPECT_AFTER_S, lambda: self._start_inspection(endpoint))
 
     def _start_inspection(self, url: str) -> None:
-        self.run_worker(self._inspect(url), exclusive=True, group="inspect", exit_on_error=False)
+        run_in_background(self, partial(self._inspect, url), group="inspect")
 
     async def _inspect(self, url: str) -> None:
         try:

@@ -123,7 +123,7 @@ class SetupScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """A server may have been restarted with other flags during the run, or while another screen was open."""
         if self._workloads:
-            self._endpoint_part.look_again()
+            self._endpoint_part.search_again()
 
     @property
     def _endpoint_part(self) -> EndpointPart:
@@ -296,7 +296,7 @@ class SetupScreen(Screen[None]):
     def action_next_part(self) -> None:
         self.focus_next()
 
-    def action_part_before(self) -> None:
+    def action_previous_part(self) -> None:
         self.focus_previous()
 
     def action_part(self, number: int) -> None:

@@ -20,6 +20,7 @@ from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.lines import Line, heading, ljust, rjust, wrapped_note
+from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no tunes yet: `swarmtui tune FILE` starts one; `swarmtui tune --help` shows an example file"
 _RELOAD_S = 2.0
@@ -116,7 +117,7 @@ class TuneListScreen(CursorScreen):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        self.run_worker(self._follow())
+        run_in_background(self, self._follow)
 
     async def _follow(self) -> None:
         while True:
@@ -124,7 +125,7 @@ class TuneListScreen(CursorScreen):
             self.query_one(TuneList).show(lines, _EMPTY)
             await asyncio.sleep(_RELOAD_S)
 
-    def action_open_tune(self) -> None:
+    def action_open(self) -> None:
         selected = self.query_one(TuneList).selected
         if selected is not None:
             self.app.open_screen("tune", selected.directory)

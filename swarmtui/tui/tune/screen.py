@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 from textual.app import ComposeResult
@@ -18,12 +19,13 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.tuning import TuneResult
 from swarmtui.text import sanitize
-from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Movable, Page, Pager
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page, Pager
 from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.keys import Action
-from swarmtui.tui.lines import Line, heading
+from swarmtui.tui.lines import Line, Movable, heading
 from swarmtui.tui.live.header import HeaderPanel
+from swarmtui.tui.textual_patches import run_in_background
 from swarmtui.tui.tune.view import (
     ConfigurationLine,
     TuneView,
@@ -105,7 +107,7 @@ class TuneScreen(CursorScreen):
         return self.app.keys.actions(self.key_context)
 
     def on_mount(self) -> None:
-        self.run_worker(self._follow(), exit_on_error=False)
+        run_in_background(self, self._follow)
 
     def on_unmount(self) -> None:
         self._disconnect()
@@ -175,7 +177,7 @@ class TuneScreen(CursorScreen):
     def movable(self) -> Movable:
         return self.query_one("#pareto", Page) if self._only_panel == 3 else self._current_list()
 
-    def action_best_first(self) -> None:
+    def action_sort(self) -> None:
         self._best_first = not self._best_first
         self.update_panels()
 
@@ -219,7 +221,7 @@ class TuneScreen(CursorScreen):
         elif choice == "detach":
             self.dismiss()
 
-    def action_open_cell(self) -> None:
+    def action_open(self) -> None:
         """Open the live screen or server log of the current configuration, or the replay or error of a finished one."""
         key, snapshot = self._current_list().selected_key, self._snapshot
         if snapshot is None or not key:
@@ -236,8 +238,8 @@ class TuneScreen(CursorScreen):
         elif row.state == "broken":
             self.app.open_screen("failure", row)
         else:
-            replay = self.app.open_replay(self._directory.parent.parent, row.session)
-            self.run_worker(replay, exclusive=True, group="replay", exit_on_error=False)
+            replay = partial(self.app.open_replay, self._directory.parent.parent, row.session)
+            run_in_background(self, replay, group="replay")
 
     def _watch(self, session: str) -> None:
         try:

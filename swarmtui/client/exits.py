@@ -1,0 +1,58 @@
+"""Exit codes, the crash report of an internal error, and how to exit although nobody reads the output."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from pathlib import Path
+
+DONE, MISSED, BAD_INPUT, UNUSABLE, STOPPED = range(5)
+# An internal error of swarmtui, as in sysexits.h.
+FAULT = 70
+
+
+def write_crash_report(error: BaseException) -> str:
+    """Write the traceback to a file that only the user can read.
+
+    Return where it is, to be appended to a message; empty if it cannot be written.
+    """
+    import traceback
+
+    from platformdirs import user_state_dir
+
+    from swarmtui.files import make_private_directory
+    from swarmtui.sessions.files import write_file
+
+    path = Path(user_state_dir("swarmtui")) / "crash.txt"
+    try:
+        make_private_directory(path.parent)
+        write_file(path, "".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
+    except OSError:
+        return ""
+    return f"; details: {path}"
+
+
+def exit_if_stuck(outputs: tuple[int, ...] = (1, 2), after_s: float = 1.0) -> None:
+    """End this process as soon as one of its outputs has accepted nothing for this time.
+
+    A write to a full pipe or to a stopped terminal blocks, and no signal ends it.
+    """
+    for output in outputs:
+        threading.Thread(target=_watch, args=(output, after_s), daemon=True).start()
+
+
+def ignore_signals_unless_stuck() -> None:
+    """Ignore SIGINT and SIGTERM, unless they come while an output is stuck."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: exit_if_stuck())
+
+
+def _watch(output: int, after_s: float) -> None:
+    poll = select.poll()
+    poll.register(output, select.POLLOUT)
+    while poll.poll(1e3 * after_s):
+        time.sleep(after_s / 10)
+    os._exit(STOPPED)
