@@ -9,13 +9,15 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import Address, Endpoint, Secrets, parse_address
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.model.workload import Workload
+from swarmtui.model.workload import Workload, WorkloadDescription, iter_checks
 
 if TYPE_CHECKING:
     from swarmtui.http_client import HttpClient
@@ -30,21 +32,13 @@ class SimulatorPreset(Stored, frozen=True, kw_only=True):
     replicas: int
 
 
-class WorkloadInfo(Stored, frozen=True, kw_only=True):
-    """A workload and its description; `plan` is its default plan, `own_load` whether the file defines the load."""
+class WorkloadInfo(WorkloadDescription, frozen=True, kw_only=True):
+    """A workload to choose: `plan` is its default plan, `own_load` whether the file defines the load.
 
-    name: str
-    description: str
-    kind: str
-    prompts: int | None
-    types: tuple[str, ...]
-    input: str
-    output: str
-    cache: str
+    `check` lists the kinds of checks that answers must pass.
+    """
+
     check: str
-    sample: str
-    path: str
-    workload: Workload
     plan: Plan
     own_load: bool
     reproduction: bool = False
@@ -169,21 +163,11 @@ def _describe(found: WorkloadFile) -> WorkloadInfo:
     from swarmtui.model.plan_options import FIXED_MODES, PlanOptions, build_plan
     from swarmtui.prompts.validate import describe_workload
 
-    description, workload = describe_workload(found), found.workload
+    workload = found.workload
     plan = build_plan(workload, PlanOptions())
     return WorkloadInfo(
-        name=description.name,
-        description=description.description,
-        kind=description.kind,
-        prompts=description.prompts,
-        types=tuple(description.types),
-        input=description.input,
-        output=description.output,
-        cache=description.cache,
+        **msgspec.structs.asdict(describe_workload(found)),
         check=_describe_checks(workload),
-        sample=description.sample,
-        path=str(Path(found.source).resolve()),
-        workload=workload,
         plan=plan,
         own_load=workload.load is not None or plan.load in FIXED_MODES,
         reproduction=found.reproduction,
@@ -191,9 +175,6 @@ def _describe(found: WorkloadFile) -> WorkloadInfo:
 
 
 def _describe_checks(workload: Workload) -> str:
-    """List the kinds of checks that answers must pass."""
-    from swarmtui.model.workload import iter_checks
-
     checks = [check for _, check in iter_checks(workload)]
     kinds = (
         ("keywords", any(check.all or check.any for check in checks)),

@@ -233,22 +233,9 @@ def _plan_options(choices: RunChoices) -> PlanOptions:
         raise BadInput("enter what the agents need, for example ttft_p95=2s,stream_p5=20", key="slo")
     if choices.mode == "open" and not choices.rate:
         raise BadInput("enter the requests per second, for example 4, or 2,4,8", key="rate")
-    return PlanOptions(
-        mode=choices.mode if choices.mode in ("manual", "cliff", "capacity") else "sweep",
-        levels=choices.levels,
-        runs=runs,
-        requests=choices.requests,
-        duration=choices.duration,
-        warmup=choices.warmup,
-        rate=choices.rate,
-        arrival=choices.arrival,
-        burst=choices.burst,
-        serial_rates=choices.serial_rates,
-        canaries=choices.canaries,
-        max_gap=choices.max_gap,
-        time_scale=choices.time_scale,
-        rules=choices.rules,
-    )
+    mode = choices.mode if choices.mode in ("manual", "cliff", "capacity") else "sweep"
+    same = (name for name in PlanOptions.__struct_fields__ if name in RunChoices.__struct_fields__)
+    return PlanOptions(**{name: getattr(choices, name) for name in same} | {"mode": mode, "runs": runs})
 
 
 def _number_of_runs(text: str) -> int:

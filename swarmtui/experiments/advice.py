@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.compare.differences import known_flags
+from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.engines.registry import tensor_parallel_size
 from swarmtui.model.base import Stored
@@ -89,10 +90,10 @@ def _queue(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator
     if not within or not beyond:
         return
     base, highest = within[-1], beyond[-1]
-    gain = _ratio(highest.headline_tps, base.headline_tps)
+    gain = ratio(highest.headline_tps, base.headline_tps)
     if base.c < slots.total or gain is None or gain - 1.0 >= MIN_GAIN:
         return
-    slower = _ratio(highest.ttft_s.mean, base.ttft_s.mean)
+    slower = ratio(highest.ttft_s.mean, base.ttft_s.mean)
     ttft = f", TTFT ×{slower:.2g}" if slower else ""
     yield Advice(
         topic="queue",
@@ -141,9 +142,9 @@ def _power(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator
 def _speculative(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
     low = []
     for c, seen in sorted(counters.items()):
-        rate = _ratio(seen.accepted_tokens, seen.draft_tokens)
+        rate = ratio(seen.accepted_tokens, seen.draft_tokens)
         if rate is not None and rate < LOW_ACCEPTANCE:
-            each = _ratio(seen.draft_tokens, seen.drafts)
+            each = ratio(seen.draft_tokens, seen.drafts)
             of = f" of {each:.2g} drafted per step" if each else ""
             low.append((c, f"C={c}: {percent(rate)} accepted{of}"))
     if low:
@@ -217,7 +218,3 @@ def level_counters(
             if value is not None:
                 sums[name] = sums.get(name, 0.0) + value
     return ServerCounters(kv_use=max(kv_use, default=None), **sums)
-
-
-def _ratio(a: float | None, b: float | None) -> float | None:
-    return a / b if a is not None and b else None

@@ -264,6 +264,4 @@ class HistoryPoint(Stored, frozen=True, kw_only=True, array_like=True):
     out_tps: float | None
     ttft_s: float | None
     errors: int
-    server_running: float | None = None
     server_waiting: float | None = None
-    power_w: float | None = None

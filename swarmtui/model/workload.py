@@ -189,6 +189,21 @@ class Trace(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="tra
 Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | MixedWorkload | Graph | Trace
 
 
+class WorkloadDescription(Stored, frozen=True, kw_only=True):
+    """A short description with a sample. `prompts` is null if they are generated."""
+
+    name: str
+    description: str
+    kind: str
+    prompts: int | None
+    types: dict[str, int]
+    input: str
+    output: str
+    cap: int | None
+    cache: Literal["cold", "warm", "shared", "shared prefix"]
+    sample: str
+
+
 class Tool(Stored, frozen=True, kw_only=True):
     """A tool definition as it is sent: `parameters` is JSON, so that it is encoded once and not for each request."""
 

@@ -7,9 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.parsing import convert, find_line, format_path, parse_path, parse_toml
@@ -25,6 +23,7 @@ from swarmtui.model.workload import (
     Trace,
     Uniform,
     Workload,
+    WorkloadDescription,
     find_problems,
 )
 from swarmtui.prompts.files import PromptItem, load_items, read_items
@@ -41,21 +40,6 @@ _PLACEHOLDERS: tuple[Any, ...] = (
 )  # fmt: skip
 _MAX_PROBLEMS = 100
 _MAX_CHECKED = 16 << 20
-
-
-class WorkloadDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A short description with a sample. `prompts` is null if they are generated."""
-
-    name: str
-    description: str
-    kind: str
-    prompts: int | None
-    types: dict[str, int]
-    input: str
-    output: str
-    cap: int | None
-    cache: Literal["cold", "warm", "shared", "shared prefix"]
-    sample: str
 
 
 def validate_workload(path: str | Path) -> list[BadInput]:

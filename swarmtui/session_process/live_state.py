@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
 
 from swarmtui.analysis.levels.figures import task_figures
+from swarmtui.analysis.levels.stats import sum_known
 from swarmtui.analysis.live_trace import TraceCounts
-from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.analysis.stream_detail import earlier_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Frame, SessionWarning, Status
@@ -115,7 +114,6 @@ class LiveState:
         """Add the current values to the history; when it is full, every second point is dropped."""
         frame = self.frame(rows=False)
         server = self.telemetry.servers if self.telemetry else ()
-        gpus = used_gpus(self.telemetry, self.servers) if self.telemetry else ()
         point = HistoryPoint(
             t_ns=frame.t_ns,
             c=frame.c,
@@ -124,9 +122,7 @@ class LiveState:
             out_tps=frame.out_tps,
             ttft_s=frame.ttft_s,
             errors=frame.errors,
-            server_running=_sum(state.running for state in server),
-            server_waiting=_sum(state.waiting for state in server),
-            power_w=_sum(gpu.power_w for gpu in gpus),
+            server_waiting=sum_known(state.waiting for state in server),
         )
         self.trace.add_sample(server)
         self._newest.append(point)
@@ -256,8 +252,3 @@ class LiveState:
             tails=tuple(self._tails.values()) if rows else (),
             slots=self.slots,
         )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

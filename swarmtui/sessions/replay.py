@@ -10,8 +10,8 @@ from pathlib import Path
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
+from swarmtui.analysis.levels.stats import sum_known
 from swarmtui.analysis.live_trace import TraceCounts
-from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.stream_detail import earlier_request, recorded_stream, recorded_tail
 from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
@@ -242,7 +242,6 @@ class Replay:
         answered = bisect_right(self._answered_ns, now)
         telemetry = self._telemetry_at(now)
         servers = telemetry.servers if telemetry else ()
-        gpus = used_gpus(telemetry, self._servers) if telemetry else ()
         return HistoryPoint(
             t_ns=now,
             c=stage.c if stage else 0,
@@ -251,9 +250,7 @@ class Replay:
             out_tps=self._rate(now),
             ttft_s=self._ttft(now),
             errors=bisect_right(self._failed_ns, now),
-            server_running=_sum(state.running for state in servers),
-            server_waiting=_sum(state.waiting for state in servers),
-            power_w=_sum(gpu.power_w for gpu in gpus),
+            server_waiting=sum_known(state.waiting for state in servers),
         )
 
     def _rate(self, now: int) -> float | None:
@@ -281,8 +278,3 @@ def _sent_ns(record: Record) -> int:
 def _end_ns(record: Record) -> int:
     """Return when the request was no longer in flight."""
     return record.t_done_ns or record.t_last_ns or record.t_sent_ns or 0
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

@@ -14,7 +14,17 @@ from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
 from swarmtui.analysis.levels.runs import LevelRun, SteadyPart, in_flight_spans, mean_in_flight, runs_by_level, steady
 from swarmtui.analysis.levels.serial import compare_with_serial
-from swarmtui.analysis.levels.stats import Tally, mean, median, rate_summary, ratio, spread, stream_rate, tally_spread
+from swarmtui.analysis.levels.stats import (
+    Tally,
+    mean,
+    median,
+    rate_summary,
+    ratio,
+    spread,
+    stream_rate,
+    sum_known,
+    tally_spread,
+)
 from swarmtui.analysis.levels.traces import trace_figures
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates
@@ -77,14 +87,14 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
     failed = [record for run in runs for record in run.failed]
     ok = [record for record in finished if record.ok]
     verdicts = [record.verdict for record in finished if record.verdict is not None]
-    wall_s = _sum(run.wall_s for run in by_run)
+    wall_s = sum_known(run.wall_s for run in by_run)
     tokens_in, tokens_out = _count(r.tokens_in for r in ok), _count(r.tokens_out for r in ok)
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
     all_tokens = None if tokens_in_of_all is None or tokens_out is None else tokens_in_of_all + tokens_out
-    steady_s = _sum(part.seconds if part else None for part in steady_parts)
+    steady_s = sum_known(part.seconds if part else None for part in steady_parts)
     per_stream = rate_summary(ok)
-    out_tps_wall = ratio(_sum(map(_wall_tokens, counted)), wall_s)
-    out_tps_steady = ratio(_sum(part.tokens if part else None for part in steady_parts), steady_s)
+    out_tps_wall = ratio(sum_known(map(_wall_tokens, counted)), wall_s)
+    out_tps_steady = ratio(sum_known(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = _gaps_us(ok)
     load, rate = runs[-1].load, runs[-1].rate
     # Pre-roll and fillers run within the makespan of a closed loop, so prompt tokens are divided by the time that the
@@ -103,7 +113,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         complete=all(run.complete for run in runs),
         wall_s=wall_s,
         steady_s=steady_s,
-        c_achieved=ratio(_sum(run.busy_s for run in counted), wall_s),
+        c_achieved=ratio(sum_known(run.busy_s for run in counted), wall_s),
         c_held=_c_held(counted),
         token_source=_single_or_mixed({r.token_source for r in ok if r.token_source is not None}),
         tokens_in=tokens_in,
@@ -157,7 +167,7 @@ def _with_serial(
         [record for run in runs for record in run.finished],
         level.wall_s,
         [record for run in serial_runs for record in run.finished],
-        _sum(run.wall_s for run in serial_runs),
+        sum_known(run.wall_s for run in serial_runs),
         single_stream,
     )
     if found is None:
@@ -191,7 +201,7 @@ def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, 
                 ok=len(ok),
                 errors=failed[number],
                 tokens_out=tokens,
-                out_tps_wall=ratio(_sum(_wall_tokens(run, number) for run in runs), wall_s),
+                out_tps_wall=ratio(sum_known(_wall_tokens(run, number) for run in runs), wall_s),
                 per_stream_tps=stream_rate(ok),
                 ttft_s=spread(_known(r.ttft_s for r in ok)),
             )
@@ -280,12 +290,6 @@ def _single_or_mixed(values: set[str]) -> Any:
 
 def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """Sum the known values; null if there is none."""
-    known = _known(values)
-    return fsum(known) if known else None
 
 
 def _count(values: Iterable[int | None]) -> int | None:

@@ -82,6 +82,12 @@ def median(values: Iterable[float]) -> float | None:
     return percentile(ordered, 0.5) if ordered else None
 
 
+def sum_known(values: Iterable[float | None]) -> float | None:
+    """Sum the known values; null if there is none."""
+    known = [value for value in values if value is not None]
+    return fsum(known) if known else None
+
+
 def ratio(above: float | None, below: float | None) -> float | None:
     """Divide; null if either is null, or the divisor is zero."""
     return None if above is None or not below else above / below

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.scaling import headline_level
+from swarmtui.analysis.levels.stats import sum_known
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
@@ -185,8 +186,7 @@ def _result_tiles(frame: Frame) -> tuple[Tile, ...]:
 def server_waiting(frame: Frame) -> float | None:
     """The queue length that the servers report."""
     states = frame.telemetry.servers if frame.telemetry else ()
-    known = [state.waiting for state in states if state.waiting is not None]
-    return sum(known) if known else None
+    return sum_known(state.waiting for state in states)
 
 
 def _title(session: Session | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
@@ -29,6 +29,8 @@ _FIELDS_OF_LOAD: dict[LoadModeName, tuple[PlanField, ...]] = {
     "sessions": ("levels", "runs", "requests", "warmup"),
     "dag": ("runs", "warmup"),
 }
+# Options of [defaults] that have a field, which decides.
+_WITH_FIELD = ("endpoints", "workload", *get_args(PlanField))
 _LABELS = {"endpoints": "endpoint", "api": "API", "mode": "plan", "warmup": "warm-up"}
 _FILE = "setup.json"
 _RECENT = 8
@@ -71,9 +73,10 @@ def run_choices(form: SetupForm, root: Path) -> RunChoices:
     """Map the form to the request builder; fields that do not apply to the plan are left out."""
     plan = cast(PlanKind, form.plan)
     applicable = plan_fields(plan, _load_mode(form.workload))
-    typed = {name: text for name in applicable if (text := str(getattr(form, name)).strip())}
-    defaults = form.defaults
-    has_duration = plan == "sweep" and "requests" in applicable and "requests" not in typed
+    typed: dict[str, Any] = {name: text for name in applicable if (text := str(getattr(form, name)).strip())}
+    others = {name: value for name, value in form.defaults.options().items() if name not in _WITH_FIELD}
+    if plan != "sweep" or "requests" not in applicable or "requests" in typed:
+        others.pop("duration", None)
     return RunChoices(
         endpoints=(form.known or EndpointConfig(url=form.endpoint),),
         session_root=str(root),
@@ -81,27 +84,12 @@ def run_choices(form: SetupForm, root: Path) -> RunChoices:
         model=form.model,
         api=form.api,
         mode=plan,
-        levels=typed.get("levels"),
-        rate=typed.get("rate"),
-        runs=typed.get("runs"),
-        requests=typed.get("requests"),
-        warmup=typed.get("warmup"),
-        canaries=typed.get("canaries"),
         hosts=form.hosts,
-        duration=defaults.duration if has_duration else None,
-        max_tokens=defaults.max_tokens,
-        temperature=defaults.temperature,
-        seed=defaults.seed,
-        slo=defaults.slo or "",
-        timeout=defaults.timeout or "600s",
-        idle_timeout=defaults.idle_timeout or "30s",
-        on_restart=defaults.on_restart or "wait",
-        no_gpu=bool(defaults.no_gpu),
-        keep_text=bool(defaults.keep_text),
-        no_previews=bool(defaults.no_previews),
         label=form.label,
         note=form.note,
         server_flags=form.flags,
+        **typed,
+        **others,
     )
 
 
