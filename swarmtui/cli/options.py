@@ -20,7 +20,7 @@ _COMMANDS = {
     "capacity": ("capacity", "find how many agents a server carries within an SLO"),
     "attach": ("live", "open the app on a running session"),
     "replay": ("live", "replay a saved session in the app"),
-    "sessions": ("sessions", "saved sessions: list, show, rm, advice, log"),
+    "sessions": ("sessions", "saved sessions: list, show, save-to, rm, advice, log"),
     "compare": ("sessions", "compare sessions, with a verdict"),
     "export": ("sessions", "export a session as a report, data or charts"),
     "ab": ("experiments", "find out which of two servers is faster"),
