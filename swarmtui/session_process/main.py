@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import signal
 import socket
 import sys
@@ -17,11 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-import swarmtui
 from swarmtui.analysis.capacity.slots import server_slots
 from swarmtui.client.spawn import SimulatorProcess, StartedProcess, error_log, socket_path, start_worker
-from swarmtui.engines.command_line import redact_flags
-from swarmtui.engines.simulator import Simulator
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
@@ -29,11 +25,10 @@ from swarmtui.model.endpoint import Endpoint, parse_address
 from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
-from swarmtui.model.redaction import MASK, Redactor, is_secret_name
 from swarmtui.model.run_request import RunRequest, decode_run_request
-from swarmtui.model.session import ClientInfo, ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
-from swarmtui.prompts.filler_text import Calibration
-from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
+from swarmtui.model.session import ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
+from swarmtui.prompts.generator import TaskGenerator
+from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.session_process import finish, preflight
 from swarmtui.session_process.clients import ClientConnections
 from swarmtui.session_process.finish import run_interruptible
@@ -43,6 +38,7 @@ from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
 from swarmtui.session_process.sampler import PreflightFindings, Sampler
 from swarmtui.session_process.scheduler import Scheduler
+from swarmtui.session_process.session_head import describe_session
 from swarmtui.session_process.workers import (
     WorkerLink,
     WorkerPool,
@@ -64,9 +60,6 @@ _JOURNAL_SAMPLE_NS = 900_000_000
 
 # The imports of the sampler would delay the first request.
 _SAMPLER_DELAY_S = 0.3
-
-# Parts of a workload that are not copied into the session; its digest covers them.
-_PROMPT_KEYS = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")
 
 
 class SessionProcess:
@@ -149,6 +142,7 @@ class SessionProcess:
         return await hosts.start_workers(counts)
 
     async def _measure(self) -> tuple[Ending, str]:
+        """Inspect the endpoints, write the head of the journal and run the plan; return how that ended, and why."""
         request = self._request
         if not request.hosts:
             check_open_file_limit(max(request.plan.levels), len(self._workers.links), open_file_limit())
@@ -175,16 +169,23 @@ class SessionProcess:
         self._quality = QualityMonitor(
             cold_expected=generator.cold, closed=request.plan.load in CLOSED_LOOPS, events=events
         )
-        session = _describe_session(
-            request, session_id, self._t0, workload, await digesting, endpoints, calibration, self._hosts
+        hosts = tuple(link.host for link in self._hosts.links) if self._hosts is not None else ()
+        self._session = session = describe_session(
+            request, session_id, self._t0, workload, await digesting, endpoints, calibration, hosts
         )
-        self._session = session
         journal.write(Head(session=session, pid=os.getpid()))
         if journal.warning is not None:
             return "failed", journal.final_problem
         if self._hosts is not None:
             for link in self._hosts.links:
                 self._clock_measured(link, link.clock.newest)
+        return await self._run_plan(session, generator, journal, events)
+
+    async def _run_plan(
+        self, session: Session, generator: TaskGenerator, journal: JournalQueue, events: ServerEvents
+    ) -> tuple[Ending, str]:
+        """Apply the load until the plan is done, the user stops it, or a process fails."""
+        request, endpoints = self._request, self._endpoints
         self._scheduler = scheduler = Scheduler(
             request.plan,
             generator,
@@ -217,13 +218,7 @@ class SessionProcess:
             running.cancel()
             failed[0].result()  # raises
         self._load_ended = True
-        await run_interruptible(self._stop_now, sampler.finish)
-        self._state.telemetry = sampler.latest()
-        self._quality.add_sample(sampler.latest(), 0)
-        events.add_sample(sampler.latest())
-        events.finish()
-        self._add_servers(sampler, journal, events)
-        journal.write(TelemetryEntry(telemetry=sampler.sample()))
+        await self._take_last_sample(sampler, journal, events)
         if not running.done():
             running.cancel()
             return "interrupted", self._interruption
@@ -233,6 +228,15 @@ class SessionProcess:
             return "stopped", f"the server came back with other flags: {outage.changes}"
         ending = running.result()
         return ending, _describe_failure(endpoints[0], scheduler.first_error) if ending == "unusable" else ""
+
+    async def _take_last_sample(self, sampler: Sampler, journal: JournalQueue, events: ServerEvents) -> None:
+        await run_interruptible(self._stop_now, sampler.finish)
+        self._state.telemetry = latest = sampler.latest()
+        self._quality.add_sample(latest, 0)
+        events.add_sample(latest)
+        events.finish()
+        self._add_servers(sampler, journal, events)
+        journal.write(TelemetryEntry(telemetry=sampler.sample()))
 
     async def _listen(self, path: Path) -> None:
         try:
@@ -395,54 +399,6 @@ def _describe_failure(endpoint: Endpoint, first_error: Record | None) -> str:
     if first_error is None:
         return f"{endpoint.url}: no request was answered"
     return f"{endpoint.url}: every request failed: {first_error.error}: {first_error.error_detail}"
-
-
-def _describe_session(
-    request: RunRequest,
-    session_id: str,
-    t0_ns: int,
-    workload: WorkloadFile,
-    digest: str,
-    endpoints: tuple[Endpoint, ...],
-    calibration: Calibration | None,
-    hosts: HostPool | None,
-) -> Session:
-    redact = Redactor(request.secrets).redact  # a server may repeat the key as the name of its model
-    return Session(
-        id=session_id,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        t0_ns=t0_ns,
-        endpoints=tuple(msgspec.structs.replace(one, model=redact(one.model)) for one in endpoints),
-        workload=workload.workload.name,
-        workload_digest=digest,
-        workload_spec=_workload_spec(workload),
-        plan=request.plan,
-        client=ClientInfo(
-            version=swarmtui.__version__,
-            python=platform.python_version(),
-            host=socket.gethostname(),
-            cores=os.cpu_count() or 1,
-            kernel=platform.release(),
-        ),
-        hosts=tuple(link.host for link in hosts.links) if hosts is not None else (),
-        label=request.label,
-        note=request.note,
-        tags=request.tags,
-        series=request.series,
-        server_flags=redact_flags(redact(request.server_flags)),
-        previous=request.previous,
-        prompt_tokens_by=calibration.by if calibration else "none",
-        simulated=bool(endpoints) and all(endpoint.engine == Simulator.name for endpoint in endpoints),
-    )
-
-
-def _workload_spec(workload: WorkloadFile) -> dict[str, object]:
-    """Return the workload without its prompts, but with the type of a primary task."""
-    spec = msgspec.to_builtins(workload.workload)
-    kept = {key: value for key, value in spec.items() if key not in _PROMPT_KEYS}
-    if "extra" in kept:
-        kept["extra"] = {name: MASK if is_secret_name(name) else value for name, value in spec["extra"].items()}
-    return kept | {"primary": {"type": spec["primary"]["type"]}} if "primary" in spec else kept
 
 
 async def serve(pipe: socket.socket, first_worker: StartedProcess) -> None:

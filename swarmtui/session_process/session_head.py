@@ -1,0 +1,73 @@
+"""Describe a session for the head of its journal: what is measured, by which client, with which plan."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from datetime import UTC, datetime
+
+import msgspec
+
+import swarmtui
+from swarmtui.engines.command_line import redact_flags
+from swarmtui.engines.simulator import Simulator
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.hosts import Host
+from swarmtui.model.redaction import MASK, Redactor, is_secret_name
+from swarmtui.model.run_request import RunRequest
+from swarmtui.model.session import ClientInfo, Session
+from swarmtui.prompts.filler_text import Calibration
+from swarmtui.prompts.library import WorkloadFile
+
+# Parts of a workload that are not copied into the session; its digest covers them.
+_PROMPT_KEYS = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")
+
+
+def describe_session(
+    request: RunRequest,
+    session_id: str,
+    t0_ns: int,
+    workload: WorkloadFile,
+    digest: str,
+    endpoints: tuple[Endpoint, ...],
+    calibration: Calibration | None,
+    hosts: tuple[Host, ...],
+) -> Session:
+    """Return the session as its journal stores it, without secrets."""
+    redact = Redactor(request.secrets).redact  # a server may repeat the key as the name of its model
+    return Session(
+        id=session_id,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        t0_ns=t0_ns,
+        endpoints=tuple(msgspec.structs.replace(one, model=redact(one.model)) for one in endpoints),
+        workload=workload.workload.name,
+        workload_digest=digest,
+        workload_spec=_workload_spec(workload),
+        plan=request.plan,
+        client=ClientInfo(
+            version=swarmtui.__version__,
+            python=platform.python_version(),
+            host=socket.gethostname(),
+            cores=os.cpu_count() or 1,
+            kernel=platform.release(),
+        ),
+        hosts=hosts,
+        label=request.label,
+        note=request.note,
+        tags=request.tags,
+        series=request.series,
+        server_flags=redact_flags(redact(request.server_flags)),
+        previous=request.previous,
+        prompt_tokens_by=calibration.by if calibration else "none",
+        simulated=bool(endpoints) and all(endpoint.engine == Simulator.name for endpoint in endpoints),
+    )
+
+
+def _workload_spec(workload: WorkloadFile) -> dict[str, object]:
+    """Return the workload without its prompts, but with the type of a primary task."""
+    spec = msgspec.to_builtins(workload.workload)
+    kept = {key: value for key, value in spec.items() if key not in _PROMPT_KEYS}
+    if "extra" in kept:
+        kept["extra"] = {name: MASK if is_secret_name(name) else value for name, value in spec["extra"].items()}
+    return kept | {"primary": {"type": spec["primary"]["type"]}} if "primary" in spec else kept
