@@ -111,7 +111,7 @@ class Redactor:
             found += [(at, at + _PART) for at in starts if lowered[at : at + _PART] in self._parts]
         spans: list[tuple[int, int]] = []
         for begin, end in sorted(found):
-            if spans and begin <= spans[-1][1]:
+            if spans and begin < spans[-1][1]:
                 spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
             else:
                 spans.append((begin, end))
