@@ -1,9 +1,11 @@
-"""The import contracts of pyproject.toml hold, there are no import cycles, and start-up imports little."""
+"""The import contracts of pyproject.toml hold, without cycles; start-up imports little; class names are unique."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -24,6 +26,12 @@ def test_there_is_no_import_cycle() -> None:
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     order = list(TopologicalSorter(imports).static_order())  # a CycleError names the modules of the cycle
     assert order.index("swarmtui.tui.app") < order.index("swarmtui.tui.live.run_screen")
+
+
+def test_a_class_name_is_used_once() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "swarmtui").rglob("*.py")]
+    names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert [name for name, count in Counter(names).items() if count > 1 and not name.startswith("_")] == []
 
 
 def loaded_by(module: str) -> set[str]:

@@ -75,7 +75,7 @@ class LlamaCpp(Engine):
         return context if unified else context * slots
 
     def complete(self, values: dict[str, float]) -> None:
-        """Its prompt tokens are those that it processed; elsewhere they include those from the cache."""
+        """Add the cached tokens to the prompt tokens, which here are only those that were processed."""
         cached = values.get("cached_tokens")
         if cached is not None and "prompt_tokens" in values:
             values["prompt_tokens"] += cached

@@ -35,8 +35,8 @@ from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import significant
 
 Side = Literal["A", "B"]
-Figure = Literal["out_tps", "per_stream_tps", "ttft_s"]
-FIGURES: dict[Figure, tuple[str, Literal["higher", "lower"]]] = {
+AbFigure = Literal["out_tps", "per_stream_tps", "ttft_s"]
+AB_FIGURES: dict[AbFigure, tuple[str, Literal["higher", "lower"]]] = {
     "out_tps": ("output tok/s", "higher"),
     "per_stream_tps": ("stream tok/s", "higher"),
     "ttft_s": ("TTFT s", "lower"),
@@ -53,7 +53,7 @@ class AbTest(Stored, frozen=True, kw_only=True):
     a: str
     b: str
     url: str | None = None
-    figure: Figure = "out_tps"
+    figure: AbFigure = "out_tps"
     detect: float = 0.02
     max_runs: int = msgspec.field(default=16, name="most")
     seed: int = 0
@@ -116,12 +116,12 @@ class AbRunner:
             except ServerFailed as error:
                 return msgspec.structs.replace(result, problem=f"{side}: {error}")
             result = msgspec.structs.replace(result, runs=(*result.runs, run))
-            self._report(f"run {index + 1}: {side} {significant(run.value)} {FIGURES[test.figure][0]}")
+            self._report(f"run {index + 1}: {side} {significant(run.value)} {AB_FIGURES[test.figure][0]}")
             if refused := self._refusals():
                 return msgspec.structs.replace(result, problem=f"A and B cannot be compared: {refused}")
             a, b = result.values("A"), result.values("B")
             if len(a) == len(b) and len(a) in CHECKPOINTS:
-                better = FIGURES[test.figure][1]
+                better = AB_FIGURES[test.figure][1]
                 decision = evaluate(a, b, detect=test.detect, max_runs=test.max_runs, better=better)
                 kind = test.agent_header
                 header = header_effect(kind, result.cache("A"), result.cache("B")) if kind else None
@@ -231,7 +231,7 @@ def log_entry(result: AbResult) -> LoggedChange | None:
         before=result.sessions("A"),
         after=result.sessions("B"),
         what=_describe_change(test),
-        effect=f"{FIGURES[test.figure][0]}: {decision.sentence}",
+        effect=f"{AB_FIGURES[test.figure][0]}: {decision.sentence}",
         verdict=decision.word,
         change=decision.change,
     )
@@ -245,7 +245,7 @@ def _describe_change(test: AbTest) -> str:
     return f"{test.a} → {test.b}"
 
 
-def _value(figure: Figure, level: Level) -> float | None:
+def _value(figure: AbFigure, level: Level) -> float | None:
     if figure == "ttft_s":
         return level.ttft_s.median
     return level.per_stream_tps.mean if figure == "per_stream_tps" else level.headline_tps

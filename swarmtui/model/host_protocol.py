@@ -6,6 +6,8 @@ and starts workers there, each with a connection of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from swarmtui.model.hosts import Host
@@ -76,7 +78,7 @@ class WorkerHello(_HostMessage, frozen=True):
     worker: int
 
 
-Hello = AgentHello | WorkerHello
+HostHello = AgentHello | WorkerHello
 
 
 class Pong(_HostMessage, frozen=True):
@@ -137,28 +139,8 @@ class MeasureSpeed(_HostMessage, frozen=True):
 
 AgentCommand = Ping | StartWorker | KillWorker | SampleGpus | MeasureSpeed
 
-_launcher_command: msgspec.msgpack.Decoder[LauncherCommand] = msgspec.msgpack.Decoder(LauncherCommand)
-_launcher_report: msgspec.msgpack.Decoder[LauncherReport] = msgspec.msgpack.Decoder(LauncherReport)
-_hello: msgspec.msgpack.Decoder[Hello] = msgspec.msgpack.Decoder(Hello)
-_agent_report: msgspec.msgpack.Decoder[AgentReport] = msgspec.msgpack.Decoder(AgentReport)
-_agent_command: msgspec.msgpack.Decoder[AgentCommand] = msgspec.msgpack.Decoder(AgentCommand)
-
-
-def decode_launcher_command(body: bytes) -> LauncherCommand:
-    return _launcher_command.decode(body)
-
-
-def decode_launcher_report(body: bytes) -> LauncherReport:
-    return _launcher_report.decode(body)
-
-
-def decode_hello(body: bytes) -> Hello:
-    return _hello.decode(body)
-
-
-def decode_agent_report(body: bytes) -> AgentReport:
-    return _agent_report.decode(body)
-
-
-def decode_agent_command(body: bytes) -> AgentCommand:
-    return _agent_command.decode(body)
+decode_launcher_command: Callable[[bytes], LauncherCommand] = msgspec.msgpack.Decoder(LauncherCommand).decode
+decode_launcher_report: Callable[[bytes], LauncherReport] = msgspec.msgpack.Decoder(LauncherReport).decode
+decode_hello: Callable[[bytes], HostHello] = msgspec.msgpack.Decoder(HostHello).decode
+decode_agent_report: Callable[[bytes], AgentReport] = msgspec.msgpack.Decoder(AgentReport).decode
+decode_agent_command: Callable[[bytes], AgentCommand] = msgspec.msgpack.Decoder(AgentCommand).decode

@@ -117,7 +117,7 @@ class SessionProcess:
         return [first_worker, *(start_worker() for _ in range(1, count))]
 
     async def _start_hosts(self, endpoints: tuple[Endpoint, ...]) -> bool:
-        """Start workers on other hosts instead of this one; return False if the user stopped it meanwhile."""
+        """Start workers on other hosts instead of this one; return False if the user stops the session first."""
         from swarmtui.hosts.pool import HostPool
 
         request, self._state.note = self._request, f"starting workers on hosts ({self._request.hosts})"

@@ -210,7 +210,7 @@ class EngineReplica:
                 job.admitted = now
 
     def _fits(self, job: Job) -> bool:
-        """Return whether the KV cache has room. A refusal holds until blocks change: requests only grow meanwhile."""
+        """Return whether the KV cache has room. A refusal holds until blocks change, as requests only grow."""
         refusal = job, self._pool.changes
         if refusal == self._refused:
             return False
@@ -224,7 +224,7 @@ class EngineReplica:
         job.held = 0
 
     def _preempt(self) -> None:
-        """If the KV cache is full, put the latest request back at the head of the queue, to be recomputed."""
+        """Put the latest request back at the head of the queue if the KV cache is full; it will be recomputed."""
         while len(self.running) > 1 and not self._pool.fits(len(self.running) * (1 + self._drafted)):
             job = self.running.pop()
             self._release(job)

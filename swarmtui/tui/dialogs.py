@@ -159,7 +159,7 @@ class TooSmallScreen(Screen[None]):
 _KEYS = 12
 _LABEL = 16
 
-FIGURES = (
+_FIGURES = (
     ("C", "concurrency: the number of streams, each with one request in flight"),
     ("output tok/s", "output tokens of all streams in the last second"),
     ("steady", "output tok/s of a level, of all requests, while C were in flight"),
@@ -206,7 +206,7 @@ def help_lines(keys: Keymap, context: KeyContext, width: int) -> list[Line]:
                 (action.tooltip, "dim"),
             ])  # fmt: skip
     lines += [[], [(" Figures", "title")]]
-    for name, meaning in FIGURES:
+    for name, meaning in _FIGURES:
         for number, text in enumerate(wrap(meaning, width - _KEYS - 6)):
             lines.append([(f"  {ljust(name if not number else '', _KEYS + 2)}", "bold"), (text, "dim")])
     note = 'To change keys, add [keymap] to config.toml with the names of the actions, such as more = "plus"'

@@ -21,7 +21,7 @@ _SEQUENCE = re.compile(r"\x1b\[([0-9;]*)m")
 # The lines of a plot for its frame and the labels below it.
 _FRAME = 3
 
-Side = Literal["left", "right"]
+AxisSide = Literal["left", "right"]
 Tick = tuple[float, str]
 Point = tuple[float, float]
 
@@ -36,12 +36,12 @@ class PlotTrace(NamedTuple):
     style: str
     marker: str = ""
     joined: bool = True
-    side: Side = "left"
+    side: AxisSide = "left"
     dotted: bool = False
 
 
 class Axis(NamedTuple):
-    side: Side
+    side: AxisSide
     low: float
     high: float
     ticks: Sequence[Tick]
@@ -115,7 +115,7 @@ def logarithmic(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple((log2(x), y) for x, y in points)
 
 
-def zero_based_axis(side: Side, points: Sequence[Point], height: int = 40) -> Axis:
+def zero_based_axis(side: AxisSide, points: Sequence[Point], height: int = 40) -> Axis:
     """Return an axis from 0 to the round number just above the highest point, with round ticks.
 
     `height` is that of the plot: ticks are at least two lines apart.

@@ -177,7 +177,7 @@ class PatchedApp(App[Result]):
         super()._display(screen, renderable)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """With NO_COLOR write no colours at all, where Textual writes greys; bold and dim remain."""
+        """Write no colours at all with NO_COLOR, where Textual writes greys; bold and dim remain."""
         return [_NO_COLOUR] if self.no_color else super().get_line_filters()
 
     # unexpected exceptions

@@ -7,8 +7,11 @@ import signal
 import urllib.request
 from collections.abc import Iterator
 
+import click
 import pytest
 
+from swarmtui.cli.options import api_option
+from swarmtui.model.endpoint import PATHS
 from tests.cli.programs import SHORT, SIM, Sandbox, open_sandbox, wait_until
 
 LAST = "two"
@@ -175,3 +178,8 @@ def test_help_and_version_are_fast(sandbox: Sandbox) -> None:
             after = os.times()
             used.append(after.children_user + after.children_system - before.children_user - before.children_system)
         assert min(used) < 0.15, (option, used)
+
+
+def test_help_names_every_api() -> None:
+    (option,) = api_option(click.Command("any")).params
+    assert isinstance(option, click.Option) and all(name in str(option.help) for name in PATHS)

@@ -8,8 +8,6 @@ from itertools import pairwise
 from swarmtui.analysis.compare.differences import known_flags, option_name
 from swarmtui.model.session import Summary
 
-Flags = Mapping[str, str]
-
 # Flags that say where a server listens, not how it serves.
 _ADDRESS = ("--host", "--port")
 
@@ -40,7 +38,7 @@ def session_names(summaries: Sequence[Summary]) -> list[str]:
     ]
 
 
-def varying_flags(known: Sequence[Flags | None]) -> list[str]:
+def varying_flags(known: Sequence[Mapping[str, str] | None]) -> list[str]:
     """Return the flags of each session that are not the same in all of them, those changed last first.
 
     The sessions are ordered by time, in either direction. The text is empty where flags are not known.
@@ -54,7 +52,7 @@ def varying_flags(known: Sequence[Flags | None]) -> list[str]:
     return ["" if flags is None else _text(flags, list(varying)) for flags in named]
 
 
-def _text(flags: Flags, names: Sequence[str]) -> str:
+def _text(flags: Mapping[str, str], names: Sequence[str]) -> str:
     """Write flags as on the command line; one that is absent is named only if no other tells the sessions apart."""
     present = [name if flags[name] in ("", "true") else f"{name} {flags[name]}" for name in names if name in flags]
     return " ".join(present) or (f"no {names[0]}" if names else "")

@@ -30,7 +30,7 @@ def _stall(record: Record) -> float | None:
     return None if longest is None else longest / 1e6
 
 
-FIGURES: dict[str, Callable[[Record], float | None]] = {
+_FIGURES: dict[str, Callable[[Record], float | None]] = {
     "ttft": lambda record: record.ttft_s,
     "ttfo": lambda record: record.ttfo_s,
     "tpot": lambda record: record.tpot_s,
@@ -56,7 +56,7 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         return record.ok and all(self._meets(record, name) for name in self.limits)
 
     def _meets(self, record: Record, name: str) -> bool:
-        value = FIGURES[name](record)
+        value = _FIGURES[name](record)
         if value is None:
             return name in _MAY_BE_MISSING
         return value >= self.limits[name] if name == _RATE else value <= self.limits[name]
@@ -108,8 +108,8 @@ def parse_slo(text: str) -> Slo:
         if match is None:
             raise BadInput(f"{part.strip()!r} is not in the form {_FORMS}", key=_KEY)
         name, percentile, number, unit = match.groups()
-        if name not in FIGURES and (name != "share" or percentile):
-            known = ", ".join(FIGURES)
+        if name not in _FIGURES and (name != "share" or percentile):
+            known = ", ".join(_FIGURES)
             raise BadInput(f"unknown figure {name!r}; use one of {known}, share, in the form {_FORMS}", key=_KEY)
         limited = f"{name}_p{percentile}" if percentile else name
         if limited in seen:

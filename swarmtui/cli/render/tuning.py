@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from swarmtui.cli.render.table import BEST, align_table, shrink_columns, wrap
-from swarmtui.experiments.ab import FIGURES, AbResult
+from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
 from swarmtui.experiments.effects import TuneSummary, ranking_sentence
 from swarmtui.experiments.grid import all_configurations, halving_rounds, launch_command
@@ -149,7 +149,7 @@ def ab_text(result: AbResult) -> str:
         [str(k + 1), significant(a[k]) if k < len(a) else MISSING, significant(b[k]) if k < len(b) else MISSING]
         for k in range(max(len(a), len(b)))
     ]
-    name = FIGURES[test.figure][0]
+    name = AB_FIGURES[test.figure][0]
     same = f" with agent header: {test.agent_header}" if test.agent_header else " (same as A)" if test.aa else ""
     lines = [f"A  {sanitize(test.a)}", f"B  {sanitize(test.b)}{same}"]
     lines += ["", *align_table(["run", f"A {name}", f"B {name}"], cells, right=[True] * 3)] if cells else []

@@ -346,7 +346,7 @@ class HeaderPanel(Panel[HeaderView]):
 
 
 class TilesPanel(Panel[tuple[Tile, ...]]):
-    """As many tiles side by side as fit."""
+    """Tiles side by side, as many as fit."""
 
     def draw(self, width: int, height: int) -> list[Line]:
         shown = _tile_widths(self.view or (), width - 1)

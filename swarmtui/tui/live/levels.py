@@ -41,7 +41,7 @@ class LevelLine(NamedTuple):
 
 
 class LevelsView(NamedTuple):
-    """As many columns and lines of `tasks` are shown as fit."""
+    """The table of levels; as many of its columns, and of the lines of `tasks`, are shown as fit."""
 
     titles: tuple[str, ...]
     widths: tuple[int, ...]

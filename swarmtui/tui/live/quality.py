@@ -58,7 +58,7 @@ class QualityPanel(Panel[QualityView]):
 
 
 def _draw_line(line: QualityLine, width: int) -> list[Line]:
-    """In a narrow panel the sentence is below, and only if the check did not pass."""
+    """Return the lines of one check; a narrow panel has the sentence below, and only if the check did not pass."""
     sign, style = QUALITY_SIGNS[line.state]
     value, sentence = sanitize(line.value), sanitize(line.sentence)
     head: Line = [(f" {sign} ", style), (ljust(sanitize(line.name), _NAME) + " ", "")]

@@ -172,7 +172,7 @@ def preview_lines(row: SessionRow, flags: str, width: int) -> list[Line]:
 
 
 class SessionList(CursorList["SessionRow"]):
-    """Only the visible rows are formatted: there may be thousands."""
+    """The saved sessions; only the visible rows are formatted, since there may be thousands."""
 
     class Moved(Message):
         pass

@@ -140,7 +140,7 @@ class SetupScreen(Screen[None]):
         self._update_footer(typing=isinstance(event.widget, Input))
 
     def _update_footer(self, typing: bool) -> None:
-        """In a text field letters are text: show only the keys that work there."""
+        """Show the keys; in a text field, where letters are text, only those that work there."""
         actions = self.app.keys.actions("setup")
         if typing:
             self.query_one(KeyFooter).show([action._replace(footer=True) for action in while_typing(actions)])

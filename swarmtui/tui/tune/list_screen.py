@@ -75,7 +75,7 @@ def _spans(line: TuneLine, name_width: int, width: int, here: bool) -> Line:
 
 
 def _name_width(lines: Sequence[TuneLine], width: int) -> int:
-    """As wide as the longest name, at most a quarter of the line."""
+    """Return the width of the longest name, at most a quarter of the line."""
     longest = max((len(line.name) for line in lines), default=0) + 2
     return max(_MIN_NAME, min(longest, width // 4))
 
