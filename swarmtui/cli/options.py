@@ -17,7 +17,7 @@ _COMMANDS = {
     "discover": ("catalogue", "list inference servers found on this host"),
     "doctor": ("catalogue", "check whether this machine is ready to measure"),
     "run": ("run", "benchmark an endpoint without the app"),
-    "capacity": ("capacity", "find how many agents a server carries within an SLO"),
+    "capacity": ("run", "find how many agents a server carries within an SLO"),
     "attach": ("live", "open the app on a running session"),
     "replay": ("live", "replay a saved session in the app"),
     "sessions": ("sessions", "saved sessions: list, show, save-to, rm, advice, log"),

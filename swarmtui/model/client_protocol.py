@@ -89,7 +89,7 @@ class WatchStream(ProtocolMessage, frozen=True):
     agent: int | None
 
 
-class WatchTexts(ProtocolMessage, frozen=True):
+class WatchTails(ProtocolMessage, frozen=True):
     """Send the end of the text of these agents' responses with each frame; no others."""
 
     agents: tuple[int, ...]
@@ -97,7 +97,7 @@ class WatchTexts(ProtocolMessage, frozen=True):
 
 ClientCommand = (
     Subscribe | SetConcurrency | Pause | Resume | NextLevel | Stop | Sweep | FindCliff | Describe | SaveTo | WatchStream
-    | WatchTexts | FindCapacity
+    | WatchTails | FindCapacity
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt
 from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_prompt, words_for_tokens
 from swarmtui.prompts.library import WorkloadFile, trace_paths
 from swarmtui.prompts.sampling import WARMUP_NONCE_START, draw_length, nonce, random_stream, shuffle_balanced
-from swarmtui.prompts.traces.arriving import ArrivingRequests
+from swarmtui.prompts.traces.arrival_replay import ArrivingRequests
 from swarmtui.prompts.traces.play import ComposedRequest, Plays
 from swarmtui.prompts.traces.reader import read_sessions
 from swarmtui.prompts.traces.recordings import Recordings

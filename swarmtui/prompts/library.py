@@ -14,7 +14,7 @@ from swarmtui.files import MAX_DATA, open_regular, read_file
 from swarmtui.model.base import BadInput, unreadable_error
 from swarmtui.model.parsing import find_line, suggest
 from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Trace, Workload, parse_workload
-from swarmtui.prompts.traces.arriving import recorded_load
+from swarmtui.prompts.traces.arrival_replay import recorded_load
 from swarmtui.prompts.traces.reader import TRACE_SUFFIXES, trace_files
 
 _PACKAGE = Path(__file__).resolve().parent.parent

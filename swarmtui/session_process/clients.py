@@ -18,7 +18,7 @@ _MIN_HZ, _MAX_HZ = 0.1, 20.0
 _POLL_HELLO_S = 0.05
 _CLOSE_TIMEOUT_S = 2.0
 # More streams than a large terminal shows.
-_MAX_TEXTS = 256
+_MAX_TAILS = 256
 
 
 class ClientConnections:
@@ -32,7 +32,7 @@ class ClientConnections:
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._texts: dict[asyncio.StreamWriter, tuple[int, ...]] = {}
+        self._tails: dict[asyncio.StreamWriter, tuple[int, ...]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, path: Path) -> None:
@@ -66,8 +66,8 @@ class ClientConnections:
                         if sending is not None:
                             sending.cancel()
                         sending = asyncio.create_task(self._send_frames(writer, command))
-                    elif isinstance(command, client_protocol.WatchTexts):
-                        self._watch_texts(writer, command.agents)
+                    elif isinstance(command, client_protocol.WatchTails):
+                        self._watch_tails(writer, command.agents)
                     else:
                         self._handle_command(command)
         except (ConnectionError, msgspec.DecodeError, ValueError, RecursionError):
@@ -77,16 +77,16 @@ class ClientConnections:
                 sending.cancel()
             self._writers.discard(writer)
             writer.close()
-            if writer in self._texts:
-                self._watch_texts(writer, ())
+            if writer in self._tails:
+                self._watch_tails(writer, ())
 
-    def _watch_texts(self, writer: asyncio.StreamWriter, agents: tuple[int, ...]) -> None:
-        """Watch the texts that any client shows; those of a client that disconnects are no longer watched."""
-        self._texts[writer] = agents
+    def _watch_tails(self, writer: asyncio.StreamWriter, agents: tuple[int, ...]) -> None:
+        """Watch the tails that any client shows; those of a client that disconnects are no longer watched."""
+        self._tails[writer] = agents
         if not agents:
-            del self._texts[writer]
-        shown = sorted({agent for watched in self._texts.values() for agent in watched})
-        self._handle_command(client_protocol.WatchTexts(tuple(shown[:_MAX_TEXTS])))
+            del self._tails[writer]
+        shown = sorted({agent for watched in self._tails.values() for agent in watched})
+        self._handle_command(client_protocol.WatchTails(tuple(shown[:_MAX_TAILS])))
 
     async def _send_frames(self, writer: asyncio.StreamWriter, subscription: client_protocol.Subscribe) -> None:
         pause = 1.0 / min(_MAX_HZ, max(_MIN_HZ, subscription.hz))

@@ -130,7 +130,7 @@ class LiveState:
         if len(self.history) > _MAX_POINTS:
             self.history = self.history[::2]
 
-    def watch_texts(self, agents: tuple[int, ...]) -> None:
+    def watch_tails(self, agents: tuple[int, ...]) -> None:
         """Keep the end of the text of these agents, empty until a worker sends it."""
         self._tails = {agent: self._tails.get(agent) or TextTail(agent, 0, "") for agent in agents}
 

@@ -71,9 +71,9 @@ class Scheduler:
         if isinstance(command, client_protocol.WatchStream):
             self._state.watched.select(command.agent)
             self._workers.watch(command.agent)
-        elif isinstance(command, client_protocol.WatchTexts):
+        elif isinstance(command, client_protocol.WatchTails):
             if self._previews:
-                self._state.watch_texts(command.agents)
+                self._state.watch_tails(command.agents)
                 self._workers.send_tails(command.agents)
             return
         elif not self._steering.handle_command(command):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from swarmtui.client.session_client import ConnectionLost, SessionClient
-from swarmtui.model.client_protocol import ClientCommand, Ended, WatchStream, WatchTexts
+from swarmtui.model.client_protocol import ClientCommand, Ended, WatchStream, WatchTails
 from swarmtui.tui.live_model import LiveModel
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class ReplaySource:
         self._task: asyncio.Task[None] | None = None
         self._on_change: Callable[[], None] = lambda: None
         self._watched: int | None = None
-        self._texts: tuple[int, ...] = ()
+        self._tails: tuple[int, ...] = ()
         self.live.apply(replay.hello)
 
     @property
@@ -117,8 +117,8 @@ class ReplaySource:
             case WatchStream(agent):
                 self._watched = agent
                 self._show(0)
-            case WatchTexts(agents):
-                self._texts = agents
+            case WatchTails(agents):
+                self._tails = agents
                 self._show(0)
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class ReplaySource:
                 frame = self._replay.frame_at(self.at_s - second)
                 if not second:
                     watched = self._replay.watched_at(self._watched, self.at_s) if self._watched is not None else None
-                    tails = self._replay.tails_at(self._texts, self.at_s)
+                    tails = self._replay.tails_at(self._tails, self.at_s)
                     frame = msgspec.structs.replace(frame, watched=watched, tails=tails)
                 self.live.apply(frame)
         self._on_change()

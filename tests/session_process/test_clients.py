@@ -167,17 +167,17 @@ def test_texts_are_watched_for_all_clients_until_they_disconnect() -> None:
 
         async def watched(*agents: int) -> None:
             async with asyncio.timeout(10.0):
-                while harness.commands[-1:] != [client_protocol.WatchTexts(agents)]:
+                while harness.commands[-1:] != [client_protocol.WatchTails(agents)]:
                     await asyncio.sleep(0.01)
 
         with await harness.join() as one, await harness.join() as other:
-            one.sendall(pack(client_protocol.WatchTexts((3, 1))))
+            one.sendall(pack(client_protocol.WatchTails((3, 1))))
             await watched(1, 3)
-            other.sendall(pack(client_protocol.WatchTexts((3, 7))))
+            other.sendall(pack(client_protocol.WatchTails((3, 7))))
             await watched(1, 3, 7)
             one.close()
             await watched(3, 7)
-            other.sendall(pack(client_protocol.WatchTexts(())))
+            other.sendall(pack(client_protocol.WatchTails(())))
             await watched()
 
     asyncio.run(scenario())

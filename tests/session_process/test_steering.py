@@ -245,7 +245,7 @@ def test_texts_are_sent_unless_previews_were_declined(harness: SessionHarness, p
     with scripted_server(respond_with_words(40, gap_s=0.02, text="token")) as server:
         subscription = client_protocol.Subscribe(hz=20.0, rows=True)
         session_client = harness.start(server.url, ramp(2), subscription, previews=previews)
-        session_client.send(client_protocol.WatchTexts((1,)))
+        session_client.send(client_protocol.WatchTails((1,)))
         if previews:
             (tail,) = session_client.wait_for_frame(lambda frame: any(tail.text for tail in frame.tails)).tails
             assert tail.agent == 1 and tail.length == len(tail.text) and tail.text.startswith("token")

@@ -9,7 +9,7 @@ from swarmtui.model.client_protocol import (
     Hello,
     SessionWarning,
     WatchedStream,
-    WatchTexts,
+    WatchTails,
 )
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
@@ -53,7 +53,7 @@ class RecordingSource(LiveSource):
         pass
 
     def send(self, command: ClientCommand) -> None:
-        if isinstance(command, WatchTexts):
+        if isinstance(command, WatchTails):
             self.texts.append(command.agents)
         else:
             self.commands.append(command)

@@ -54,13 +54,13 @@ def add_machine_figures(
                 level,
                 energy=energy_used(telemetry, spans, tokens, uuids) if telemetry else None,
                 ttft_split=parts or (_estimate(level, single) if single else None),
-                replay=_replay(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples),
+                replay=_trace_figures(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples),
             )
         )
     return tuple(found)
 
 
-def _replay(
+def _trace_figures(
     level: Level, gpus: int, stages: Sequence[tuple[list[Record], int, int]], samples: Sequence[Telemetry]
 ) -> TraceFigures | None:
     """Add the jobs per GPU, and the hit rate by the counters of the server if answers do not report cached tokens."""

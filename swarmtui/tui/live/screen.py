@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.events import Click
 
-from swarmtui.model.client_protocol import WatchTexts
+from swarmtui.model.client_protocol import WatchTails
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
@@ -62,7 +62,7 @@ class LiveScreen(CursorScreen):
         self.source = source
         self._order: StreamOrder = "agent"
         self._map_chosen: bool | None = None
-        self._texts_watched: tuple[int, ...] = ()
+        self._tails_watched: tuple[int, ...] = ()
         self._only_panel: type[LineWidget] | None = None
         self._frozen: LiveModel | None = None
         self._requested_c: int | None = None
@@ -118,7 +118,7 @@ class LiveScreen(CursorScreen):
         self.update_panels()
 
     def on_screen_suspend(self) -> None:
-        self._watch_texts(())
+        self._watch_tails(())
 
     # data
 
@@ -183,7 +183,7 @@ class LiveScreen(CursorScreen):
         for streams in self.query(StreamsPanel):
             stack_streams(self, streams, ended=self._has_ended, single_panel=single_panel)
             if self._frozen is None:
-                self._watch_texts(self._visible_streams(streams))
+                self._watch_tails(self._visible_streams(streams))
 
     def _visible_streams(self, streams: StreamsPanel) -> tuple[int, ...]:
         """The agents whose text is shown."""
@@ -191,11 +191,11 @@ class LiveScreen(CursorScreen):
             return ()
         return tuple(sorted(line.agent for line in streams.view.shown))
 
-    def _watch_texts(self, agents: tuple[int, ...]) -> None:
+    def _watch_tails(self, agents: tuple[int, ...]) -> None:
         """Ask for the text of the streams that are visible."""
-        if agents != self._texts_watched:
-            self._texts_watched = agents
-            self.source.send(WatchTexts(agents))
+        if agents != self._tails_watched:
+            self._tails_watched = agents
+            self.source.send(WatchTails(agents))
 
     def _update_panel(self, panel: LineWidget) -> None:
         """Show the current view for the panel's size."""
