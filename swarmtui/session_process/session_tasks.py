@@ -53,7 +53,8 @@ class SessionTasks(TaskSource):
         self._plan, self._sessions, self._clock_ns = plan, sessions, clock_ns
         self._plays = factory.generator.plays
         self._begun = self._uncounted = 0
-        self._offset = (run - 1) * (sessions or 0)
+        # Every run of a level plays other sessions; two per slot is about what a run plays.
+        self._offset = (run - 1) * (sessions or 2 * c)
         self._shared: SharedBlocks | None = None
         self._slots: dict[int, Play | None] = {}
         self._due: list[tuple[int, int, int]] = []

@@ -1,27 +1,37 @@
 """Find how many agents a server carries within an SLO: the next level of the search, and its answer.
 
 The search doubles C until a level misses the SLO, bisects, and repeats the levels at the border until the bounds of
-Clopper and Pearson decide them, or `MAX_RUNS` are done. The bounds account for runs that differ by more than chance.
+Clopper and Pearson decide them, or `MAX_REPEATS` are done. More agents do not keep an SLO better: neighbouring levels
+are counted together where one contradicts that by chance, and for the bounds, which account for runs that differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
 
 import msgspec
 
 from swarmtui.analysis.capacity.cliff import middle_level
+from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import Slo, SloTally, all_kept, least_n
+from swarmtui.analysis.limits.slo import Slo, SloTally, dispersion, is_kept, least_n
 from swarmtui.model.findings import Capacity, KeptShare, KvCliff
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import count, short
 
-# Runs of a level at the border: the least that show how much runs differ, and the most.
-MIN_RUNS, MAX_RUNS = 3, 6
+# The fewest runs of a level at the border, and the most repetitions of all levels.
+MIN_RUNS, MAX_REPEATS = 3, 12
+# The search ends when the levels on both sides of the border are this close.
+_PRECISION = 0.02
+# Fewer than MIN_RUNS do not show how much runs differ: each counts as so many independent requests at most.
+_RUN_SIZE = 80
+# Levels that are counted together, at most.
+_NEIGHBOURS = 4
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
 _HIT_DROP = 0.05
 
@@ -59,23 +69,61 @@ class AgentTally:
     def context_tokens(self) -> float | None:
         return ratio(self._context, self._seconds)
 
-    @property
-    def kept(self) -> bool | None:
-        return all_kept(self.slo.conditions())
 
-    @property
-    def passes(self) -> bool | None:
-        """Whether the level keeps the SLO: as decided, or by its measured shares if that was repeated often enough.
+class Verdict(NamedTuple):
+    """Whether a level keeps the SLO by its shares, and whether the bounds show that it does or does not."""
 
-        None: it seems to miss the SLO, which more requests must show.
-        """
-        conditions = self.slo.conditions()
-        kept = all_kept(conditions)
-        if kept is not None:
-            return kept
-        if all(one.share is not None and one.share >= one.required for one in conditions):
-            return True
-        return False if self.runs >= MAX_RUNS else None
+    tally: AgentTally
+    passes: bool
+    kept: bool | None
+
+
+def judge(found: Mapping[int, AgentTally]) -> list[Verdict]:
+    """Judge the measured levels, in order of C."""
+    tallies = [found[c] for c in sorted(found) if found[c].slo.n]
+    if not tallies:
+        return []
+    shares = [
+        (condition.share, _falling_shares([tally.slo.runs(number) for tally in tallies]))
+        for number, condition in enumerate(tallies[0].slo.slo.conditions)
+    ]
+    return [
+        Verdict(tally, all(found[at] >= required for required, found in shares), _decided(tallies, at))
+        for at, tally in enumerate(tallies)
+    ]
+
+
+def _falling_shares(levels: Sequence[Sequence[tuple[int, int]]]) -> list[float]:
+    """Return the share of good requests at each level by isotonic regression: it never rises from one to the next."""
+    pools: list[tuple[int, int, int]] = []
+    for runs in levels:
+        pool = sum(good for good, _ in runs), sum(n for _, n in runs), 1
+        while pools and pools[-1][0] * pool[1] < pool[0] * pools[-1][1]:
+            before = pools.pop()
+            pool = before[0] + pool[0], before[1] + pool[1], before[2] + pool[2]
+        pools.append(pool)
+    return [good / n for good, n, size in pools for _ in range(size)]
+
+
+def _decided(tallies: Sequence[AgentTally], at: int) -> bool | None:
+    """Return whether a level is shown to keep the SLO, with levels above it, or to miss it, with levels below it."""
+    if any(_kept(tallies[at:end]) for end in range(at + 1, min(at + _NEIGHBOURS, len(tallies)) + 1)):
+        return True
+    missed = any(_kept(tallies[start : at + 1]) is False for start in range(at, max(at - _NEIGHBOURS, -1), -1))
+    return False if missed else None
+
+
+def _kept(tallies: Sequence[AgentTally]) -> bool | None:
+    states = []
+    for number, condition in enumerate(tallies[0].slo.slo.conditions):
+        runs = [run for tally in tallies for run in tally.slo.runs(number)]
+        n = sum(size for _, size in runs)
+        if len(runs) < MIN_RUNS:
+            alike = max(1.0, n / len(runs) / _RUN_SIZE)
+        else:
+            alike = dispersion(runs) * (t_quantile(0.95, len(runs) - 1) / NormalDist().inv_cdf(0.95)) ** 2
+        states.append(is_kept(sum(good for good, _ in runs) / alike, n / alike, condition.share))
+    return False if False in states else None if None in states else True
 
 
 def repeat_requests(slo: Slo) -> int:
@@ -85,32 +133,21 @@ def repeat_requests(slo: Slo) -> int:
 
 def next_level(found: Mapping[int, AgentTally], highest: int) -> int | None:
     """Return the C to measure next, for the first time or again; None at the end of the search."""
-    levels = [found[c] for c in sorted(found)]
-    passed: list[AgentTally] = []
-    failed: list[AgentTally] = []
-    for number, level in enumerate(levels):
-        if level.passes is None:
-            return level.c
-        if not level.passes:
-            failed = levels[number:]
-            break
-        passed.append(level)
-    low = passed[-1].c if passed else 0
+    verdicts = judge(found)
+    passed = [one for one in verdicts if one.passes]
+    failed = [one for one in verdicts if not one.passes]
+    low = passed[-1].tally.c if passed else 0
     if not failed:
         following = min(max(2 * low, 1), highest)
         if following > low:
             return following
-    elif (middle := middle_level(low, failed[0].c)) is not None:
+    elif (middle := middle_level(low, failed[0].tally.c, _PRECISION)) is not None:
         return middle
-    # The answer lies between the nearest levels that are decided, so the undecided ones at the border are repeated.
-    for side in (reversed(passed), failed):
-        for level in side:
-            if level.runs < (MIN_RUNS if level.kept is not None else MAX_RUNS):
-                return level.c
-            if level.kept is not None:
-                break
-    undecided_above = failed and failed[-1].kept is None and failed[-1].c < highest
-    return failed[-1].c + 1 if undecided_above else None
+    if sum(one.tally.runs - 1 for one in verdicts) >= MAX_REPEATS:
+        return None
+    border = [*passed[-1:], *failed[:1]]
+    open_levels = [one.tally for one in border if one.kept is not one.passes or one.tally.runs < MIN_RUNS]
+    return min(open_levels, key=lambda tally: tally.runs).c if open_levels else None
 
 
 def capacity(
@@ -124,17 +161,16 @@ def capacity(
     price_per_hour: float | None = None,
 ) -> Capacity:
     """Return the most agents that keep the SLO, with an interval, and what ends it; 0 `gpus` are not known."""
-    tallies = [found[c] for c in sorted(found) if found[c].slo.n]
-    failing = next((tally for tally in tallies if tally.passes is not True), None)
-    passed = [tally.c for tally in tallies if failing is None or tally.c < failing.c]
-    agents = passed[-1] if passed else 0
+    verdicts = judge(found)
+    failing = next((one.tally for one in verdicts if not one.passes), None)
+    agents = max((one.tally.c for one in verdicts if one.passes), default=0)
     at = next((level for level in levels if level.c == agents), None)
     watts = at.energy.mean_w if at and at.energy else None
     answer = Capacity(
         slo=str(slo),
         agents=agents,
-        low=max((tally.c for tally in tallies if tally.kept and tally.c <= agents), default=0),
-        high=min((tally.c - 1 for tally in tallies if tally.kept is False and tally.c > agents), default=None),
+        low=max((one.tally.c for one in verdicts if one.kept and one.passes), default=0),
+        high=min((one.tally.c - 1 for one in verdicts if one.kept is False and not one.passes), default=None),
         next_c=failing.c if failing else None,
         kv=_kv_cliff(levels, predict_kv_cliff(context_tokens, servers)),
         agents_per_gpu=ratio(agents, gpus),

@@ -48,10 +48,10 @@ def next_level(levels: Sequence[Level], highest: int) -> int | None:
     return doubled if grows and doubled <= highest else None
 
 
-def middle_level(low: int, high: int) -> int | None:
+def middle_level(low: int, high: int, precision: float = _PRECISION) -> int | None:
     """Return the level to bisect with; None if the two are close enough."""
     middle = (low + high) // 2
-    return middle if low < middle and high - low > _PRECISION * high else None
+    return middle if low < middle and high - low > precision * high else None
 
 
 def throughput_gain(before: Level, after: Level) -> float:

@@ -148,7 +148,7 @@ class SloTally:
     def __init__(self, slo: Slo, records: Iterable[Record] = ()) -> None:
         self.slo = slo
         self.n = self.good = 0
-        self._by_run: dict[int, list[int]] = {}
+        self._by_run: dict[tuple[int, int], list[int]] = {}
         for record in records:
             self.add(record)
 
@@ -156,9 +156,9 @@ class SloTally:
         met = [condition.met_by(record) for condition in self.slo.conditions]
         self.n += 1
         self.good += all(met)
-        self._count(record.run, [1, *met])
+        self._count((record.c, record.run), [1, *met])
 
-    def _count(self, run: int, counts: Sequence[int]) -> None:
+    def _count(self, run: tuple[int, int], counts: Sequence[int]) -> None:
         known = self._by_run.get(run, [0] * len(counts))
         self._by_run[run] = [a + b for a, b in zip(known, counts, strict=True)]
 
@@ -168,10 +168,14 @@ class SloTally:
         for run, counts in other._by_run.items():
             self._count(run, counts)
 
+    def runs(self, condition: int) -> list[tuple[int, int]]:
+        """Return the requests of each run that meet a condition, and all of them."""
+        return [(counts[1 + condition], counts[0]) for counts in self._by_run.values()]
+
     def conditions(self) -> tuple[KeptShare, ...]:
         found = []
-        for number, condition in enumerate(self.slo.conditions, 1):
-            runs = [(counts[number], counts[0]) for counts in self._by_run.values()]
+        for number, condition in enumerate(self.slo.conditions):
+            runs = self.runs(number)
             good = sum(one for one, _ in runs)
             size = dispersion(runs)
             low, high = share_bounds(good / size, self.n / size)
@@ -183,7 +187,7 @@ class SloTally:
                     share=ratio(good, self.n),
                     share_low=low,
                     share_high=high,
-                    kept=_kept(good / size, self.n / size, condition.share),
+                    kept=is_kept(good / size, self.n / size, condition.share),
                 )
             )
         return tuple(found)
@@ -251,14 +255,15 @@ def _bisect(rising: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
-def _kept(good: float, n: float, share: float) -> bool | None:
+def is_kept(good: float, n: float, share: float) -> bool | None:
     """Decide by the bounds; None is undecided. A share of 100 % is about the measured requests alone."""
-    low, high = share_bounds(good, n)
-    if low is None or high is None:
+    if not n:
         return None
     if share == 1.0:
         return good == n
-    return True if low >= share else False if high < share else None
+    if good and incomplete_beta(good, n - good + 1, share) <= _ALPHA:
+        return True
+    return False if good < n and incomplete_beta(good + 1, n - good, share) > 1 - _ALPHA else None
 
 
 def slo_sentence(found: Sequence[Goodput]) -> str:
