@@ -10,6 +10,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.workload import Task
 from swarmtui.prompts.traces.play import Play, SharedBlocks
+from swarmtui.prompts.traces.recordings import first_sessions
 from swarmtui.session_process.task_sources import (
     AHEAD_S,
     LEAD_S,
@@ -29,10 +30,10 @@ _NEXT_SESSION_S, _AFTER_FAILURE_S = 0.1, 1.0
 class SessionTasks(TaskSource):
     """Recorded sessions in C slots: the session that follows in the trace replaces one that has ended.
 
-    The first session of each slot starts at another place of its recording, so that the contexts of C sessions differ
-    as they do later, and a little after that of the slot before. Requests count once all of them have had their first
-    answer, until no session is left for a slot: after `sessions` of them, `total` requests, or `start_fillers`. Then
-    sessions continue with fillers.
+    The first sessions of the slots start at places of their recordings, so that the contexts of C sessions are as long
+    and as different as they are later, each a little after that of the slot before. Requests count once all of them
+    have had their first answer, until no session is left for a slot: after `sessions` of them, `total` requests, or
+    `start_fillers`. Then sessions continue with fillers.
     """
 
     fills = True
@@ -57,6 +58,7 @@ class SessionTasks(TaskSource):
         self._offset = (run - 1) * (sessions or 2 * c)
         self._shared: SharedBlocks | None = None
         self._slots: dict[int, Play | None] = {}
+        self._starts: dict[int, int] = {}
         self._due: list[tuple[int, int, int]] = []
         self._running: dict[int, tuple[int, Play, int]] = {}
         self._unanswered: set[int] = set()
@@ -75,7 +77,14 @@ class SessionTasks(TaskSource):
         heapify(self._due)
         ramp_ns = int(min(_RAMP_S, self._plan.max_gap_s / c) / self._plan.time_scale * 1e9)
         now = self._clock_ns()
-        for number, slot in enumerate(slot for slot in range(c) if slot not in self._slots):
+        added = [slot for slot in range(c) if slot not in self._slots]
+        if added:
+            first = self._offset + self._begun
+            lengths = self._plays.recordings.lengths(first, len(added))
+            chosen = range(len(added)) if self._plan.sessions == "all" else first_sessions(lengths)
+            self._starts |= {slot: first + session for slot, session in zip(added, chosen, strict=True)}
+            self._begun += len(added)
+        for number, slot in enumerate(added):
             self._slots[slot] = None
             self._unanswered.add(slot)
             heappush(self._due, (now + int(LEAD_S * 1e9) + number * ramp_ns, slot, -1))
@@ -119,10 +128,13 @@ class SessionTasks(TaskSource):
 
     def _start_play(self, slot: int) -> Play:
         """Start the next session; that of the first play of a slot not at its beginning."""
-        number, session = self._factory.next_play(), self._offset + self._begun
+        number = self._factory.next_play()
         self._shared = self._shared or SharedBlocks(number)
-        share = slot / self._c if slot in self._unanswered else 0.0
-        self._begun += 1
+        if slot in self._starts:
+            session, share = self._starts.pop(slot), slot / self._c
+        else:
+            session, share = self._offset + self._begun, 0.0
+            self._begun += 1
         return self._plays.start(
             number, session, share, self._shared, max_gap_s=self._plan.max_gap_s, time_scale=self._plan.time_scale
         )

@@ -27,7 +27,7 @@ from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.prompts.traces.recordings import RecordedRequest, Recording, mean_live_context
+from swarmtui.prompts.traces.recordings import RecordedRequest, Recording, first_sessions, mean_live_context
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset, find_preset
 from tests.analysis.level_builders import level
@@ -76,13 +76,13 @@ class Run(NamedTuple):
 class Agent:
     """Plays sessions one after another in one slot, the first from a place of its own."""
 
-    def __init__(self, share: float, recordings: Iterator[Recording], rng: Random) -> None:
+    def __init__(self, first: Recording, share: float, recordings: Iterator[Recording], rng: Random) -> None:
         self._recordings, self._rng = recordings, rng
-        self._start(share)
+        self._start(first, share)
         self.answered = False
 
-    def _start(self, share: float) -> None:
-        self._recording = next(self._recordings)
+    def _start(self, recording: Recording, share: float) -> None:
+        self._recording = recording
         self._key = self._rng.random()
         self._position = int(share * len(self._recording.requests))
         self._blocks: list[int] = []
@@ -104,7 +104,7 @@ class Agent:
         self.answered = True
         self._position += 1
         if self._position == len(self._recording.requests):
-            self._start(0.0)
+            self._start(next(self._recordings), 0.0)
             return 0.01
         return min(self._recording.requests[self._position].gap_s, MAX_GAP_S)
 
@@ -115,7 +115,9 @@ def play(preset: Preset, recordings: Sequence[Recording], c: int, requests: int,
     engine = BatchingEngine(preset, seed)
     order = rng.sample(recordings, len(recordings))
     following = islice(cycle(order), (run - 1) * 2 * c % len(order), None)
-    agents = [Agent(slot / c, following, rng) for slot in range(c)]
+    first = list(islice(following, c))
+    sessions = first_sessions([len(recording.requests) for recording in first])
+    agents = [Agent(first[session], slot / c, following, rng) for slot, session in enumerate(sessions)]
     due = [(slot * min(2.0, MAX_GAP_S / c), slot) for slot in range(c)]
     running: dict[int, tuple[int, bool, int]] = {}
     records: list[Record] = []

@@ -17,6 +17,7 @@ from swarmtui.model.trace import ReplayedRequest, SubAgent, TraceRequest, TraceS
 from swarmtui.model.workload import Task
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload
+from swarmtui.prompts.traces.recordings import Recordings, first_sessions
 from swarmtui.prompts.traces.weka import weka_json
 from swarmtui.session_process.session_tasks import SessionTasks
 from swarmtui.session_process.task_sources import TaskFactory
@@ -159,6 +160,29 @@ def test_first_requests_are_preroll_and_a_slot_without_a_session_ends_the_run() 
     # The second slot begins in the middle of its session, so that both are not at the same place.
     places = {play: found[0][2].turn for play, found in played.by_play().items()}
     assert (places[0], places[1], places[2]) == (0, 2, 0)
+
+
+def test_long_sessions_are_in_more_of_the_first_slots(tmp_path: Path) -> None:
+    """A session of twelve requests and three of four: at any time, half of the slots play the long one."""
+    names = "abcd"
+    for name, length in zip(names, (12, 4, 4, 4), strict=True):
+        session = TraceSession(id=name, requests=(TraceRequest(input_tokens=99, output_tokens=1),) * length)
+        (tmp_path / f"{name}.json").write_bytes(weka_json(session))
+    assert Recordings([tmp_path]).lengths(1, 6) == [4, 4, 4, 12, 4, 4]
+    assert [names[session] for session in first_sessions([12, 4, 4, 4])] == ["a", "a", "b", "c"]
+    assert first_sessions([5]) == [0] and first_sessions([3, 3, 3]) == [0, 1, 2]
+    generator = TaskGenerator(find_workload(str(tmp_path)), seed=3, calibration=None)
+    source = SessionTasks(
+        TaskFactory(generator),
+        4,
+        Plan(load="sessions", max_gap_s=0.01),
+        1,
+        total=None,
+        sessions=None,
+        clock_ns=lambda: 0,
+    )
+    replayed = [task.replayed for task in iter(source.next_task, None)]
+    assert [(one.session, one.turn) for one in replayed if one] == [("a", 0), ("a", 3), ("b", 2), ("c", 3)]
 
 
 def test_sessions_that_end_before_requests_count_do_not_shorten_the_run() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from swarmtui.files import read_file
 from swarmtui.model.base import BadInput
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 from swarmtui.model.workload import Message, Tool
@@ -19,6 +22,9 @@ MAX_PROMPT_TOKENS = 2_000_000
 # Enough sessions for a mean, and few enough to read them before a run.
 _MEASURED_SESSIONS = 64
 _TOKEN_S = 0.02
+# Bytes that are read to count requests, and the key that each request of a Weka or agentperf file has once.
+_MAX_COUNTED = 64 << 20
+_REQUEST_KEYS = {".json": b'"out"', ".jsonl": b'"turn_id"'}
 
 
 class RecordedRequest(NamedTuple):
@@ -144,6 +150,15 @@ def mean_live_context(
     return tokens_s / total_s if total_s else None
 
 
+def first_sessions(lengths: Sequence[int]) -> list[int]:
+    """Choose the sessions with which as many slots start, in proportion to their lengths.
+
+    At any later time, long sessions are in more slots than short ones: they take longer.
+    """
+    ends = list(accumulate(lengths))
+    return [bisect_right(ends, slot * ends[-1] / len(lengths)) for slot in range(len(lengths))]
+
+
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
     length = min(len(first), len(second))
     if first[:length] == second[:length]:
@@ -181,6 +196,24 @@ class Recordings:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def lengths(self, first: int, count: int) -> list[int]:
+        """Count the requests of sessions without parsing them; files beyond a total size get the mean of the others."""
+        counts: list[int] = []
+        size = 0
+        for number in range(first, first + count):
+            found = self._sessions[number % len(self._sessions)]
+            if isinstance(found, Recording):
+                counts.append(len(found.requests))
+                continue
+            try:
+                data = read_file(found, max(0, _MAX_COUNTED - size))
+            except OSError:  # too large, or reported when it is played
+                break
+            size += len(data)
+            counts.append(max(1, data.count(_REQUEST_KEYS[found.suffix])))
+        mean = max(1, sum(counts) // max(1, len(counts)))
+        return counts + [mean] * (count - len(counts))
 
     def __getitem__(self, number: int) -> Recording:
         """Return the session at this place of the order, which repeats without end; raises BadInput."""
