@@ -117,7 +117,8 @@ class HostLink(asyncio.Protocol):
                     self._speed.set_result(speed)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.lose("its agent exited" if error is None else f"the connection to its agent broke: {error}")
+        why = error.strerror if isinstance(error, OSError) else error
+        self.lose("its agent exited" if error is None else f"the connection to its agent broke: {why}")
 
     def lose(self, how: str) -> None:
         """Report the host as lost, once; its workers then count as exited."""
@@ -205,7 +206,9 @@ class HostPool:
         reports: asyncio.Queue[host_protocol.NodesFound] = asyncio.Queue()
         self._follow(self._read_launcher(reader, reports))
         self._send_to_launcher(host_protocol.FindNodes(self._hosts, self._directory))
-        found = await self._unless_failed(reports.get(), _FIND_TIMEOUT_S, "the cluster did not respond")
+        found = await self._unless_failed(
+            reports.get(), _FIND_TIMEOUT_S, "the cluster does not respond; is its head running?"
+        )
         self._listening = _listen(found.address)
         port: int = self._listening.getsockname()[1]
         self._follow(self._accept(self._listening))

@@ -24,8 +24,11 @@ from swarmtui.model.hosts import HostsSpec, parse_hosts
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 80_000_000
 _POLL_S = 0.5
+_CONNECT_TIMEOUT_S = 5.0
 # A cluster that lost its head may never confirm that the driver leaves.
 _LEAVE_TIMEOUT_S = 5.0
+# A node that is cut off from its head keeps its actors until it finds out.
+_ACTOR_TIMEOUT_S = 30.0
 
 
 class PrivateCluster:
@@ -53,12 +56,15 @@ class PrivateCluster:
 
 
 class HostActor:
-    """Runs the agent of a node."""
+    """Runs the agent of a node; after it, it exits if Ray does not end it."""
 
     def run(self, address: str, port: int, token: str, node: str) -> None:
         from swarmtui.hosts.node_agent import run_node_agent
 
-        run_node_agent(address, port, token, node)
+        try:
+            run_node_agent(address, port, token, node)
+        finally:
+            exit_after(_ACTOR_TIMEOUT_S)
 
 
 class Launcher:
@@ -100,6 +106,8 @@ class Launcher:
         """Connect to the cluster; return the address of this host for its nodes, and their ids."""
         if spec.kind == "local":
             self._cluster = PrivateCluster(spec.nodes, directory)
+        if spec.address not in ("", "auto"):
+            check_reachable(spec.address)
         import ray
 
         address = self._cluster.address if self._cluster else spec.address
@@ -138,16 +146,28 @@ class Launcher:
 
     def _leave(self) -> None:
         """Leave the cluster; actors end with their driver. The process exits even if Ray does not respond."""
-        threading.Thread(target=self._exit_later, daemon=True).start()
+        exit_after(_LEAVE_TIMEOUT_S)
         import ray
 
         ray.shutdown()
         if self._cluster is not None:
             self._cluster.end()
 
-    def _exit_later(self) -> None:
-        threading.Event().wait(_LEAVE_TIMEOUT_S)
-        os._exit(1)
+
+def exit_after(timeout_s: float) -> None:
+    """End this process after a time, whatever it waits for then."""
+    timer = threading.Timer(timeout_s, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+def check_reachable(address: str) -> None:
+    """Raise ConnectionError at once if nothing listens there: Ray would try for minutes."""
+    host, port = address.removeprefix("ray://").rsplit(":", 1)
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise ConnectionError(f"{address} cannot be reached: {error.strerror or error}") from None
 
 
 def _own_address(cluster: str) -> str:

@@ -72,6 +72,8 @@ _MAX_OUTBOX = 64
 _MAX_UNACKNOWLEDGED = 64 << 20
 # The longest time that the first tasks of a stage wait for connections to open.
 _CONNECT_GATE_NS = 1_000_000_000
+# A common start is not slept for until the end: the system may wake a process late on a busy core.
+_SPIN_NS = 5_000_000
 
 
 class LoopLag:
@@ -171,7 +173,7 @@ class Worker:
                 self._start_stage(command)
             case Begin(number, at_ns) if number == self._stage.number:
                 self._begin_ns = at_ns
-                self._loop.call_at(at_ns, self._assign_tasks)
+                self._loop.call_at(at_ns - _SPIN_NS, self._assign_tasks)
             case TakeBack(count):
                 self._return_tasks(count)
             case Drop(cancel):
@@ -269,7 +271,9 @@ class Worker:
                 self._ready = True
                 self._send(pack(Ready(self._stage.number)))
             return True
-        if monotonic_ns() < self._begin_ns:
+        if (left_ns := self._begin_ns - monotonic_ns()) > 0:
+            if left_ns <= _SPIN_NS:
+                self._loop.call_soon(self._assign_tasks)
             return True
         self._begin_ns = 0
         return False

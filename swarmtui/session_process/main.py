@@ -81,7 +81,7 @@ class SessionProcess:
         self._ttft_split = TtftSplitWindow()
         self._findings = PreflightFindings()
         self._interrupted = asyncio.Event()
-        self._interruption = ""
+        self._interruption = self._lost_host = ""
         self._early_commands: list[client_protocol.ClientCommand] = []
         self._stopped_early = asyncio.Event()
         self._load_ended = False
@@ -341,7 +341,9 @@ class SessionProcess:
         problem = f"{host.host.name} was lost: {how}{unfinished(links)}"
         if self._journal is not None and self._session is not None:
             self._journal.log_event("host_lost", problem)
-        self._interrupt(problem)
+        # The reason for workers that exited just before.
+        self._interruption = self._lost_host = self._lost_host or problem
+        self._interrupted.set()
 
     def _clock_measured(self, host: HostLink, measured: ClockOffset) -> None:
         if self._journal is not None and self._session is not None:

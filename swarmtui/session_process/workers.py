@@ -47,7 +47,7 @@ _LOOPING_DEPTH = 3
 _EXIT_TIMEOUT_S = 2.0
 
 # The workers of a batch begin so long after all are ready: none must learn of it too late.
-_BEGIN_NS = 2_000_000
+_BEGIN_NS = 5_000_000
 
 
 def worker_count(streams: int, cores: int) -> int:

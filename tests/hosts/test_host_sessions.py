@@ -16,7 +16,7 @@ from swarmtui.client.session_client import start_session
 from swarmtui.client.spawn import StartedProcess
 from swarmtui.hosts import pool as pool_module
 from swarmtui.hosts.pool import HostPool
-from swarmtui.hosts.ray_cluster import first_line
+from swarmtui.hosts.ray_cluster import check_reachable, first_line
 from swarmtui.model.host_protocol import WorkerHello
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest
@@ -123,6 +123,15 @@ def test_silence_of_a_host_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
 
     name, text = asyncio.run(first_event())
     assert name == "host_silent" and f"{socket.gethostname()} did not answer for 0.0 s" in text
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "no-such-host.invalid:{}"])
+def test_address_where_nothing_listens_is_refused_at_once(address: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        check_reachable(f"127.0.0.1:{port}")
+    with pytest.raises(ConnectionError, match=r"cannot be reached: \w"):
+        check_reachable(address.format(port))
 
 
 @pytest.mark.parametrize(
