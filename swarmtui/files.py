@@ -17,6 +17,7 @@ MAX_DATA = 2 << 30
 MAX_JOURNAL = 16 << 30
 # Longer lines of a journal are damaged: the longest text of a request is bounded.
 MAX_LINE = 64 << 20
+_UNKNOWN_SIZE = 64 << 10
 
 
 def open_regular(path: Path | str, limit: int, flags: int = os.O_RDONLY) -> int:
@@ -38,7 +39,9 @@ def open_regular(path: Path | str, limit: int, flags: int = os.O_RDONLY) -> int:
 
 def read_file(path: Path | str, limit: int = MAX_SETTINGS) -> bytes:
     with os.fdopen(open_regular(path, limit), "rb") as file:
-        return file.read(limit)
+        # `read` allocates what it is asked for, which may be more than the host has. Files below /proc have no size.
+        size = os.fstat(file.fileno()).st_size or _UNKNOWN_SIZE
+        return file.read(min(size, limit))
 
 
 def read_lines(path: Path | str, limit: int = MAX_JOURNAL, longest: int = MAX_LINE) -> Iterator[bytes | None]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from swarmtui.files import MAX_LINE, make_private_directory, read_file, read_lines
+from swarmtui.files import MAX_JOURNAL, MAX_LINE, make_private_directory, read_file, read_lines
 from tests.cli.programs import Sandbox
 from tests.sessions.session_builders import full_session, write_session
 
@@ -196,6 +197,17 @@ def test_lines_are_read_one_by_one(tmp_path: Path) -> None:
     assert list(read_lines(path)) == [b"one\n", b"x" * 50 + b"\n", b"two\n", None]
     with pytest.raises(OSError, match="larger than 1 MB"):
         read_file(path, 1 << 20)
+
+
+def test_small_file_takes_no_more_memory_than_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"text")
+    tracemalloc.start()
+    try:
+        assert read_file(path, MAX_JOURNAL) == b"text"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o177, 0o777])
