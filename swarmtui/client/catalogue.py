@@ -45,7 +45,7 @@ class WorkloadInfo(WorkloadDescription, frozen=True, kw_only=True):
 
 
 def discover_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
-    """Search for servers on this host; blocks for `timeout_s` at most."""
+    """Search for servers on this host; they have `timeout_s` to answer."""
     from swarmtui.telemetry.discovery import discover
 
     return discover(timeout_s)

@@ -13,7 +13,7 @@ from swarmtui.model.telemetry import DiscoveredServer
 class Simulator(Engine):
     name = "simulator"
     owners = ("swarmtui-sim",)
-    command = r"swarmtui(\.| )sim"
+    command = r"swarmtui(\.|(\.pyz)? )sim"
     probe_paths = ("/server_info",)
     metric_prefixes = Vllm.metric_prefixes
     metric_values = Vllm.metric_values

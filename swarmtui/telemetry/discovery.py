@@ -48,9 +48,9 @@ class Listener(NamedTuple):
 
 
 def discover(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
-    """Return what is found in this time; an inference server that does not answer is listed as unreachable."""
-    deadline = time.monotonic() + timeout_s
+    """Return what answers in this time; an inference server that does not answer is listed as unreachable."""
     listeners = _candidates()
+    deadline = time.monotonic() + timeout_s
     # Local certificates are mostly self-signed; these requests carry no secret.
     with HttpClient(insecure=True) as client:
         pool = ThreadPoolExecutor(_THREADS)

@@ -112,6 +112,7 @@ def test_environment_keeps_settings_and_drops_secrets() -> None:
         ("text-generation-launcher --model-id m", "TGI"),
         ("/venv/bin/python /venv/bin/transformers serve m", "transformers"),
         ("python3 -m swarmtui.sim moe-tp1", "simulator"),
+        ("python3 swarmtui.pyz sim --port 8000", "simulator"),
         ("litellm --config c.yaml", "LiteLLM gateway"),
         ("python3 train.py --model vllm/llama", None),
         ("vim vllm.txt", None),
