@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -209,6 +210,8 @@ class SessionProcess:
         sampler = Sampler(endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts)
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
         sampling = asyncio.create_task(self._sample(sampler, journal, events))
+        # The modules stay in memory: without them collections are short, and free the garbage of a long run early.
+        gc.freeze()
         running = asyncio.create_task(scheduler.run())
         interrupted = asyncio.create_task(self._interrupted.wait())
         await asyncio.wait((running, interrupted, sampling, receiving), return_when=asyncio.FIRST_COMPLETED)
