@@ -138,9 +138,10 @@ class Stream(Reply):
             self._emit(self._delta(start + thinking, count - thinking, reasoning=False))
 
     def flush(self) -> None:
-        if self._pending:
-            self.connection.transport.write(b"".join(self._pending))
-            self._pending.clear()
+        transport = self.connection.transport
+        if self._pending and not transport.is_closing():  # asyncio prints a warning for a lost connection
+            transport.write(b"".join(self._pending))
+        self._pending.clear()
 
     def complete(self) -> None:
         self._close()

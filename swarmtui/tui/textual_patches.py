@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import select
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
@@ -23,7 +24,7 @@ from textual.theme import Theme
 Result = TypeVar("Result")
 
 _NO_COLOUR = NoColor()
-_CLEAR_CACHES_S = 60.0
+_RELEASE_MEMORY_S = 15.0
 
 
 def run_in_background(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], *, group: str = "") -> None:
@@ -129,7 +130,7 @@ class PatchedApp(App[Result]):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        self.set_interval(_CLEAR_CACHES_S, _clear_region_caches)
+        self.set_interval(_RELEASE_MEMORY_S, _release_memory)
 
     # first paint
 
@@ -191,7 +192,10 @@ class PatchedApp(App[Result]):
         self._exit_renderables.clear()
 
 
-def _clear_region_caches() -> None:
-    """Release the regions that Textual caches for every changed cell range: megabytes within hours."""
+def _release_memory() -> None:
+    """Release the regions that Textual caches for every changed cell range, and its strips of lines, which refer to
+    themselves: megabytes within hours. Python would collect them later, when they have widened the heap.
+    """
     for cached in (Region.intersection, Region.translate, Region.overlaps):
         cached.cache_clear()
+    gc.collect()

@@ -9,16 +9,15 @@ from tests.cli.programs import Sandbox
 from tests.cli.scripted_server import respond_with_words, scripted_server
 from tests.faults.kill_checks import assert_no_processes
 
-# Imported by every Python process; in the session process it makes a method fail after some calls.
+# Imported by every Python process; in the session process it makes a method fail once a request of a level succeeded.
 FAULT = """
 import sys
 if "swarmtui.session_process" in sys.orig_argv:
     from swarmtui.session_process.quality_monitor import QualityMonitor
-    real, calls = QualityMonitor.{name}, []
+    real = QualityMonitor.{name}
 
     def {name}(self, *args):
-        calls.append(1)
-        if len(calls) > 8:
+        if self._records:
             raise ZeroDivisionError("injected")
         return real(self, *args)
 

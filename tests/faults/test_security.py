@@ -498,7 +498,7 @@ def _reply_size(uid: int, path: Path, message: bytes) -> str:
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, str(uid), str(path), message.hex()],
-        capture_output=True, text=True, timeout=30, check=True, cwd="/",
+        capture_output=True, text=True, timeout=60, check=True, cwd="/",
     )  # fmt: skip
     return ran.stdout.strip()
 

@@ -18,6 +18,8 @@ DONE = b"data: [DONE]\n\n"
 
 # Longer than a client needs to close its connection after close_notify.
 TLS_CLOSE_TIMEOUT_S = 60.0
+# How long a handler waits for the test; longer than a worker on a busy core takes.
+WAIT_S = 100.0
 
 
 class ClientGone(Exception):
@@ -208,7 +210,7 @@ class Gate:
             self.max_in_flight = max(self.max_in_flight, self.in_flight)
         call.begin_stream()
         call.chunk(ROLE + delta(content="a"))
-        self.released.wait(10)
+        self.released.wait(WAIT_S)
         with self._lock:
             self.in_flight -= 1
         call.chunk(delta("stop", content="b") + usage(2) + DONE)

@@ -13,7 +13,7 @@ from swarmtui.model.record import shift_times
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import Ack, SpoolTo, StreamRow
 from tests.loadgen.driver import DrivenWorker, task
-from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta, hello, usage
+from tests.loadgen.raw_server import DONE, ROLE, WAIT_S, RawCall, RawServer, delta, hello, usage
 
 # Allowed error of converting the kernel's wall-clock stamps on a busy machine.
 _SLACK_NS = 1_000_000
@@ -221,7 +221,7 @@ def test_frame_rows_add_up_to_all_chunks() -> None:
         for n in range(30):
             call.chunk(delta(content=f"w{n}"))
             time.sleep(0.01)
-        gate.wait(10)
+        gate.wait(WAIT_S)
         call.chunk(delta("stop") + DONE)
         call.end_stream()
 

@@ -16,7 +16,7 @@ from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import Failed
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.faulty_worker import FAULTS
-from tests.loadgen.raw_server import DONE, HELLO, ROLE, RawCall, RawServer, delta, event, hello
+from tests.loadgen.raw_server import DONE, HELLO, ROLE, WAIT_S, RawCall, RawServer, delta, event, hello
 
 
 def _page(status: str, text: str, kind: str = "application/json") -> Callable[[RawCall], None]:
@@ -264,7 +264,7 @@ def test_rejection_of_a_long_request_is_read() -> None:
 
     def refuse(call: RawCall) -> None:
         call.reply("413 Too large", '{"error":"too large"}')
-        received.wait(5)
+        received.wait(WAIT_S)
         call.close()
 
     with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url) as worker:
@@ -295,13 +295,13 @@ def test_backoff_grows_after_each_failure() -> None:
 def _silent(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(ROLE)
-    threading.Event().wait(5)
+    threading.Event().wait(WAIT_S)
 
 
 def _stalls(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(ROLE + delta(content="Hel"))
-    threading.Event().wait(5)
+    threading.Event().wait(WAIT_S)
 
 
 def _endless(call: RawCall) -> None:
@@ -314,7 +314,7 @@ def _endless(call: RawCall) -> None:
 def _never_closes(call: RawCall) -> None:
     call.begin_stream()
     call.chunk(b"".join(HELLO))
-    threading.Event().wait(5)
+    threading.Event().wait(WAIT_S)
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_port_without_http_is_ignored() -> None:
             stdin=other.fileno(),
         )
         assert fingerprint(f"http://127.0.0.1:{port}", client=client) is None
-        assert other_server.wait(10) == 0
+        assert other_server.wait(60) == 0
 
 
 _PROGRAM = """

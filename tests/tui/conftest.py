@@ -21,7 +21,7 @@ from swarmtui.model.client_protocol import Stop, Subscribe
 
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
-_STOP_S = 20.0
+_STOP_S = 60.0
 _UNTIL_S = 60.0
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.lines import Line
 
-_SETTLED_S, _UNTIL_S = 1.0, 20.0
+_SETTLED_S, _UNTIL_S = 1.0, 60.0
 
 
 def screen_text(app: SwarmApp) -> str:
-    """Return the lines without colours and trailing spaces."""
+    """Return the lines without colours and trailing spaces; those of a screen that is not painted yet are empty."""
     strips = app.screen._compositor.render_strips()
-    return "\n".join(strip.text.rstrip() for strip in strips)
+    return "\n".join(strip.text.rstrip() for strip in strips) or "\n" * app.size.height
 
 
 async def match_snapshot(app: SwarmApp, name: str) -> None:

@@ -74,7 +74,7 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
             first = run_screen(app).source.live
             await until(lambda: first.ended is not None)
             server.kill()
-            server.wait(10)
+            server.wait(60)
             await until(lambda: "server down for 0:0" in notice(app) and "waiting" in notice(app))
             await pilot.press("R")
             await until(lambda: "the server is down; press R when it is back" in screen_text(app))

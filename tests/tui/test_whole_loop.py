@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import re
 import sys
@@ -117,20 +118,20 @@ async def test_ramp_steered_by_keys_leaves_levels_marked_as_incomplete(
 ) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        live = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
+        live = await start_run(app, pilot, until, "sim:moe-tp1?speed=10")
         await until(lambda: live.frame is not None and live.frame.done > 0)
-        # 4·64 completions take far longer than this test.
-        await pilot.press("c", "6", "4", "enter")
-        await until(lambda: c_of(live) == 64 and live.frame is not None and live.frame.done > 2)
+        # 4·200 completions take far longer than this test.
+        await pilot.press("c", "2", "0", "0", "enter")
+        await until(lambda: c_of(live) == 200 and live.frame is not None and live.frame.done > 2)
         await pilot.press("x", "x")
         await until(lambda: live.ended is not None)
-        await until(lambda: "○  64" in screen_text(app))
+        await until(lambda: "○ 200" in screen_text(app))
         assert "incomplete" in screen_text(app)
     assert live.ended is not None
-    assert live.frame is not None and [level.c for level in live.frame.levels] == [1, 64]
+    assert live.frame is not None and [level.c for level in live.frame.levels] == [1, 200]
     report(live.ended, as_json=False, progress=open_progress(sys.stderr, True))
     output = capsys.readouterr().out
-    assert re.search(r"○ *64\|", output) and "incomplete: it ended early" in output
+    assert re.search(r"○ *200\|", output) and "incomplete: it ended early" in output
 
 
 async def test_pause_can_be_cancelled_while_draining(tmp_path: Path, until: Until) -> None:
@@ -272,13 +273,11 @@ async def test_label_that_cannot_be_saved_is_reported(tmp_path: Path, until: Unt
 async def test_quit_dialog_closes_when_the_run_ends(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        live = await start_run(app, pilot, until, "sim:moe-tp1?speed=4")
-        await pilot.press("s")
-        await pilot.pause()
-        app.screen.query_one("InputLine Input", Input).value = "1"
-        await pilot.press("enter", "q")
-        await pilot.pause()
-        assert "A run is in progress. Stop it?" in screen_text(app)
+        live = await start_run(app, pilot, until)
+        await pilot.press("q")
+        await until(lambda: "A run is in progress. Stop it?" in screen_text(app))
+        with contextlib.closing(attach(Path(live.directory).name, Subscribe())) as other:
+            other.send(Stop(grace_s=0.0))
         await until(lambda: live.ended is not None)
         await until(lambda: "A run is in progress. Stop it?" not in screen_text(app))
         assert "saved:" in screen_text(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import ceil, log
 
 from swarmtui.analysis.compare.distributions import incomplete_beta
@@ -238,6 +239,7 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
     return tuple(found)
 
 
+@lru_cache(maxsize=1024)  # a search asks for the same levels again and again
 def share_bounds(good: float, n: float) -> tuple[float | None, float | None]:
     """Return the one-sided 95 % bounds of a share by Clopper and Pearson, from below and from above."""
     if not n:

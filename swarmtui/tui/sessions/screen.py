@@ -302,7 +302,8 @@ class SessionsScreen(CursorScreen):
         self.query_one(SessionCurvePanel).show(OverlayView("output tok/s", curves, unit, empty))
 
     def on_resize(self) -> None:
-        self._show_preview()
+        if self.query(SessionCurvePanel):  # it has none while the app exits
+            self._show_preview()
 
     def action_sort(self) -> None:
         orders = list(SESSION_ORDERS)
