@@ -48,7 +48,7 @@ TGI: dict[str, Reply] = {"/info": '{"model_id":"m","version":"3.3.0","max_total_
 
 def probe(replies: dict[str, Reply]) -> tuple[DiscoveredServer | None, TextServer]:
     with serving(dict(replies)) as server, HttpClient() as client:
-        found = fingerprint(server.url, client=client)
+        found = fingerprint(server.url, client=client, timeout_s=60.0)
     assert {method for method, _ in server.requests} == {"GET"}
     return found, server
 
@@ -187,7 +187,7 @@ def program(folder: Path, code: str, *flags: str, name: str = "vllm") -> Iterato
 def test_running_server_is_found_with_process_flags_and_slots(tmp_path: Path) -> None:
     flags = ("--max-num-seqs", "6", "--data-parallel-size", "2", "--api-key", "hidden")
     with program(tmp_path, _PROGRAM, *flags) as (url, pid):
-        found = {server.url: server for server in discover(timeout_s=5.0)}[url]
+        found = {server.url: server for server in discover(timeout_s=10.0)}[url]
     assert (found.engine, found.pid, found.slots, found.models) == ("vLLM", pid, 12, ("tiny",))
     assert found.flags is not None
     assert (found.flags["max-num-seqs"], found.flags["gpu-memory-utilization"]) == ("6", "0.92")
@@ -224,7 +224,7 @@ def test_gateway_is_named_asks_for_a_key_and_has_no_flags(tmp_path: Path, status
     replies = f"""{{"/v1/models": TextReply({status}, b"no", {{}}), "/health/liveliness": '"I\\'m alive!"'}}"""
     code = _PROGRAM.replace("dict(VLLM)", replies).replace("import serving", "import TextReply, serving")
     with program(tmp_path, code, "--max-num-seqs", "6", name="litellm") as (url, pid), HttpClient() as client:
-        found = identify(url, timeout_s=5.0, client=client)
+        found = identify(url, timeout_s=30.0, client=client)
     assert found is not None
     assert (found.engine, found.pid, found.reachable, found.flags) == ("LiteLLM gateway", pid, True, None)
     assert found.problem == f"HTTP {status}: it needs an API key (--api-key-env)"
@@ -242,7 +242,7 @@ def test_reverse_proxy_is_named_unless_the_server_behind_it_is() -> None:
 def test_process_names_the_engine_that_replies_do_not(tmp_path: Path) -> None:
     code = _PROGRAM.replace("dict(VLLM)", """{"/v1/models": '{"object":"list","data":[]}'}""")
     with program(tmp_path, code, name="transformers") as (url, _), HttpClient() as client:
-        found = identify(url, timeout_s=5.0, client=client)
+        found = identify(url, timeout_s=30.0, client=client)
     assert found is not None
     assert (found.engine, found.models, found.reachable) == ("transformers", ("tiny",), True)
 
