@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
+from typing import NamedTuple, TypeVar, TypeVarTuple
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import End, TokenCount
+from swarmtui.model.session import End, Summary, TokenCount
 from swarmtui.session_process import preflight
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.files import sessions_root
@@ -66,19 +66,26 @@ def _count_tokens(request: RunRequest, endpoint: Endpoint, uncounted: list[Recor
             counts.append(TokenCount(task=record.task, turn=record.turn, stage=record.stage, tokens_out=tokens))
 
 
+class SavedSession(NamedTuple):
+    """How the session ended in the end; without a summary if that could not be written, or was not waited for."""
+
+    ending: Ending
+    message: str
+    directory: str = ""
+    summary: Summary | None = None
+
+
 async def save(
     journal: JournalQueue, root: str, ending: Ending, message: str, finished: int, exit_now: asyncio.Event
-) -> tuple[Ending, str, str]:
-    """Write the end and the summary; return the final ending, message and directory.
-
-    Once `exit_now` is set, a summary that is not finished is left to be written later.
-    """
+) -> SavedSession:
+    """Write the end and the summary. Once `exit_now` is set, an unfinished summary is left to be written later."""
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
     saved_elsewhere = journal.save_elsewhere(_fallback_roots(root))
     problem = journal.final_problem
     journal.close()
     saving = await run_interruptible(exit_now, write_summary, journal.directory)
     await asyncio.wait((saving,), timeout=_SUMMARY_S)
+    summary = saving.result() if saving.done() and saving.exception() is None else None
     if not saving.done():
         ending = "stopped" if ending == "done" else ending
         message = f"{message or 'stopped immediately'}; {summary_hint(journal.directory)}"
@@ -90,8 +97,8 @@ async def save(
         message = f"{message}; {saved_sentence(journal.directory, finished)}"
     directory = str(journal.directory) if has_journal(journal.directory) else ""
     if problem:
-        return "failed", " · ".join(filter(None, [message, problem])), directory
-    return ending, " · ".join(filter(None, [message, saved_elsewhere])), directory
+        return SavedSession("failed", " · ".join(filter(None, [message, problem])), directory, summary)
+    return SavedSession(ending, " · ".join(filter(None, [message, saved_elsewhere])), directory, summary)
 
 
 def _fallback_roots(first: str) -> Iterator[Path]:

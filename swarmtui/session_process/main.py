@@ -107,7 +107,9 @@ class SessionProcess:
             ending, message = "failed", f"internal error, {type(error).__name__}: {error}; see {error_log()}"
             fault = True
         if self._journal is not None:
-            ending, message, directory = await self._save(ending, message)
+            ending, message, directory, summary = await self._save(ending, message)
+            if summary is not None:
+                self._state.levels, self._state.quality = summary.levels, summary.quality
         self._state.status = "ended"
         await self._clients.close(client_protocol.Ended(ending, message, directory, fault), self._state.frame(False))
         for simulator in self._simulators:
@@ -367,7 +369,7 @@ class SessionProcess:
         """Handle SIGTERM: stop without a grace period."""
         self._handle_command(client_protocol.Stop(grace_s=0.0))
 
-    async def _save(self, ending: Ending, message: str) -> tuple[Ending, str, str]:
+    async def _save(self, ending: Ending, message: str) -> finish.SavedSession:
         assert self._journal is not None
         self._state.status = "saving"
         journal, scheduler = self._journal, self._scheduler
@@ -380,7 +382,7 @@ class SessionProcess:
         if self._session is None or not self._state.finished:
             journal.close()
             discard_session(journal.directory)
-            return ending, message, ""
+            return finish.SavedSession(ending, message)
         if scheduler is not None and scheduler.stop_now.is_set():
             self._stop_now.set()
         if scheduler is not None and (uncounted := scheduler.uncounted.records):

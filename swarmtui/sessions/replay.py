@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
@@ -16,10 +17,10 @@ from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.stream_detail import earlier_request, recorded_stream, recorded_tail
 from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Level, StageEnd, StageStart
+from swarmtui.model.session import Level, StageEnd, StageStart, Summary
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
-from swarmtui.sessions.store import LoadedSession, journal_slots, load_session
+from swarmtui.sessions.store import LoadedSession, journal_slots, load_session, summarise
 
 _POINT_NS = 250_000_000
 _MAX_POINTS = 20_000
@@ -47,7 +48,7 @@ class Replay:
         self._telemetry = sorted(journal.telemetry, key=lambda sample: sample.t_ns)
         self._end = journal.end
         self._has_text = any(record.text or record.reasoning for record in self._records)
-        self._quality = journal.quality.lines if journal.quality else ()
+        self._loaded = loaded
         self._servers, self._slots = journal.servers, journal_slots(journal)
         self._search_results = [
             (event.t_ns, event.detail) for event in journal.events if event.name in ("cliff", "capacity")
@@ -131,7 +132,7 @@ class Replay:
             warnings=(),
             rows=tuple(self._row(agent, now) for agent in sorted(self._by_agent)),
             telemetry=self._telemetry_at(now),
-            quality=self._quality if now >= self._last_ns else (),
+            quality=self._summary.quality if now >= self._last_ns else (),
             ttft_split=recent_split(
                 now, point.c, finished[-_RECENT_REQUESTS:], self._samples_before(now), self._levels_at(now)
             ),
@@ -188,8 +189,15 @@ class Replay:
         first, last = (bisect_right(self._telemetry, t, key=lambda seen: seen.t_ns) for t in (now - MAX_AGE_NS, now))
         return sorted(self._telemetry[first:last], key=lambda seen: seen.servers_read_ns)
 
+    @cached_property
+    def _summary(self) -> Summary:
+        """What the session process shows at the end, with figures of the machine and what happened to each level."""
+        return summarise(self._loaded)
+
     def _levels_at(self, now: int) -> tuple[Level, ...]:
         """Compute the levels again only when another stage has ended, as the session process does."""
+        if now >= self._last_ns:
+            return self._summary.levels
         ended = bisect_right(self._ends, now, key=lambda end: end.t_ns)
         if self._levels[0] != ended:
             ends: list[StageEnd] = self._ends[:ended]

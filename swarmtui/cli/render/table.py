@@ -146,7 +146,7 @@ def machine_table(levels: Sequence[Level]) -> str:
     if any(level.ttft_split for level in levels):
         estimated = any(level.ttft_split and level.ttft_split.estimated for level in levels)
         source = "; est.: estimated from C=1, as the server does not report it." if estimated else "."
-        notes.append(f"queue, prefill, rest: the parts of the mean TTFT{source}")
+        notes.append(f"queue, prefill, rest: parts of the mean TTFT of all requests, also unmeasured ones{source}")
     return "\n".join([*table, "", *(line for note in notes for line in wrap(note))]) + "\n"
 
 

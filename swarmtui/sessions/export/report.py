@@ -194,8 +194,8 @@ _CLEAN: tuple[tuple[str, Cell], ...] = (
 _MACHINE: tuple[tuple[str, Cell], ...] = (
     ("C", lambda level: f"{level.offered_load:g}"),
     ("GPU power, W", lambda level: significant(level.energy.mean_w) if level.energy else MISSING),
-    ("J/token", lambda level: significant(level.energy.j_per_token, 3) if level.energy else MISSING),
-    ("tokens/J", lambda level: significant(level.energy.tokens_per_j, 3) if level.energy else MISSING),
+    ("J/token", lambda level: significant(level.energy.j_per_token) if level.energy else MISSING),
+    ("tokens/J", lambda level: significant(level.energy.tokens_per_j) if level.energy else MISSING),
     ("GPU memory, GiB", lambda level: gib(level.energy.peak_memory) if level.energy else MISSING),
     ("throttled", lambda level: short_percent(level.energy.throttled) if level.energy else MISSING),
     ("TTFT: queue", lambda level: _part(level, "queue_s")),
@@ -219,7 +219,7 @@ def _machine_note(levels: Sequence[Level]) -> str:
     if any(level.energy and level.energy.all_gpus for level in levels):
         notes.append("GPU figures are of all GPUs of the host: which of them the server uses is not known")
     if any(level.ttft_split for level in levels):
-        notes.append("TTFT: the mean, split by the server's histograms")
+        notes.append("TTFT: parts of the mean of all requests, also unmeasured ones, by the server's histograms")
     if any(level.ttft_split and level.ttft_split.estimated for level in levels):
         notes.append("est.: estimated from C=1, because the server does not report it")
     return "; ".join(notes)
@@ -294,7 +294,11 @@ def _scaling(summary: Summary) -> Table:
         ("knee", significant(found.knee, 3), refused.get("knee", "C at half of the ceiling")),
         ("sweet spot", str(found.sweet_spot or MISSING), refused.get("sweet spot", "")),
         *(
-            (f"queueing delay at C={x.c}", f"+{seconds(x.seconds)}", f"TTFT {factor(x.factor)}")
+            (
+                f"queueing delay at C={x.c}",
+                f"+{seconds(x.seconds)}",
+                f"mean TTFT {factor(x.factor)} that of the highest C with a slot for each",
+            )
             for x in found.queueing_delay
         ),
     )
