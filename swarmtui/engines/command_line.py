@@ -41,6 +41,14 @@ def program_name(argv: Sequence[str]) -> str:
     return " ".join([*program, *(word for word in argv[count : count + 1] if _SUBCOMMAND.fullmatch(word))])
 
 
+def split_words(text: str) -> list[str]:
+    """Split a command as a shell does; at spaces if a quotation mark is missing."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
 def is_secret(name: str, value: str) -> bool:
     names = (name, *_INNER_NAME.findall(value))
     return bool(_SECRET_VALUE.search(value)) or any(map(is_secret_name, names))
@@ -48,10 +56,7 @@ def is_secret(name: str, value: str) -> bool:
 
 def redact_flags(text: str) -> str:
     """Replace the values of flags and variables that are secret by name or value; other text is unchanged."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
+    words = split_words(text)
     shown, hidden = list[str](), False
     for word in words:
         name, equals, value = word.partition("=")

@@ -95,7 +95,7 @@ class PlannedLoad:
         self.mode_name: LoadModeName = plan.load
         self._current: TaskSource | None = None
 
-    def user_took_over(self) -> None:
+    def switch_to_manual(self) -> None:
         self.mode_name = "sessions" if self._plan.load == "sessions" else "closed"
 
     @property
@@ -138,7 +138,7 @@ class PlannedLoad:
         """Return tasks without end, for manual control and ramps; recorded sessions continue if they can."""
         if self.mode_name != "sessions":
             return NewTasks(self._factory, c, None)
-        if isinstance(self._current, SessionTasks) and self._current.play_on(c):
+        if isinstance(self._current, SessionTasks) and self._current.continue_with(c):
             return self._current
         self._current = SessionTasks(self._factory, c, self._plan, 1, total=None, sessions=None)
         return self._current

@@ -79,7 +79,7 @@ class Scheduler:
         elif not self._steering.handle_command(command):
             return
         elif self._steering.state == "new_goal":
-            self._load.user_took_over()
+            self._load.switch_to_manual()
             stage = self._stage
             if (
                 isinstance(command, client_protocol.SetConcurrency)

@@ -93,7 +93,7 @@ class SessionTasks(TaskSource):
     def preparing(self) -> bool:
         return bool(self._unanswered)
 
-    def play_on(self, c: int) -> bool:
+    def continue_with(self, c: int) -> bool:
         """Continue without end with C sessions; return False if it was closed."""
         if self._closed:
             return False

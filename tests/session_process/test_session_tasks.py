@@ -203,8 +203,8 @@ def test_number_of_requests_ends_the_run() -> None:
 def test_slots_can_be_added_and_removed() -> None:
     one = TraceSession(id="s", requests=(TraceRequest(input_tokens=99, output_tokens=1, think_s=1.0),) * 9)
     source = Simulation([one], 2, limit=None, total=3).source
-    assert source.play_on(3) and source.has_more and source.streams and source.streams > 3
+    assert source.continue_with(3) and source.has_more and source.streams and source.streams > 3
     assert not source.abandoned
-    assert source.play_on(1) and source.abandoned == [1]
+    assert source.continue_with(1) and source.abandoned == [1]
     source.close()
-    assert not source.play_on(1) and source.next_task() is None
+    assert not source.continue_with(1) and source.next_task() is None

@@ -69,7 +69,7 @@ def test_key_is_not_in_the_crash_report(
     monkeypatch.setenv("MY_KEY", KEY)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     known = EndpointConfig(url="http://127.0.0.1:9", api_key_env="MY_KEY")
-    form = SetupForm(endpoint="http://127.0.0.1:9", model="", workload="coding", plan="manual", known=known)
+    form = SetupForm(endpoint="http://127.0.0.1:9", model="", workload="coding", plan="manual", configured=known)
     request = build_request(run_choices(form, tmp_path))
     assert isinstance(request, RunRequest)
     assert request.secrets.api_key == KEY

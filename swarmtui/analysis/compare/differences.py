@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 
 from swarmtui.analysis.machine.energy import count_names
+from swarmtui.engines.command_line import split_words
 from swarmtui.model.base import Stored
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding, Findings
@@ -43,13 +43,9 @@ def parse_flags(text: str) -> dict[str, str]:
 
     Words before the first flag, such as the program, have an empty name.
     """
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
     flags: dict[str, str] = {}
     name = ""
-    for word in words:
+    for word in split_words(text):
         if re.match(r"--?[A-Za-z]", word):
             name, equals, value = word.partition("=")
             name = re.sub(r"(?<=\w)_", "-", name)

@@ -137,11 +137,11 @@ class EndpointPart(VerticalScroll):
         picked = self._pick_list("models").picked
         if picked == TYPED:
             return self._typed("model")
-        known = self.known
-        return picked if picked != _FIRST else known.model or "" if known else ""
+        configured = self.configured
+        return picked if picked != _FIRST else configured.model or "" if configured else ""
 
     @property
-    def known(self) -> EndpointConfig | None:
+    def configured(self) -> EndpointConfig | None:
         """The configuration of this endpoint in config.toml."""
         return next((known for known in self.app.config.endpoints.values() if known.url == self.endpoint), None)
 
@@ -289,7 +289,7 @@ class EndpointPart(VerticalScroll):
 
     async def _inspect(self, url: str) -> None:
         try:
-            configured = self.known or EndpointConfig(url=url)
+            configured = self.configured or EndpointConfig(url=url)
             self._inspected[url] = await asyncio.to_thread(catalogue.inspect_server, configured)
         except BadInput:
             return

@@ -60,7 +60,7 @@ class SetupForm(SetupChoices, frozen=True, kw_only=True):
     label: str = ""
     note: str = ""
     flags: str = ""
-    known: EndpointConfig | None = None
+    configured: EndpointConfig | None = None
     defaults: Defaults = Defaults()
 
 
@@ -78,7 +78,7 @@ def run_choices(form: SetupForm, root: Path) -> RunChoices:
     if plan != "sweep" or "requests" not in applicable or "requests" in typed:
         others.pop("duration", None)
     return RunChoices(
-        endpoints=(form.known or EndpointConfig(url=form.endpoint),),
+        endpoints=(form.configured or EndpointConfig(url=form.endpoint),),
         session_root=str(root),
         workload=form.workload,
         model=form.model,

@@ -227,7 +227,7 @@ class SetupScreen(Screen[None]):
             plan=self._pick_list("plans").picked,
             **typed,
             flags=part.flags,
-            known=part.known,
+            configured=part.configured,
             defaults=self.app.config.defaults,
         )
 
