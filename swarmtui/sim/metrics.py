@@ -13,6 +13,8 @@ CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 Labels = dict[str, str]
 Sample = tuple[str, Labels, float]
+# Type, name, meaning and the value of each replica.
+_Metric = tuple[Literal["counter", "gauge"], str, str, list[float]]
 
 
 class Histogram:
@@ -124,57 +126,28 @@ def kv_capacity(preset: Preset) -> int:
 
 
 def render(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[Meters]) -> Iterable[str]:
-    engines: list[tuple[Labels, EngineReplica, Meters]] = [
-        ({"engine": str(replica.number), "model_name": preset.model}, replica, meter)
-        for replica, meter in zip(replicas, meters, strict=True)
+    """Yield the lines of the metrics page."""
+    engines = [{"engine": str(replica.number), "model_name": preset.model} for replica in replicas]
+    for kind, name, meaning, values in (*_gauges(preset, replicas), *_counters(preset, replicas, meters)):
+        samples: list[Sample] = [("", labels, value) for labels, value in zip(engines, values, strict=True)]
+        yield from family(f"vllm:{name}", kind, meaning, samples)
+    waiting: list[Sample] = [
+        ("", {**labels, "reason": reason}, count)
+        for labels, replica in zip(engines, replicas, strict=True)
+        for reason, count in (("capacity", len(replica.waiting)), ("deferred", 0))
     ]
-
-    replicas = [replica for _, replica, _ in engines]
-    meters = [meter for _, _, meter in engines]
-    room, drafted = kv_capacity(preset), preset.speculative.tokens
-    gauges: dict[str, tuple[str, list[float]]] = {
-        "num_requests_running": ("Number of requests in model execution batches.", [len(r.running) for r in replicas]),
-        "num_requests_waiting": ("Number of requests waiting to be processed.", [len(r.waiting) for r in replicas]),
-        "kv_cache_usage_perc": (
-            "KV-cache usage. 1 means 100 percent usage.", [min(r.kv_tokens_used / room, 1.0) for r in replicas]
-        ),
-    }  # fmt: skip
-    counters: dict[str, tuple[str, list[float]]] = {
-        "prompt_tokens": ("Number of prefill tokens processed.", [m.prompt_tokens for m in meters]),
-        "prompt_tokens_cached": ("Number of cached prompt tokens.", [m.cached_tokens for m in meters]),
-        "generation_tokens": ("Number of generation tokens processed.", [m.generation_tokens for m in meters]),
-        "prefix_cache_queries": ("Prefix cache queries, in tokens.", [r.prefix_queries for r in replicas]),
-        "prefix_cache_hits": ("Prefix cache hits, in tokens.", [r.prefix_hits for r in replicas]),
-        "num_preemptions": ("Cumulative number of preemptions.", [r.preemptions for r in replicas]),
-    }
-    if drafted:
-        counters |= {
-            "spec_decode_num_drafts": ("Number of drafts.", [m.drafts for m in meters]),
-            "spec_decode_num_draft_tokens": ("Number of draft tokens.", [m.drafts * drafted for m in meters]),
-            "spec_decode_num_accepted_tokens": ("Number of accepted tokens.", [m.accepted for m in meters]),
-        }
-
-    def samples_of(values: list[float]) -> list[Sample]:
-        return [("", labels, value) for (labels, _, _), value in zip(engines, values, strict=True)]
-
-    for name, (meaning, values) in gauges.items():
-        yield from family(f"vllm:{name}", "gauge", meaning, samples_of(values))
-    waiting: list[Sample] = []
-    for labels, replica, _ in engines:
-        waiting.append(("", {**labels, "reason": "capacity"}, len(replica.waiting)))
-        waiting.append(("", {**labels, "reason": "deferred"}, 0))
     yield from family("vllm:num_requests_waiting_by_reason", "gauge", "Waiting requests by reason.", waiting)
-    for name, (meaning, values) in counters.items():
-        yield from family(f"vllm:{name}_total", "counter", meaning, samples_of(values))
+    metered = list(zip(engines, meters, strict=True))
     finished: list[Sample] = [
         ("", {**labels, "finished_reason": how}, count)
-        for labels, _, meter in engines
+        for labels, meter in metered
         for how, count in meter.finished.items()
     ]
     yield from family("vllm:request_success_total", "counter", "Count of finished requests.", finished)
     for name in _BOUNDS:
-        samples = [sample for labels, _, meter in engines for sample in meter.histograms[name].samples(labels)]
+        samples = [sample for labels, meter in metered for sample in meter.histograms[name].samples(labels)]
         yield from family(f"vllm:{name}", "histogram", f"Histogram of {name.replace('_', ' ')}.", samples)
+    room = kv_capacity(preset)
     config = {
         "block_size": str(preset.block_size),
         "cache_dtype": "auto",
@@ -183,5 +156,35 @@ def render(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[M
         "kv_cache_size_tokens": str(room),
         "num_gpu_blocks": str(room // preset.block_size),
     }
-    info: list[Sample] = [("", {**config, "engine": labels["engine"]}, 1) for labels, _, _ in engines]
+    info: list[Sample] = [("", {**config, "engine": labels["engine"]}, 1) for labels in engines]
     yield from family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", info)
+
+
+def _gauges(preset: Preset, replicas: Sequence[EngineReplica]) -> Iterable[_Metric]:
+    room = kv_capacity(preset)
+    used = [min(r.kv_tokens_used / room, 1.0) for r in replicas]
+    running: list[float] = [len(r.running) for r in replicas]
+    waiting: list[float] = [len(r.waiting) for r in replicas]
+    yield "gauge", "num_requests_running", "Number of requests in model execution batches.", running
+    yield "gauge", "num_requests_waiting", "Number of requests waiting to be processed.", waiting
+    yield "gauge", "kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", used
+
+
+def _counters(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[Meters]) -> Iterable[_Metric]:
+    drafted = preset.speculative.tokens
+    found: dict[str, tuple[str, list[float]]] = {
+        "prompt_tokens": ("Number of prefill tokens processed.", [m.prompt_tokens for m in meters]),
+        "prompt_tokens_cached": ("Number of cached prompt tokens.", [m.cached_tokens for m in meters]),
+        "generation_tokens": ("Number of generation tokens processed.", [m.generation_tokens for m in meters]),
+        "prefix_cache_queries": ("Prefix cache queries, in tokens.", [r.prefix_queries for r in replicas]),
+        "prefix_cache_hits": ("Prefix cache hits, in tokens.", [r.prefix_hits for r in replicas]),
+        "num_preemptions": ("Cumulative number of preemptions.", [r.preemptions for r in replicas]),
+    }
+    if drafted:
+        found |= {
+            "spec_decode_num_drafts": ("Number of drafts.", [m.drafts for m in meters]),
+            "spec_decode_num_draft_tokens": ("Number of draft tokens.", [m.drafts * drafted for m in meters]),
+            "spec_decode_num_accepted_tokens": ("Number of accepted tokens.", [m.accepted for m in meters]),
+        }
+    for name, (meaning, values) in found.items():
+        yield "counter", f"{name}_total", meaning, values

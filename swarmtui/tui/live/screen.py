@@ -215,21 +215,7 @@ class LiveScreen(CursorScreen):
             case HistoryStrip():
                 panel.show(strip_view(live.points, t0_ns, panel.columns, self._has_ended))
             case StreamsPanel():
-                panel.as_map = self._is_map
-                panel.scroll_to_cursor()
-                panel.show(
-                    streams_view(
-                        frame,
-                        live.stream_rates,
-                        self._order,
-                        self.filter_text,
-                        panel.first,
-                        panel.rows,
-                        primary_type(session),
-                        as_map=panel.as_map,
-                        with_text=self.app.stream_text,
-                    )
-                )
+                self._update_streams(panel)
             case HistoryPanel():
                 whole_session = self._has_ended or self._only_panel is HistoryPanel
                 panel.show(history_view(live.points, t0_ns, panel.columns, whole_session))
@@ -239,12 +225,7 @@ class LiveScreen(CursorScreen):
             case LevelsPanel():
                 panel.show_made(levels_view, levels, self._pair, tasks, self._no_level, provisional)
             case ResultPanel():
-                table = levels_view(levels, self._pair, tasks, provisional=provisional)
-                comparison = self._comparison or (
-                    f"compared with {sanitize(self._baseline.name)}" if self._pair else ""
-                )
-                notices = (comparison, self._server_notice())
-                panel.show_result(result_view(frame, live.ended, table, *notices, self.actions()))
+                self._update_result(panel)
             case CurvePanel():
                 baseline, slots = (self._baseline.levels, self._baseline.name), frame.slots if frame else None
                 panel.show_made(curve_view, levels, *baseline, self._no_curve, provisional, slots)
@@ -252,6 +233,32 @@ class LiveScreen(CursorScreen):
                 panel.show(self.actions(), ended=self._has_ended and not self._is_replay)
             case QualityPanel():
                 panel.show(quality_view(frame, self._is_replay))
+
+    def _update_streams(self, panel: StreamsPanel) -> None:
+        panel.as_map = self._is_map
+        panel.scroll_to_cursor()
+        live = self._shown
+        panel.show(
+            streams_view(
+                live.frame,
+                live.stream_rates,
+                self._order,
+                self.filter_text,
+                panel.first,
+                panel.rows,
+                primary_type(live.session),
+                as_map=panel.as_map,
+                with_text=self.app.stream_text,
+            )
+        )
+
+    def _update_result(self, panel: ResultPanel) -> None:
+        live = self._shown
+        frame = live.frame
+        levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
+        table = levels_view(levels, self._pair, tasks, provisional=live.provisional)
+        comparison = self._comparison or (f"compared with {sanitize(self._baseline.name)}" if self._pair else "")
+        panel.show_result(result_view(frame, live.ended, table, comparison, self._server_notice(), self.actions()))
 
     @property
     def _no_level(self) -> str:
