@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 from swarmtui.model.base import BadInput, Stored
@@ -204,3 +205,12 @@ class PerLevel(Stored, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return level_name(self.key)
+
+
+def is_open_loop(levels: Iterable[PerLevel]) -> bool:
+    return any(level.rate is not None for level in levels)
+
+
+def load_title(levels: Iterable[PerLevel]) -> str:
+    """Return the title of the column that identifies a level."""
+    return "rate" if is_open_loop(levels) else "C"

@@ -13,6 +13,7 @@ import msgspec
 
 from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
+from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Level
 from swarmtui.numbers import percent, signed_percent
 
@@ -43,7 +44,7 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
         return _with_sentence(_refuse(Scaling(), "incomplete", "no level is complete", "scaling"), None)
     if not known:
         return _with_sentence(_refuse(Scaling(), "no_throughput", "no level has a throughput", "scaling"), None)
-    if any(level.rate is not None for level in known):
+    if is_open_loop(known):
         why = "an open loop does not hold C"
         found = _refuse(Scaling(), "open_loop", why, "fit", "ceiling", "knee", "sweet spot")
         return msgspec.structs.replace(found, sentence=open_loop_sentence(known))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from swarmtui.analysis.limits.quantities import Quantity, did_you_mean, find_quantity, null_reason, parse_amount
 from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.plan import load_title
 from swarmtui.model.session import Level
 from swarmtui.numbers import short, short_percent
 
@@ -186,7 +187,7 @@ def _compare(node: _Compare, levels: Sequence[Level]) -> LimitResult:
     """Evaluate at one level, or without @ at all of them: true if it is at one, null if one lacks the figure."""
     expected = [level for level in levels if node.at is None or level.offered_load == node.at]
     if not expected:
-        varied = "rate" if any(level.rate is not None for level in levels) else "C"
+        varied = load_title(levels)
         return LimitResult(true=None, because=(f"{node.text}: no level {varied}={node.at} was measured",))
     hits, values, missing = [], [], []
     for level in expected:

@@ -12,7 +12,7 @@ from swarmtui.analysis.capacity.agents import capacity_sentences, cost_per_milli
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.findings import ALARMS, Check
-from swarmtui.model.plan import CLOSED_LOOPS
+from swarmtui.model.plan import CLOSED_LOOPS, is_open_loop, load_title
 from swarmtui.model.session import Event, Level, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
 from swarmtui.numbers import MISSING, factor, gib, percent, short, significant
@@ -71,15 +71,6 @@ _OPEN_LOOP_LEGEND = (
     "token, and of one stream (mean). TTFT and e2e in s (median) count "
     "from the time at which a request was due. in flight: mean."
 )
-
-
-def is_open_loop(levels: Sequence[Level]) -> bool:
-    return any(level.rate is not None for level in levels)
-
-
-def load_title(levels: Sequence[Level]) -> str:
-    """The title of the column that identifies a level."""
-    return "rate" if is_open_loop(levels) else "C"
 
 
 def level_table(levels: Sequence[Level]) -> str:

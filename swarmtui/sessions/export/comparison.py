@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swarmtui.analysis.compare.sessions import FIGURES, ComparisonRow, Figure, MachineRow, Pair
+from swarmtui.model.plan import load_title
 from swarmtui.numbers import MISSING, seconds, signed_percent, significant
 from swarmtui.sessions.export.structs import Table
 
@@ -15,7 +16,7 @@ _NOTE = (
 
 def comparison_tables(pair: Pair) -> tuple[Table, ...]:
     """Return a table of verdicts and one of machine figures; none if there is no common level."""
-    varied = "rate" if any(row.rate is not None for row in pair.rows) else "C"
+    varied = load_title(pair.rows)
     verdicts = Table(
         "Side by side",
         (varied, "figure", "A", "B", "change", "interval", "verdict"),

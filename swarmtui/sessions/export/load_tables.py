@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from math import fsum, log10
 
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.plan import load_title
 from swarmtui.model.session import Level, Spread, Summary, TaskFigures
 from swarmtui.numbers import MISSING, count, factor, milliseconds, seconds, short_percent, signed_percent, significant
 from swarmtui.sessions.export.structs import Table
@@ -155,7 +156,7 @@ def _hits(levels: Sequence[Level]) -> Table:
         for level in levels
         if (found := level.replay) is not None
     ]
-    varied = "rate" if any(level.rate is not None for level in levels) else "C"
+    varied = load_title(levels)
     columns = (varied, "hit rate", "at most", "cached tokens", "fresh tokens", "recorded", "prompt error")
     note = (
         "hit rate: share of prompt tokens from the prefix cache, as measured; at most: with a cache that keeps all; "
@@ -301,6 +302,6 @@ def _replicas(summary: Summary) -> Table:
         for level in summary.levels
         for part in level.replicas
     ]
-    varied = "rate" if any(level.rate is not None for level in summary.levels) else "C"
+    varied = load_title(summary.levels)
     columns = (varied, "endpoint", "n", "errors", "tok/s", "stream tok/s", "TTFT")
     return Table("Replicas", columns, tuple(rows), (True, False, *(True,) * 5))

@@ -10,6 +10,7 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
+from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, gib, milliseconds, seconds, short_percent, significant
@@ -228,7 +229,7 @@ def _machine_note(levels: Sequence[Level]) -> str:
 def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell], ...], note: str = "") -> Table:
     """Build a table with one row per level, without columns that are empty."""
     rows = [tuple(cell(level) for _, cell in columns) for level in levels]
-    if any(level.rate is not None for level in levels):
+    if is_open_loop(levels):
         columns = (("rate", columns[0][1]), *columns[1:])
     kept = [index for index in range(len(columns)) if any(row[index] != MISSING for row in rows)]
     return Table(
@@ -263,7 +264,7 @@ def goodput_table(summary: Summary) -> Table:
         )
         for found in summary.goodput
     )
-    varied = "rate" if any(found.rate is not None for found in summary.goodput) else "C"
+    varied = load_title(summary.goodput)
     columns = (varied, "met the SLO", "share", "SLO", "good requests/s", "good tok/s")
     slo = summary.capacity.slo if summary.capacity else summary.session.plan.slo
     return Table("Goodput", columns, rows, (True, True, True, False, True, True), slo)
@@ -315,7 +316,7 @@ def _notes(summary: Summary) -> tuple[str, ...]:
     for level in summary.levels:
         for flag in level.flags:
             loads.setdefault(flag.text, []).append(f"{level.offered_load:g}")
-    varied = "rate" if any(level.rate is not None for level in summary.levels) else "C"
+    varied = load_title(summary.levels)
     flags = [f"{varied}={', '.join(at)}: {flag}" for flag, at in loads.items()]
     t0 = summary.session.t0_ns
     events = [

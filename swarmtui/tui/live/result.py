@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.model.client_protocol import Ended, Frame
+from swarmtui.model.plan import is_open_loop
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.keys import Action
@@ -54,7 +55,7 @@ def _finding(frame: Frame | None) -> str:
         return ""
     if frame.search_result:
         return sanitize(frame.search_result)
-    enough = len(frame.levels) > 1 or any(level.rate is not None for level in frame.levels)
+    enough = len(frame.levels) > 1 or is_open_loop(frame.levels)
     return sanitize(scaling(frame.levels, frame.slots).sentence) if enough else ""
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from textual.app import ComposeResult
 
 from swarmtui.analysis.capacity.pareto import PARETO_UNITS, ParetoUnit, gpus_known, pareto_points
+from swarmtui.model.plan import load_title
 from swarmtui.numbers import MISSING, rate, seconds, signed_percent, significant
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
@@ -110,7 +111,7 @@ def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
         lines += _wrapped(str(note), "▲ ", "warn", width)
     for difference in (*pair.flags, *pair.differences):
         lines += _wrapped(str(difference), "  ", "second", width)
-    load = "rate" if any(row.rate is not None for row in pair.rows) else "C"
+    load = load_title(pair.rows)
     titles = f"  {load:>4}  {'figure':<15}{'before':>8}{'after':>8}{'change':>9}{'interval':>20}  verdict"
     if pair.rows:
         lines += [[(titles, "dim")], *(_figure_row(row, bool(pair.refused)) for row in pair.rows)]
