@@ -197,12 +197,15 @@ class Scheduler:
         return "stopped" if self._steering.state == "stop" and not manual else "done"
 
     async def _warm_up(self) -> bool:
-        """Return whether at least one request succeeded."""
+        """Return whether at least one request succeeded, or a command ended it before."""
         self._state.status = "warming up"
         count = self._plan.warmup
         streams = min(count, max(self._plan.levels))
         stage = await self._run_stage(streams, 0, "warmup", WarmupTasks(self._factory, streams, count))
-        return self._steering.state != "stop" and stage.succeeded > 0
+        state = self._steering.current_state()
+        if state == "next":
+            self._steering.resume()
+        return state != "stop" and (state != "run" or stage.succeeded > 0)
 
     async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
         """Return False, and skip the remaining levels, if no request of the first level succeeded."""

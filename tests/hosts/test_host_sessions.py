@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from swarmtui.hosts.pool import HostPool
 from swarmtui.hosts.ray_cluster import check_reachable, first_line
 from swarmtui.model.host_protocol import WorkerHello
 from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import ClockEntry
 from swarmtui.model.worker_protocol import pack
@@ -43,13 +46,13 @@ def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox
         yield sandbox
 
 
-def start(sandbox: Sandbox, plan: Plan, endpoint: str = SIM) -> RecordingClient:
+def start(sandbox: Sandbox, plan: Plan, endpoint: str = SIM, workload: str = "chat") -> RecordingClient:
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen([sys.executable, "-P", "-c", _SESSION_PROCESS], stdin=theirs.fileno())
     request = RunRequest(
         endpoints=(endpoint,),
-        workload="chat",
+        workload=workload,
         plan=plan,
         session_root=str(sandbox.sessions),
         hosts="local:2",
@@ -85,6 +88,27 @@ def test_times_of_all_hosts_are_in_the_clock_of_the_session(sandbox: Sandbox) ->
     assert any(line.code == "host_clocks" for line in journal.quality.lines)
     session.client.close()
     wait_until(lambda: not sandbox.processes(), "all processes have exited")
+
+
+def test_recorded_sessions_are_played_over_hosts_each_request_after_the_answer_before_it(sandbox: Sandbox) -> None:
+    sessions = Requests(count=3, per_stream=False)
+    plan = Plan(load="sessions", levels=(2,), sessions=sessions, warmup=0, time_scale=200.0, seed=1)
+    session = start(sandbox, plan, endpoint="sim:moe-tp1?speed=100", workload="agents")
+    ended = session.wait_for_end()
+    assert ended.ending == "done", ended
+    session.client.close()
+    records = [record for record in read_journal(Path(ended.directory)).records if record.ok]
+    assert {record.agent % 2 for record in records} == {0, 1}
+    agents: defaultdict[tuple[int, int], list[Record]] = defaultdict(list)
+    for record in records:
+        assert record.replayed is not None and record.tokens_in == record.replayed.input_tokens
+        agents[record.replayed.play, record.replayed.subagent].append(record)
+    assert any(len(turns) > 3 for turns in agents.values())
+    # Requests of one agent are on both hosts, whose clocks differ by far more than a session takes.
+    for turns in agents.values():
+        turns.sort(key=lambda record: record.task)
+        for before, after in pairwise(turns):
+            assert (after.t_sent_ns or 0) > (before.t_first_ns or 0)
 
 
 def test_lost_host_is_named_and_what_finished_is_saved(sandbox: Sandbox) -> None:

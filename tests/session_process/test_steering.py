@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import get_args
 
@@ -12,7 +13,7 @@ from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.session_process.steering import Goal, Steering
 from swarmtui.sessions.store import load_session, summarise
-from tests.cli.scripted_server import respond_with_words, scripted_server
+from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
 from tests.session_process.harness import SessionHarness, plan, ramp
 
 SLOW = respond_with_words(5, gap_s=0.01)
@@ -34,6 +35,25 @@ def test_stop_without_grace_sets_stop_now() -> None:
     steering = Steering(Plan())
     steering.handle_command(client_protocol.Stop(grace_s=0.0))
     assert steering.stop_now.is_set()
+
+
+def test_command_before_the_first_answer_ends_the_warm_up(harness: SessionHarness) -> None:
+    """Workers on other hosts start slowly, so that users press keys before."""
+    warmed_up = threading.Event()
+
+    def answer_later(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        warmed_up.wait(10.0)
+        SLOW(to, request)
+
+    with scripted_server(answer_later) as server:
+        session_client = harness.start(server.url, Plan(mode="manual", levels=(1,), warmup=1))
+        session_client.wait_for_frame(lambda frame: frame.status == "warming up" and frame.in_flight == 1)
+        session_client.send(client_protocol.SetConcurrency(3))
+        session_client.wait_for_frame(lambda frame: frame.status == "running" and frame.c == 3)
+        warmed_up.set()
+        session_client.wait_for_frame(lambda frame: frame.done > 2)
+        session_client.send(client_protocol.Stop(grace_s=0.0))
+        assert session_client.wait_for_end().ending == "done"
 
 
 @pytest.mark.parametrize("load", FIXED_MODES)
