@@ -40,7 +40,7 @@ SESSIONS = 200
 REQUESTS = 48
 LONG_RUN = 200
 # Long runs are repeated with other orders of the sessions.
-LONG_RUN_SEEDS = (101, 102, 103)
+LONG_RUN_SEEDS = range(101, 109)
 
 
 def lognormal(rng: Random, middle: float, p90: float) -> float:

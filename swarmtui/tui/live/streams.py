@@ -208,7 +208,9 @@ def _empty_reason(frame: Frame, filter_text: str) -> str:
         return f"no stream matches “{filter_text}”; Esc clears the filter"
     if frame.status == "ended":
         return "the run has ended: no open streams"
-    return "no streams yet" if frame.status != "paused" else "paused: no open streams"
+    if frame.status == "paused":
+        return "paused: no open streams"
+    return "no open streams: all agents pause" if frame.finished else "no streams yet"
 
 
 # widget
