@@ -9,7 +9,7 @@ from typing import TextIO
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.session import Level
 from swarmtui.numbers import clock, rate, seconds, significant
-from swarmtui.text import sanitize, truncate, write_text
+from swarmtui.text import count_noun, sanitize, truncate, write_text
 
 _BAR = 20
 _CLEAR_LINE = "\r\x1b[2K"
@@ -116,7 +116,7 @@ def describe_frame(frame: Frame) -> str:
         parts.append(f"{frame.waiting} of {frame.in_flight} waiting")
     if frame.errors:
         worst = max(frame.error_counts, key=lambda name: frame.error_counts[name])
-        parts.append(f"{frame.errors} error{'s' if frame.errors > 1 else ''} ({worst})")
+        parts.append(f"{count_noun(frame.errors, 'error', 'errors')} ({worst})")
     else:
         parts.append("0 errors")
     if frame.left_s is not None and frame.status != "stopping":  # the rest of the plan is skipped

@@ -18,7 +18,7 @@ from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.telemetry import QualityLine
-from swarmtui.numbers import gib
+from swarmtui.numbers import gib, short
 from swarmtui.telemetry.discovery import discover
 from swarmtui.telemetry.gpu.readers import read_gpus
 
@@ -117,7 +117,7 @@ def check_endpoint(endpoint: EndpointConfig) -> DoctorFinding:
     server = " ".join(filter(None, (found.engine, found.version, ", ".join(found.models[:2]))))
     if round_trip_ms is None:
         return DoctorFinding("wrong", root, f"{server}: it stopped answering")
-    value = f"{root}, round trip {round_trip_ms:.2g} ms"
+    value = f"{root}, round trip {short(round_trip_ms, 2)} ms"
     if round_trip_ms > _FAR_MS:
         sentence = f"{server}; every TTFT includes this round trip: measure from a nearer machine, or when it is idle"
         return DoctorFinding("doubtful", value, sentence)

@@ -94,7 +94,7 @@ def _queue(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator
     if base.c < slots.total or gain is None or gain - 1.0 >= MIN_GAIN:
         return
     slower = ratio(highest.ttft_s.mean, base.ttft_s.mean)
-    ttft = f", TTFT ×{slower:.2g}" if slower else ""
+    ttft = f", TTFT ×{short(slower, 2)}" if slower else ""
     yield Advice(
         topic="queue",
         sentence=f"beyond C={slots.total} requests only queue: send fewer at once, or give the server more slots",
@@ -145,7 +145,7 @@ def _speculative(summary: Summary, counters: Mapping[int, ServerCounters]) -> It
         rate = ratio(seen.accepted_tokens, seen.draft_tokens)
         if rate is not None and rate < LOW_ACCEPTANCE:
             each = ratio(seen.draft_tokens, seen.drafts)
-            of = f" of {each:.2g} drafted per step" if each else ""
+            of = f" of {short(each, 2)} drafted per step" if each else ""
             low.append((c, f"C={c}: {percent(rate)} accepted{of}"))
     if low:
         yield Advice(

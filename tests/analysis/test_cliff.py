@@ -31,6 +31,10 @@ def test_search_doubles_then_bisects() -> None:
     assert sentence == "sweet spot C=8; cliff at C=9: +0 % tok/s for ×14 mean TTFT"
 
 
+def test_large_factors_have_no_exponent() -> None:
+    assert search(8, wait=100.0)[1].endswith("cliff at C=9: +0 % tok/s for ×126 mean TTFT")
+
+
 @pytest.mark.parametrize("slots", [*range(1, 34), 48, 49, 50, 63, 64, 65, 100, 200, 301])
 def test_search_finds_the_slots_within_eleven_percent(slots: int) -> None:
     """50 slots give more than half of the ideal gain between 32 and 64 streams; bisecting finds the cliff before 64."""

@@ -15,7 +15,7 @@ from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Level
-from swarmtui.numbers import percent, signed_percent
+from swarmtui.numbers import percent, short, signed_percent
 
 # A queue forms at the first level whose TTFT is this multiple of that at full slots.
 QUEUE_TTFT_FACTOR = 1.5
@@ -87,7 +87,7 @@ def _inferred_slots(cliff: Cliff | None) -> Slots | None:
         return None
     last = cliff.c - 1
     where = f"{cliff.c_before}" if last == cliff.c_before else f"{cliff.c_before} to {last}"
-    waits = f"TTFT is ×{cliff.ttft_factor:.3g} at C={cliff.c}"
+    waits = f"TTFT is ×{short(cliff.ttft_factor)} at C={cliff.c}"
     return Slots(per_replica=cliff.c_before, inferred=True, reason=f"{waits}: there are {where} slots")
 
 
@@ -149,7 +149,7 @@ def _with_knee(found: Scaling, batches: int, highest: int, knee: float) -> Scali
         why = f"{batches} levels of different load; {LEVELS_FOR_KNEE} are needed"
         return _refuse(found, "too_few_levels", why, "knee")
     if not 1.0 <= knee <= highest:
-        why = f"it would be at C={knee:.3g}, outside the measured levels or slots"
+        why = f"it would be at C={short(knee)}, outside the measured levels or slots"
         return _refuse(found, "out_of_range", why, "knee")
     return msgspec.structs.replace(found, knee=knee)
 
@@ -214,7 +214,7 @@ def _cliff_text(cliff: Cliff, slots: Slots | None) -> str:
     change = signed_percent(cliff.gain, 0)
     unexplained = slots is not None and cliff.c <= slots.total
     reported = f", although the server has {slots}" if unexplained else ""
-    return f"cliff at C={cliff.c}: {change} tok/s for ×{cliff.ttft_factor:.2g} mean TTFT{reported}"
+    return f"cliff at C={cliff.c}: {change} tok/s for ×{short(cliff.ttft_factor, 2)} mean TTFT{reported}"
 
 
 def cliff_search_sentence(levels: Sequence[Level], slots: Slots | None = None) -> str:
@@ -258,7 +258,7 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
     ]
     parts = [f"keeps up with {sustained[-1].offered_load:g} requests/s"] if sustained else []
     if behind is not None:
-        parts.append(f"at {behind.name} it completes {behind.served_per_s:.3g} requests/s, and the queue grows")
+        parts.append(f"at {behind.name} it completes {short(behind.served_per_s)} requests/s, and the queue grows")
     undecided = [level.name for level, kept in found if kept is None]
     if undecided:
         parts.append(f"undecided at {', '.join(undecided)}: use a longer run")

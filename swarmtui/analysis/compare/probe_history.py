@@ -15,7 +15,7 @@ from math import exp, fsum, log, sqrt
 from swarmtui.analysis.compare.verdicts import coefficient_of_variation
 from swarmtui.analysis.levels.stats import mean, median, percentile
 from swarmtui.model.base import Stored
-from swarmtui.numbers import percent, signed_percent
+from swarmtui.numbers import percent, short, signed_percent
 
 WINDOW_DAYS = 7.0
 LATEST = 24
@@ -194,7 +194,7 @@ def _sentence(
     if middle is None or change is None:
         return "one probe: nothing to compare it with yet"
     variation = "" if cv is None else f", CV {percent(cv, 1)}"
-    head = f"{days:g}-day median {middle:.4g}{variation}, the latest {signed_percent(change)}"
+    head = f"{days:g}-day median {short(middle, 4)}{variation}, the latest {signed_percent(change)}"
     if drift is None:
         needed = LATEST + MIN_REFERENCE
         return f"{head}; drift needs {needed} probes of the same server, so far {since_change}"

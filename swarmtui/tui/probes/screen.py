@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 
 from swarmtui.analysis.compare.probe_history import ProbeHistory
 from swarmtui.model.base import BadInput
-from swarmtui.numbers import percent, rate, seconds
+from swarmtui.numbers import percent, rate, seconds, short
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.input_line import InputLine
@@ -144,7 +144,7 @@ class ProbePanel(PlotPanel[ProbesView]):
 
     def _chart(self, view: ProbesView, width: int, height: int) -> list[Line]:
         values = [view.bottom + (view.top - view.bottom) * part / 3 for part in range(4)]
-        labels = [f"{value:.4g}" for value in values]
+        labels = [short(value, 4) for value in values]
         if len(set(labels)) < len(labels):
             labels = [f"{value:.1f}" for value in values]
         axis = Axis("left", view.bottom, view.top, list(zip(values, labels, strict=True)))
