@@ -125,13 +125,8 @@ def ab(
     names = read_config().endpoints
     started = {option: text for option, text in sides.items() if is_command(text) and text not in names}
     launches = [str(launch_for_command(text, options["url"], "PORT", option)) for option, text in started.items()]
-    for option, text in sides.items():
-        if started and text in names and (names[text].api_key_env or names[text].headers):
-            raise BadInput(
-                f"the key and headers of {text} would be sent to the started server too; "
-                "write its URL instead of its name, and --api-key-env if both need the key",
-                key=option,
-            )
+    if started:
+        _refuse_shared_key(sides, names)
     endpoints = [text for option, text in sides.items() if option not in started]
     request = _run_request(options, endpoints, levels=str(options["level"]))
     test = AbTest(
@@ -257,6 +252,19 @@ def _run_request(options: dict[str, Any], endpoints: list[str] | None = None, *,
         run.make_context("run", [], default_map=defaults).params | options | {"levels": levels, "on_restart": "stop"}
     )
     return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params)
+
+
+def _refuse_shared_key(sides: dict[str, str], names: dict[str, Any]) -> None:
+    """Refuse an endpoint with a key or headers beside a started server, which would get them too."""
+    from swarmtui.model.base import BadInput
+
+    for option, text in sides.items():
+        if text in names and (names[text].api_key_env or names[text].headers):
+            raise BadInput(
+                f"the key and headers of {text} would be sent to the started server too; "
+                "write its URL instead of its name, and --api-key-env if both need the key",
+                key=option,
+            )
 
 
 def _resolve_endpoint(side: str, names: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from swarmtui.model.plan import LevelKey, LoadModeName, Plan, Requests
 from swarmtui.model.workload import Graph
 from swarmtui.prompts.sampling import arrival_times
 from swarmtui.prompts.traces.recordings import mean_live_context
-from swarmtui.session_process.session_tasks import SessionTasks
+from swarmtui.session_process.recorded_tasks import RecordedTasks
 from swarmtui.session_process.task_sources import (
     ClosedLoopTasks,
     GraphTasks,
@@ -24,13 +24,13 @@ from swarmtui.session_process.task_sources import (
 )
 
 
-def _session_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> SessionTasks:
+def _recorded_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> RecordedTasks:
     if plan.sessions is None:
         total = None if plan.duration_s else plan.requests.at(key[0])
-        return SessionTasks(factory, key[0], plan, run, total=total, sessions=None)
+        return RecordedTasks(factory, key[0], plan, run, total=total, sessions=None)
     every = len(factory.generator.plays.recordings)
     sessions = every if plan.sessions == "all" else plan.sessions.at(key[0])
-    return SessionTasks(factory, key[0], plan, run, total=None, sessions=max(sessions, key[0]))
+    return RecordedTasks(factory, key[0], plan, run, total=None, sessions=max(sessions, key[0]))
 
 
 def _closed_loop_tasks(plan: Plan, factory: TaskFactory, key: LevelKey, run: int) -> TaskSource:
@@ -79,7 +79,7 @@ LOAD_MODES: dict[LoadModeName, LoadMode] = {
     "ramp": LoadMode(lambda plan, factory, key, run: NewTasks(factory, key[0], None), looping=True, continuous=True),
     "mixed": LoadMode(lambda plan, factory, key, run: MixedTasks(factory, key[0], plan.loop)),
     "dag": LoadMode(_graph_tasks),
-    "sessions": LoadMode(_session_tasks, scheduled=True),
+    "sessions": LoadMode(_recorded_tasks, scheduled=True),
 }
 
 
@@ -138,9 +138,9 @@ class PlannedLoad:
         """Return tasks without end, for manual control and ramps; recorded sessions continue if they can."""
         if self.mode_name != "sessions":
             return NewTasks(self._factory, c, None)
-        if isinstance(self._current, SessionTasks) and self._current.continue_with(c):
+        if isinstance(self._current, RecordedTasks) and self._current.continue_with(c):
             return self._current
-        self._current = SessionTasks(self._factory, c, self._plan, 1, total=None, sessions=None)
+        self._current = RecordedTasks(self._factory, c, self._plan, 1, total=None, sessions=None)
         return self._current
 
     def serial_contents(self, c: int, contents: range) -> range:

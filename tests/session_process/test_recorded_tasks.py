@@ -19,7 +19,7 @@ from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload
 from swarmtui.prompts.traces.recordings import Recordings, first_sessions
 from swarmtui.prompts.traces.weka import weka_json
-from swarmtui.session_process.session_tasks import SessionTasks
+from swarmtui.session_process.recorded_tasks import RecordedTasks
 from swarmtui.session_process.task_sources import TaskFactory
 
 S = 1_000_000_000
@@ -73,7 +73,7 @@ class Simulation:
             for number, session in enumerate(recorded):
                 (Path(directory) / f"{number}.json").write_bytes(weka_json(session))
             generator = TaskGenerator(find_workload(directory), seed=3, calibration=None)
-            self.source = SessionTasks(
+            self.source = RecordedTasks(
                 TaskFactory(generator), c, Plan(load="sessions", max_gap_s=MAX_GAP_S, time_scale=TIME_SCALE), 1,
                 total=total, sessions=limit, clock_ns=lambda: self.now,
             )  # fmt: skip
@@ -172,7 +172,7 @@ def test_long_sessions_are_in_more_of_the_first_slots(tmp_path: Path) -> None:
     assert [names[session] for session in first_sessions([12, 4, 4, 4])] == ["a", "a", "b", "c"]
     assert first_sessions([5]) == [0] and first_sessions([3, 3, 3]) == [0, 1, 2]
     generator = TaskGenerator(find_workload(str(tmp_path)), seed=3, calibration=None)
-    source = SessionTasks(
+    source = RecordedTasks(
         TaskFactory(generator),
         4,
         Plan(load="sessions", max_gap_s=0.01),

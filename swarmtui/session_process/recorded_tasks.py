@@ -27,7 +27,7 @@ _RAMP_S = 1.0
 _NEXT_SESSION_S, _AFTER_FAILURE_S = 0.1, 1.0
 
 
-class SessionTasks(TaskSource):
+class RecordedTasks(TaskSource):
     """Recorded sessions in C slots: the session that follows in the trace replaces one that has ended.
 
     The first sessions of the slots start at places of their recordings, so that the contexts of C sessions are as long
