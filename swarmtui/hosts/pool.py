@@ -152,6 +152,10 @@ class HostLink(asyncio.Protocol):
         self.send(host_protocol.MeasureSpeed())
         return await asyncio.wait_for(self._speed, _SPEED_TIMEOUT_S)
 
+    @property
+    def is_silent(self) -> bool:
+        return bool(self._pongs) and time.perf_counter_ns() - self._sent_ns > 1e9 * _SILENT_S
+
     async def measure_clock(self, pings: int = _PINGS) -> ClockOffset:
         """Ping the host several times; `silent_s` becomes the longest time until an answer."""
         trips: list[RoundTrip] = []
@@ -344,6 +348,12 @@ class HostPool:
                 self._on_event(
                     "host_silent", f"{name} did not answer for {silent}; nothing is lost, but it may have lacked tasks"
                 )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence on each host that does not answer at the moment."""
+        silent = [link.host.name for link in self.links if link.is_silent]
+        return tuple(f"{name} does not answer: after {_PING_TIMEOUT_S:g} s it is lost" for name in silent)
 
     @property
     def bound_s(self) -> float:

@@ -260,6 +260,7 @@ class SessionProcess:
             self._ttft_split.add_sample(latest)
             state.ttft_split = self._ttft_split.split(latest.t_ns, state.c, state.levels)
             state.add_point()
+            self._update_warnings()
             while not sampler.baseline.empty():
                 baseline = sampler.baseline.get()
                 self._quality.add_baseline(baseline)
@@ -315,7 +316,11 @@ class SessionProcess:
 
     def _update_warnings(self) -> None:
         warnings = (self._journal.warning if self._journal else None, self._save_refused)
-        self._state.warnings = tuple(warning for warning in warnings if warning is not None)
+        hosts = self._hosts.warnings if self._hosts is not None else ()
+        self._state.warnings = (
+            *(SessionWarning("host_silent", text) for text in hosts),
+            *(warning for warning in warnings if warning is not None),
+        )
 
     def _handle_report(self, link: WorkerLink, report: worker_protocol.WorkerReport) -> None:
         scheduler = self._scheduler

@@ -141,6 +141,9 @@ def test_silence_of_a_host_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
         pool = HostPool("local:1", lambda host, how: None, on_event=lambda name, text: events.put_nowait((name, text)))
         try:
             await pool.start()
+            while not pool.warnings:
+                await asyncio.sleep(0)
+            assert pool.warnings == (f"{socket.gethostname()} does not answer: after 15 s it is lost",)
             return await events.get()
         finally:
             await pool.close()
