@@ -40,18 +40,18 @@ def count(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}"
 
 
-def seconds(value: float | None) -> str:
-    """Three digits, in milliseconds below one second: 48.3 ms, 180 ms, 1.23 s."""
+def seconds(value: float | None, digits: int = 3) -> str:
+    """Format in milliseconds below one second: 48.3 ms, 180 ms, 1.23 s."""
     if value is None:
         return MISSING
-    return f"{significant(value, 3)} s" if abs(value) >= 1 else milliseconds(value)
+    return f"{significant(value, digits)} s" if abs(value) >= 1 else milliseconds(value, digits)
 
 
-def milliseconds(value: float | None) -> str:
-    """Format seconds as milliseconds, whatever their size; two digits below 1 ms."""
+def milliseconds(value: float | None, digits: int = 3) -> str:
+    """Format seconds as milliseconds, whatever their size; one digit less below 1 ms."""
     if value is None:
         return MISSING
-    return f"{significant(1e3 * value, 3 if abs(value) >= 1e-3 else 2)} ms"
+    return f"{significant(1e3 * value, digits if abs(value) >= 1e-3 else digits - 1)} ms"
 
 
 def clock(value: float | None) -> str:

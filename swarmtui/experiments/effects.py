@@ -40,8 +40,8 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
     """`leaderboard`: best first, each configuration once. Pareto fronts: fastest first.
 
     `standings` has one entry per row of the leaderboard: `tied` with the best, or `behind` it; empty if nothing can be
-    ranked. `tied_within` is the largest lead, as a share, that the best of equal configurations has by chance (Tukey's
-    range, 5 %); null if nothing can be ranked, for the reason in `unranked`.
+    ranked. `tied_within` is how much slower than the best, as a share, the slowest of equal configurations is by chance
+    (Tukey's range, 5 %); null if nothing can be ranked, for the reason in `unranked`.
     """
 
     objective: Objective
@@ -63,7 +63,7 @@ def summarise_rows(rows: Sequence[TuneResult], objective: Objective) -> TuneSumm
         objective=objective,
         leaderboard=tuple(leaderboard),
         standings=tuple(_standing(row, leaderboard[0], range_of_logs) for row in leaderboard),
-        tied_within=None if range_of_logs is None else expm1(range_of_logs),
+        tied_within=None if range_of_logs is None else -expm1(-range_of_logs),
         unranked="objective" if objective != "out_tps" else "runs" if range_of_logs is None else "",
         front_ttft=tuple(pareto(last, "ttft_s")),
         front_energy=tuple(pareto(last, "j_per_token")),
@@ -111,7 +111,13 @@ def _standing(row: TuneResult, best: TuneResult, range_of_logs: float | None) ->
         return ""
     if row is best:
         return "best"
-    return "behind" if _mean_log(best.runs) - _mean_log(row.runs) > range_of_logs else "tied"
+    change = change_from(best, row)
+    return "behind" if change is not None and change < expm1(-range_of_logs) else "tied"
+
+
+def change_from(best: TuneResult, row: TuneResult) -> float | None:
+    """Return the change of the tok/s that are shown; it decides whether a configuration is behind."""
+    return row.out_tps / best.out_tps - 1.0 if row.out_tps is not None and best.out_tps else None
 
 
 def _mean_log(values: Sequence[float]) -> float:

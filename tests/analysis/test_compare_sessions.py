@@ -234,9 +234,9 @@ def test_estimated_ttft_parts_are_marked() -> None:
     estimated = TtftSplit(ttft_s=1.0, queue_s=0.3, prefill_s=0.7, estimated=True)
     a, b = (summary([level(4, tps=1, ttft_split=split)]) for split in (reported, estimated))
     assert [row.figure for row in compare_pair(a, b).machine] == [
-        "TTFT: queue est. B", "TTFT: prefill est. B", "TTFT: rest",
+        "mean TTFT: queue est. B", "mean TTFT: prefill est. B", "mean TTFT: rest",
     ]  # fmt: skip
-    assert compare_pair(b, b).machine[0].figure == "TTFT: queue est."
+    assert compare_pair(b, b).machine[0].figure == "mean TTFT: queue est."
 
 
 def test_pooled_sessions_are_replicates() -> None:

@@ -89,11 +89,18 @@ def test_configurations_within_tukeys_range_are_tied_with_the_best() -> None:
     assert found.standings == ("best", "tied", "behind", "")
     logs = [standard_deviation([log(value) for value in values]) for values in runs.values()]
     pooled = sqrt(sum(one**2 for one in logs) / 3)
-    assert found.tied_within == pytest.approx(expm1(3.9485 * pooled / 2), rel=1e-4)  # q(.05; 3, 9)
+    assert found.tied_within == pytest.approx(-expm1(-3.9485 * pooled / 2), rel=1e-4)  # q(.05; 3, 9)
     text = tune_text(found)
     lines = {line.split("|")[2].strip(): line for line in text.splitlines() if line.startswith("|")}
     assert "behind" in lines["--n 1"] and "tied" in lines["--n 2"] and "▸" in lines["--n 3"]
     assert "1 other is tied with the best: its lead may be chance" in text
+    assert "| −33.4 % behind |" in lines["--n 1"]
+
+
+def test_printed_change_decides_who_is_behind() -> None:
+    """The rate of a configuration weighs its runs by their length, so it may be far from their mean."""
+    rows = [row({"--n": n}, tps, runs=(99.0, 100.0, 101.0, 100.0)) for n, tps in ((1, 100.0), (2, 90.0))]
+    assert summarise_rows(rows, "out_tps").standings == ("best", "behind")
 
 
 @pytest.mark.parametrize("objective", ["out_tps", "ttft_s"])

@@ -240,9 +240,9 @@ _ENERGY: tuple[tuple[str, str, Callable[[Energy], float | None]], ...] = (
     ("GPU memory, sum", "GiB", lambda energy: _gib(energy.peak_memory)),
 )
 _TTFT_PARTS: tuple[tuple[str, Callable[[TtftSplit], float | None]], ...] = (
-    ("TTFT: queue", lambda split: split.queue_s),
-    ("TTFT: prefill", lambda split: split.prefill_s),
-    ("TTFT: rest", lambda split: split.rest_s),
+    ("mean TTFT: queue", lambda split: split.queue_s),
+    ("mean TTFT: prefill", lambda split: split.prefill_s),
+    ("mean TTFT: rest", lambda split: split.rest_s),
 )
 
 

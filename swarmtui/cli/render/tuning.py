@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from swarmtui.cli.render.table import BEST, align_table, shrink_columns, wrap
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
-from swarmtui.experiments.effects import TuneSummary, ranking_sentence
+from swarmtui.experiments.effects import TuneSummary, change_from, ranking_sentence
 from swarmtui.experiments.grid import all_configurations, halving_rounds, launch_command
 from swarmtui.experiments.sequential import CHECKPOINTS, detectable_at
 from swarmtui.experiments.tune import result_line
@@ -56,7 +56,7 @@ def _leaderboard(found: TuneSummary) -> list[str]:
             "failed" if row.state == "broken" else significant(row.out_tps),
             MISSING if row.c is None else str(row.c),
             significant(row.ttft_s, 3),
-            standing if standing in ("tied", "behind") else MISSING,
+            f"{signed_percent(change_from(rows[0], row))} {standing}" if standing in ("tied", "behind") else MISSING,
             significant(row.j_per_token, 3),
             significant(row.mean_w, 3),
             gib(row.peak_memory),

@@ -56,4 +56,4 @@ def _machine_cells(row: MachineRow) -> tuple[str, ...]:
 
 
 def _value(figure: Figure, value: float | None) -> str:
-    return seconds(value) if figure == "ttft_s" else significant(value)
+    return seconds(value, 4) if figure == "ttft_s" else significant(value)

@@ -116,7 +116,7 @@ def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
     if pair.rows:
         lines += [[(titles, "dim")], *(_figure_row(row, bool(pair.refused)) for row in pair.rows)]
     if pair.machine:
-        lines += [[(f"  {load:>4}  {'machine':<24}{'before':>9}{'after':>9}", "dim")], *map(_machine_row, pair.machine)]
+        lines += [[(f"  {load:>4}  {'machine':<29}{'before':>9}{'after':>9}", "dim")], *map(_machine_row, pair.machine)]
     headline = headline_row(pair)
     for row in pair.rows:
         if row is not headline and row.verdict is not None:
@@ -147,7 +147,7 @@ def _figure_row(row: ComparisonRow, refused: bool) -> Line:
 def _machine_row(row: MachineRow) -> Line:
     name = f"{row.figure}, {row.unit}"
     numbers = f"{significant(row.before, 3):>9}{significant(row.after, 3):>9}"
-    return [(f"  {row.offered_load:>4g}  {name:<24}{numbers}", "")]
+    return [(f"  {row.offered_load:>4g}  {name:<29}{numbers}", "")]
 
 
 def _leaderboard(rows: Sequence[LeaderboardRow], width: int) -> list[Line]:
