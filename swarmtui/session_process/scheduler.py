@@ -253,7 +253,9 @@ class Scheduler:
         self._journal.log_event(CAPACITY_SEARCH, slo_text)
         slo = parse_slo(slo_text)
         found: dict[int, agents.AgentTally] = {}
-        context = await self._load.mean_live_context()
+        context: float | None = None
+        # A large trace is read while the first level runs.
+        reading = asyncio.create_task(self._load.mean_live_context())
         while (c := agents.next_level(found, max_c)) is not None:
             level = found.setdefault(c, agents.AgentTally(c, slo))
             run = level.runs + 1
@@ -262,18 +264,20 @@ class Scheduler:
             tally, self._tally = self._tally, None
             await self._levels.wait(self.stop_now)
             if self._steering.current_state() in ("stop", "new_goal"):
+                reading.cancel()
                 return
             level.merge(tally)
             if not self._records.answered:
                 break
             if len(found) == level.runs == 1:
                 # Known before the load that could fill the KV cache.
-                context = context or level.context_tokens
+                context = await reading or level.context_tokens
                 if context is not None:
                     self._journal.log_event(KV_CONTEXT, f"{context:.0f}")
                 self._state.search_result = agents.prediction_sentence(
                     agents.predict_kv_cliff(context, self._state.servers)
                 )
+        reading.cancel()
         answer = agents.capacity(slo, found, self._state.levels, self._state.servers, context_tokens=context)
         self._state.search_result = answer.sentence
         self._journal.log_event("capacity", answer.sentence)

@@ -128,7 +128,8 @@ def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
 
 
 def _wrapped(text: str, sign: str, style: str, width: int) -> list[Line]:
-    return [[(f" {sign}{part}", style)] for part in wrap(sanitize(text), width - 2 - len(sign))]
+    parts = wrap(sanitize(text), width - 2 - len(sign))
+    return [[(f" {' ' * len(sign) if at else sign}{part}", style)] for at, part in enumerate(parts)]
 
 
 def _figure_row(row: ComparisonRow, refused: bool) -> Line:
