@@ -248,8 +248,8 @@ class HostPool:
                             found.put_nowait(nodes)
                         case host_protocol.LaunchFailed(problem):
                             self._fail(problem)
-                        case host_protocol.AgentEnded(node, problem):
-                            name = next((link.host.name for link in self.links if link.node == node), f"node {node}")
+                        case host_protocol.AgentEnded(node, name, problem):
+                            name = next((link.host.name for link in self.links if link.node == node), name)
                             self._fail(f"{name}: {problem}")
         self._fail("the connection to the cluster was lost")
 
@@ -393,7 +393,7 @@ def _listen(address: str) -> socket.socket:
     try:
         listening = socket.create_server((address, 0), backlog=128)
     except OSError as error:
-        raise BadInput(f"cannot listen on {address}: {error.strerror}", key="hosts") from None
+        raise BadInput(f"cannot listen on {address}: {os.strerror(error.errno or 0)}", key="hosts") from None
     listening.setblocking(False)
     return listening
 

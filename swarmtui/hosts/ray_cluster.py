@@ -59,8 +59,11 @@ class HostActor:
     """Runs the agent of a node; after it, it exits if Ray does not end it."""
 
     def run(self, address: str, port: int, token: str, node: str) -> None:
-        from swarmtui.hosts.node_agent import run_node_agent
-
+        try:
+            from swarmtui.hosts.node_agent import run_node_agent
+        except ImportError as error:
+            problem = f"swarmtui cannot be imported there ({error}): install it in the environment of the cluster"
+            raise RuntimeError(problem) from None
         try:
             run_node_agent(address, port, token, node)
         finally:
@@ -112,7 +115,10 @@ class Launcher:
 
         address = self._cluster.address if self._cluster else spec.address
         # The address is never empty: without one, Ray would start a cluster.
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="swarmtui")
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="swarmtui")
+        except ConnectionError as error:
+            raise ConnectionError(refusal(spec.address, first_line(error))) from None
         nodes = tuple(sorted(node["NodeID"] for node in ray.nodes() if node["Alive"]))
         return (_LOOPBACK if self._cluster else _own_address(spec.address)), nodes
 
@@ -130,6 +136,7 @@ class Launcher:
             for node in nodes
         }
         running = {actor.run.remote(address, command.port, command.token, node): node for node, actor in actors.items()}
+        names = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes()}
         threading.Thread(target=self._await_close, daemon=True).start()
         while not self._closed.wait(_POLL_S):
             ended, _ = ray.wait(list(running), timeout=0) if running else ([], [])
@@ -138,7 +145,7 @@ class Launcher:
                 try:
                     ray.get(result)
                 except RayError as error:
-                    self._send(host_protocol.AgentEnded(node, first_line(error)))
+                    self._send(host_protocol.AgentEnded(node, names[node], first_line(error)))
 
     def _await_close(self) -> None:
         self._receive()
@@ -182,8 +189,18 @@ def _own_address(cluster: str) -> str:
         return str(probe.getsockname()[0])
 
 
+def refusal(address: str, problem: str) -> str:
+    """Return a sentence on a cluster that Ray cannot join, with what to do; Ray names its own options."""
+    if address == "auto":
+        return "no Ray cluster runs on this host: give the address of one, such as ray://HOST:10001"
+    if address.startswith("ray://"):
+        return problem
+    return f"{problem}: this address is for nodes of the cluster; from elsewhere use ray://HOST:10001"
+
+
 def first_line(error: Exception) -> str:
-    """Return the first line of a message; if that only announces a traceback, what the traceback ends with."""
+    """Return the first line of a message, that of its cause; if it announces a traceback, what that ends with."""
+    error = getattr(error, "cause", None) or error
     lines = (str(error).strip() or type(error).__name__).splitlines()
     return f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
 

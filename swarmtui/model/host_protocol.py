@@ -57,6 +57,7 @@ class AgentEnded(_HostMessage, frozen=True):
     """The agent of a node ended although nothing asked it to."""
 
     node: str
+    name: str
     problem: str
 
 

@@ -18,7 +18,7 @@ from swarmtui.client.session_client import start_session
 from swarmtui.client.spawn import StartedProcess
 from swarmtui.hosts import pool as pool_module
 from swarmtui.hosts.pool import HostPool
-from swarmtui.hosts.ray_cluster import check_reachable, first_line
+from swarmtui.hosts.ray_cluster import check_reachable, first_line, refusal
 from swarmtui.model.host_protocol import WorkerHello
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.record import Record
@@ -162,6 +162,18 @@ def test_address_where_nothing_listens_is_refused_at_once(address: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("auto", "no Ray cluster runs on this host: give the address of one, such as ray://HOST:10001"),
+        ("a:6379", "no: this address is for nodes of the cluster; from elsewhere use ray://HOST:10001"),
+        ("ray://a:10001", "no"),
+    ],
+)
+def test_cluster_that_cannot_be_joined_is_explained(address: str, expected: str) -> None:
+    assert refusal(address, "no") == expected
+
+
+@pytest.mark.parametrize(
     ("message", "line"),
     [
         ("Failed.\nmore", "Failed."),
@@ -173,7 +185,9 @@ def test_address_where_nothing_listens_is_refused_at_once(address: str) -> None:
     ],
 )
 def test_message_of_ray_becomes_one_line(message: str, line: str) -> None:
-    assert first_line(ValueError(message)) == line
+    error = RuntimeError("ray::HostActor.run() (pid=1)")
+    error.cause = ValueError(message)  # type: ignore[attr-defined]
+    assert first_line(ValueError(message)) == first_line(error) == line
 
 
 @pytest.mark.parametrize(
