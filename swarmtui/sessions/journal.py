@@ -86,7 +86,7 @@ def read_journal(directory: Path) -> Journal:
     if head is None:
         raise BadInput("has no readable first line, so what it measured is unknown", source=str(path))
     if head.schema > SCHEMA_VERSION:
-        raise BadInput(f"was written by a newer swarmtui (schema {head.schema})", source=str(path))
+        raise BadInput(f"was written by a newer swarmtui (schema {head.schema}); update this one", source=str(path))
     for more, more_damaged in spooled:
         found += (entry for entry in more if isinstance(entry, RequestEntry))
         damaged += more_damaged

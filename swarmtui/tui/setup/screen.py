@@ -242,20 +242,16 @@ class SetupScreen(Screen[None]):
         status = self.query_one("#problem", Static)
         missing = self._missing
         request = build_request(run_choices(form, self.app.session_root)) if not missing else []
-        if missing:
-            status.update(ljust(f" {missing}", width))
-            status.set_class(False, "-bad")
-            self._update_fields(plan, workload, workload.plan if workload is not None else None)
-        elif isinstance(request, list):
-            status.update(ljust(f" ✖ {sanitize(error_text(request[0]))}", width))
-            status.set_class(True, "-bad")
+        if isinstance(request, list):
+            text, bad = missing or f"✖ {sanitize(error_text(request[0]))}", not missing
             self._update_fields(plan, workload, workload.plan if workload is not None else None)
         else:
             server = self._endpoint_part.server
-            unreachable = server is not None and not server.reachable
-            status.update(ljust(f" {ready_text(request, unreachable, width)}", width))
-            status.set_class(unreachable, "-bad")
+            bad = server is not None and not server.reachable
+            text = ready_text(request, bad, width)
             self._update_fields(plan, workload, request.plan)
+        status.update(ljust(f" {text}", width))
+        status.set_class(bad, "-bad")
         preview = self.query_one("#preview", Description)
         fit_list(
             self.query_one("#workload-part", VerticalScroll), self._pick_list("workloads"), preview, _LEAST_PREVIEW
