@@ -129,8 +129,7 @@ def _ttft_parts(frame: Frame) -> str:
     parts = frame.ttft_split
     if parts is None or frame.status != "running" or frame.note:
         return ""
-    named = (("queue", parts.queue_s), ("prefill", parts.prefill_s), ("rest", parts.rest_s))
-    known = [f"{name} {seconds(value)}" for name, value in named if value is not None]
+    known = [f"{name} {seconds(value)}" for name, value in parts.known_parts]
     return f" · TTFT {'est. ' if parts.estimated else ''}{' + '.join(known)}"
 
 

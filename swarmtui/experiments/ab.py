@@ -11,9 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.compare.differences import comparison_refusals
+from swarmtui.analysis.compare.differences import comparison_refusals, describe_command_changes
 from swarmtui.engines.command_line import redact_flags
-from swarmtui.experiments.baseline import describe_command_changes
 from swarmtui.experiments.grid import LaunchCommand, launch_for_command
 from swarmtui.experiments.header_effect import CacheUse, HeaderEffect, cache_use, header_effect
 from swarmtui.experiments.managed_server import (

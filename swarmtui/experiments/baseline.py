@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name, parse_flags
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT, VerdictWord
 from swarmtui.experiments.tune_store import add_change
@@ -76,15 +76,3 @@ def log_entry(found: BaselineVerdict, before: str, after: str, created: str) -> 
         verdict=found.verdict,
         change=found.change,
     )
-
-
-def describe_command_changes(before: str, after: str) -> str:
-    """The flags that differ between two commands."""
-    x, y = parse_flags(before), parse_flags(after)
-    names = [*x, *(name for name in y if name not in x)]
-    changes = [
-        Difference(what=name or "command", before=x.get(name), after=y.get(name))
-        for name in names
-        if x.get(name) != y.get(name)
-    ]
-    return ", ".join(map(str, changes)) or "no change"

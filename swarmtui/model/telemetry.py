@@ -164,6 +164,11 @@ class TtftSplit(Stored, frozen=True, kw_only=True):
     rest_s: float | None = None
     estimated: bool = False
 
+    @property
+    def known_parts(self) -> tuple[tuple[str, float], ...]:
+        parts = (("queue", self.queue_s), ("prefill", self.prefill_s), ("rest", self.rest_s))
+        return tuple((name, value) for name, value in parts if value is not None)
+
 
 class DiscoveredServer(Stored, frozen=True, kw_only=True):
     """A server found on this host. `gpus` are UUIDs; `flags` are its command line, without secrets.

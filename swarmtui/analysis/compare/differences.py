@@ -61,6 +61,12 @@ def parse_flags(text: str) -> dict[str, str]:
     return flags
 
 
+def describe_command_changes(before: str, after: str) -> str:
+    """Describe the flags that differ between two commands."""
+    changes = _mapped(parse_flags(before), parse_flags(after), "flag", "command")
+    return ", ".join(map(str, changes)) or "no change"
+
+
 def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
     """List flags that differ; none if the flags of one session are not known."""
     before, after = known_flags(a), known_flags(b)

@@ -277,8 +277,7 @@ def _split(parts: TtftSplit | None) -> tuple[str, ...]:
     """Show which part of the TTFT is queueing and which is prefill."""
     if parts is None:
         return ()
-    named = (("queue", parts.queue_s), ("prefill", parts.prefill_s), ("rest", parts.rest_s))
-    known = [f"{name} {seconds(value)}" for name, value in named if value is not None]
+    known = [f"{name} {seconds(value)}" for name, value in parts.known_parts]
     estimated = "est. " if parts.estimated else ""
     return (
         f"mean TTFT {seconds(parts.ttft_s)} = {estimated}{' + '.join(known)}",
