@@ -108,9 +108,10 @@ def test_manual_stage_becomes_level_after_enough_completions(harness: SessionHar
     assert [stage.c for stage in journal.stages] == [2, 3, 20, 1]
     assert [end.complete for end in journal.ends] == [True, True, False, True]
     summary = summarise(load_session(harness.sandbox.sessions, "last"))
-    assert [level.c for level in summary.levels] == [1, 2, 3]
-    for level in summary.levels:
-        assert level.complete and level.ok >= 4 * level.c and level.errors == 0
+    # On a busy machine a request may end while C is 20.
+    complete = [level for level in summary.levels if level.complete]
+    assert [level.c for level in complete] == [1, 2, 3]
+    assert all(level.ok >= 4 * level.c and level.errors == 0 for level in complete)
     assert {record.id for record in journal.records if record.ok} == {answer.id for answer in server.completed}
 
 
