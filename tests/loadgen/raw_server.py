@@ -82,13 +82,15 @@ class RawCall:
     def close_tls(self) -> None:
         """Send close_notify, and wait for the client to close the TCP connection; then `client_closed` is set."""
         self._sock.settimeout(0)
-        with contextlib.suppress(ssl.SSLWantReadError):
+        # After close_notify was sent, no answer or the end of the connection is met.
+        with contextlib.suppress(OSError):
             self._sock.unwrap()  # type: ignore[attr-defined]
         raw = socket.socket(fileno=os.dup(self._sock.fileno()))
-        with raw, contextlib.suppress(OSError):
+        with raw, contextlib.suppress(TimeoutError):
             raw.settimeout(TLS_CLOSE_TIMEOUT_S)
-            while raw.recv(65536):
-                pass
+            with contextlib.suppress(ConnectionResetError):
+                while raw.recv(65536):
+                    pass
             self.client_closed.set()
         self.close()
 
