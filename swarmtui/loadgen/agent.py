@@ -20,6 +20,9 @@ _BACKOFF_MAX_S = 2.0
 # The most text of the watched stream in one update; what is left follows in later ones.
 _MAX_UPDATE = 64 << 10
 
+# Reads that wait to be parsed are parsed when the stream has been silent for this long.
+_WAITING_NS = 100_000_000
+
 # The characters of a response that a table of streams may show.
 _TAIL = 200
 
@@ -104,6 +107,8 @@ class Agent:
     def _on_done(self) -> None:
         assert self._task is not None and self._pool is not None and self._exchange is not None
         exchange, response = self._exchange, self._exchange.response
+        if self._task.followups:
+            exchange.finish_parsing()
         stale = exchange.reused and not exchange.bytes_seen and response.error in ("reset", "closed_early")
         if stale and self._cancelled:
             # The connection ended just before the request was cancelled, which would have been sent again otherwise.
@@ -161,6 +166,7 @@ class Agent:
             if now - self._t_try > limits.connect * 1e9:
                 exchange.cancel("connect_timeout", f"no connection within {limits.connect:g} s")
             return
+        exchange.read_kept(before_ns=now - _WAITING_NS)
         times = exchange.response.times
         if not times and now - sent > limits.first_token * 1e9:
             exchange.time_out("first_token_timeout", f"no token within {limits.first_token:g} s")
@@ -178,7 +184,8 @@ class Agent:
         """Return the agent's row for a frame, or None if nothing changed since the last one."""
         exchange, task = self._exchange, self._task
         state = self._state()
-        total = len(exchange.response.times) if exchange else 0
+        # A read that turns out to have no output was counted too early: the count never falls.
+        total = max(exchange.chunks, self._chunks_reported) if exchange else 0
         if state == self._state_reported and total == self._chunks_reported:
             return None
         chunks, self._chunks_reported, self._state_reported = max(0, total - self._chunks_reported), total, state
@@ -211,6 +218,7 @@ class Agent:
         exchange, task = self._exchange, self._task
         if exchange is None or task is None or self._pool is None:
             return WatchedUpdate(self.number, -1)
+        exchange.read_kept()
         response, (chunks, reasoned, written) = exchange.response, self._watched_up_to
         redact_streamed = self._pool.redactor.redact_streamed
         reasoning, more_reasoned = redact_streamed("".join(response.reasoning)[reasoned : reasoned + _MAX_UPDATE])
@@ -227,7 +235,10 @@ class Agent:
 
     def tail_if_changed(self) -> TextTail | None:
         """Return the end of the current response's text, or None if nothing was added since the last call."""
-        response = self._exchange.response if self._exchange is not None and self._pool is not None else None
+        response = None
+        if self._exchange is not None and self._pool is not None:
+            self._exchange.read_kept()
+            response = self._exchange.response
         chunks = len(response.times) if response is not None else 0
         if chunks == self._tail_chunks:
             return None

@@ -7,6 +7,9 @@ import os
 import socket
 import ssl
 import traceback
+from array import array
+from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,23 +17,27 @@ from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_s
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.model.endpoint import tls_problem
 
-# The most that one read returns: small enough that one saturated stream does not delay the others.
-_buffer = bytearray(32 << 10)
-_view = memoryview(_buffer)
-_buffers = [_buffer]
+# Reads that wait are kept in a buffer of this size, one per connection, so that they lie in one page of memory.
+_KEPT_BYTES = 4096
+# The first reads of a stream wait for a part of that, which differs between streams: those that started together would
+# otherwise all have to be parsed in the same moment.
+_first_limits = cycle(range(_KEPT_BYTES // 16, _KEPT_BYTES + 1, _KEPT_BYTES // 16))
+
+# What exceeds that buffer. A read is not larger, so that one saturated stream does not delay the others.
+_overflow = bytearray(32 << 10)
+_overflow_view = memoryview(_overflow)
 
 # The error name of requests that end with an exception in this program.
 CLIENT_FAULT = "client_fault"
 
 
 class ConnectionUser(Protocol):
-    """Callbacks of a connection. `t`, set before each `data_received`, is when the kernel received the data."""
+    """Callbacks of a connection. `data_received` has one or more reads: when the kernel had each, and where it ends."""
 
-    t: int
     kernel_stamped: bool
 
     def connection_made(self) -> None: ...
-    def data_received(self, data: memoryview | bytes) -> None: ...
+    def data_received(self, data: bytes, times: list[int], ends: list[int]) -> None: ...
     def connection_lost(self, error: str, detail: str) -> None: ...
     def abort(self, error: Exception) -> None: ...
 
@@ -61,9 +68,17 @@ def fault_text(error: Exception) -> str:
 
 
 class Connection:
+    """A connection whose user is called for each read, or for several together.
+
+    After `keep_reads`, reads that end as it says are kept until a read ends otherwise, they fill their buffer, or
+    `deliver` is called. With many streams, nearly all data in memory has left the processor's caches since the last
+    read of its stream: touching little of it per read, and parsing many reads at once, is what makes reads cheap.
+    """
+
     __slots__ = (
-        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_sock",
-        "_tls", "_tls_context", "fd", "open", "served", "user",
+        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_kept", "_kept_bytes", "_kept_end",
+        "_kept_stamps", "_kept_view", "_limit", "_loop", "_outgoing", "_pending", "_recvmsg", "_sock", "_tls",
+        "_tls_context", "fd", "open", "served", "user",
     )  # fmt: skip
 
     def __init__(
@@ -75,10 +90,32 @@ class Connection:
         self._tls: ssl.SSLObject | None = None
         self._pending = b""
         self._sock: socket.socket | None = None
+        self._recvmsg: Callable[..., tuple[int, list[Any], int, Any]]
         self.fd = -1
         self.open = False
         self.served = False
         self.user: ConnectionUser | None = None
+        self._kept_end: bytes | None = None
+        self._kept = bytearray(_KEPT_BYTES)
+        self._kept_view = memoryview(self._kept)
+        self._kept_bytes = 0
+        # For each read that is kept, when it arrived and where it ends.
+        self._kept_stamps = array("q")
+        self._limit = 0
+
+    def keep_reads(self, end: bytes | None) -> None:
+        """From now on keep reads that end so, or none."""
+        if end != self._kept_end:
+            self._kept_end, self._limit = end, next(_first_limits)
+
+    @property
+    def kept_reads(self) -> int:
+        return len(self._kept_stamps) // 2
+
+    @property
+    def last_kept_ns(self) -> int:
+        """When the last read that is kept arrived."""
+        return self._kept_stamps[-2]
 
     def connect(self) -> None:
         """Start connecting; `connection_made` or `connection_lost` follows, possibly before this returns."""
@@ -87,7 +124,7 @@ class Connection:
             self._sock = sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_kernel_stamps(sock)
-            self.fd = sock.fileno()
+            self.fd, self._recvmsg = sock.fileno(), sock.recvmsg_into
             outcome = sock.connect_ex(address)
         except OSError as error:
             self._next_address(error)
@@ -110,7 +147,7 @@ class Connection:
             return
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._tls_context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._hostname)
-        self._continue_handshake()
+        self._continue_handshake(monotonic_ns())
 
     def _next_address(self, error: OSError) -> None:
         if self._address + 1 < len(self._addresses):
@@ -156,56 +193,72 @@ class Connection:
         self._loop.modify_fd(self.fd, READ)
         self._write(data)
 
-    def _receive(self) -> int:
-        """Read once into the shared buffer and set the user's `t`; return -1 without data or on failure."""
+    def _on_ready(self, events: int) -> None:
+        kept = self._kept_bytes
         try:
-            size, ancillary, _, _ = self._sock.recvmsg_into(_buffers, ANCILLARY_BYTES)  # type: ignore[union-attr]
+            # Read before writing: a server that rejects a long request sends the reason before it closes.
+            size, ancillary, _, _ = self._recvmsg([self._kept_view[kept:], _overflow], ANCILLARY_BYTES)
         except BlockingIOError:
-            return -1
+            size = -1
         except OSError as error:
             self._fail(error)
-            return -1
-        user = self.user
-        if user is not None:
+            return
+        if size > 0:
             if ancillary:
                 # The timestamp is the only ancillary data that was requested.
                 seconds, nanoseconds = unpack_timespec(ancillary[0][2])
                 clock = self._clock
                 t = seconds * 1_000_000_000 + nanoseconds - clock.offset
-                clock.last_stamp = user.t = t if clock.low < t < clock.high else clock.recheck(t)
-            elif size:  # end of stream carries no stamp
-                user.t, user.kernel_stamped = monotonic_ns(), False
-        return size
+                clock.last_stamp = t = t if clock.low < t < clock.high else clock.recheck(t)
+            else:
+                t = monotonic_ns()
+                if self.user is not None:
+                    self.user.kernel_stamped = False
+            self._kept_bytes = kept = kept + size
+            stamps = self._kept_stamps
+            stamps.append(t)
+            stamps.append(kept)
+            end = self._kept_end
+            if end is None or kept >= self._limit or not self._kept.endswith(end, 0, kept):
+                self.deliver()
+        elif size == 0:
+            self._on_eof()
+        if self._pending and events & WRITE:
+            self._flush()
 
-    def _on_ready(self, events: int) -> None:
+    def deliver(self) -> None:
+        """Pass what was kept to the user."""
+        stamps, size = self._kept_stamps, self._kept_bytes
+        if not stamps:
+            return
+        data = bytes(self._kept_view[:size])
+        if size > _KEPT_BYTES:
+            data += _overflow_view[: size - _KEPT_BYTES]
+        times, ends = stamps[::2].tolist(), stamps[1::2].tolist()
+        del stamps[:]
+        self._kept_bytes = 0
+        self._limit = _KEPT_BYTES
         user = self.user
         try:
-            # Read before writing: a server that rejects a long request sends the reason before it closes.
-            size = self._receive()
-            if size > 0:
-                if self._tls is not None:
-                    self._on_tls_data(size)
-                elif user is not None:
-                    user.data_received(_view[:size])
-                else:
-                    self._on_unexpected_data()
-            elif size == 0:
-                self._on_eof()
-            if self._pending and events & WRITE:
-                self._flush()
+            if self._tls is not None:
+                self._on_tls_data(data, times[-1])
+            elif user is not None:
+                user.data_received(data, times, ends)
+            else:
+                self._on_unexpected_data()
         except Exception as error:  # noqa: BLE001 — whatever a server sends, other streams of this worker continue
             self.close()
             if user is not None:
                 user.abort(error)
 
-    def _on_tls_data(self, size: int) -> None:
-        self._incoming.write(_view[:size])
+    def _on_tls_data(self, data: bytes, t: int) -> None:
+        self._incoming.write(data)
         if self.open:
-            self._decrypt()
+            self._decrypt(t)
         else:
-            self._continue_handshake()
+            self._continue_handshake(t)
 
-    def _decrypt(self) -> None:
+    def _decrypt(self, t: int) -> None:
         assert self._tls is not None
         pieces = []
         closed = False
@@ -223,13 +276,14 @@ class Connection:
             self._write(self._outgoing.read())
         if pieces:
             if self.user is not None:
-                self.user.data_received(b"".join(pieces))
+                plain = b"".join(pieces)
+                self.user.data_received(plain, [t], [len(plain)])
             else:
                 self._on_unexpected_data()
         if closed:
             self._on_eof()
 
-    def _continue_handshake(self) -> None:
+    def _continue_handshake(self, t: int) -> None:
         assert self._tls is not None
         try:
             self._tls.do_handshake()
@@ -243,19 +297,21 @@ class Connection:
         if self.fd >= 0:
             self._on_established()
         if self.fd >= 0 and self._incoming.pending:
-            self._decrypt()
+            self._decrypt(t)
 
     def _on_unexpected_data(self) -> None:
         """Close an idle connection that received data: it cannot be reused."""
         self.close()
 
     def _on_eof(self) -> None:
+        self.deliver()
         user, self.user = self.user, None
         self.close()
         if user is not None:
             user.connection_lost("closed_early", "the server closed the connection")
 
     def _fail(self, error: OSError) -> None:
+        self.deliver()
         user, self.user = self.user, None
         self.close()
         if user is not None:

@@ -104,11 +104,11 @@ def _tls_context(target: Target) -> ssl.SSLContext:
 class _Preconnection:
     """Opens one connection before its first request."""
 
-    __slots__ = ("_connection", "_pool", "_ready", "kernel_stamped", "t")
+    __slots__ = ("_connection", "_pool", "_ready", "kernel_stamped")
 
     def __init__(self, pool: EndpointPool, ready: Callable[[], None]) -> None:
         self._pool, self._ready = pool, ready
-        self.t, self.kernel_stamped = 0, True
+        self.kernel_stamped = True
         self._connection = pool.new_connection()
         self._connection.user = self
 
@@ -119,7 +119,7 @@ class _Preconnection:
         self._pool.keep(self._connection)
         self._ready()
 
-    def data_received(self, data: memoryview | bytes) -> None:
+    def data_received(self, data: bytes, times: list[int], ends: list[int]) -> None:
         self._connection.close()
 
     def connection_lost(self, error: str, detail: str) -> None:

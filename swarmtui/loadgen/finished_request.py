@@ -34,6 +34,7 @@ class FinishedRequest(NamedTuple):
     keep_text: bool
 
     def record(self) -> Record:
+        self.exchange.finish_parsing()
         return self._record(self.exchange.response)
 
     def faulty_record(self, error: Exception) -> Record:

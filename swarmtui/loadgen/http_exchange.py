@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from swarmtui.loadgen.connection import CLIENT_FAULT, Connection, fault_text
 from swarmtui.loadgen.dialects.base import error_text
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.response import MAX_CHARS, MAX_CHUNKS, Response
-from swarmtui.loadgen.sse import TooLong
+from swarmtui.loadgen.sse import EventSplitter, LineSplitter, TooLong
 
 MAX_ERROR_BODY = 64 << 10
 MAX_HEADERS = 256
@@ -20,8 +21,11 @@ MAX_HEADERS = 256
 # The most bytes outside the body: an endless header line would exhaust memory.
 MAX_UNFRAMED = 256 << 10
 
-# Shorter pieces of a body are not whole events, and are collected until the read is complete.
-_MIN_EVENT = 32
+# A read that ends so has whole events in whole HTTP chunks, and is not the last one of its response.
+_KEPT_ENDS = {EventSplitter: b"\n\n\r\n", LineSplitter: b"}\n\r\n"}
+
+# The end of the HTTP chunk with the last event, and of the body.
+_LAST_CHUNKS = b"\r\n0\r\n\r\n"
 
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/stream+json")
 
@@ -32,22 +36,24 @@ class HttpExchange:
     """One request from connecting to the end of its response; `done` is then called once, deferred.
 
     The parser calls the methods named `on_…`. Chunks reach `Response` with `t`, the stamp of the read they came in.
+
+    After the first output, reads that cannot be the end of the response wait in the connection, and are then parsed
+    together. If the last ones obviously complete the response, they are parsed when `finish_parsing` is called: the
+    next request can be sent first.
     """
 
     __slots__ = (
-        "_body", "_body_read", "_connection", "_done", "_encoding", "_feed", "_finish", "_header_count", "_is_stream",
-        "_parser", "_pieces", "_pool", "_read", "_request", "_reusable", "_type", "_unframed", "bytes_seen",
-        "connection_served", "kernel_stamped", "response", "reused", "status", "t", "t_done", "t_headers", "t_sent",
+        "_body", "_connection", "_done", "_encoding", "_end_of_body", "_header_count", "_is_stream", "_keep_alive",
+        "_last", "_parser", "_pieces", "_pool", "_request", "_splitter", "_type", "_unframed", "_unparsed",
+        "bytes_seen", "connection_served", "kernel_stamped", "on_body", "response", "reused", "status", "t", "t_done",
+        "t_headers", "t_sent",
     )  # fmt: skip
 
     def __init__(self, pool: EndpointPool, done: Callable[[], None]) -> None:
         self._pool, self._done = pool, done
         self._request = b""
         self._connection: Connection | None = None
-        self._reusable: Connection | None = None
-        splitter = pool.dialect.splitter()
-        self._feed, self._finish = splitter.feed, splitter.finish
-        self._read = pool.dialect.read
+        self._splitter = pool.dialect.splitter()
         self.response = Response()
         self.status = 0
         self.t = 0
@@ -62,7 +68,17 @@ class HttpExchange:
         self._header_count = 0
         self._unframed = 0
         self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append
+        self._end_of_body: int | None = None
+        self._keep_alive = False
+        self._last: bytes | None = None
+        self._unparsed: tuple[bytes, list[int], list[int]] | None = None
         self._body = b""
+
+    @property
+    def chunks(self) -> int:
+        """The chunks with output so far; reads that are not parsed yet count as one each."""
+        return len(self.response.times) + (self._connection.kept_reads if self._connection is not None else 0)
 
     def start(self, request: bytes, new_connection: bool = False) -> None:
         """Send on an idle connection if there is one, unless `new_connection`."""
@@ -91,42 +107,91 @@ class HttpExchange:
         self.t_sent = monotonic_ns()
         connection.send(request)
 
-    def data_received(self, data: memoryview | bytes) -> None:
+    def read_kept(self, before_ns: int | None = None) -> None:
+        """Parse the reads that are kept, if the last of them is older than `before_ns`."""
+        connection = self._connection
+        if connection is None or not connection.kept_reads:
+            return
+        if before_ns is None or connection.last_kept_ns < before_ns:
+            connection.deliver()
+
+    def data_received(self, data: bytes, times: list[int], ends: list[int]) -> None:
         self.bytes_seen = True
+        self.t = times[-1]
+        if self._last is not None and data.endswith(self._last) and b"error" not in data:
+            self._unparsed = data, times, ends
+            self._end(None, "", keep=self._keep_alive)
+        else:
+            self._parse(data, times, ends)
+
+    def finish_parsing(self) -> None:
+        """Parse the end of the response, if that was left for later."""
+        if self._unparsed is not None:
+            unparsed, self._unparsed = self._unparsed, None
+            self._parse(*unparsed)
+            self._parser = None
+
+    def _parse(self, data: bytes, times: list[int], ends: list[int]) -> None:
         try:
-            self._body_read = False
-            self._parser.feed_data(data)
-            if self._pieces:
-                self._read_pieces()
-            elif not self._body_read and self.t_done is None:
-                self._count_unframed(len(data))
+            try:
+                self._parser.feed_data(data)
+            finally:
+                # What was received before an error is still counted.
+                if self._end_of_body is not None:
+                    del self._pieces[self._end_of_body :]
+                if self._pieces:
+                    self._read_body(data, times, ends)
+                    self._pieces.clear()
+                else:
+                    self._count_unframed(len(data))
+            if self._end_of_body is not None:
+                self._complete(self._keep_alive)
         except TooLong:
-            self._end("too_long", _TOO_LONG)
+            self.response.fail("too_long", _TOO_LONG)
         except httptools.HttpParserCallbackError as error:
             # The parser wraps exceptions of our callbacks.
-            if isinstance(error.__context__, TooLong):
-                self._end("too_long", _TOO_LONG)
-            else:
+            if not isinstance(error.__context__, TooLong):
                 raise
+            self.response.fail("too_long", _TOO_LONG)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._end("bad_http", str(error))
+            self.response.fail("bad_http", str(error))
         if self.response.error is not None:
             self._end(self.response.error, self.response.error_detail)
-        if self._reusable is not None:
-            kept, self._reusable = self._reusable, None
-            self._pool.release(kept)
+
+    def _read_body(self, data: bytes, times: list[int], ends: list[int]) -> None:
+        """Read the pieces of the body that the parser found in some reads."""
+        pieces, response = self._pieces, self.response
+        if not self._is_stream:
+            self._body += b"".join(pieces)[: MAX_ERROR_BODY - len(self._body)]
+            return
+        payloads = self._splitter.feed_each(pieces) if len(pieces) == len(times) else None
+        if payloads is None:
+            payloads, stamps = [], []
+            for body, t in zip(_bodies(data, pieces, ends), times, strict=True):
+                events = self._splitter.feed(body)
+                payloads += events
+                stamps += [t] * len(events)
+            times = stamps
+        self._pool.dialect.read(response, payloads, times)
+        if response.chars > MAX_CHARS or len(response.times) > MAX_CHUNKS:
+            raise TooLong
+        if self._connection is not None and response.times:
+            self._connection.keep_reads(_KEPT_ENDS[type(self._splitter)])
+            last_event = self._pool.dialect.last_event
+            self._last = last_event + _LAST_CHUNKS if last_event is not None else None
 
     def on_message_begin(self) -> None:
         """Forget the headers of an interim response. A connection with a second final response cannot be reused."""
-        self._type = self._encoding = ""
-        if self._reusable is not None:
-            kept, self._reusable = self._reusable, None
-            kept.close()
+        if self._end_of_body is None:
+            self._type = self._encoding = ""
+        self._keep_alive = False
 
     def on_status(self, status: bytes) -> None:
         pass
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._end_of_body is not None:
+            return
         self._header_count += 1
         if self._header_count > MAX_HEADERS:
             raise TooLong
@@ -137,7 +202,7 @@ class HttpExchange:
             self._encoding = f"{value.decode('latin-1')}-encoded "
 
     def on_headers_complete(self) -> None:
-        if self.t_done is not None:
+        if self._end_of_body is not None:
             return
         self.status = self._parser.get_status_code()
         if self.status < 100:
@@ -146,33 +211,8 @@ class HttpExchange:
             self.response.fail("http_101", "the server switched to another protocol without being asked to")
         elif self.status >= 200:
             self.t_headers = self.t
+            self._keep_alive = self._parser.should_keep_alive()
         self._is_stream = self.status == 200 and not self._encoding and self._type in _STREAM_TYPES
-
-    def on_body(self, data: bytes) -> None:
-        """Parse whole events immediately; collect smaller pieces until the read is complete."""
-        if self.t_done is not None:
-            return
-        if not self._is_stream or self._pieces or len(data) < _MIN_EVENT:
-            self._pieces.append(data)
-            return
-        self._body_read = True
-        self._read_events(data)
-
-    def _read_events(self, data: bytes) -> None:
-        response, t, read = self.response, self.t, self._read
-        for payload in self._feed(data):
-            read(response, payload, t)
-        if response.chars > MAX_CHARS or len(response.times) > MAX_CHUNKS:
-            raise TooLong
-
-    def _read_pieces(self) -> None:
-        """Parse the pieces of one read together: a body sent byte by byte costs no more than a whole one."""
-        pieces, self._pieces = self._pieces, []
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if not self._is_stream:
-            self._body += data[: MAX_ERROR_BODY - len(self._body)]
-            return
-        self._read_events(data)
 
     def _count_unframed(self, size: int) -> None:
         self._unframed += size
@@ -180,10 +220,9 @@ class HttpExchange:
             raise TooLong
 
     def on_message_complete(self) -> None:
-        if self.t_done is None and self.status >= 200:
-            if self._pieces:
-                self._read_pieces()
-            self._complete(keep=self._parser.should_keep_alive())
+        if self._end_of_body is None and self.status >= 200:
+            self._end_of_body = len(self._pieces)
+            self._keep_alive = self._parser.should_keep_alive()
 
     def connection_lost(self, error: str, detail: str) -> None:
         """Finish the response: without a length, the end of the connection marks the end of the body."""
@@ -198,8 +237,8 @@ class HttpExchange:
     def _complete(self, keep: bool) -> None:
         response = self.response
         if self._is_stream:
-            for payload in self._finish():
-                self._read(response, payload, self.t)
+            rest = self._splitter.finish()
+            self._pool.dialect.read(response, rest, [self.t] * len(rest))
             if not response.finished and response.finish_reason is None:
                 response.fail("closed_early", "the stream ended without a finish reason and without its last event")
         elif self.status != 200:
@@ -212,12 +251,14 @@ class HttpExchange:
 
     def time_out(self, error: str, detail: str) -> None:
         """End with an error, unless the stream has sent its last event and only fails to close."""
+        self.read_kept()
         if self._is_stream and self.response.finished:
             self._end(None, "")
         else:
             self._end(error, detail)
 
     def cancel(self, error: str, detail: str) -> None:
+        self.read_kept()
         self._end(error, detail)
 
     def abort(self, error: Exception) -> None:
@@ -230,12 +271,29 @@ class HttpExchange:
         self.t_done = self.t if self.bytes_seen and error is None else monotonic_ns()
         if error is not None:
             self.response.fail(error, detail)
-        # Break the reference cycle with the parser: the garbage collector is off in a worker.
-        self._parser = None
+        if self._unparsed is None:
+            # Break the reference cycle with the parser: the garbage collector is off in a worker.
+            self._parser = None
         connection, self._connection = self._connection, None
         if connection is not None:
+            connection.keep_reads(None)
             if keep and connection.open:
-                self._reusable = connection
+                self._pool.release(connection)
             else:
                 connection.close()
         self._pool.loop.call_soon(self._done)
+
+
+def _bodies(data: bytes, pieces: list[bytes], ends: list[int]) -> list[bytes]:
+    """Return the part of the body in each read, from its pieces, which are in `data`, and from where reads end there.
+
+    A body that is sent byte by byte thereby costs no more than a whole one.
+    """
+    if len(ends) == 1:
+        return [b"".join(pieces)]
+    by_read: list[list[bytes]] = [[] for _ in ends]
+    position = 0
+    for piece in pieces:
+        position = data.index(piece, position) + len(piece)
+        by_read[min(bisect_left(ends, position), len(ends) - 1)].append(piece)
+    return [b"".join(parts) for parts in by_read]

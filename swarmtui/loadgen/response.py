@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from array import array
 from itertools import chain
+from operator import eq, sub
 
 from swarmtui.model.record import TokenSource
 
@@ -39,7 +41,7 @@ class Response:
 
     def __init__(self) -> None:
         self.id = ""
-        self.times: list[int] = []
+        self.times = array("q")
         self.usage_after: list[int] = []
         self.content: list[str] = []
         self.reasoning: list[str] = []
@@ -89,6 +91,17 @@ class Response:
             self.coalesced_chunks += 1
         times.append(t)
         self.chars += size
+
+    def add_contents(self, times: list[int], contents: list[str]) -> None:
+        """Add chunks that have content only, after a first one. Their text is kept as one string."""
+        before = self.times[-1]
+        self.coalesced_chunks += sum(map(eq, times, [before, *times]))
+        self.times.extend(times)
+        if self.t_first_content is None:
+            self.t_first_content = times[0]
+        text = "".join(contents)
+        self.content.append(text)
+        self.chars += len(text)
 
     def add_empty(self) -> None:
         """Add a chunk without output that stands for a token: part of a character, or the end of the sequence."""
@@ -158,12 +171,9 @@ class Response:
         """Return the gaps between chunks as differences of rounded offsets: rounding errors do not accumulate."""
         if not self.times:
             return ()
-        first, previous, gaps = self.times[0], 0, []
-        for t in self.times:
-            offset = (t - first + 500) // 1000
-            gaps.append(offset - previous)
-            previous = offset
-        return tuple(gaps)
+        start = self.times[0] - 500
+        offsets = [(t - start) // 1000 for t in self.times]
+        return tuple(map(sub, offsets, [0, *offsets]))
 
     def degenerate(self, total: int | None, exact: bool) -> bool:
         """Whether the output is empty, a loop, garbage, far fewer tokens than chunks, or over after a few tokens."""
@@ -172,7 +182,8 @@ class Response:
             return True
         if _is_garbage(text := "".join(pieces)) or (not exact and _is_loop(text)):
             return True
-        if len(pieces) >= _REPEATS and pieces[0] == pieces[1] and len(set(pieces)) == 1:
+        repeats = len(text) // len(pieces[0])
+        if repeats >= _REPEATS and text == pieces[0] * repeats:
             return True
         if total is not None and 2 * total < len(self.times):
             return True

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections import deque
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.schedule import Schedule
+from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record, shift_times
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import (
@@ -38,6 +40,7 @@ from swarmtui.model.worker_protocol import (
     Setup,
     SpoolTo,
     StartStage,
+    StreamRow,
     TakeBack,
     TextTail,
     Unpacker,
@@ -54,16 +57,17 @@ from swarmtui.text import echo
 FRAME_NS = 100_000_000
 # Above this many agents a frame takes twice as long.
 _MANY_AGENTS = 256
+# A frame is made of this many agents at a time, with reads in between.
+_AGENTS_AT_ONCE = 64
 
 # Texts are for people: they are sent less often than the frames.
 _TAILS_NS = 200_000_000
 
-# Above this many chunks per second the loop sleeps before each poll, for a fraction of the gap between two chunks of a
-# stream, so that both do not end up in one read.
+# Above this many chunks per second the loop sleeps before each poll. Sleeping and reading together take a fraction of
+# the gap between two chunks of a stream, so that both do not end up in one read.
 _POLL_DELAY_RATE = 2_000
-_GAP_FRACTION = 16
-_MAX_CPU_SHARE = 0.5
-_MAX_POLL_DELAY_S = 0.001
+_GAP_FRACTION = 8
+_MAX_POLL_DELAY_S = 0.002
 
 # Messages that wait to be sent; beyond this no frames are sent, only records.
 _MAX_OUTBOX = 64
@@ -94,6 +98,33 @@ class LoopLag:
         samples = (self._previous + self._new)[-max(self.SAMPLES, len(self._new)) :]
         self._new, self._previous = [], samples[-self.SAMPLES :]
         return sorted(samples)[len(samples) * 99 // 100] if samples else 0
+
+
+class AgentRows:
+    """Counts the agents and collects the rows that changed, some agents at a time: reading must not wait for all."""
+
+    def __init__(self, agents: list[Agent], now: int, *, timeouts: Timeouts | None, with_rows: bool) -> None:
+        self._left = iter(agents)
+        self._timeouts = timeouts
+        self.t_ns, self.with_rows = now, with_rows
+        self.in_flight = self.waiting = self.measured = self.chunks = 0
+        self.rows: list[StreamRow] = []
+
+    def add(self, count: int) -> bool:
+        """Check the timeouts of the next agents and add them; return whether more are left."""
+        seen = 0
+        for agent in islice(self._left, count):
+            seen += 1
+            if self._timeouts is not None:
+                agent.check_timeouts(self.t_ns, self._timeouts)
+            if agent.busy:
+                self.in_flight += 1
+                self.waiting += agent.waiting
+                self.measured += agent.measured
+            if self.with_rows and (row := agent.row_if_changed()) is not None:
+                self.rows.append(row)
+                self.chunks += row.chunks
+        return seen == count
 
 
 class Worker:
@@ -128,6 +159,7 @@ class Worker:
         self._last_stamp = 0
         self._lag = LoopLag()
         self._cpu_ns, self._last_tick, self._was_suspended = time.process_time_ns(), monotonic_ns(), False
+        self._frame: AgentRows | None = None
         self._drops = 0
         self._coalesced_chunks = 0
 
@@ -349,54 +381,56 @@ class Worker:
 
     def _tick(self) -> None:
         now = monotonic_ns()
-        lag_ms = self._lag.p99_ns() / 1e6
         # With many streams, half the frame rate halves the cost of their rows.
         frame_ns = FRAME_NS if len(self._agents) <= _MANY_AGENTS else 2 * FRAME_NS
         self._loop.call_at(now + frame_ns, self._tick)
         self._clock.resync()
-        if self._setup is None:
+        if self._setup is None or self._frame is not None:
             return
-        in_flight = waiting = measured = chunks = 0
-        rows = []
-        # Drop frames while the session process does not read; records must still reach it.
-        congested = len(self._outbox) > _MAX_OUTBOX
         # After a suspension, read what has arrived before timeouts are checked: suspended time must not end a stream.
         self._was_suspended = now - self._last_tick > 5 * frame_ns and not self._was_suspended
-        for agent in self._agents:
-            if not self._was_suspended:
-                agent.check_timeouts(now, self._setup.timeouts)
-            if agent.busy:
-                in_flight += 1
-                waiting += agent.waiting
-                measured += agent.measured
-            if not congested and (row := agent.row_if_changed()) is not None:
-                rows.append(row)
-                chunks += row.chunks
-        cpu_ns = time.process_time_ns()
-        self._loop.poll_delay_s = _poll_delay_s(
-            in_flight, chunks * 1e9 / frame_ns, (cpu_ns - self._cpu_ns) / (now - self._last_tick)
+        # Drop frames while the session process does not read; records must still reach it.
+        self._frame = AgentRows(
+            self._agents,
+            now,
+            timeouts=None if self._was_suspended else self._setup.timeouts,
+            with_rows=len(self._outbox) <= _MAX_OUTBOX,
         )
-        self._cpu_ns, self._last_tick = cpu_ns, now
-        if congested:
+        self._continue_frame()
+
+    def _continue_frame(self) -> None:
+        """Add the next agents to the frame, and send it when it has all of them."""
+        assert self._frame is not None
+        if self._frame.add(_AGENTS_AT_ONCE):
+            self._loop.call_soon(self._continue_frame)
+            return
+        frame, self._frame = self._frame, None
+        lag_ms, cpu_ns = self._lag.p99_ns() / 1e6, time.process_time_ns()
+        elapsed_ns = frame.t_ns - self._last_tick
+        self._loop.poll_delay_s = _poll_delay_s(
+            frame.in_flight, frame.chunks * 1e9 / elapsed_ns, (cpu_ns - self._cpu_ns) / elapsed_ns
+        )
+        self._cpu_ns, self._last_tick = cpu_ns, frame.t_ns
+        if not frame.with_rows:
             return
         watched = self._watched_agent()
         self._send(
             pack(
                 WorkerFrame(
-                    t_ns=now,
+                    t_ns=frame.t_ns,
                     agents=self._stage.agents,
-                    in_flight=in_flight,
-                    waiting=waiting,
+                    in_flight=frame.in_flight,
+                    waiting=frame.waiting,
                     queued=len(self._tasks) + self._schedule.pending,
-                    rows=tuple(rows),
+                    rows=tuple(frame.rows),
                     lag_ms=lag_ms,
                     cpu_ns=cpu_ns,
                     coalesced_chunks=self._coalesced_chunks,
                     clock_steps=self._clock.steps,
                     drops=self._drops,
                     watched=watched.watched_update() if watched else None,
-                    measured=measured,
-                    tails=self._changed_tails(now) if self._tail_agents else (),
+                    measured=frame.measured,
+                    tails=self._changed_tails(frame.t_ns) if self._tail_agents else (),
                 )
             )
         )
@@ -494,11 +528,11 @@ def _journal_line(message: bytes, clock_offset_ns: int) -> bytes:
 def _poll_delay_s(streams: int, rate: float, cpu_share: float) -> float:
     """Return how long to sleep before each poll, given the chunks per second and the share of a core in use.
 
-    Above that share there is no sleep: the worker could not catch up with what arrives during it.
+    What arrives during the sleep and while it is read is read next: the busier the worker, the shorter the sleep.
     """
-    if rate < _POLL_DELAY_RATE or cpu_share > _MAX_CPU_SHARE:
+    if rate < _POLL_DELAY_RATE:
         return 0.0
-    return min(_MAX_POLL_DELAY_S, streams / rate / _GAP_FRACTION)
+    return min(_MAX_POLL_DELAY_S, streams / rate / _GAP_FRACTION * max(0.0, 1 - cpu_share))
 
 
 def raise_file_limit() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from swarmtui.loadgen.agent import Agent
 from swarmtui.loadgen.clock import KernelClock
-from swarmtui.loadgen.connection import CLIENT_FAULT, Connection
+from swarmtui.loadgen.connection import CLIENT_FAULT
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.loadgen.finished_request import FinishedRequest
@@ -23,6 +23,7 @@ from swarmtui.model.endpoint import PATHS, Dialect
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import Finished, StartStage, Target, pack
 from swarmtui.model.workload import Message, Task
+from tests.loadgen.scripted_reads import ScriptedConnection
 
 _DATA = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n'
 FRAGMENTS = [
@@ -66,16 +67,11 @@ _LONGEST_DETAIL, _LONGEST_NAME = 500, 200
 _MAX_TRIES = 8
 
 
-class _UnconnectedConnection(Connection):
-    """Is connected at once, and sends nothing."""
-
-    __slots__ = ()
+class _UnconnectedConnection(ScriptedConnection):
+    """Is connected at once."""
 
     def connect(self) -> None:
         self._on_established()
-
-    def send(self, data: bytes) -> None:
-        pass
 
 
 class _UnconnectedPool(EndpointPool):
@@ -84,10 +80,10 @@ class _UnconnectedPool(EndpointPool):
     def __init__(self, dialect: Dialect) -> None:
         target = Target(url="http://127.0.0.1:9", model="m", dialect=dialect, api_key="sk-secret-of-a-fuzz")
         super().__init__(_loop, _clock, 0, target)
-        self.made: list[Connection] = []
+        self.made: list[ScriptedConnection] = []
 
-    def new_connection(self) -> Connection:
-        self.made.append(_UnconnectedConnection(_loop, _clock, [], "", None))
+    def new_connection(self) -> ScriptedConnection:
+        self.made.append(_UnconnectedConnection(_loop))
         return self.made[-1]
 
     def idle_connection(self) -> None:
@@ -132,19 +128,14 @@ def run_request(dialect: Dialect, pieces: list[bytes]) -> Record:
     return record
 
 
-def _feed(connection: Connection, pieces: list[bytes], agent: Agent) -> None:
-    """Do what a connection does when data and then its end arrive."""
-    user, t = connection.user, 1_000
-    assert user is not None
-    try:
-        for piece in pieces:
-            if connection.user is not None:
-                t += 1_000
-                user.t = t
-                user.data_received(piece)
-        connection._on_eof()
-    except Exception as error:  # noqa: BLE001 — as in the connection
-        user.abort(error)
+def _feed(connection: ScriptedConnection, pieces: list[bytes], agent: Agent) -> None:
+    """Let data and then its end arrive."""
+    t = 1_000
+    for piece in pieces:
+        if connection.user is not None and piece:
+            t += 1_000
+            connection.receive(t, piece)
+    connection.end()
     agent.row_if_changed()
     agent.watched_update()
 

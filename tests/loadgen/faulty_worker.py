@@ -6,6 +6,7 @@ from typing import Any
 
 from swarmtui.loadgen import endpoint_pool, worker
 from swarmtui.loadgen.dialects import load_dialect
+from swarmtui.loadgen.dialects.base import each
 from swarmtui.loadgen.response import Response
 from swarmtui.model.workload import Message
 
@@ -21,7 +22,7 @@ def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
 
 
 def _read(response: Response, payload: bytes, t: int) -> None:
-    _CHAT.read(response, payload, t)
+    _CHAT.read(response, [payload], [t])
     if b'"read"' in payload or b'"finish"' in payload:
         raise OverflowError("fault in read")
     if b'"record"' in payload:
@@ -32,6 +33,6 @@ def _read(response: Response, payload: bytes, t: int) -> None:
 
 if __name__ == "__main__":
     endpoint_pool.load_dialect = lambda name: _CHAT._replace(  # type: ignore[attr-defined]
-        read=_read, prompt_fields=_prompt_fields
+        read=each(_read), prompt_fields=_prompt_fields
     )
     worker.main()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swarmtui.loadgen.agent import Agent
 from swarmtui.loadgen.clock import KernelClock
-from swarmtui.loadgen.connection import Connection
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.loadgen.finished_request import FinishedRequest
@@ -15,22 +19,12 @@ from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.worker_protocol import StartStage, Target
 from tests.loadgen.driver import task
-from tests.loadgen.raw_server import DONE, ROLE, delta
+from tests.loadgen.raw_server import DONE, ROLE, delta, usage
+from tests.loadgen.scripted_reads import ScriptedConnection
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 _DEFAULT_TIMEOUTS = Timeouts()
-
-
-class IdleConnection(Connection):
-    """An open connection that discards what is sent."""
-
-    def __init__(self, pool: EndpointPool) -> None:
-        super().__init__(pool.loop, KernelClock(), [], "", None)
-        self.open = True
-
-    def send(self, data: bytes) -> None:
-        pass
 
 
 class SentRequest:
@@ -43,27 +37,34 @@ class SentRequest:
         api_key: str | None = None,
         stage: Phase = "level",
         phase: Phase = "level",
+        single: bool = False,
     ) -> None:
-        self._limits = limits
+        self._limits, self._shown = limits, 0
         self._finished: list[FinishedRequest] = []
         self._loop = EventLoop()
         target = Target(url="http://127.0.0.1:9", model="m", api_key=api_key)
         pool = EndpointPool(self._loop, KernelClock(), 0, target)
-        connection = IdleConnection(pool)
-        pool.release(connection)
+        self._connection = ScriptedConnection(self._loop, single=single)
+        pool.release(self._connection)
         self._agent = Agent(0, StartStage(1, 1, phase=stage), True, self._finished.append, lambda agent, pause: None)
         self._agent.start(task(0, phase=phase), pool)
-        assert isinstance(connection.user, HttpExchange) and connection.user.t_sent is not None
-        self._exchange, self._sent = connection.user, connection.user.t_sent
+        user = self._connection.user
+        assert isinstance(user, HttpExchange) and user.t_sent is not None
+        self._exchange, self._sent = user, user.t_sent
 
     def receive(self, at_s: float, data: bytes) -> None:
-        self._exchange.t = self._sent + round(at_s * 1e9)
-        self._exchange.data_received(data)
+        self._connection.receive(self._sent + round(at_s * 1e9), data)
 
     def error_at(self, at_s: float) -> str | None:
         """Check timeouts, and return the error with which the request ended."""
         self._agent.check_timeouts(self._sent + round(at_s * 1e9), self._limits)
         return self._exchange.response.error
+
+    def chunks(self) -> int:
+        """Return the chunks in the row that the next frame would have, or that an earlier one had."""
+        row = self._agent.row_if_changed()
+        self._shown = row.total if row is not None else self._shown
+        return self._shown
 
     def record(self) -> Record:
         """Return the record of the request, which must have ended."""
@@ -73,7 +74,7 @@ class SentRequest:
         return request.record()
 
     def lose_connection(self) -> None:
-        self._exchange.connection_lost("closed_early", "the server closed the connection")
+        self._connection.end()
 
     def cancel(self) -> None:
         self._agent.cancel()
@@ -159,3 +160,88 @@ def test_record_has_the_phase_of_its_task_or_stage(stage: Phase, phase: Phase, r
     request = SentRequest(stage=stage, phase=phase)
     request.receive(0.1, HEAD + chunk(delta(content="a")) + chunk(DONE) + b"0\r\n\r\n")
     assert request.record().phase == recorded
+
+
+EVENTS = st.sampled_from(
+    [
+        delta(content="word"),
+        delta(content="word"),
+        delta(content=""),
+        delta(reasoning_content="thought"),
+        delta(content="two events") * 2,
+        usage(3),
+        b": comment {}\n\n",
+        delta(content="CRLF").replace(b"\n", b"\r\n"),
+        b"data: {\n\n",
+    ]
+)
+
+
+@given(st.lists(st.tuples(EVENTS, st.integers(1, 3), st.booleans()), min_size=1, max_size=60))
+def test_reads_that_are_parsed_together_give_the_record_of_single_reads(
+    sent: list[tuple[bytes, int, bool]],
+) -> None:
+    """Each event comes in one to three reads, or in one with the event before it, and all at times of their own."""
+    reads = [HEAD + chunk(delta(content="first"))]
+    for event, parts, joined in sent:
+        data = chunk(event)
+        if joined:
+            reads[-1] += data
+        else:
+            cuts = [len(data) * part // parts for part in range(parts + 1)]
+            reads += [data[start:end] for start, end in pairwise(cuts)]
+    reads.append(chunk(delta("stop")) + chunk(DONE) + b"0\r\n\r\n")
+
+    def record(single: bool) -> Record:
+        request = SentRequest(single=single)
+        for number, data in enumerate(reads):
+            request.receive(0.01 * number, data)
+        since = request.record()
+        sent_ns = since.t_sent_ns or 0
+        times = {
+            name: value - sent_ns
+            for name in ("t_event_ns", "t_first_ns", "t_first_reasoning_ns", "t_last_ns", "t_finish_ns", "t_done_ns")
+            if (value := getattr(since, name)) is not None
+        }
+        return msgspec.structs.replace(since, t_sched_ns=0, t_sent_ns=0, t_headers_ns=0, t_first_content_ns=0, **times)
+
+    together, single = record(single=False), record(single=True)
+    assert together.error == single.error
+    if single.error is None:
+        assert together == single
+
+
+def test_error_is_noticed_although_the_stream_neither_continues_nor_ends() -> None:
+    request = SentRequest()
+    request.receive(0.1, HEAD + chunk(delta(content="a")))
+    request.receive(0.2, chunk(b'data: {"error": {"message": "out of memory"}}\n\n'))
+    assert request.error_at(0.25) is None
+    assert request.error_at(0.4) == "error_event"
+    assert request.record().error_detail == "out of memory"
+
+
+def test_row_counts_reads_that_are_not_parsed_yet() -> None:
+    request = SentRequest()
+    request.receive(0.1, HEAD + chunk(delta(content="a")))
+    for _ in range(3):
+        request.receive(0.2, chunk(delta(content="b")))
+    assert request.chunks() == 4
+    request.receive(0.2, chunk(delta(content="")))
+    assert request.chunks() == 5
+    assert request.error_at(0.4) is None
+    assert request.chunks() == 5, "a count that was too high stays until more has arrived"
+
+
+def test_error_in_the_last_reads_is_known_when_the_response_ends() -> None:
+    """An agent waits before its next request after an error, so this is not left for later."""
+    request = SentRequest()
+    request.receive(0.1, HEAD + chunk(delta(content="a")))
+    request.receive(0.2, chunk(b'data: {"error": {"message": "out of memory"}}\n\n') + chunk(DONE) + b"0\r\n\r\n")
+    assert request.error_at(0.2) == "error_event"
+
+
+def test_response_without_finish_reason_and_last_event_is_closed_early() -> None:
+    request = SentRequest()
+    request.receive(0.1, HEAD + chunk(delta(content="a")))
+    request.receive(0.2, chunk(delta(content="b")) + b"0\r\n\r\n")
+    assert request.record().error == "closed_early"

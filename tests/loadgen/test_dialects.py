@@ -24,8 +24,8 @@ def read(stream: bytes, dialect: Dialect = "chat", piece: int = 97) -> Response:
     response, api = Response(), load_dialect(dialect)
     splitter = api.splitter()
     payloads = [p for at in range(0, len(stream), piece) for p in splitter.feed(stream[at : at + piece])]
-    for number, payload in enumerate([*payloads, *splitter.finish()]):
-        api.read(response, payload, number)
+    payloads += splitter.finish()
+    api.read(response, payloads, list(range(len(payloads))))
     return response
 
 
@@ -208,7 +208,7 @@ def test_error_event_after_status_200_is_a_failure() -> None:
     assert full.error == killed.error == "error_event"
     assert full.error_detail.startswith("The engine is currently busy")
     assert killed.error_detail.startswith("EngineCore encountered an issue")
-    assert full.times == []
+    assert not full.times
     assert len(killed.times) == 4
 
 
@@ -226,7 +226,7 @@ def test_tool_calls_are_output() -> None:
         + delta(tool_calls=[{"index": 0, "function": {"arguments": ":1}"}}])
         + payload(choices=[{"delta": {}, "finish_reason": "tool_calls"}])
     )
-    assert response.times == [1, 2, 3]
+    assert list(response.times) == [1, 2, 3]
     assert "".join(response.content) == 'f{"a":1}'
     assert response.finish_reason == "tool_calls"
     assert response.t_first_content is None
@@ -564,7 +564,7 @@ def test_messages_thinking_text_and_tool_calls() -> None:
         "messages",
     )
     assert (response.reasoning, response.content) == (["hm"], ["ok", "f", "{}"])
-    assert (response.t_first_event, response.times) == (0, [2, 4, 5, 7])
+    assert (response.t_first_event, list(response.times)) == (0, [2, 4, 5, 7])
     assert (response.finish_reason, response.finished, response.t_finish) == ("tool_calls", True, 8)
 
 
@@ -592,7 +592,7 @@ def test_responses_reasoning_text_and_tool_calls() -> None:
         "responses",
     )
     assert (response.id, response.reasoning, response.content) == ("r1", ["hm"], ["ok", "f", "{}"])
-    assert (response.times, response.finish_reason) == ([1, 2, 3, 4], "stop")
+    assert (list(response.times), response.finish_reason) == ([1, 2, 3, 4], "stop")
     assert (response.tokens_in, response.usage_tokens) == (9, 5)
     assert (response.cached_tokens, response.reasoning_tokens) == (4, 2)
 

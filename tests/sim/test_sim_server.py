@@ -137,8 +137,8 @@ def read_stream(sim: Sim, dialect: Dialect, task: Task) -> Response:
     status, text, headers = sim.call("POST", PATHS[dialect], api.body(sim.model, task, task.messages))
     assert (status, headers["content-type"].partition(";")[0]) == (200, api.accept), text
     splitter = api.splitter()
-    for number, payload in enumerate([*splitter.feed(text.encode()), *splitter.finish()]):
-        api.read(response, payload, number)
+    payloads = [*splitter.feed(text.encode()), *splitter.finish()]
+    api.read(response, payloads, list(range(len(payloads))))
     assert (response.error, response.finished) == (None, True)
     return response
 
@@ -175,8 +175,8 @@ def test_error_in_mid_stream_and_bad_request(sim: Sim, dialect: Dialect) -> None
         api, response = load_dialect(dialect), Response()
         task = Task(id=0, messages=(Message(role="user", content="Hi"),), max_tokens=8)
         _, text, _ = failing.call("POST", PATHS[dialect], api.body(failing.model, task, task.messages))
-        for payload in api.splitter().feed(text.encode()):
-            api.read(response, payload, 0)
+        payloads = api.splitter().feed(text.encode())
+        api.read(response, payloads, [0] * len(payloads))
     assert (response.error, len(response.times)) == ("error_event", 4)
     assert "EngineCore" in response.error_detail
 

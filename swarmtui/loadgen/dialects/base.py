@@ -32,7 +32,8 @@ class Chunk(msgspec.Struct, gc=False):
 class ApiDialect(NamedTuple):
     """One HTTP API: how its requests are built and how its streamed responses are read.
 
-    `read` is called for each payload that the splitter returns, with the payload's arrival time. `models_path` lists
+    `read` adds the payloads that the splitter returned, with their arrival times, to a response. `last_event` ends a
+    complete response, if one text does. `models_path` lists
     the served models, and `auth_headers` has what each request carries besides the user's own headers. The fields are
     those of a request body: `stream_fields` in every one, `prompt_fields` from the messages, `sampling_fields` from the
     task, `tool_fields` from its tools (null if the API has none); `tokenize_fields` are those of a request to
@@ -46,7 +47,8 @@ class ApiDialect(NamedTuple):
     models_path: str
     auth_headers: Callable[[str | None], dict[str, str]]
     splitter: Callable[[], Splitter]
-    read: Callable[[Response, bytes, int], None]
+    read: Callable[[Response, list[bytes], list[int]], None]
+    last_event: bytes | None
     stream_fields: dict[str, Any]
     prompt_fields: Callable[[tuple[Message, ...]], dict[str, Any]]
     tool_fields: Callable[[tuple[Tool, ...], ToolChoice], dict[str, Any]] | None
@@ -72,6 +74,16 @@ class ApiDialect(NamedTuple):
             *(name for name in task.extra if name in sent and name != _TOOL_CHOICE),
             *(name for name in self.tools(task.tools, "auto") if name == _TOOL_CHOICE),
         )
+
+
+def each(read: Callable[[Response, bytes, int], None]) -> Callable[[Response, list[bytes], list[int]], None]:
+    """Make a dialect's `read` of a function that reads one payload."""
+
+    def read_all(response: Response, payloads: list[bytes], times: list[int]) -> None:
+        for payload, t in zip(payloads, times, strict=True):
+            read(response, payload, t)
+
+    return read_all
 
 
 def bearer(api_key: str | None) -> dict[str, str]:

@@ -13,7 +13,11 @@ from swarmtui.model.workload import Task
 
 ACCEPT = "text/event-stream"
 MODELS_PATH = "/v1/models"
+LAST_EVENT = b"data: [DONE]\n\n"
 STREAM_FIELDS = {"stream": True, "stream_options": {"include_usage": True}}
+
+
+_DONE = b"[DONE]"
 
 
 class _Function(Chunk):
@@ -75,6 +79,7 @@ class _ErrorObject(Chunk):
 
 
 _decode = msgspec.json.Decoder(_OpenAiChunk).decode
+_decode_all = msgspec.json.Decoder(list[_OpenAiChunk]).decode
 _decode_error_object = msgspec.json.Decoder(_ErrorObject).decode
 
 
@@ -91,24 +96,67 @@ def prompt_tokens(document: Any) -> int:
     return int(document["usage"]["prompt_tokens"])
 
 
-def read_chunk(response: Response, payload: bytes, t: int) -> None:
+def read_chunks(response: Response, payloads: list[bytes], times: list[int]) -> None:
+    """Decode several payloads as one array; one by one if that fails."""
+    if payloads and payloads[-1] == _DONE:
+        read_chunks(response, payloads[:-1], times[:-1])
+        response.finished = True
+        return
+    if len(payloads) > 1 and not response.finished and ErrorPayload not in map(type, payloads):
+        try:
+            chunks = _decode_all(b"[%b]" % b",".join(payloads))
+        except DECODE_ERRORS:
+            chunks = []
+        if len(chunks) == len(payloads):
+            contents = _contents(chunks)
+            if len(contents) == len(chunks) and response.times:
+                response.add_contents(times, contents)
+                return
+            for chunk, payload, t in zip(chunks, payloads, times, strict=True):
+                _add_chunk(response, chunk, payload, t)
+            return
+    for payload, t in zip(payloads, times, strict=True):
+        _read_chunk(response, payload, t)
+
+
+def _contents(chunks: list[_OpenAiChunk]) -> list[str]:
+    """Return the text of chunks that have nothing else, as nearly all do, up to the first other one."""
+    contents: list[str] = []
+    for chunk in chunks:
+        if chunk.choices is None or len(chunk.choices) != 1 or chunk.usage or chunk.timings or chunk.error is not None:
+            break
+        choice = chunk.choices[0]
+        delta = choice.delta
+        if delta is None or not delta.content or choice.finish_reason is not None:
+            break
+        if delta.reasoning_content or delta.reasoning or delta.tool_calls:
+            break
+        contents.append(delta.content)
+    return contents
+
+
+def _read_chunk(response: Response, payload: bytes, t: int) -> None:
     if response.finished:
         return
     if type(payload) is ErrorPayload:
         response.fail("error_event", error_text(payload))
         return
-    if payload == b"[DONE]":
+    if payload == _DONE:
         response.finished = True
         return
     try:
         chunk = _decode(payload)
     except DECODE_ERRORS as error:
         text = payload.strip()
-        if text == b"[DONE]":
+        if text == _DONE:
             response.finished = True
         elif text:  # empty events are keep-alives
             response.fail("bad_json", f"{error}: {payload!r}")
         return
+    _add_chunk(response, chunk, payload, t)
+
+
+def _add_chunk(response: Response, chunk: _OpenAiChunk, payload: bytes, t: int) -> None:
     if response.t_first_event is None:
         response.t_first_event = t
         response.id = chunk.id or ""
