@@ -14,6 +14,8 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from swarmtui.tui.textual_patches import forget_painted_regions
+
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
 
@@ -68,6 +70,7 @@ class LineWidget(Widget):
             for start, end in changed_cells(old, new)
         ]
         if regions:
+            forget_painted_regions(self)
             self.refresh(*regions)
 
     def _make_lines(self) -> None:

@@ -20,6 +20,7 @@ from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.theme import Theme
+from textual.widget import Widget
 
 Result = TypeVar("Result")
 
@@ -33,6 +34,11 @@ def run_in_background(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None
     A coroutine, which Textual accepts too, would never be awaited if the app closes before the worker starts.
     """
     node.run_worker(cast(Any, work), group=group or "default", exclusive=bool(group), exit_on_error=False)
+
+
+def forget_painted_regions(widget: Widget) -> None:
+    """Empty the set to which Textual adds each region; only `Widget.render_line`, if not overridden, does so."""
+    widget._dirty_regions.clear()
 
 
 class Terminal(LinuxDriver):

@@ -146,6 +146,17 @@ async def update(app: PatchedApp[Any]) -> None:
     app.screen._on_timer_update()
 
 
+async def test_regions_that_were_painted_are_forgotten() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        panel = app.screen.query_one(LinesPanel)
+        for column in range(20):
+            panel.show([[(" " * column + "x", "")]])
+            await update(app)
+        assert len(panel._dirty_regions) <= 2
+
+
 @settings(max_examples=25, deadline=None)
 @given(size=st.sampled_from(SIZES), steps=steps)
 def test_incremental_painting_equals_a_full_repaint(size: tuple[int, int], steps: list[tuple[str, Any]]) -> None:
