@@ -145,7 +145,7 @@ def test_schema_1_lines_fill_in_what_cannot_be_derived() -> None:
     assert [(line.code, line.state) for line in merged] == [("client_clock", "ok"), ("token_counts", "doubtful")]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.builds(
         QualityFacts,

@@ -103,7 +103,7 @@ def test_empty_condition_and_deep_nesting_are_refused() -> None:
         parse_fail_if("(" * 5000 + "errors>0" + ")" * 5000)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="ab_<>=@()%. 14smorndtfp/;'\n\t", max_size=30) | st.text(max_size=20))
 def test_parser_accepts_or_refuses_any_text(text: str) -> None:
     try:
@@ -112,7 +112,7 @@ def test_parser_accepts_or_refuses_any_text(text: str) -> None:
         assert str(error)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(sorted(QUANTITIES)), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.integers(0, 300))
 def test_every_figure_can_be_compared(name: str, sign: str, limit: int) -> None:
     unit = "ms" if QUANTITIES[name].kind == "time" else ""

@@ -13,7 +13,7 @@ from tests.analysis.record_builders import request
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(VALUES)
 def test_percentiles_match_the_inclusive_definition(values: list[float]) -> None:
     expected = statistics.quantiles(values, n=100, method="inclusive")
@@ -55,7 +55,7 @@ def test_stream_rate_weighs_answers_by_their_tokens() -> None:
     assert rates.max == pytest.approx(1000.0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 50), max_size=400))
 def test_tally_spread_matches_spread(values: list[int]) -> None:
     tallied, plain = tally_spread(Tally(Counter(values), unit=1e3)), spread([value / 1e3 for value in values])

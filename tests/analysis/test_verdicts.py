@@ -42,7 +42,7 @@ def test_interval_is_welchs_on_logs() -> None:
     assert found.sentence == "faster: +9.9 % (95 %: +7.6 % to +12.2 %; 4 v 4 runs)"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(rates, min_size=4, max_size=6), st.lists(rates, min_size=4, max_size=6), st.floats(0.001, 0.2))
 def test_claim_and_printed_interval_always_agree(a: list[float], b: list[float], alpha: float) -> None:
     found = verdict(a, b, alpha=alpha)
@@ -152,7 +152,7 @@ def test_holm_steps_stop_at_the_first_that_fails(p_values: list[float], alphas: 
     assert holm_alphas(p_values) == pytest.approx(alphas)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_alphas_reject_what_holm_rejects(p_values: list[float]) -> None:
     ordered, rejected = sorted(p_values), 0
@@ -199,7 +199,7 @@ def test_more_noise_needs_more_runs() -> None:
     assert low is not None and high is not None and 4 < low < high
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(rates, min_size=4, max_size=5), st.lists(rates, min_size=4, max_size=5))
 def test_swapping_sides_swaps_the_word(a: list[float], b: list[float]) -> None:
     mirror = {"faster": "slower", "slower": "faster", "undecided": "undecided"}

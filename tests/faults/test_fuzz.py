@@ -41,8 +41,8 @@ from tests.sessions.session_builders import full_session
 
 # Multiplies the examples, and makes them random: SWARMTUI_FUZZ=50.
 TIMES = int(os.environ.get("SWARMTUI_FUZZ", "1"))
-many = settings(max_examples=80 * TIMES, deadline=None, derandomize=TIMES == 1)
-few = settings(max_examples=25 * TIMES, deadline=None, derandomize=TIMES == 1)
+many = settings(max_examples=80 * TIMES, derandomize=TIMES == 1)
+few = settings(max_examples=25 * TIMES, derandomize=TIMES == 1)
 
 # streams
 

@@ -145,7 +145,7 @@ def test_damaged_sharegpt_file_is_reported_with_the_position(
     assert str(caught.value).startswith(f"{path}{says}")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(content=st.text(max_size=80) | st.binary(max_size=80), kind=st.sampled_from([JSONL, SHAREGPT]))
 def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: str | bytes, kind: str) -> None:
     folder = tmp_path_factory.getbasetemp()

@@ -69,7 +69,7 @@ def random_text(tokens: int, system: str) -> WorkloadFile:
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tokens=st.integers(200, 9000), seed=st.integers(0, 99), system=st.sampled_from(["", "You are a terse helper."]))
 def test_prompt_lengths_are_within_two_percent(tokenizer: Tokenizer, tokens: int, seed: int, system: str) -> None:
     source = TaskGenerator(random_text(tokens, system), seed=seed, calibration=calibrated(tokenizer, 11, system))

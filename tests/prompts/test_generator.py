@@ -77,7 +77,7 @@ def test_requests_are_reproducible(digest: str, text: str) -> None:
     assert hashlib.sha256(sent).hexdigest()[:16] == digest
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(), st.lists(st.integers(0, 500), min_size=2, max_size=8))
 def test_task_is_independent_of_request_order(seed: int, indexes: list[int]) -> None:
     one, other = (TaskGenerator(find_workload("chat"), seed=seed, calibration=None) for _ in range(2))
@@ -297,7 +297,7 @@ def test_shuffle_is_independent_of_the_folder(written: Callable[[str], WorkloadF
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sets(st.integers(0, 10**9), min_size=2, max_size=50), st.integers(), st.text(max_size=9))
 def test_nonces_are_unique_and_have_one_format(numbers: set[int], seed: int, salt: str) -> None:
     nonces = {nonce(number, seed, salt) for number in numbers}

@@ -301,7 +301,7 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from([VLLM, AIPERF_0_13, guidellm_benchmark(4)]), st.data(), json_values)
 def test_any_value_in_any_field_is_handled(
     tmp_path_factory: pytest.TempPathFactory, whole: dict[str, Any], data: st.DataObject, value: Any

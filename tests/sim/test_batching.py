@@ -227,7 +227,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     arrivals=arrivals,
     slots=st.integers(1, 4),

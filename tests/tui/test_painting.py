@@ -157,7 +157,7 @@ async def test_regions_that_were_painted_are_forgotten() -> None:
         assert len(panel._dirty_regions) <= 2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(size=st.sampled_from(SIZES), steps=steps)
 def test_incremental_painting_equals_a_full_repaint(size: tuple[int, int], steps: list[tuple[str, Any]]) -> None:
     async def paint() -> None:
@@ -191,7 +191,7 @@ def test_incremental_painting_equals_a_full_repaint(size: tuple[int, int], steps
     asyncio.run(paint())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(old=lines, new=lines, width=st.integers(1, 60))
 @example(old=[("很x", "")], new=[("汉x", "")], width=3)
 @example(old=[("很\u0301x", "")], new=[("很x", "")], width=3)
