@@ -128,6 +128,8 @@ def test_stopped_search_answers_from_what_was_measured() -> None:
     found[24] = AgentTally(24, SLO)
     answer = capacity(SLO, found, [])
     assert (answer.agents, answer.low, answer.high, answer.next_c) == (16, 16, 31, 32)
+    found[32] = AgentTally(32, SLO, [GOOD] * 118 + [LATE] * 10, runs=1)
+    assert capacity(SLO, found, []).sentence.startswith("this box carries 16 agents (16 or more) at TTFT")
 
 
 def test_answer_names_the_agent_that_evicts() -> None:

@@ -224,7 +224,7 @@ def _sentence(answer: Capacity, failing: AgentTally | None) -> str:
     if failing is None:
         most = f"at least {_agents(answer.agents)}" if answer.agents else "an unknown number of agents"
         return f"this box carries {most} at {answer.slo}; no level missed it"
-    interval = "" if answer.high is None else f" ({answer.low}–{answer.high})"
+    interval = f" ({answer.low} or more)" if answer.high is None else f" ({answer.low}–{answer.high})"
     carried = f"{_agents(answer.agents)}{interval}" if answer.agents else "no agent"
     return f"this box carries {carried} at {answer.slo}; {_reason(answer, failing)}"
 
