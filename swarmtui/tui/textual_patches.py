@@ -199,9 +199,10 @@ class PatchedApp(App[Result]):
 
 
 def _release_memory() -> None:
-    """Release the regions that Textual caches for every changed cell range, and its strips of lines, which refer to
-    themselves: megabytes within hours. Python would collect them later, when they have widened the heap.
+    """Release what is cached for every changed cell range and for every text that was cut, such as each sparkline, and
+    strips of lines, which refer to themselves: megabytes within an hour. Python collects the strips late, when they
+    have widened the heap.
     """
-    for cached in (Region.intersection, Region.translate, Region.overlaps):
+    for cached in (Region.intersection, Region.translate, Region.overlaps, Segment._split_cells):
         cached.cache_clear()
     gc.collect()

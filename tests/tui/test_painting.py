@@ -32,7 +32,7 @@ from swarmtui.tui.base_screens import Page
 from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.lines import Line, LineWidget, changed_cells, fit_line
 from swarmtui.tui.live.run_screen import RunScreen
-from swarmtui.tui.textual_patches import PatchedApp, Terminal, _crop
+from swarmtui.tui.textual_patches import PatchedApp, Terminal, _crop, _release_memory
 from swarmtui.tui.themes import SWARM, line_styles
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource, frame
@@ -155,6 +155,13 @@ async def test_regions_that_were_painted_are_forgotten() -> None:
             panel.show([[(" " * column + "x", "")]])
             await update(app)
         assert len(panel._dirty_regions) <= 2
+
+
+def test_texts_that_were_cut_are_released() -> None:
+    Segment("▁▂很").split_cells(2)
+    assert Segment._split_cells.cache_info().currsize > 0
+    _release_memory()
+    assert Segment._split_cells.cache_info().currsize == 0
 
 
 @settings(max_examples=25)
