@@ -103,7 +103,7 @@ def test_more_slots_rank_first_with_the_effect_of_the_flag(tuned: tuple[Sandbox,
     assert found["leaderboard"][0]["flags"]["--seats"] == 4
     (effect,) = [effect for effect in found["effects"] if effect["pairs"]]
     assert (effect["flag"], effect["base"], effect["value"]) == ("--seats", 1, 4)
-    assert effect["change"] > 0.2
+    assert effect["change"] == pytest.approx(effect["after"] / effect["before"] - 1) and effect["change"] > 0
 
 
 def test_no_server_process_is_left(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
