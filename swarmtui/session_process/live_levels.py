@@ -128,7 +128,7 @@ class RequestTimes:
         """Return the expected time of a request at `c`, and whether it is a lower bound; None before the first one.
 
         A decode step takes a + b·C, so two levels determine the line; a single one does not show its slope. Beyond the
-        slots of the server, requests wait in proportion to C.
+        slots of the server, requests wait at least in proportion to C; it may be that C if the slots are not known.
         """
         known = sorted(level for level in self._count if level <= c) or sorted(self._count)[:1]
         if not known:
@@ -142,7 +142,8 @@ class RequestTimes:
             before = known[-2]
             slope = max(0.0, (seconds - self._mean(before)) / (nearest - before))
             seconds += slope * (full - nearest)
-        return seconds * max(1.0, c / max(full, nearest)), len(known) == 1 and full > nearest
+        at_least = c > nearest and (slots is None or c > slots or len(known) == 1)
+        return seconds * max(1.0, c / max(full, nearest)), at_least
 
     def _mean(self, c: int) -> float:
         return self._seconds[c] / self._count[c]

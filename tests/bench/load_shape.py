@@ -19,9 +19,8 @@ FIGURES = ("steady", "stream", "TTFT mean", "TTFT median")
 
 
 def figures(level: Level) -> tuple[float, ...]:
-    found = (level.out_tps_steady, level.per_stream_tps.mean, level.ttft_s.mean, level.ttft_s.p50)
-    # Four requests at C=1 are too few for a stored median.
-    return tuple(value if value is not None else level.ttft_s.mean or 0.0 for value in found)
+    found = (level.out_tps_steady, level.per_stream_tps.mean, level.ttft_s.mean, level.ttft_s.median)
+    return tuple(value or 0.0 for value in found)
 
 
 def simulate_level(c: int, seed: int, requests: Requests = DEFAULT) -> tuple[float, ...]:

@@ -18,13 +18,14 @@ def times(**seconds: float) -> RequestTimes:
     [
         ({"c4": 2.0}, 4, None, 2.0, False),
         ({"c4": 2.0}, 8, None, 2.0, True),
-        ({"c1": 1.0, "c4": 1.6}, 8, None, 2.4, False),
-        ({"c1": 1.0, "c4": 1.6}, 16, 8, 4.8, False),
-        ({"c4": 2.0}, 16, 4, 8.0, False),
-        ({"c2": 3.0, "c4": 2.0}, 8, None, 2.0, False),
+        ({"c1": 1.0, "c4": 1.6}, 8, 8, 2.4, False),
+        ({"c1": 1.0, "c4": 1.6}, 8, None, 2.4, True),
+        ({"c1": 1.0, "c4": 1.6}, 16, 8, 4.8, True),
+        ({"c4": 2.0}, 16, 4, 8.0, True),
+        ({"c2": 3.0, "c4": 2.0}, 8, 8, 2.0, False),
         ({"c8": 2.0}, 4, None, 2.0, False),
     ],
-    ids=["measured", "slope unknown", "line", "line to the slots", "queue", "noise", "lower level"],
+    ids=["measured", "slope unknown", "line", "slots unknown", "line to the slots", "queue", "noise", "lower level"],
 )
 def test_time_of_a_later_level(
     known: dict[str, float], c: int, slots: int | None, seconds: float, at_least: bool
