@@ -140,44 +140,31 @@ def _requests_hint(plan: Plan) -> str:
     return plan.run_length if plan.load == "sessions" else str(plan.requests)
 
 
+def _load_texts(plan: Plan) -> tuple[str, str]:
+    """Describe the load of a plan: for the list of plans, and as part of a sentence."""
+    levels = ",".join(map(str, plan.levels))
+    first, last = plan.levels[0], plan.levels[-1]
+    known = {
+        "closed": ("sweep: one level after the other", f"closed loop, C={levels}"),
+        "barrier": ("batches: C tasks at once, per level", f"batches, C={levels}"),
+        "swarm": (f"swarm: {levels} agents at once", f"{levels} agents at once"),
+        "open": (f"open loop: {_rates(plan)}", f"open loop, {_rates(plan)}"),
+        "ramp": (f"ramp: C grows from {first} to {last}", f"C={levels}, {clock(plan.every_s)} each"),
+        "mixed": ("mixed: a primary task with side tasks", f"a primary task with side tasks, C={levels}"),
+        "dag": (f"graph: {levels} dependent tasks", f"a graph of {levels} tasks"),
+        "sessions": ("sessions: C recorded agents at a time", f"recorded sessions, C={levels}"),
+    }
+    return known.get(plan.load, (f"{plan.load}: C={levels}", f"{plan.load}, C={levels}"))
+
+
 def sweep_text(workload: WorkloadInfo | None) -> str:
     """Describe the workload's own plan."""
-    if workload is None:
-        return PLAN_TEXTS["sweep"]
-    plan = workload.plan
-    match plan.load:
-        case "closed":
-            return "sweep: one level after the other"
-        case "barrier":
-            return "batches: C tasks at once, per level"
-        case "swarm":
-            return f"swarm: {max(plan.levels)} agents at once"
-        case "open":
-            return f"open loop: {_rates(plan)}"
-        case "ramp":
-            return f"ramp: C grows from {plan.levels[0]} to {plan.levels[-1]}"
-        case "mixed":
-            return "mixed: a primary task with side tasks"
-        case "sessions":
-            return "sessions: C recorded agents at a time"
-        case "dag":
-            return f"graph: {max(plan.levels)} dependent tasks"
-    return f"{plan.load}: C={','.join(map(str, plan.levels))}"
+    return PLAN_TEXTS["sweep"] if workload is None else _load_texts(workload.plan)[0]
 
 
 def plan_text(plan: Plan) -> str:
     """Describe a plan in one line."""
-    levels = ",".join(map(str, plan.levels))
-    load = {
-        "closed": f"closed loop, C={levels}",
-        "barrier": f"batches, C={levels}",
-        "swarm": f"{levels} agents at once",
-        "open": f"open loop, {_rates(plan)}",
-        "ramp": f"C={levels}, {clock(plan.every_s)} each",
-        "mixed": f"a primary task with side tasks, C={levels}",
-        "dag": f"a graph of {levels} tasks",
-        "sessions": f"recorded sessions, C={levels}",
-    }.get(plan.load, f"{plan.load}, C={levels}")
+    load = _load_texts(plan)[1]
     if plan.mode == "manual":
         load = "manual control from C=1"
     elif plan.mode == "cliff":
