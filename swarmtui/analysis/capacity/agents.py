@@ -70,7 +70,7 @@ class AgentTally:
         return ratio(self._context, self._seconds)
 
 
-class Verdict(NamedTuple):
+class LevelVerdict(NamedTuple):
     """Whether a level keeps the SLO by its shares, and whether the bounds show that it does or does not."""
 
     tally: AgentTally
@@ -78,7 +78,7 @@ class Verdict(NamedTuple):
     kept: bool | None
 
 
-def judge(found: Mapping[int, AgentTally]) -> list[Verdict]:
+def judge(found: Mapping[int, AgentTally]) -> list[LevelVerdict]:
     """Judge the measured levels, in order of C."""
     tallies = [found[c] for c in sorted(found) if found[c].slo.n]
     if not tallies:
@@ -88,7 +88,7 @@ def judge(found: Mapping[int, AgentTally]) -> list[Verdict]:
         for number, condition in enumerate(tallies[0].slo.slo.conditions)
     ]
     return [
-        Verdict(tally, all(found[at] >= required for required, found in shares), _decided(tallies, at))
+        LevelVerdict(tally, all(found[at] >= required for required, found in shares), _decided(tallies, at))
         for at, tally in enumerate(tallies)
     ]
 
