@@ -245,3 +245,13 @@ def test_response_without_finish_reason_and_last_event_is_closed_early() -> None
     request.receive(0.1, HEAD + chunk(delta(content="a")))
     request.receive(0.2, chunk(delta(content="b")) + b"0\r\n\r\n")
     assert request.record().error == "closed_early"
+
+
+def test_reads_before_the_end_of_the_connection_count() -> None:
+    request = SentRequest()
+    request.receive(0.1, HEAD + chunk(delta(content="a")))
+    for number in range(3):
+        request.receive(0.2 + number, chunk(delta(content="b")))
+    request.lose_connection()
+    record = request.record()
+    assert (record.error, record.chunks, record.text) == ("closed_early", 4, "abbb")
