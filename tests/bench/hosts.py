@@ -87,9 +87,11 @@ def tokens() -> None:
 
 
 def start() -> None:
-    print("\nStart of a barrier: first byte of each request at the server; ms between the workers, of 4 runs\n")
-    print("| C | | first to first | median to median | first to last of all |")
-    print("| --: | --- | --- | --- | --- |")
+    print(
+        "\nStart of a barrier: when requests were sent, and arrived at the server; ms between the workers, of 4 runs\n"
+    )
+    print("| C | | sent: first to first | arrived: first to first | median to median | first to last of all |")
+    print("| --: | --- | --- | --- | --- | --- |")
     for c in (8, 64, 256):
         for name, hosts in HOSTS.items():
             with tempfile.TemporaryDirectory() as temporary:
@@ -104,16 +106,20 @@ def start() -> None:
                 lines = [line.split("\t") for line in (folder / "requests.tsv").read_text().splitlines()]
                 arrived = {int(seq): int(t_byte) / 1e6 for seq, t_byte, *_ in lines}
                 runs: defaultdict[int, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+                sent: defaultdict[int, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
                 for record in measured(journal):
                     if record.phase == "level":
                         runs[record.run][record.agent % 2].append(arrived[int(record.id.split("-")[1])])
-                firsts, medians, spans = [], [], []
-                for workers in runs.values():
+                        sent[record.run][record.agent % 2].append((record.t_sent_ns or 0) / 1e6)
+                starts, firsts, medians, spans = [], [], [], []
+                for run, workers in runs.items():
+                    earlier, later = sorted(min(times) for times in sent[run].values())
+                    starts.append(later - earlier)
                     one, two = workers.values()
                     firsts.append(abs(min(one) - min(two)))
                     medians.append(abs(median(one) - median(two)))
                     spans.append(max(one + two) - min(one + two))
-                cells = (" ".join(f"{value:.2f}" for value in values) for values in (firsts, medians, spans))
+                cells = (" ".join(f"{value:.2f}" for value in values) for values in (starts, firsts, medians, spans))
                 print(f"| {c} | {name} | {' | '.join(cells)} |", flush=True)
 
 
