@@ -141,6 +141,8 @@ def test_newest_value_is_on_the_axis_of_its_trace() -> None:
     """The columns are means of a second, below the newest value."""
     point = HistoryPoint(t_ns=0, c=1, in_flight=1, waiting=0, out_tps=100.0, ttft_s=0.1, errors=0)
     newest = msgspec.structs.replace(point, t_ns=500_000_000, out_tps=900.0)
+    after = history_view([point, newest], 0, 40, whole_session=True, ended=True).traces[0]
+    assert (after.now, after.top) == ("", 1000.0), "no value of a moment after the end"
     trace = history_view([point, newest], 0, 40, whole_session=False).traces[0]
     assert trace.top is not None and trace.top >= 900.0
 

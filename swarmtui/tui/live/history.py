@@ -14,6 +14,8 @@ _STYLES = ("first", "second", "warn", "warn", "dim")
 
 
 class HistoryTrace(NamedTuple):
+    """`now` is the newest value; empty after the end, when no moment is the present one."""
+
     label: str
     now: str
     top: float | None
@@ -39,7 +41,9 @@ class HistoryView(NamedTuple):
 # views
 
 
-def history_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool) -> HistoryView:
+def history_view(
+    points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool, ended: bool = False
+) -> HistoryView:
     """Show the newest seconds, one per column; with `whole_session` everything, in all columns."""
     if not points or columns < 4:
         return HistoryView((), (), "", "", "no history yet: it starts with the first request")
@@ -65,7 +69,8 @@ def history_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole
     ]
     if any(point.server_waiting is not None for bucket in buckets for point in bucket):
         traces.insert(3, _trace("server queue", buckets, lambda p: p.server_waiting, count, newest, least=1.0))
-    return HistoryView(tuple(traces), _marks(buckets), clock(first_s), clock(int(length_s)), "")
+    shown = tuple(trace._replace(now="") if ended else trace for trace in traces)
+    return HistoryView(shown, _marks(buckets), clock(first_s), clock(int(length_s)), "")
 
 
 def strip_view(
@@ -161,7 +166,9 @@ def _trace_lines(trace: HistoryTrace, height: int, style: str) -> list[Line]:
         *[(" " * _LABEL, "")] * height,
     ]
     if trace.top is None:
-        labels[1] = (ljust(" no value yet", _LABEL), "dim")
+        labels[1] = (ljust(" no value" if not trace.now else " no value yet", _LABEL), "dim")
+    elif not trace.now:
+        labels[1] = (ljust(f" 0 to {trace.top_label}", _LABEL), "dim")
     elif height > 2:
         labels[2] = (ljust(f" 0 to {trace.top_label}", _LABEL), "dim")
     elif height == 2:

@@ -218,7 +218,7 @@ class LiveScreen(CursorScreen):
                 self._update_streams(panel)
             case HistoryPanel():
                 whole_session = self._has_ended or self._only_panel is HistoryPanel
-                panel.show(history_view(live.points, t0_ns, panel.columns, whole_session))
+                panel.show(history_view(live.points, t0_ns, panel.columns, whole_session, self._has_ended))
             case GpusPanel():
                 telemetry = frame.telemetry if frame else None
                 panel.show(GpusView(telemetry, dict(live.power), dict(live.memory), self._is_replay))
