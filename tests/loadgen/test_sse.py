@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swarmtui.loadgen import sse
@@ -190,3 +190,16 @@ def test_endless_line_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     splitter.feed(b"x" * 64)
     with pytest.raises(TooLong):
         splitter.feed(b"x")
+
+
+@given(st.lists(st.lists(st.tuples(_LINES, _ENDS), max_size=3).map(lambda lines: b"".join(map(b"".join, lines)))))
+@example([b"data: a\rdata: b"])
+@_SETTINGS
+def test_events_taken_together_are_those_of_single_reads(events: list[bytes]) -> None:
+    together, single = EventSplitter(), EventSplitter()
+    chunks = [event + b"\n\n" for event in events]
+    for splitter in (together, single):
+        splitter.feed(b"data: first\n\n")
+    found = together.feed_each(chunks)
+    if found is not None:
+        assert found == [payload for chunk in chunks for payload in single.feed(chunk)]
