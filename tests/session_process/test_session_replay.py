@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from swarmtui.model import client_protocol
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.record import Record
@@ -54,3 +57,16 @@ def test_number_of_sessions_is_changed_while_they_are_played(harness: SessionHar
     session_client.wait_for_frame(lambda frame: frame.c == 3 and frame.done > 2 and continued())
     session_client.send(client_protocol.Stop(grace_s=0.0))
     session_client.wait_for_end()
+
+
+def test_file_that_was_not_checked_before_the_run_is_named(harness: SessionHarness, tmp_path: Path) -> None:
+    """Only the first 16 MB of a trace are checked before a run; the others are read when they are played."""
+    request = {"t": 0, "type": "s", "in": 64, "out": 2}
+    whole = {"id": "a", "requests": [request], "notes": "x" * (17 << 20)}
+    (trace := tmp_path / "trace").mkdir()
+    (trace / "a.json").write_text(json.dumps(whole))
+    (trace / "b.json").write_text('{"id": "b",\n"requests": [\n{"t": nonsense}]}')
+    plan = Plan(load="sessions", levels=(1,), sessions=Requests(count=2, per_stream=False), warmup=0, seed=1)
+    ended = harness.start(FAST, plan, workload=str(trace)).wait_for_end()
+    assert (ended.ending, ended.fault) == ("failed", False)
+    assert f"{trace / 'b.json'}:3: not valid JSON" in ended.message
