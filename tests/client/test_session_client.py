@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -22,9 +23,10 @@ NAME = "20260101-000000-0000"
 
 
 @pytest.fixture
-def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with socket.socket(socket.AF_UNIX) as listener:
+def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    # The path of a socket has at most 107 characters, which that of `tmp_path` may exceed.
+    with TemporaryDirectory() as runtime, socket.socket(socket.AF_UNIX) as listener:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         listener.bind(str(socket_path(NAME)))
         listener.listen()
         yield listener
