@@ -50,7 +50,8 @@ def test_worse_answers_are_an_alarm(sandbox: Sandbox, knows: bool) -> None:
     assert len(alone) == COUNT and {record.phase for record in alone} == {"canary"}
     one, four = sandbox.show_session()["levels"]
     assert (one["n"], four["n"]) == (60, 60)
-    assert (one["canaries"]["n"], four["canaries"]["n"]) == (12, 12)
+    # A canary that is still in flight when the last measured answer arrives ends with the level.
+    assert one["canaries"]["n"] == 12 and 9 <= four["canaries"]["n"] <= 12
     text = " ".join(ran.out.split())
     if knows:
         assert one["canaries"]["passed"] == 12 and four["canaries"]["passed"] <= 4
