@@ -104,7 +104,7 @@ class Connection:
         self._limit = 0
 
     def keep_reads(self, end: bytes | None) -> None:
-        """From now on keep reads that end so, or none."""
+        """Keep reads that end so from now on; with None, keep no reads."""
         if end != self._kept_end:
             self._kept_end, self._limit = end, next(_first_limits)
 
