@@ -191,7 +191,7 @@ class Replay:
 
     @cached_property
     def _summary(self) -> Summary:
-        """What the session process shows at the end, with figures of the machine and what happened to each level."""
+        """The figures of the finished session, with those of the machine and the events of each level."""
         return summarise(self._loaded)
 
     def _levels_at(self, now: int) -> tuple[Level, ...]:

@@ -150,7 +150,7 @@ class LiveScreen(CursorScreen):
 
     @property
     def _shown(self) -> LiveModel:
-        """What is shown: the present state, or the one at which the display was frozen."""
+        """The state to show: the present one, or that at which the display was frozen."""
         return self._frozen or self.source.live
 
     @property
