@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.loadgen.worker import LoopLag
+from swarmtui.loadgen.frames import LoopLag
 
 
 def test_one_outlier_in_a_thousand_samples_is_not_the_p99() -> None:
