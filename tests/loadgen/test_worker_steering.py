@@ -17,7 +17,7 @@ def test_raising_adds_streams() -> None:
         worker.start_stage(1)
         worker.wait_for_frame(lambda frame: frame.in_flight == 1)
         worker.start_stage(3, number=2)
-        frame = worker.wait_for_frame(lambda frame: frame.in_flight == 3)
+        frame = worker.wait_for_frame(lambda frame: frame.in_flight == 3 and not frame.waiting)
         assert frame.queued == 3
         gate.released.set()
         records = worker.records(6)
