@@ -109,6 +109,13 @@ class Response:
         if not self.times:
             self.leading_empty += 1
 
+    def end(self, reason: str | None, t: int) -> None:
+        """Set the finish reason; an answer that was not cut at its limit ends with a token that has no text."""
+        self.finish_reason = reason
+        if reason != "length":
+            self.add_empty()
+            self.t_finish = t
+
     def count_hidden_first(self, total: int | None) -> None:
         """Count a first token whose text was held back: llama.cpp then sends only the role, when it has that token."""
         if total is None or not self.times or self.leading_empty or self.t_first_event == self.times[0]:

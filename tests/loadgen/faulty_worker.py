@@ -6,7 +6,6 @@ from typing import Any
 
 from swarmtui.loadgen import endpoint_pool, worker
 from swarmtui.loadgen.dialects import load_dialect
-from swarmtui.loadgen.dialects.base import each
 from swarmtui.loadgen.response import Response
 from swarmtui.model.workload import Message
 
@@ -21,18 +20,19 @@ def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
     return {"messages": messages}
 
 
-def _read(response: Response, payload: bytes, t: int) -> None:
-    _CHAT.read(response, [payload], [t])
-    if b'"read"' in payload or b'"finish"' in payload:
-        raise OverflowError("fault in read")
-    if b'"record"' in payload:
-        response.finish_reason = 1  # type: ignore[assignment]
-    if b'"encode"' in payload:
-        response.tokens_in = 1 << 70
+def _read(response: Response, payloads: list[bytes], times: list[int]) -> None:
+    for payload, t in zip(payloads, times, strict=True):
+        _CHAT.read(response, [payload], [t])
+        if b'"read"' in payload or b'"finish"' in payload:
+            raise OverflowError("fault in read")
+        if b'"record"' in payload:
+            response.finish_reason = 1  # type: ignore[assignment]
+        if b'"encode"' in payload:
+            response.tokens_in = 1 << 70
 
 
 if __name__ == "__main__":
     endpoint_pool.load_dialect = lambda name: _CHAT._replace(  # type: ignore[attr-defined]
-        read=each(_read), prompt_fields=_prompt_fields
+        read=_read, prompt_fields=_prompt_fields
     )
     worker.main()

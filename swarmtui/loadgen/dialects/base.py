@@ -1,14 +1,14 @@
-"""Define what an API dialect provides, and what all dialects share: chunk base class, body encoding, error messages."""
+"""Define what an API dialect provides; the defaults are those of OpenAI's chat API, which most others resemble."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from swarmtui.loadgen.response import Response
-from swarmtui.loadgen.sse import Splitter
+from swarmtui.loadgen.sse import ErrorPayload, EventSplitter, Splitter
 from swarmtui.model.workload import Message, Task, Tool
 
 # Some servers write whole numbers as 5.0. Above 2**53 they are not exact in JSON, and no token count is that large.
@@ -17,6 +17,8 @@ Count = Annotated[float, msgspec.Meta(ge=0, le=1 << 53, multiple_of=1)]
 # Raised by a decoder for invalid JSON or an unexpected type, invalid UTF-8, and endless nesting.
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+# The last payload of OpenAI-compatible streams.
+DONE = b"[DONE]"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -27,6 +29,78 @@ _TOOL_CHOICE = "tool_choice"
 
 class Chunk(msgspec.Struct, gc=False):
     """Base of decoded chunks. They declare only the fields that are used; the decoder skips all others."""
+
+
+_ChunkT = TypeVar("_ChunkT", bound=Chunk)
+Read = Callable[[Response, list[bytes], list[int]], None]
+
+
+def bearer(api_key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+def chat_messages(messages: tuple[Message, ...]) -> dict[str, Any]:
+    return {"messages": [_chat_message(message) for message in join_system(messages)]}
+
+
+def join_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Make one of several system messages at the start: many chat templates accept only one."""
+    if len(messages) < 2 or messages[1].role != "system":
+        return messages
+    system, others = split_system(messages)
+    return (Message(role="system", content=system), *others)
+
+
+def split_system(messages: tuple[Message, ...]) -> tuple[str, list[Message]]:
+    """Separate the system prompt from the conversation, for APIs that have a field for it."""
+    system = "\n\n".join(message.content for message in messages if message.role == "system")
+    return system, [message for message in messages if message.role != "system"]
+
+
+def _chat_message(message: Message) -> Message | dict[str, Any]:
+    if not message.tool_calls:
+        return message
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in message.tool_calls
+    ]
+    return {"role": message.role, "content": message.content, "tool_calls": calls}
+
+
+def chat_tools(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
+    return {
+        "tools": [{"type": "function", "function": tool_definition(tool)} for tool in tools],
+        _TOOL_CHOICE: choice,
+    }
+
+
+def tool_definition(tool: Tool, schema: str = "parameters") -> dict[str, Any]:
+    """Return the definition of a tool; `schema` is the API's name for the JSON Schema of its arguments."""
+    return {"name": tool.name, "description": tool.description, schema: json_text(tool.parameters)}
+
+
+def json_text(text: str) -> msgspec.Raw:
+    """Return text that is JSON already, to be inserted as it is."""
+    return msgspec.Raw(text.encode())
+
+
+def tokenize_chat(messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> dict[str, Any]:
+    """Return the fields that `/tokenize` takes for any API that has messages."""
+    return chat_messages(messages) | ({"tools": chat_tools(tools, "none")["tools"]} if tools else {})
+
+
+def sampling_fields(task: Task) -> dict[str, Any]:
+    return sampling_options(task, "max_tokens") | task.extra
+
+
+def sampling_options(task: Task, limit: str) -> dict[str, Any]:
+    """Return the token limit, by the API's name for it, and the temperature, where the task sets them."""
+    options = {limit: task.max_tokens, "temperature": task.temperature}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _prompt_tokens(document: Any) -> int:
+    return int(document["usage"]["prompt_tokens"])
 
 
 class ApiDialect(NamedTuple):
@@ -43,18 +117,18 @@ class ApiDialect(NamedTuple):
     definitions are sent with the choice `none`: they are still part of the prompt.
     """
 
-    accept: str
-    models_path: str
-    auth_headers: Callable[[str | None], dict[str, str]]
-    splitter: Callable[[], Splitter]
-    read: Callable[[Response, list[bytes], list[int]], None]
-    last_event: bytes | None
-    stream_fields: dict[str, Any]
-    prompt_fields: Callable[[tuple[Message, ...]], dict[str, Any]]
-    tool_fields: Callable[[tuple[Tool, ...], ToolChoice], dict[str, Any]] | None
-    sampling_fields: Callable[[Task], dict[str, Any]]
-    tokenize_fields: Callable[[tuple[Message, ...], tuple[Tool, ...]], dict[str, Any]]
-    prompt_tokens: Callable[[Any], int]
+    read: Read
+    accept: str = "text/event-stream"
+    models_path: str = "/v1/models"
+    auth_headers: Callable[[str | None], dict[str, str]] = bearer
+    splitter: Callable[[], Splitter] = EventSplitter
+    last_event: bytes | None = None
+    stream_fields: dict[str, Any] = {"stream": True}
+    prompt_fields: Callable[[tuple[Message, ...]], dict[str, Any]] = chat_messages
+    tool_fields: Callable[[tuple[Tool, ...], ToolChoice], dict[str, Any]] | None = chat_tools
+    sampling_fields: Callable[[Task], dict[str, Any]] = sampling_fields
+    tokenize_fields: Callable[[tuple[Message, ...], tuple[Tool, ...]], dict[str, Any]] = tokenize_chat
+    prompt_tokens: Callable[[Any], int] = _prompt_tokens
 
     def body(self, model: str, task: Task, messages: tuple[Message, ...], omit: Collection[str] = ()) -> bytes:
         """Encode the request body, without the fields named in `omit`."""
@@ -76,66 +150,33 @@ class ApiDialect(NamedTuple):
         )
 
 
-def each(read: Callable[[Response, bytes, int], None]) -> Callable[[Response, list[bytes], list[int]], None]:
-    """Make a dialect's `read` of a function that reads one payload."""
+def read_each(decode: Callable[[bytes], _ChunkT], add: Callable[[Response, _ChunkT, bytes, int], None]) -> Read:
+    """Make a dialect's `read` of a decoder and a function that adds one chunk, of which it gets the payload too."""
 
-    def read_all(response: Response, payloads: list[bytes], times: list[int]) -> None:
+    def read(response: Response, payloads: list[bytes], times: list[int]) -> None:
         for payload, t in zip(payloads, times, strict=True):
-            read(response, payload, t)
+            chunk = decode_payload(decode, response, payload)
+            if chunk is not None:
+                if response.t_first_event is None:
+                    response.t_first_event = t
+                add(response, chunk, payload, t)
 
-    return read_all
-
-
-def bearer(api_key: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
-
-
-def chat_messages(messages: tuple[Message, ...]) -> dict[str, Any]:
-    return {"messages": [_chat_message(message) for message in join_system(messages)]}
+    return read
 
 
-def join_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Make one of several system messages at the start: many chat templates accept only one."""
-    if len(messages) < 2 or messages[1].role != "system":
-        return messages
-    system, others = split_system(messages)
-    return (Message(role="system", content=system), *others)
-
-
-def _chat_message(message: Message) -> Message | dict[str, Any]:
-    if not message.tool_calls:
-        return message
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in message.tool_calls
-    ]
-    return {"role": message.role, "content": message.content, "tool_calls": calls}
-
-
-def chat_tools(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
-    return {"tools": [{"type": "function", "function": function_definition(tool)} for tool in tools]} | {
-        _TOOL_CHOICE: choice
-    }
-
-
-def function_definition(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": json_text(tool.parameters)}
-
-
-def json_text(text: str) -> msgspec.Raw:
-    """Return text that is JSON already, to be inserted as it is."""
-    return msgspec.Raw(text.encode())
-
-
-def tokenize_chat(messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> dict[str, Any]:
-    """Return the fields that `/tokenize` takes for any API that has messages."""
-    return chat_messages(messages) | ({"tools": chat_tools(tools, "none")["tools"]} if tools else {})
-
-
-def split_system(messages: tuple[Message, ...]) -> tuple[str, list[Message]]:
-    """Separate the system prompt from the conversation, for APIs that have a field for it."""
-    system = "\n\n".join(message.content for message in messages if message.role == "system")
-    return system, [message for message in messages if message.role != "system"]
+def decode_payload(decode: Callable[[bytes], _ChunkT], response: Response, payload: bytes) -> _ChunkT | None:
+    """Decode one payload; return None after the end, for a keep-alive, and for an error, which fails the response."""
+    if response.finished:
+        return None
+    if type(payload) is ErrorPayload:
+        response.fail("error_event", error_text(payload))
+        return None
+    try:
+        return decode(payload)
+    except DECODE_ERRORS as error:
+        if payload.strip() not in (b"", DONE):  # empty events are keep-alives
+            response.fail("bad_json", f"{error}: {payload!r}")
+        return None
 
 
 def to_int(count: float | None) -> int | None:

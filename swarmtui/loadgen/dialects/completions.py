@@ -1,12 +1,10 @@
-"""OpenAI completions: one prompt without roles."""
+"""OpenAI completions: one prompt without roles. The chunks are those of chat, with `text` instead of a delta."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from swarmtui.loadgen.dialects import openai
-from swarmtui.loadgen.dialects.base import ApiDialect, bearer
-from swarmtui.loadgen.sse import EventSplitter
+from swarmtui.loadgen.dialects import chat
 from swarmtui.model.workload import Message, Tool
 
 
@@ -18,17 +16,4 @@ def _tokenize_fields(messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> 
     return _prompt_fields(messages)
 
 
-DIALECT = ApiDialect(
-    accept=openai.ACCEPT,
-    models_path=openai.MODELS_PATH,
-    auth_headers=bearer,
-    splitter=EventSplitter,
-    read=openai.read_chunks,
-    last_event=openai.LAST_EVENT,
-    stream_fields=openai.STREAM_FIELDS,
-    prompt_fields=_prompt_fields,
-    tool_fields=None,
-    sampling_fields=openai.sampling_fields,
-    tokenize_fields=_tokenize_fields,
-    prompt_tokens=openai.prompt_tokens,
-)
+DIALECT = chat.DIALECT._replace(prompt_fields=_prompt_fields, tool_fields=None, tokenize_fields=_tokenize_fields)

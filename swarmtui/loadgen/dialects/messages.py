@@ -7,21 +7,19 @@ from typing import Any
 import msgspec
 
 from swarmtui.loadgen.dialects.base import (
-    DECODE_ERRORS,
     ApiDialect,
     Chunk,
     Count,
     ToolChoice,
     bearer,
-    each,
     error_message,
-    error_text,
     json_text,
+    read_each,
+    sampling_fields,
     split_system,
-    tokenize_chat,
+    tool_definition,
 )
 from swarmtui.loadgen.response import Response
-from swarmtui.loadgen.sse import ErrorPayload, EventSplitter
 from swarmtui.model.workload import Message, Task, Tool
 
 _VERSION = "2023-06-01"
@@ -74,9 +72,6 @@ class _MessagesEvent(Chunk):
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(_MessagesEvent).decode
-
-
 def _auth_headers(api_key: str | None) -> dict[str, str]:
     """Send the key both ways: the API wants `x-api-key`, and some servers that imitate it know only Bearer."""
     return {"anthropic-version": _VERSION} | ({"x-api-key": api_key} if api_key else {}) | bearer(api_key)
@@ -118,18 +113,11 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
 
 
 def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
-    definitions = [
-        {"name": tool.name, "description": tool.description, "input_schema": json_text(tool.parameters)}
-        for tool in tools
-    ]
-    return {"tools": definitions, "tool_choice": {"type": choice}}
+    return {"tools": [tool_definition(tool, "input_schema") for tool in tools], "tool_choice": {"type": choice}}
 
 
 def _sampling_fields(task: Task) -> dict[str, Any]:
-    fields: dict[str, Any] = {"max_tokens": _MAX_TOKENS if task.max_tokens is None else task.max_tokens}
-    if task.temperature is not None:
-        fields["temperature"] = task.temperature
-    return fields | task.extra
+    return {"max_tokens": _MAX_TOKENS} | sampling_fields(task)
 
 
 def _prompt_tokens(document: Any) -> int:
@@ -138,30 +126,13 @@ def _prompt_tokens(document: Any) -> int:
     return int(usage["input_tokens"]) + sum(map(int, cached))
 
 
-def _read_event(response: Response, payload: bytes, t: int) -> None:
-    if response.finished:
-        return
-    if type(payload) is ErrorPayload:
-        response.fail("error_event", error_text(payload))
-        return
-    try:
-        event = _decode(payload)
-    except DECODE_ERRORS as error:
-        if payload.strip():  # empty events are keep-alives
-            response.fail("bad_json", f"{error}: {payload!r}")
-        return
-    if response.t_first_event is None:
-        response.t_first_event = t
+def _add_event(response: Response, event: _MessagesEvent, payload: bytes, t: int) -> None:
     delta, block = event.delta, event.content_block
     if delta is not None:
         if delta.text or delta.thinking or delta.partial_json:
             response.add_output(t, delta.text, delta.thinking, delta.partial_json or "")
         if delta.stop_reason is not None:
-            response.finish_reason = _FINISH_REASONS.get(delta.stop_reason, delta.stop_reason)
-            if response.finish_reason != "length":
-                # Stands for the token that ends the sequence.
-                response.add_empty()
-                response.t_finish = t
+            response.end(_FINISH_REASONS.get(delta.stop_reason, delta.stop_reason), t)
     elif block is not None and (block.text or block.thinking or block.name):
         response.add_output(t, block.text, block.thinking, block.name or "")
     if event.message is not None:
@@ -191,16 +162,10 @@ def _read_input(response: Response, usage: _MessagesUsage) -> None:
 
 
 DIALECT = ApiDialect(
-    accept="text/event-stream",
-    models_path="/v1/models",
+    read=read_each(msgspec.json.Decoder(_MessagesEvent).decode, _add_event),
     auth_headers=_auth_headers,
-    splitter=EventSplitter,
-    read=each(_read_event),
-    last_event=None,
-    stream_fields={"stream": True},
     prompt_fields=_prompt_fields,
     tool_fields=_tool_fields,
     sampling_fields=_sampling_fields,
-    tokenize_fields=tokenize_chat,
     prompt_tokens=_prompt_tokens,
 )

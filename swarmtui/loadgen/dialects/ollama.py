@@ -7,19 +7,17 @@ from typing import Any
 import msgspec
 
 from swarmtui.loadgen.dialects.base import (
-    DECODE_ERRORS,
     ApiDialect,
     Chunk,
     Count,
     ToolChoice,
-    bearer,
     chat_tools,
-    each,
     error_message,
     join_system,
     json_text,
+    read_each,
+    sampling_options,
     to_int,
-    tokenize_chat,
 )
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import LineSplitter
@@ -43,9 +41,6 @@ class _OllamaChunk(Chunk):
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(_OllamaChunk).decode
-
-
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
     """Calls have their arguments as an object, and no id: a result names its tool."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
@@ -66,29 +61,16 @@ def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
 
 
 def _sampling_fields(task: Task) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if task.max_tokens is not None:
-        options["num_predict"] = task.max_tokens
-    if task.temperature is not None:
-        options["temperature"] = task.temperature
     # Ollama has no ignore_eos: an exact output length can only be requested as a limit.
-    return {"options": options} | {name: value for name, value in task.extra.items() if name != "ignore_eos"}
+    extra = {name: value for name, value in task.extra.items() if name != "ignore_eos"}
+    return {"options": sampling_options(task, "num_predict")} | extra
 
 
 def _prompt_tokens(document: Any) -> int:
     return int(document["prompt_eval_count"])
 
 
-def _read_chunk(response: Response, payload: bytes, t: int) -> None:
-    if response.finished:
-        return
-    try:
-        chunk = _decode(payload)
-    except DECODE_ERRORS as error:
-        response.fail("bad_json", f"{error}: {payload!r}")
-        return
-    if response.t_first_event is None:
-        response.t_first_event = t
+def _add_chunk(response: Response, chunk: _OllamaChunk, payload: bytes, t: int) -> None:
     message = chunk.message
     if message is not None and (message.content or message.thinking or message.tool_calls):
         other = "".join(bytes(call).decode("utf-8", "replace") for call in message.tool_calls or ())
@@ -107,16 +89,12 @@ def _read_chunk(response: Response, payload: bytes, t: int) -> None:
 
 
 DIALECT = ApiDialect(
+    read=read_each(msgspec.json.Decoder(_OllamaChunk).decode, _add_chunk),
     accept="application/x-ndjson",
     models_path="/api/tags",
-    auth_headers=bearer,
     splitter=LineSplitter,
-    read=each(_read_chunk),
-    last_event=None,
-    stream_fields={"stream": True},
     prompt_fields=_prompt_fields,
     tool_fields=_tool_fields,
     sampling_fields=_sampling_fields,
-    tokenize_fields=tokenize_chat,
     prompt_tokens=_prompt_tokens,
 )

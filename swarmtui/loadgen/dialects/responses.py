@@ -7,24 +7,20 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.loadgen.dialects import openai
 from swarmtui.loadgen.dialects.base import (
-    DECODE_ERRORS,
     ApiDialect,
     Chunk,
     Count,
     ToolChoice,
-    bearer,
-    each,
     error_message,
     error_text,
-    function_definition,
+    read_each,
+    sampling_options,
     split_system,
-    to_int,
-    tokenize_chat,
+    tool_definition,
 )
+from swarmtui.loadgen.dialects.chat import Timings, Usage, UsageDetails, read_timings, read_usage
 from swarmtui.loadgen.response import COMPLETED, Response
-from swarmtui.loadgen.sse import ErrorPayload, EventSplitter
 from swarmtui.model.workload import Message, Task, Tool
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
@@ -41,20 +37,13 @@ class _IncompleteDetails(Chunk):
     reason: str | None = None
 
 
-class _InputDetails(Chunk):
-    cached_tokens: Count | None = None
-    cache_write_tokens: Count | None = None
+class _ResponsesUsage(Usage):
+    """The same counts as in chat, by other names."""
 
-
-class _OutputDetails(Chunk):
-    reasoning_tokens: Count | None = None
-
-
-class _ResponsesUsage(Chunk):
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    prompt_tokens: Count | None = msgspec.field(default=None, name="input_tokens")
+    completion_tokens: Count | None = msgspec.field(default=None, name="output_tokens")
+    prompt_tokens_details: UsageDetails | None = msgspec.field(default=None, name="input_tokens_details")
+    completion_tokens_details: UsageDetails | None = msgspec.field(default=None, name="output_tokens_details")
 
 
 class _FinalResponse(Chunk):
@@ -70,11 +59,8 @@ class _ResponsesEvent(Chunk):
     delta: str | None = None
     item: _OutputItem | None = None
     response: _FinalResponse | None = None
-    timings: openai.Timings | None = None
+    timings: Timings | None = None
     error: Any = None
-
-
-_decode = msgspec.json.Decoder(_ResponsesEvent).decode
 
 
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
@@ -96,37 +82,18 @@ def _input_items(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
-    return {"tools": [{"type": "function"} | function_definition(tool) for tool in tools], "tool_choice": choice}
+    return {"tools": [{"type": "function"} | tool_definition(tool) for tool in tools], "tool_choice": choice}
 
 
 def _sampling_fields(task: Task) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if task.max_tokens is not None:
-        fields["max_output_tokens"] = task.max_tokens
-    if task.temperature is not None:
-        fields["temperature"] = task.temperature
-    return fields | task.extra
+    return sampling_options(task, "max_output_tokens") | task.extra
 
 
 def _prompt_tokens(document: Any) -> int:
     return int(document["usage"]["input_tokens"])
 
 
-def _read_event(response: Response, payload: bytes, t: int) -> None:
-    if response.finished:
-        return
-    if type(payload) is ErrorPayload:
-        response.fail("error_event", error_text(payload))
-        return
-    try:
-        event = _decode(payload)
-    except DECODE_ERRORS as error:
-        text = payload.strip()
-        if text and text != b"[DONE]":  # empty events are keep-alives
-            response.fail("bad_json", f"{error}: {payload!r}")
-        return
-    if response.t_first_event is None:
-        response.t_first_event = t
+def _add_event(response: Response, event: _ResponsesEvent, payload: bytes, t: int) -> None:
     kind = event.type
     if event.delta and kind.endswith(".delta"):
         if kind in _TEXT:
@@ -142,7 +109,7 @@ def _read_event(response: Response, payload: bytes, t: int) -> None:
         if kind in _FINAL:
             _finish(response, event.response, t)
     if event.timings is not None:
-        openai.read_timings(response, event.timings)
+        read_timings(response, event.timings)
     if event.error is not None or kind == "error":
         response.fail("error_event", error_text(payload))
 
@@ -152,41 +119,22 @@ def _finish(response: Response, final: _FinalResponse, t: int) -> None:
     details = final.incomplete_details
     if final.status == "failed" or final.error is not None:
         response.fail("error_event", error_message(final.error))
+        response.end(None, t)
     elif details is msgspec.UNSET:
-        response.finish_reason = COMPLETED
+        response.end(COMPLETED, t)
     elif details is None or details.reason is None:
-        response.finish_reason = "stop"
+        response.end("stop", t)
     else:
-        response.finish_reason = "length" if details.reason == "max_output_tokens" else details.reason
-    if response.finish_reason != "length":
-        # Stands for the token that ends the sequence.
-        response.add_empty()
-        response.t_finish = t
+        response.end("length" if details.reason == "max_output_tokens" else details.reason, t)
     if final.usage is not None:
-        _read_usage(response, final.usage)
-
-
-def _read_usage(response: Response, usage: _ResponsesUsage) -> None:
-    response.usage_tokens = to_int(usage.output_tokens)
-    response.tokens_in = to_int(usage.input_tokens)
-    if usage.input_tokens_details is not None:
-        response.cached_tokens = to_int(usage.input_tokens_details.cached_tokens)
-        response.cache_write_tokens = to_int(usage.input_tokens_details.cache_write_tokens)
-    if usage.output_tokens_details is not None:
-        response.reasoning_tokens = to_int(usage.output_tokens_details.reasoning_tokens)
+        read_usage(response, final.usage, had_output=False)
 
 
 DIALECT = ApiDialect(
-    accept="text/event-stream",
-    models_path="/v1/models",
-    auth_headers=bearer,
-    splitter=EventSplitter,
-    read=each(_read_event),
-    last_event=None,
+    read=read_each(msgspec.json.Decoder(_ResponsesEvent).decode, _add_event),
     stream_fields={"stream": True, "store": False},
     prompt_fields=_prompt_fields,
     tool_fields=_tool_fields,
     sampling_fields=_sampling_fields,
-    tokenize_fields=tokenize_chat,
     prompt_tokens=_prompt_tokens,
 )
