@@ -299,6 +299,7 @@ class Scheduler:
             if self._steering.current_state() == "run" and contents:
                 self._state.note = "the same tasks serially"
                 await self._run_stage(c, run, "serial", RepeatedTasks(self._factory, c, contents), streams=1)
+                self._state.c = c  # clients show the figures of the level
             self._levels.refresh()
             if self._steering.state == "next":
                 self._steering.resume()

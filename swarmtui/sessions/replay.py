@@ -113,6 +113,8 @@ class Replay:
             done=sum(r.phase == stage.phase for r in here) if stage else 0,
             of=stage.of if stage else None,
             steered=stage is not None and stage.steered,
+            load=stage.load if stage else "closed",
+            rate=stage.rate if stage else None,
             c=point.c,
             run=stage.run if stage else 0,
             runs=self._session.plan.runs,

@@ -109,7 +109,9 @@ def test_replayed_batch_has_its_serial_baseline(tmp_path: Path, plan: Plan, how:
     entries.append(End(t_ns=T0 + 500 * MS, state="done"))
     session_builders.write_session(tmp_path / "20261115-014455-3f9a", entries)
     replay = open_replay(tmp_path, "last")
-    (shown,) = replay.frame_at(replay.length_s).levels
+    frame = replay.frame_at(replay.length_s)
+    (shown,) = frame.levels
+    assert (frame.load, shown.key) == (plan.load, (frame.c, frame.rate))
     assert shown.serial is not None and shown.serial.how == how
     assert shown.wall_speedup == pytest.approx(speedup)
     (saved,) = summarise(load_session(tmp_path, "last")).levels

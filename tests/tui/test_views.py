@@ -129,12 +129,17 @@ def test_an_open_loop_shows_its_rate_and_only_busy_streams() -> None:
     assert [line.agent for line in streams_view(seen, {}, "agent", "", 0, 9).shown] == [0]
 
 
-def test_tiles_show_the_best_level_after_the_end() -> None:
+def test_tiles_show_the_last_level_after_the_end() -> None:
     levels = tuple(level(c, tps=tps, stream=62.5, ttft=0.5, errors=1) for c, tps in ((1, 80), (4, 250), (8, 200)))
     seen = msgspec.structs.replace(frame(2), status="ended", levels=levels, c=8, out_tps=3.0, ttft_s=9.0)
-    values = {tile.label: tile.value for tile in tiles(seen, None)}
-    assert (values["C"], values["steady"], values["stream"], values["errors"]) == ("4", "250", "62.5", "1")
-    assert values["TTFT"] == "500 ms"
+    shown = {tile.label: (tile.value, tile.note) for tile in tiles(seen, None)}
+    assert (shown["C"], shown["steady"][0], shown["stream"][0]) == (("8", "last level"), "200", "62.5")
+    assert (shown["TTFT"][0], shown["errors"][0]) == ("500 ms", "1")
+    # Levels that rotate over the runs end with another one than the highest C.
+    assert tiles(msgspec.structs.replace(seen, c=4), None)[0][:3] == ("C", "4", "last level")
+    # The last stage has no figures: no request of it has finished.
+    assert tiles(msgspec.structs.replace(seen, c=16), None)[0][:3] == ("C", "8", "last level")
+    assert tiles(msgspec.structs.replace(seen, levels=levels[:1], c=1), None)[0][:3] == ("C", "1", "ended")
 
 
 def test_newest_value_is_on_the_axis_of_its_trace() -> None:

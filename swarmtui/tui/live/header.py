@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.analysis.levels.stats import sum_known
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Ended, Frame
@@ -129,7 +128,7 @@ def phase(frame: Frame) -> str:
 
 
 def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None = None) -> tuple[Tile, ...]:
-    """`requested_c` is shown until a frame reports it. After the end the tiles show the best level."""
+    """`requested_c` is shown until a frame reports it. After the end the tiles show the last level."""
     if frame is None:
         return ()
     if frame.status == "ended" and frame.levels:
@@ -168,9 +167,9 @@ def _trace_tiles(frame: Frame) -> tuple[Tile, ...]:
 
 
 def _result_tiles(frame: Frame) -> tuple[Tile, ...]:
-    """The figures of the best level, under the names of the table of levels."""
-    level = headline_level(frame.levels) or frame.levels[-1]
-    note = "best" if len(frame.levels) > 1 and level.rate is None else "ended"
+    """The figures of the level that was measured last, under the names of the table of levels."""
+    level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), frame.levels[-1])
+    note = "last level" if len(frame.levels) > 1 else "ended"
     load = Tile("requests/s", f"{level.rate:g}", note) if level.rate is not None else Tile("C", str(level.c), note)
     energy = level.energy.tokens_per_j if level.energy is not None else None
     return (
