@@ -39,6 +39,7 @@ class LlamaCpp(Engine):
         "spec_decode_num_draft_tokens_total": "draft_tokens",
         "spec_decode_num_accepted_tokens_total": "accepted_tokens",
     }
+    counts_tokens_at_end = True
     metrics_limits = "reports metrics only with --metrics, without KV cache use and latencies"
 
     def recognises(self, reply: ProbeReply) -> bool:

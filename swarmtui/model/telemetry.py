@@ -200,7 +200,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     requests over their TTFT, `worker_cpu` the share of a core that the busiest worker used. `c` and `c_held` are those
     of the level furthest from its C. `other_clients` counts requests in flight on the server beyond our `in_flight`,
     `other_requests` those that finished beyond our `own_requests`. `client_tokens` and `server_tokens` count the output
-    tokens of the same requests, `uncertain_tokens` those that may have been on their way to cancelled ones.
+    tokens of the same requests; of cancelled ones, `uncertain_tokens` may have been on their way to the client, and
+    `uncounted_tokens` may not be in the server's count.
     `closed_connections`: the server closes connections after each response, although it promises to keep them.
     `engine_ratio` is the engine's decode rate over the client's. `cold_expected`: the workload promises prompts that
     are not in the prefix cache. `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest
@@ -228,6 +229,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     client_tokens: float | None = None
     server_tokens: float | None = None
     uncertain_tokens: float | None = None
+    uncounted_tokens: float | None = None
     engine_ratio: float | None = None
     cold_expected: bool | None = None
     cached_share: float | None = None

@@ -19,6 +19,7 @@ from swarmtui.analysis.quality.facts import (
     record_facts,
 )
 from swarmtui.analysis.quality.judge import judge
+from swarmtui.engines.registry import engine_named
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, QualityEntry
 from swarmtui.model.telemetry import QualityFacts, QualityLine, ServerState, Telemetry, TtftSplit
@@ -61,6 +62,8 @@ class QualityMonitor:
         self._latest_ns: int | None = None
         self._latest: tuple[ServerState, ...] = ()
         self._tokens = self._chunks = self._cancelled = self._cancelled_chunks = 0
+        # The chunks of cancelled requests of the latest stage that has some, after its number.
+        self._last_cancelled = (0, 0)
         self._failed = False
         self.cpu: float | None = None
         self.clock_bound_s: float | None = None
@@ -88,6 +91,8 @@ class QualityMonitor:
         elif record.error == CANCELLED:
             self._cancelled += record.t_sent_ns is not None
             self._cancelled_chunks += record.chunks
+            stage, chunks = self._last_cancelled
+            self._last_cancelled = (record.stage, record.chunks + (chunks if stage == record.stage else 0))
         else:
             # Only the server knows how many tokens it generated for a request that failed.
             self._failed = True
@@ -152,6 +157,7 @@ class QualityMonitor:
                 client_tokens=self._own_tokens if counted is not None else None,
                 server_tokens=counted,
                 uncertain_tokens=float(UNCERTAIN_TOKENS * self._cancelled),
+                uncounted_tokens=self._uncounted_tokens,
                 cold_expected=self._cold_expected,
                 clock_steps=self._clock_steps if self._lags else None,
                 clock_bound_s=self.clock_bound_s,
@@ -170,7 +176,23 @@ class QualityMonitor:
     @property
     def _own_tokens(self) -> float:
         """The tokens of all our requests; those of cancelled ones follow from their chunks."""
-        return self._tokens + self._cancelled_chunks * (self._tokens / self._chunks if self._chunks else 1.0)
+        return self._tokens + self._cancelled_chunks * self._tokens_per_chunk
+
+    @property
+    def _uncounted_tokens(self) -> float:
+        """The tokens of cancelled requests that the server may have generated or counted less than we think.
+
+        A chunk may hold only one. A server that counts the tokens of a request at its end has not counted those of
+        requests that it has not noticed to be cancelled.
+        """
+        tokens = self._cancelled_chunks * max(0.0, self._tokens_per_chunk - 1.0)
+        if any(state.running and engine_named(state.engine).counts_tokens_at_end for state in self._latest):
+            tokens += self._last_cancelled[1]
+        return tokens
+
+    @property
+    def _tokens_per_chunk(self) -> float:
+        return self._tokens / self._chunks if self._chunks else 1.0
 
     def _counter_growth(self, since: tuple[ServerState, ...]) -> ServerState | None:
         """Return what the servers have counted since then; None unless all of them are known."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from swarmtui.engines.registry import engine_named
 from swarmtui.model.endpoint import Endpoint, parse_address
 from swarmtui.model.redaction import redact_url
 from swarmtui.model.run_request import RunRequest
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostPool
     from swarmtui.http_client import HttpClient
     from swarmtui.telemetry.discovery import Listener
+    from swarmtui.telemetry.metrics import MetricsReader
 
 # The URL of a metrics page, when it was read, and its text.
 MetricsPage = tuple[str, int, str]
@@ -30,6 +32,8 @@ MetricsPage = tuple[str, int, str]
 _IDENTIFY_S = (2.0, 5.0)
 _METRICS_S = 1.0
 _LAST_SAMPLE_S = 2.5
+# How long the last sample waits for a server to end the requests that were cancelled, and how often it looks.
+_IDLE_S, _IDLE_LOOK_S = 1.5, 0.05
 _STALE_NS = 10_000_000_000
 
 
@@ -202,8 +206,20 @@ class Sampler:
         self._identify(client)
         pause = 0.0
         while not self._has_ended(pause):
-            started_ns = time.perf_counter_ns()
-            servers, self._server_problem = reader.read()
-            self._metrics = (started_ns, servers)
+            self._read_metrics(reader)
             pause = _METRICS_S
+        deadline = time.monotonic() + _IDLE_S
+        while any(map(_counts_later, self._metrics[1])) and time.monotonic() < deadline:
+            time.sleep(_IDLE_LOOK_S)
+            self._read_metrics(reader)
         reader.close()
+
+    def _read_metrics(self, reader: MetricsReader) -> None:
+        started_ns = time.perf_counter_ns()
+        servers, self._server_problem = reader.read()
+        self._metrics = (started_ns, servers)
+
+
+def _counts_later(server: ServerState) -> bool:
+    """Whether requests are running whose tokens the server counts when they end."""
+    return bool(server.running or server.waiting) and engine_named(server.engine).counts_tokens_at_end

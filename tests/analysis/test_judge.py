@@ -103,6 +103,8 @@ def test_unknown_facts_give_no_line() -> None:
         ("token_counts", {"client_tokens": 990, "server_tokens": 1000}, "ok"),
         ("token_counts", {"client_tokens": 980, "server_tokens": 1000}, "doubtful"),
         ("token_counts", {"client_tokens": 1020, "server_tokens": 1000, "uncertain_tokens": 99}, "doubtful"),
+        ("token_counts", {"client_tokens": 1020, "server_tokens": 1000, "uncounted_tokens": 20}, "ok"),
+        ("token_counts", {"client_tokens": 1020, "server_tokens": 1000, "uncounted_tokens": 19}, "doubtful"),
         ("decode_rate", {"engine_ratio": 0.98}, "ok"),
         ("decode_rate", {"engine_ratio": 0.96}, "doubtful"),
         ("cold_cache", {"cold_expected": True, "cached_share": 0.02}, "ok"),

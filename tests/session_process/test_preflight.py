@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from swarmtui.http_client import HttpClient
@@ -92,3 +94,29 @@ def test_a_server_that_answers_late_is_identified(monkeypatch: pytest.MonkeyPatc
     sampler = Sampler(endpoints, request, simulated=False, findings=PreflightFindings())
     sampler._identify(HttpClient())
     assert sampler.servers.get_nowait() == (0, late)
+
+
+def test_last_sample_is_taken_when_the_server_has_ended_cancelled_requests() -> None:
+    """llama.cpp counts the tokens of a request when it ends, and notices only later that one was cancelled."""
+    page = "llamacpp:requests_processing {}\nllamacpp:tokens_predicted_total {}\n"
+    pages = [page.format(2, 100)] * 2 + [page.format(0, 160)]
+    sampled, cancelled = threading.Event(), threading.Event()
+
+    def respond(call: RawCall) -> None:
+        found = "/metrics" in call.request_line
+        if found and cancelled.is_set() and len(pages) > 1:
+            del pages[0]
+        call.reply("200 OK" if found else "404 Not Found", pages[0])
+        if found:
+            sampled.set()
+
+    with RawServer(respond) as server:
+        request = RunRequest(endpoints=(server.url,), workload="coding", plan=Plan(), session_root="/", gpus=False)
+        endpoints = (Endpoint(url=server.url, model="tiny", engine="llama.cpp"),)
+        sampler = Sampler(endpoints, request, simulated=False, findings=PreflightFindings())
+        sampler.start()
+        assert sampled.wait(60.0)
+        cancelled.set()
+        sampler.finish()
+    (state,) = sampler.latest().servers
+    assert (state.running, state.output_tokens) == (0.0, 160.0)

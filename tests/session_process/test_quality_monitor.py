@@ -129,3 +129,29 @@ def test_tokens_of_cancelled_requests_are_ours() -> None:
     assert line(monitor.final(()).lines, "token_counts").state == "ok"
     monitor.add_record(Record(task=2, error="timeout", t_sent_ns=1))
     assert monitor.facts((), ended=True).client_tokens is None, "nobody knows how many the server generated"
+
+
+@pytest.mark.parametrize(
+    ("engine", "running", "counted", "state"),
+    [
+        ("llama.cpp", 0.0, 1400.0, "ok"),
+        ("llama.cpp", 0.0, 1380.0, "doubtful"),
+        ("llama.cpp", 1.0, 1300.0, "ok"),
+        ("llama.cpp", 1.0, 1250.0, "doubtful"),
+        ("vLLM", 1.0, 1300.0, "doubtful"),
+    ],
+)
+def test_tokens_of_a_request_are_compared_once_the_server_has_counted_them(
+    engine: str, running: float, counted: float, state: str
+) -> None:
+    """200 tokens of answers, and 100 each of cancelled requests of two stages, of which the second may still run."""
+    monitor = QualityMonitor(cold_expected=False)
+    before, after = sample(0, output_tokens=1000.0), sample(1, output_tokens=counted, running=running)
+    (server,) = after.servers
+    monitor.add_baseline(before)
+    monitor.add_record(Record(task=0, chunks=200, tokens_out=200, t_sent_ns=1))
+    for stage in (1, 2):
+        for task in (1, 2):
+            monitor.add_record(Record(task=task, chunks=50, error="cancelled", stage=stage, t_sent_ns=1))
+    monitor.add_sample(msgspec.structs.replace(after, servers=(msgspec.structs.replace(server, engine=engine),)), 0)
+    assert line(monitor.final(()).lines, "token_counts").state == state

@@ -197,14 +197,11 @@ def _token_counts(facts: QualityFacts) -> Grade | None:
 
 
 def _token_difference(facts: QualityFacts) -> float | None:
-    """Return the server's output tokens beyond ours as a share; null if unknown, 0 if cancelled requests explain it.
-
-    A server may have generated a few tokens of a cancelled request that never arrived.
-    """
+    """Return the server's output tokens beyond ours as a share; null if unknown, 0 if cancelled requests explain it."""
     if facts.client_tokens is None or facts.server_tokens is None:
         return None
     difference = facts.server_tokens - facts.client_tokens
-    if 0 < difference <= (facts.uncertain_tokens or 0.0):
+    if -(facts.uncounted_tokens or 0.0) <= difference <= (facts.uncertain_tokens or 0.0):
         return 0.0
     return difference / max(1.0, facts.server_tokens)
 
