@@ -196,7 +196,7 @@ class Agent:
             ttft = (exchange.response.times[0] - start) / 1e9
         return StreamRow(
             self.number, state, task.id if task else -1, task.type if task else "",
-            (exchange.t_sent or 0) if exchange else 0, chunks, total, ttft,
+            (exchange.t_sent or 0) if exchange else 0, chunks, total, ttft, exchange.span_s if exchange else 0.0,
         )  # fmt: skip
 
     def _state(self) -> str:

@@ -80,6 +80,15 @@ class HttpExchange:
         """The chunks with output so far; reads that are not parsed yet count as one each."""
         return len(self.response.times) + (self._connection.kept_reads if self._connection is not None else 0)
 
+    @property
+    def span_s(self) -> float:
+        """The time from the first chunk to the latest."""
+        times, connection = self.response.times, self._connection
+        if not times:
+            return 0.0
+        last = connection.last_kept_ns if connection is not None and connection.kept_reads else times[-1]
+        return (last - times[0]) / 1e9
+
     def start(self, request: bytes, new_connection: bool = False) -> None:
         """Send on an idle connection if there is one, unless `new_connection`."""
         self._request = request

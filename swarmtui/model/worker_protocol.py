@@ -122,7 +122,10 @@ WorkerCommand = Setup | Enqueue | StartStage | Begin | TakeBack | Drop | Ack | W
 
 
 class StreamRow(msgspec.Struct, frozen=True, array_like=True):
-    """One agent in one window. `chunks` counts those of this window, `total` those since the request started."""
+    """One agent in one window. `chunks` counts those of this window, `total` those since the request started.
+
+    `span_s` is the time from the first chunk of the request to the latest.
+    """
 
     agent: int
     state: str
@@ -132,6 +135,19 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
     chunks: int
     total: int
     ttft_s: float | None
+    span_s: float = 0.0
+
+    def continues(self, before: StreamRow | None) -> bool:
+        """Whether `before` is an earlier row of the same answer."""
+        return (
+            before is not None and before.total > 0 and (before.task, before.t_sent_ns) == (self.task, self.t_sent_ns)
+        )
+
+    def written_since(self, before: StreamRow | None) -> tuple[int, float]:
+        """Return the chunks of this answer since `before`, without its first one, and the time that they took."""
+        if before is not None and self.continues(before):
+            return max(0, self.total - before.total), max(0.0, self.span_s - before.span_s)
+        return max(0, self.total - 1), self.span_s
 
 
 class WatchedUpdate(msgspec.Struct, frozen=True):

@@ -95,6 +95,8 @@ class LiveState:
         self._rows: dict[int, StreamRow] = {}
         self._chunk_counts: deque[tuple[int, int]] = deque()
         self._ttfts: deque[tuple[int, int, float]] = deque(maxlen=32)
+        # C, the time of a frame, and the chunks in it that followed another one, with the time they took.
+        self._written: deque[tuple[int, int, int, float]] = deque()
         self._cpu: dict[int, tuple[int, int, float]] = {}
         self._chunks = self._tokens = 0
         self._send_delays: deque[tuple[int, float]] = deque(maxlen=512)
@@ -139,10 +141,16 @@ class LiveState:
         self._chunk_counts.append((frame.t_ns, sum(row.chunks for row in frame.rows)))
         while self._chunk_counts[0][0] < frame.t_ns - _RATE_WINDOW_NS:
             self._chunk_counts.popleft()
+        chunks, span_s = 0, 0.0
         for row in frame.rows:
+            more = row.written_since(self._rows.get(row.agent))
+            chunks, span_s = chunks + more[0], span_s + more[1]
             if row.ttft_s is not None and row.chunks == row.total:
                 self._ttfts.append((self.c, frame.t_ns, row.ttft_s))
             self._rows[row.agent] = row
+        self._written.append((self.c, frame.t_ns, chunks, span_s))
+        while self._written[0][1] < frame.t_ns - _RECENT_NS:
+            self._written.popleft()
         before_t, before_cpu, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, 0.0))
         passed = frame.t_ns - before_t
         self._cpu[worker] = (frame.t_ns, frame.cpu_ns, (frame.cpu_ns - before_cpu) / passed if passed else 0.0)
@@ -187,6 +195,12 @@ class LiveState:
             return None
         return sum(chunks for _, chunks in list(self._chunk_counts)[1:]) * self._tokens_per_chunk * 1e9 / span
 
+    def _stream_rate(self) -> float | None:
+        """Return the tok/s of a stream while it writes, over the last seconds at the current C."""
+        written = [(chunks, span_s) for c, _, chunks, span_s in self._written if c == self.c]
+        chunks, span_s = sum(chunks for chunks, _ in written), sum(span_s for _, span_s in written)
+        return chunks * self._tokens_per_chunk / span_s if span_s else None
+
     def _recent_ttfts(self) -> list[float]:
         """Return, sorted, the TTFTs of the last seconds at the current C; older ones would delay the median."""
         if not self._ttfts:
@@ -205,7 +219,6 @@ class LiveState:
         in_flight = self.in_flight
         waiting = sum(frame.waiting for frame in self._workers.values())
         out_tps = self._rate()
-        writing = in_flight - waiting
         ttfts = self._recent_ttfts()
         return Frame(
             t_ns=now,
@@ -222,7 +235,7 @@ class LiveState:
             in_flight=in_flight,
             waiting=waiting,
             out_tps=out_tps,
-            per_stream_tps=out_tps / writing if out_tps and writing else None,
+            per_stream_tps=self._stream_rate(),
             ttft_s=ttfts[len(ttfts) // 2] if ttfts else None,
             finished=self.finished,
             errors=sum(self.errors.values()),

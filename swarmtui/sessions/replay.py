@@ -11,7 +11,7 @@ from pathlib import Path
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.analysis.levels.stats import sum_known
+from swarmtui.analysis.levels.stats import ratio, sum_known
 from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.stream_detail import earlier_request, recorded_stream, recorded_tail
@@ -28,7 +28,7 @@ _SECOND_NS = 1_000_000_000
 _RECENT_TTFTS = 32
 _RECENT_REQUESTS = 512
 _FINISHED_SHOWN = 8
-_TTFT_WINDOW_NS = 10 * _SECOND_NS
+_RECENT_NS = 10 * _SECOND_NS
 
 
 def open_replay(root: Path, which: str) -> Replay:
@@ -103,7 +103,8 @@ class Replay:
         finished = self._finished[: bisect_right(self._finished_ns, now)]
         failed = Counter(r.error for r in finished if r.error not in (None, CANCELLED))
         here = [r for r in finished if stage is not None and r.stage == stage.number]
-        writing = point.in_flight - point.waiting
+        rows = tuple(self._row(agent, now) for agent in sorted(self._by_agent))
+        tokens_per_chunk = self._tokens_per_chunk(finished)
         return Frame(
             t_ns=now,
             status=self._status(now, stage),
@@ -121,7 +122,7 @@ class Replay:
             in_flight=point.in_flight,
             waiting=point.waiting,
             out_tps=point.out_tps,
-            per_stream_tps=point.out_tps / writing if point.out_tps and writing else None,
+            per_stream_tps=_stream_rate(rows, here, now, tokens_per_chunk),
             ttft_s=point.ttft_s,
             finished=len(finished),
             errors=point.errors,
@@ -132,14 +133,14 @@ class Replay:
             clock_steps=0,
             levels=self._levels_at(now),
             warnings=(),
-            rows=tuple(self._row(agent, now) for agent in sorted(self._by_agent)),
+            rows=rows,
             telemetry=self._telemetry_at(now),
             quality=self._summary.quality if now >= self._last_ns else (),
             ttft_split=recent_split(
                 now, point.c, finished[-_RECENT_REQUESTS:], self._samples_before(now), self._levels_at(now)
             ),
             search_result=next((detail for t_ns, detail in reversed(self._search_results) if t_ns <= now), ""),
-            tokens_per_chunk=self._tokens_per_chunk(finished),
+            tokens_per_chunk=tokens_per_chunk,
             trace=TraceCounts(here).view(),
             servers=self._servers,
             slots=self._slots,
@@ -219,14 +220,15 @@ class Replay:
         record = self._request_at(agent, now)
         if record is None:
             return StreamRow(agent, "idle", -1, "", 0, 0, 0, None)
-        total = bisect_right(self._times(record), now)
+        times = self._times(record)
+        total = bisect_right(times, now)
         if total:
             content = record.t_first_content_ns
             state = "writing" if content is not None and content <= now else "thinking"
         else:
             state = "waiting" if record.t_headers_ns is None or record.t_headers_ns > now else "prefill"
-        ttft = record.ttft_s if total else None
-        return StreamRow(agent, state, record.task, record.type, _sent_ns(record), 0, total, ttft)
+        ttft, span_s = (record.ttft_s, (times[total - 1] - times[0]) / 1e9) if total else (None, 0.0)
+        return StreamRow(agent, state, record.task, record.type, _sent_ns(record), 0, total, ttft, span_s)
 
     def _times(self, record: Record) -> list[int]:
         """Return the times of the chunks, cached for the current request of each agent."""
@@ -277,8 +279,16 @@ class Replay:
         if not firsts:
             return None
         newest_ns, c, _ = firsts[-1]
-        newest = sorted(ttft for t_ns, at, ttft in firsts if at == c and t_ns >= newest_ns - _TTFT_WINDOW_NS)
+        newest = sorted(ttft for t_ns, at, ttft in firsts if at == c and t_ns >= newest_ns - _RECENT_NS)
         return newest[len(newest) // 2]
+
+
+def _stream_rate(rows: Iterable[StreamRow], finished: Iterable[Record], now: int, per_chunk: float) -> float | None:
+    """Return the tok/s of a stream while it writes: of the present streams, and of those of the last seconds."""
+    present = [(chunks * per_chunk, span_s) for chunks, span_s in (row.written_since(None) for row in rows)]
+    past = [record.decoded for record in finished if _end_ns(record) >= now - _RECENT_NS and record.ok]
+    written = [*present, *filter(None, past)]
+    return ratio(sum(tokens for tokens, _ in written), sum(span_s for _, span_s in written))
 
 
 def _sent_ns(record: Record) -> int:

@@ -10,6 +10,7 @@ from swarmtui.model.client_protocol import Ended, Frame, Hello, SessionMessage
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
+from swarmtui.model.worker_protocol import StreamRow
 
 RECENT_RATES = 8
 _WINDOW_NS = 1_000_000_000
@@ -19,42 +20,53 @@ _GPU_SAMPLES = 60
 
 
 class StreamRate:
-    """The tok/s of one stream: one value per second in `recent`, the newest last.
+    """The tok/s of one stream: its output of each second in `recent`, the newest last.
 
-    `rate` is over as many of these seconds as it takes to count enough chunks: at 8 chunks per second, a single second
-    has 8 or 9.
+    `rate` is that of the stream while it writes, without its time to first token, over as many of the latest seconds
+    in which it wrote as it takes to count enough chunks.
     """
 
-    __slots__ = ("_produced", "_request", "_since_ns", "_total", "_windows", "rate", "recent")
+    __slots__ = ("_chunks", "_firsts", "_row", "_since_ns", "_span_s", "_written", "rate", "recent")
 
     def __init__(self, t_ns: int) -> None:
-        self._since_ns, self._produced, self._total = t_ns, 0, 0
-        self._request: tuple[int, int] | None = None
-        self._windows: tuple[tuple[int, int], ...] = ()
+        self._since_ns = t_ns
+        self._row: StreamRow | None = None
+        # Of the present second: first chunks of answers, other chunks, and the time that these took.
+        self._firsts, self._chunks, self._span_s = 0, 0, 0.0
+        self._written: tuple[tuple[int, float], ...] = ()
         self.rate: float | None = None
         self.recent: tuple[float | None, ...] = ()
 
-    def update(self, t_ns: int, request: tuple[int, int], total: int, tokens_per_chunk: float, busy: bool) -> None:
-        """Count the chunks since the last update; `request` identifies the request that `total` belongs to."""
-        self._produced += max(0, total - self._total) if request == self._request else total
-        self._request, self._total = request, total
+    def update(self, t_ns: int, row: StreamRow, tokens_per_chunk: float) -> None:
+        """Add what arrived since the last update."""
+        chunks, span_s = row.written_since(self._row)
+        self._firsts += row.total > 0 and not row.continues(self._row)
+        self._chunks, self._span_s, self._row = self._chunks + chunks, self._span_s + span_s, row
         passed = t_ns - self._since_ns
         if passed < _WINDOW_NS:
             return
-        known = bool(self._produced) or busy
-        self._windows = (*self._windows, (self._produced, passed))[-RECENT_RATES:] if known else ()
-        newest = self._produced * tokens_per_chunk * 1e9 / passed if known else None
+        produced = self._firsts + self._chunks
+        known = produced > 0 or row.state in ("writing", "thinking", "prefill", "waiting")
+        newest = produced * tokens_per_chunk * 1e9 / passed if known else None
         self.recent = (*self.recent[1 - RECENT_RATES :], newest)
+        if not known:
+            self._written = ()
+        elif self._span_s:
+            self._written = (*self._written, (self._chunks, self._span_s))[-RECENT_RATES:]
         self.rate = self._mean_rate(tokens_per_chunk)
-        self._since_ns, self._produced = t_ns, 0
+        self._since_ns, self._firsts, self._chunks, self._span_s = t_ns, 0, 0, 0.0
+
+    def restart(self) -> None:
+        """Forget what was written under another load."""
+        self._written, self._chunks, self._span_s = (), 0, 0.0
 
     def _mean_rate(self, tokens_per_chunk: float) -> float | None:
-        chunks = passed = 0
-        for produced, length in reversed(self._windows):
-            chunks, passed = chunks + produced, passed + length
+        chunks, span_s = 0, 0.0
+        for written, length_s in reversed(self._written):
+            chunks, span_s = chunks + written, span_s + length_s
             if chunks >= _ENOUGH_CHUNKS:
                 break
-        return chunks * tokens_per_chunk * 1e9 / passed if passed else None
+        return chunks * tokens_per_chunk / span_s if span_s else None
 
 
 class ProvisionalLevel(msgspec.Struct, frozen=True):
@@ -134,12 +146,14 @@ class LiveModel:
         self.points.extend(point for point in frame.points if point.t_ns > newest)
         if len(self.points) > _MAX_POINTS:
             self.points = self.points[::2]
+        if self.frame is not None and (self.frame.c, self.frame.rate) != (frame.c, frame.rate):
+            for known in self.stream_rates.values():
+                known.restart()
         for row in frame.rows:
             rate = self.stream_rates.get(row.agent)
             if rate is None:
                 rate = self.stream_rates[row.agent] = StreamRate(frame.t_ns)
-            busy = row.state in ("writing", "thinking", "prefill", "waiting")
-            rate.update(frame.t_ns, (row.task, row.t_sent_ns), row.total, frame.tokens_per_chunk, busy)
+            rate.update(frame.t_ns, row, frame.tokens_per_chunk)
         if frame.telemetry is not None:
             self._apply_telemetry(frame.telemetry)
         if frame.status == "running":

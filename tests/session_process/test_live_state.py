@@ -53,6 +53,21 @@ def test_rate_covers_the_last_second() -> None:
     assert state.frame(rows=False).out_tps == 0.0
 
 
+def test_rate_of_a_stream_does_not_depend_on_how_many_wait() -> None:
+    """Eight streams of which two write 20 tok/s each: in each second others, and none during the last moment."""
+    state = LiveState(0)
+    state.c = 8
+    for tenth in range(1, 100):
+        agent, total = tenth // 20, 2 * (tenth % 20)
+        rows = tuple(
+            StreamRow(agent + pair, "writing", agent, "", 1, 2, total, 0.1, span_s=max(0, total - 1) / 20)
+            for pair in (0, 4)
+        )
+        state.update_worker(0, WorkerFrame(tenth * 10**8, 8, 8, 6, 0, rows, 0.0, 0, 0, 0, 0))
+    state.update_worker(0, WorkerFrame(10**10, 8, 8, 8, 0, (), 0.0, 0, 0, 0, 0))
+    assert state.frame(rows=False).per_stream_tps == pytest.approx(20.0)
+
+
 def test_rate_is_unknown_before_a_quarter_of_the_window() -> None:
     state = LiveState(0)
     for t_s in (0.0, 0.1, 0.2):

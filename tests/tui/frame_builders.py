@@ -112,7 +112,10 @@ def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: 
         clock_steps=0,
         levels=(),
         warnings=(SessionWarning("not_on_disk", words),),
-        rows=tuple(StreamRow(n, "writing", n, words, now - 5_000_000_000, 4, total, 0.12) for n in range(streams)),
+        rows=tuple(
+            StreamRow(n, "writing", n, words, now - 5_000_000_000, 4, total, 0.12, span_s=total / 40)
+            for n in range(streams)
+        ),
         watched=watched(words, text, now),
         telemetry=Telemetry(t_ns=now, gpus=(gpu,)),
         quality=(QualityLine(name=words, state="doubtful", value=words, sentence=words),),

@@ -86,7 +86,7 @@ def streams_view(
     if frame is None:
         return StreamsView((), 0, 0, order, filter_text, "no request has been sent yet")
     rows = _sorted_rows(frame, rates, order, filter_text)
-    fastest = scale_top(max((known.rate or 0.0 for known in rates.values()), default=0.0)) or None
+    fastest = scale_top(max((tps or 0.0 for known in rates.values() for tps in known.recent), default=0.0)) or None
     tails = {tail.agent: tail for tail in frame.tails} if with_text else {}
     shown = tuple(
         _line(row, rates.get(row.agent), frame, fastest, bool(primary) and row.type == primary, tails.get(row.agent))
