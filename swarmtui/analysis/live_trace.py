@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.levels.traces import reusable_tokens, server_block_size
 from swarmtui.model.client_protocol import LiveTrace
 from swarmtui.model.record import Record
-from swarmtui.model.telemetry import ServerState
+from swarmtui.model.telemetry import DiscoveredServer, ServerState
+from swarmtui.model.trace import ReplayedRequest
 
 # Answers, and samples of the server counters (four per second), that the live hit rate covers.
 _RECENT_REPLAYS = 32
@@ -21,7 +24,7 @@ class TraceCounts:
         self._contexts: dict[int, dict[int, int]] = {}
         self._answered: Counter[int] = Counter()
         self._ended: set[int] = set()
-        self._latest: deque[tuple[int, int | None, int, int]] = deque(maxlen=_RECENT_REPLAYS)
+        self._latest: deque[tuple[int, int | None, ReplayedRequest]] = deque(maxlen=_RECENT_REPLAYS)
         self._jobs = self._cached = self._prompt = 0
         self._cached_known = False
         self._counters: deque[tuple[float, float]] = deque(maxlen=_CACHE_SAMPLES)
@@ -58,7 +61,7 @@ class TraceCounts:
         if self._answered[replayed.play] == replayed.requests - replayed.skipped:
             self._jobs += 1
             del self._contexts[replayed.play], self._answered[replayed.play]
-        self._latest.append((tokens_in, record.cached_tokens, replayed.input_tokens, replayed.reusable_tokens))
+        self._latest.append((tokens_in, record.cached_tokens, replayed))
         if record.cached_tokens is not None:
             self._cached_known = True
             self._cached += record.cached_tokens
@@ -70,15 +73,16 @@ class TraceCounts:
         for play in self._ended & self._contexts.keys():
             del self._contexts[play]
 
-    def view(self) -> LiveTrace | None:
+    def view(self, servers: Iterable[DiscoveredServer] = ()) -> LiveTrace | None:
         if not self._latest:
             return None
-        known = [(tokens, cached) for tokens, cached, _, _ in self._latest if cached is not None]
-        prompt, recorded = sum(tokens for tokens, _ in known), sum(row[2] for row in self._latest)
+        known = [(tokens, cached) for tokens, cached, _ in self._latest if cached is not None]
+        prompt, block_size = sum(tokens for tokens, _ in known), server_block_size(servers)
+        reusable = sum(reusable_tokens(replayed, tokens, block_size) for tokens, _, replayed in self._latest)
         return LiveTrace(
             jobs=self._jobs,
             hit_rate=sum(cached for _, cached in known) / prompt if prompt else self._server_hit_rate(),
-            max_hit_rate=sum(row[3] for row in self._latest) / recorded if recorded else None,
+            max_hit_rate=ratio(reusable, sum(replayed.input_tokens for _, _, replayed in self._latest)),
             cached_tokens=self._cached if self._cached_known else None,
             fresh_tokens=self._prompt - self._cached if self._cached_known else None,
             context=sum(sum(agents.values()) for agents in self._contexts.values()),

@@ -91,9 +91,9 @@ class Engine:
         """Return the size of the KV cache of a server whose process has these flags; None if they are not known."""
         return found.kv_tokens
 
-    def kv_tokens_from_settings(self, labels: Mapping[str, str]) -> int | None:
-        """Return the size of the KV cache of the engine that has these labels in its `settings_metric`."""
-        return None
+    def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
+        """Return the tokens of the KV cache of the engine that has these labels, and those of one of its blocks."""
+        return None, None
 
     def complete(self, values: dict[str, float]) -> None:
         """Add metrics that follow from others, and convert those that this engine counts differently."""

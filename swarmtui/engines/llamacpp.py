@@ -56,6 +56,7 @@ class LlamaCpp(Engine):
             version=str(props.get("build_info", "")),
             context=positive(_context(props)),
             slots=self.slots(None, props),
+            block_size=1,
             flags=_flags(props) or None,
         )
 

@@ -55,6 +55,7 @@ class Sglang(Engine):
             context=positive(info.get("context_length")),
             slots=self.slots(None, info),
             kv_tokens=_kv_tokens(info),
+            block_size=positive(info.get("page_size")),
             flags=settings(info) or None,
         )
 

@@ -30,8 +30,8 @@ class Simulator(Engine):
             flags={name: str(info[name]) for name in ("preset", "seats", "replicas", "speed") if name in info},
         )
 
-    def kv_tokens_from_settings(self, labels: Mapping[str, str]) -> int | None:
-        return Vllm().kv_tokens_from_settings(labels)
+    def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
+        return Vllm().kv_cache_from_settings(labels)
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         info = info or {}

@@ -56,9 +56,9 @@ class Vllm(Engine):
     settings_metric = "vllm:cache_config_info"
     settings_labels = ("block_size", "cache_dtype", "enable_prefix_caching", "gpu_memory_utilization", "num_gpu_blocks")
 
-    def kv_tokens_from_settings(self, labels: Mapping[str, str]) -> int | None:
+    def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
         blocks, size = flag_number(labels, "num_gpu_blocks"), flag_number(labels, "block_size")
-        return flag_number(labels, "kv_cache_size_tokens") or (blocks * size if blocks and size else None)
+        return flag_number(labels, "kv_cache_size_tokens") or (blocks * size if blocks and size else None), size
 
     def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
         return DiscoveredServer(url="", engine=self.name, version=version_in(replies["/version"].json()))

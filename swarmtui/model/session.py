@@ -304,10 +304,11 @@ class TraceFigures(Stored, frozen=True, kw_only=True):
     its pauses, `failed` those that ended with an error. `jobs_per_h` counts requests as shares of their session, so
     that sessions longer than the level count, too; it is also given per session slot (user) and per GPU.
     `recorded_tokens` are the prompt tokens as recorded, and `prompt_error` how far those that the server counted are
-    from them. `reusable_tokens` of them were sent before in the same session: `max_hit_rate` is their share, which no
-    prefix cache exceeds. `hit_rate` is as measured, by the cached tokens of answers or by the counters of the server:
-    these include unmeasured requests, and so do `max_hit_rate`, `fresh_tokens` and `cached_tokens`, the prompt tokens
-    as measured, then. `live_context` is the mean number of tokens in the contexts of the live sessions.
+    from them. `reusable_tokens` of them were sent before in the same session, in whole blocks of the server if their
+    `block_size` is known: `max_hit_rate` is their share, which no prefix cache exceeds. `hit_rate` is as measured, by
+    the cached tokens of answers or by the counters of the server: these include unmeasured requests, and so do
+    `max_hit_rate`, `fresh_tokens` and `cached_tokens`, the prompt tokens as measured, then. `live_context` is the mean
+    number of tokens in the contexts of the live sessions.
     """
 
     jobs: int
@@ -318,6 +319,7 @@ class TraceFigures(Stored, frozen=True, kw_only=True):
     job_s: Spread = Spread(n=0)
     recorded_tokens: int = 0
     reusable_tokens: int = 0
+    block_size: int | None = None
     cached_tokens: int | None = None
     fresh_tokens: int | None = None
     prompt_error: float | None = None

@@ -173,9 +173,8 @@ class TtftSplit(Stored, frozen=True, kw_only=True):
 class DiscoveredServer(Stored, frozen=True, kw_only=True):
     """A server found on this host. `gpus` are UUIDs; `flags` are its command line, without secrets.
 
-    `kv_tokens` is the size of its KV cache, over all its engines.
-
-    Null flags are not known; `problem` says why it cannot be used or read.
+    `kv_tokens` is the size of its KV cache, over all its engines, and `block_size` that of the blocks in which prompts
+    are cached. Null flags are not known; `problem` says why it cannot be used or read.
     """
 
     url: str
@@ -185,6 +184,7 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
     context: int | None = None
     slots: int | None = msgspec.field(default=None, name="seats")
     kv_tokens: int | None = None
+    block_size: int | None = None
     pid: int | None = None
     gpus: tuple[str, ...] = ()
     flags: dict[str, str] | None = None

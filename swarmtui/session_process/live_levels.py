@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 
 import msgspec
 
@@ -13,6 +14,7 @@ from swarmtui.client.spawn import child_environment, module_command
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, RequestEntry, StageEnd, StageStart, entry_encoder
+from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.sessions.journal import GapCache
@@ -51,12 +53,11 @@ class LevelRecords:
         if self._gaps > _MAX_GAPS:
             self._records, self._gap_cache = None, GapCache()
 
-    @property
-    def levels_in_memory(self) -> tuple[Level, ...] | None:
+    def levels_in_memory(self, servers: Sequence[DiscoveredServer] = ()) -> tuple[Level, ...] | None:
         """Return the levels, or None if the journal has to be read for them."""
         if self._records is None:
             return None
-        return level_figures(self._records, self.starts, self.ends, self._rates)
+        return level_figures(self._records, self.starts, self.ends, self._rates, servers)
 
     async def levels_from_journal(self) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
@@ -90,7 +91,7 @@ class LiveLevels:
         self._stale = False
 
     def refresh(self) -> None:
-        levels = self._records.levels_in_memory
+        levels = self._records.levels_in_memory(self._state.servers)
         if levels is not None:
             self._state.levels = levels
             return

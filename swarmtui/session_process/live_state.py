@@ -261,7 +261,7 @@ class LiveState:
             send_delay_s=self._worst_send_delay(now),
             tasks=self._tasks,
             outage_s=self.outage_s,
-            trace=self.trace.view(),
+            trace=self.trace.view(self.servers),
             tails=tuple(self._tails.values()) if rows else (),
             slots=self.slots,
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.model.session import Head, RequestEntry, StageEnd, StageStart
+from swarmtui.model.session import Head, RequestEntry, ServerEntry, StageEnd, StageStart
 from swarmtui.sessions.journal import decode_line, read_entries, unique_records
 
 
@@ -31,6 +31,7 @@ def main() -> None:
         [entry for entry in unwritten if isinstance(entry, StageStart)],
         [entry for entry in unwritten if isinstance(entry, StageEnd)],
         serial_rates(head.session.plan) if head else None,
+        [entry.server for entry in journal if isinstance(entry, ServerEntry)],
     )
     sys.stdout.buffer.write(msgspec.json.encode(levels))
 

@@ -141,7 +141,7 @@ class Replay:
             ),
             search_result=next((detail for t_ns, detail in reversed(self._search_results) if t_ns <= now), ""),
             tokens_per_chunk=tokens_per_chunk,
-            trace=TraceCounts(here).view(),
+            trace=TraceCounts(here).view(self._servers),
             servers=self._servers,
             slots=self._slots,
         )
@@ -207,7 +207,8 @@ class Replay:
             over = {end.number for end in ends}
             starts = [start for start in self._starts if start.number in over]
             records = [r for r in self._records if r.stage in over and r.phase != "warmup"]
-            self._levels = (ended, level_figures(records, starts, ends, serial_rates(self._session.plan)))
+            rates = serial_rates(self._session.plan)
+            self._levels = (ended, level_figures(records, starts, ends, rates, self._servers))
         return self._levels[1]
 
     def _request_at(self, agent: int, now: int) -> Record | None:

@@ -98,7 +98,8 @@ def summarise(loaded: LoadedSession) -> Summary:
     if state == "interrupted" and not message:
         message = "interrupted; contains the requests that were saved by then"
     session = journal.head.session
-    figures = level_figures(journal.records, journal.stages, journal.ends, serial_rates(session.plan))
+    rates = serial_rates(session.plan)
+    figures = level_figures(journal.records, journal.stages, journal.ends, rates, journal.servers)
     figures = add_machine_figures(
         figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers
     )

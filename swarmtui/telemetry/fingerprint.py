@@ -86,11 +86,13 @@ def _describe(prober: _Prober, engine: Engine) -> DiscoveredServer:
         return found
     info = parse_samples(prober.get(PROMETHEUS_PATH).text, lambda name: name == engine.settings_metric)
     labels = info[0].labels if info else {}
-    sizes = [engine.kv_tokens_from_settings(sample.labels) for sample in info or ()]
-    pool = sum(size or 0 for size in sizes) if sizes and all(sizes) else None
+    caches = [engine.kv_cache_from_settings(sample.labels) for sample in info or ()]
+    pool = sum(size or 0 for size, _ in caches) if caches and all(size for size, _ in caches) else None
     names = [name for name in engine.settings_labels if labels.get(name, "None") != "None"]
     flags = (found.flags or {}) | {name.replace("_", "-"): labels[name] for name in names}
-    return msgspec.structs.replace(found, flags=flags or None, kv_tokens=pool)
+    return msgspec.structs.replace(
+        found, flags=flags or None, kv_tokens=pool, block_size=caches[0][1] if caches else None
+    )
 
 
 def _models(reply: ProbeReply) -> list[Mapping[str, Any]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model.record import Record
-from swarmtui.model.telemetry import ServerState
+from swarmtui.model.telemetry import DiscoveredServer, ServerState
 from swarmtui.model.trace import ReplayedRequest
 
 
@@ -27,6 +27,8 @@ def test_sessions_contexts_and_hits_are_counted() -> None:
     assert view is not None
     assert (view.jobs, view.context, view.cached_tokens, view.fresh_tokens) == (1, 1010, 1500, 1500)
     assert (view.hit_rate, view.max_hit_rate) == (0.5, 0.6)
+    view = counts.view([DiscoveredServer(url="", block_size=128)])
+    assert view is not None and view.max_hit_rate == 0.512
     counts.add(answer(2, error="reset"))
     counts.add(answer(2, cached=0))
     view = counts.view()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.traces import reusable_tokens
 from swarmtui.analysis.machine.by_level import add_machine_figures
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.session import Level, StageEnd, StageStart, TtftCell
-from swarmtui.model.telemetry import ServerState, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry
 from swarmtui.model.trace import ReplayedRequest
 
 S = 1_000_000_000
@@ -72,6 +74,27 @@ def test_jobs_contexts_and_hits_of_a_level() -> None:
         TtftCell(turn=2, context=0, n=1, ttft_s=1.0),
         TtftCell(turn=2, context=8192, n=1, ttft_s=1.0),
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reusable"),
+    [((128,), 2 * 896 + 1920), ((1,), 2 * 960 + 1999), ((16, 16), 2 * 960 + 1984), ((16, 32), 3920), ((None,), 3920)],
+)
+def test_highest_hit_rate_is_that_of_whole_blocks_of_the_server(sizes: tuple[int | None, ...], reusable: int) -> None:
+    """The last token of a prompt is never from the cache."""
+    records = [msgspec.structs.replace(one, tokens_in=one.tokens_in - 10) for one in PLAYED if one.tokens_in]
+    records.append(msgspec.structs.replace(request(13, 4, 1, tokens=2000, reusable=2000), tokens_in=2000))
+    servers = [DiscoveredServer(url="u", block_size=size) for size in sizes]
+    (level,) = level_figures(records, STAGES, ENDS, servers=servers)
+    found = level.replay
+    assert found is not None and (found.recorded_tokens, found.reusable_tokens) == (15_000, reusable)
+    assert found.max_hit_rate == reusable / 15_000
+    assert found.block_size == (sizes[0] if len(set(sizes)) == 1 else None)
+
+
+def test_blocks_of_a_text_that_the_server_counts_differently() -> None:
+    replayed = ReplayedRequest(play=1, session="s", turn=1, input_tokens=853, reusable_tokens=768)
+    assert [reusable_tokens(replayed, tokens, 128) for tokens in (1342, 853, 852, None)] == [732, 768, 768, 768]
 
 
 def test_failed_sessions_are_no_jobs() -> None:

@@ -53,6 +53,22 @@ def test_equal_leading_blocks_are_equal_text_and_no_more(
         assert len(text.split()) - 1 == words_for_prompt(len(blocks) * SIZE + rest, CALIBRATION)
 
 
+@pytest.mark.parametrize("tail", [5, 12])
+def test_prompts_share_the_tokens_of_their_equal_blocks_despite_the_end_of_the_template(tail: int) -> None:
+    """A server that caches blocks of 16 tokens finds all of them, and no other."""
+    calibration = Calibration(overhead=30.0, tokens_per_word=1.0, by="usage")
+    for count in range(3, 20):
+        first, second = (
+            PromptChain(BlockText(SIZE, calibration), "1/2", "")
+            .next_prompt(0, [*range(count), last], 400, "now")
+            .split()
+            for last in (98, 99)
+        )
+        assert len(first) == len(second) == 370
+        words = next(index for index, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+        assert (words + 30 - tail) // SIZE == count
+
+
 def test_text_depends_on_the_key_only() -> None:
     assert prompt([1, 2, 3], 48) == prompt([1, 2, 3], 48) != prompt([1, 2, 3], 48, key="1/3")
 

@@ -59,7 +59,7 @@ def test_vllm() -> None:
     assert (found.url, found.engine, found.version) == (server.url, "vLLM", "0.32.0")
     assert (found.models, found.context, found.slots, found.problem) == (("tiny",), 4096, None, "")
     assert found.flags is not None and found.flags["block-size"] == "128"
-    assert found.kv_tokens == 262_144
+    assert (found.kv_tokens, found.block_size) == (262_144, 128)
 
 
 def test_llama() -> None:
@@ -71,7 +71,7 @@ def test_llama() -> None:
     sizes = {"--parallel 4": 16_384, "--parallel 4 -kvu": 4096, "-c 4096": 4096}
     for flags, size in sizes.items():
         assert LlamaCpp().kv_tokens(found, flags_from_command(["llama-server", *flags.split()])) == size
-    assert found.kv_tokens is None
+    assert found.kv_tokens is None and found.block_size == 1
     assert LlamaCpp().kv_tokens(msgspec.structs.replace(found, slots=6), None) == 6 * 4096
 
 

@@ -25,12 +25,13 @@ from swarmtui.analysis.levels.stats import (
     sum_known,
     tally_spread,
 )
-from swarmtui.analysis.levels.traces import trace_figures
+from swarmtui.analysis.levels.traces import server_block_size, trace_figures
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates
 from swarmtui.model.plan import CLOSED_LOOPS, LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
+from swarmtui.model.telemetry import DiscoveredServer
 
 # More types than this are not worth a table.
 _MAX_TYPES = 64
@@ -41,18 +42,20 @@ def level_figures(
     stages: Sequence[StageStart],
     ends: Sequence[StageEnd],
     single_stream: SerialRates | None = None,
+    servers: Sequence[DiscoveredServer] = (),
 ) -> tuple[Level, ...]:
     """Return one level for each C, or for each rate of an open loop.
 
     Warm-up is in no figure; pre-roll and fillers only in the steady rate. Each stage is a run, except stages that the
     user steered through on the way to another C if that level was measured completely at another time, and those
     repeated after a pause, of which only errors count. The rates of a `single_stream` replace a measured serial
-    baseline.
+    baseline. `servers` tell the block size of their prefix cache.
     """
+    block_size = server_block_size(servers)
     runs_by_key = runs_by_level(records, stages, ends)
     serial_by_key = runs_by_level(records, stages, ends, "serial")
     levels = [
-        _with_serial(_level(key[0], runs), runs, serial_by_key.get(key, []), single_stream)
+        _with_serial(_level(key[0], runs, block_size), runs, serial_by_key.get(key, []), single_stream)
         for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
     single = next((level for level in levels if level.c == 1), None)
@@ -79,7 +82,7 @@ def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | No
     return ratio(count, span_ns / 1e9)
 
 
-def _level(c: int, runs: list[LevelRun]) -> Level:
+def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
     counted = [run for run in runs if run.finished]
     steady_parts = [_steady_part(c, run) for run in counted]
     by_run = tuple(map(_run_figures, counted, steady_parts))
@@ -150,7 +153,7 @@ def _level(c: int, runs: list[LevelRun]) -> Level:
         else None,
         verdicts=dict(sorted(Counter(verdicts).items())),
         replicas=_replicas(counted, wall_s),
-        replay=trace_figures(runs),
+        replay=trace_figures(runs, block_size),
     )
     uncounted = sum(r.tokens_out is None for r in ok)
     unmeasured_errors = sum(record.phase in ("preroll", "filler") for record in failed)

@@ -11,15 +11,37 @@ from swarmtui.analysis.levels.runs import LevelRun, Span, in_flight_span
 from swarmtui.analysis.levels.stats import median, ratio, spread
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import TraceFigures, TtftCell
+from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.trace import ReplayedRequest
 
 # Prompts shorter than this are in one class.
 _FIRST_CONTEXT = 4096
+# By so many tokens a composed prompt may differ from the recorded one.
+_MISCOUNTED = 4
 
 ReplayedRecord = tuple[Record, ReplayedRequest]
 
 
-def trace_figures(runs: Sequence[LevelRun]) -> TraceFigures | None:
+def server_block_size(servers: Iterable[DiscoveredServer]) -> int | None:
+    """Return the size of a block of the prefix cache; None if it is not known, or not that of all servers."""
+    sizes = {server.block_size for server in servers}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def reusable_tokens(replayed: ReplayedRequest, tokens_in: int | None, block_size: int | None) -> int:
+    """Return how many recorded tokens of a prompt a cache can have: whole blocks of the server, without the last token.
+
+    A server computes that token again, since its answer follows from it. It may count a recorded text differently.
+    """
+    recorded, known = replayed.input_tokens, replayed.reusable_tokens
+    if block_size is None or not known:
+        return known
+    prompt = tokens_in or recorded
+    blocks = min(int(known * prompt / recorded) + _MISCOUNTED, prompt - 1) // block_size
+    return min(known, round(blocks * block_size * recorded / prompt))
+
+
+def trace_figures(runs: Sequence[LevelRun], block_size: int | None) -> TraceFigures | None:
     """Return the figures of a level, or None if it replayed no trace."""
     measured = list(_replays(record for run in runs for record in run.finished))
     if not measured:
@@ -30,7 +52,7 @@ def trace_figures(runs: Sequence[LevelRun]) -> TraceFigures | None:
     span_s = sum(last - first for _, (first, last) in windows) / 1e9
     jobs_per_h = ratio(fsum(_shares(run, window) for run, window in windows) * 3600.0, span_s) if sessions else None
     times = [time for run in runs for time in _job_times(run)] if sessions else []
-    recorded, reusable = sum(r.input_tokens for _, r in ok), sum(r.reusable_tokens for _, r in ok)
+    recorded, reusable = sum(r.input_tokens for _, r in ok), sum(_reusable(ok, block_size))
     counted = [(record.tokens_in, replayed.input_tokens) for record, replayed in ok if record.tokens_in is not None]
     known = [record for record, _ in ok if record.tokens_in is not None and record.cached_tokens is not None]
     prompt, cached = sum(r.tokens_in or 0 for r in known), sum(r.cached_tokens or 0 for r in known)
@@ -44,6 +66,7 @@ def trace_figures(runs: Sequence[LevelRun]) -> TraceFigures | None:
         job_s=spread(times),
         recorded_tokens=recorded,
         reusable_tokens=reusable,
+        block_size=block_size,
         cached_tokens=cached if known else None,
         fresh_tokens=prompt - cached if known else None,
         prompt_error=None if error is None else error - 1.0,
@@ -55,10 +78,14 @@ def trace_figures(runs: Sequence[LevelRun]) -> TraceFigures | None:
     )
 
 
-def reuse(records: Iterable[Record], window: Span) -> tuple[int, int]:
+def reuse(records: Iterable[Record], window: Span, block_size: int | None) -> tuple[int, int]:
     """Return the prompt tokens that were sent before, and all, of the requests whose prompts were read in a time."""
-    found = [r for record, r in _replays(records) if window[0] < (record.t_first_ns or 0) <= window[1]]
-    return sum(r.reusable_tokens for r in found), sum(r.input_tokens for r in found)
+    found = [one for one in _replays(records) if window[0] < (one[0].t_first_ns or 0) <= window[1]]
+    return sum(_reusable(found, block_size)), sum(r.input_tokens for _, r in found)
+
+
+def _reusable(replays: Iterable[ReplayedRecord], block_size: int | None) -> Iterator[int]:
+    return (reusable_tokens(replayed, record.tokens_in, block_size) for record, replayed in replays)
 
 
 def ttft_cells(replays: Iterable[ReplayedRecord]) -> tuple[TtftCell, ...]:

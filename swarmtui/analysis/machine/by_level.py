@@ -77,7 +77,7 @@ def _trace_figures(
         if change is None or change.state.cache_queries is None or change.state.cache_hits is None:
             return found
         hits, queries = hits + change.state.cache_hits, queries + change.state.cache_queries
-        part = reuse(records, (inside[0].servers_read_ns, inside[-1].servers_read_ns))
+        part = reuse(records, (inside[0].servers_read_ns, inside[-1].servers_read_ns), found.block_size)
         reusable, sent = reusable + part[0], sent + part[1]
     if not queries:
         return found

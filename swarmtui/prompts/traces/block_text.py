@@ -12,6 +12,8 @@ from swarmtui.prompts.filler_text import WORDS, Calibration, words_for_tokens
 _RUN, _ORDERS = 8, 64
 # The runs of longer texts are not kept.
 _LONG = 512
+# Tokens after the text of a prompt, with those by which the words before a boundary vary: the end of a chat template.
+_TAIL = 16
 
 
 class BlockText:
@@ -19,21 +21,23 @@ class BlockText:
 
     A prompt is the word list again and again, with the words of each block in an order of its own: whatever the blocks
     are, a prompt has the number of tokens that calibration gives for as many words. Where a block begins depends on
-    its position only, so that blocks have their recorded size on average in any vocabulary.
+    its position only, so that blocks have their recorded size on average in any vocabulary. It begins a few tokens
+    late, so that prompts share at least the tokens of their equal blocks: servers cache whole blocks.
     """
 
     def __init__(self, block_size: int, calibration: Calibration) -> None:
-        self._block_size, self._calibration = block_size, calibration
+        self.block_size, self._calibration = block_size, calibration
         self._starts = [0]
 
-    def words_before(self, tokens: int) -> int:
+    def words_before(self, tokens: float) -> int:
         """Return the number of words in the first `tokens` tokens of a prompt, which begins with the chat template."""
         left = tokens - self._calibration.overhead
         return words_for_tokens(left, self._calibration) if left > 0 else 0
 
     def block_start(self, index: int) -> int:
         while len(self._starts) <= index:
-            self._starts.append(self.words_before(len(self._starts) * self._block_size))
+            tail = min(_TAIL, self._calibration.overhead)
+            self._starts.append(self.words_before(len(self._starts) * self.block_size + tail))
         return self._starts[index]
 
 
@@ -73,19 +77,24 @@ class PromptChain:
         self._ends = array("q")
 
     def next_prompt(self, keep: int, new: Iterable[int], input_tokens: int, name: str) -> str:
-        """Return the prompt with `keep` blocks of the last one and `new` ones; `name` selects the rest of the text."""
+        """Return the prompt with `keep` blocks of the last one and `new` ones; `name` selects the rest of the text.
+
+        Only blocks that are whole in a prompt may be kept in the next. The last may have words beyond the prompt's end.
+        """
         del self._ends[keep:]
-        words = max(1, self._text.words_before(input_tokens))
+        words, whole = max(1, self._text.words_before(input_tokens)), input_tokens // self._text.block_size
         parts = [self._prompt[: self._ends[-1]] if keep else self._start]
-        length, index = len(parts[0]), keep
-        for block in new:
-            start, end = (min(words, self._text.block_start(position)) for position in (index, index + 1))
-            if start < end:
-                parts.append(shuffled_words(start, end, f"{self._key}/{block}".encode()) + " ")
+        length, position = len(parts[0]), self._text.block_start(keep)
+        for index, block in enumerate(new, keep):
+            end = self._text.block_start(index + 1)
+            end = end if index < whole else min(words, end)
+            if position < end:
+                parts.append(shuffled_words(position, end, f"{self._key}/{block}".encode()) + " ")
                 length += len(parts[-1])
+                position = end
             self._ends.append(length)
-            index += 1
         self._prompt = "".join(parts)
-        known = min(words, self._text.block_start(index))
-        rest = shuffled_words(known, words, f"{self._key}/{name}".encode()) if known < words else ""
+        if position > words:
+            return self._prompt.rstrip().rsplit(" ", position - words)[0]
+        rest = shuffled_words(position, words, f"{self._key}/{name}".encode()) if position < words else ""
         return (self._prompt + rest).rstrip()

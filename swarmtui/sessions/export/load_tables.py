@@ -158,8 +158,11 @@ def _hits(levels: Sequence[Level]) -> Table:
     ]
     varied = load_title(levels)
     columns = (varied, "hit rate", "at most", "cached tokens", "fresh tokens", "recorded", "prompt error")
+    sizes = {level.replay.block_size for level in levels if level.replay is not None}
+    blocks = f", in blocks of {size} tokens" if (size := max(filter(None, sizes), default=1)) > 1 else ""
     note = (
-        "hit rate: share of prompt tokens from the prefix cache, as measured; at most: with a cache that keeps all; "
+        "hit rate: share of prompt tokens from the prefix cache, as measured; "
+        f"at most: with a cache that keeps all{blocks}; "
         "recorded: prompt tokens of the trace; prompt error: as the server counted them, compared with the trace"
     )
     if any(level.replay is not None and level.replay.hit_rate_by == "server" for level in levels):
