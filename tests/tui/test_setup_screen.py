@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from swarmtui.cli.run import run
@@ -17,7 +18,8 @@ from swarmtui.model.config import Config, Defaults, EndpointConfig
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.app import AppResult, SwarmApp
+from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.setup.form import (
     SetupChoices,
     SetupForm,
@@ -206,18 +208,29 @@ async def test_flags_can_be_typed_for_a_server_that_does_not_report_them(
     assert (requests[0].server_flags, requests[0].api) == ("--max-num-seqs 4", "messages")
 
 
-async def test_a_mixed_workload_runs_with_its_own_plan(tmp_path: Path, until: Until) -> None:
-    """Picked by keys: it shows its primary task separately, refuses steering, and checks its answers."""
+async def start_mixed(app: SwarmApp, pilot: Pilot[AppResult], until: Until, endpoint: str) -> LiveModel:
+    """Pick the mixed workload by keys and start it."""
+    await until(lambda: "coding" in screen_text(app))
+    app.screen.query_one("#workloads").focus()
+    await pilot.press("end", "up", "enter", "end", "up")
+    await until(lambda: "› mixed: a primary task" in screen_text(app))
+    return await start_run(app, pilot, until, endpoint)
+
+
+async def test_a_mixed_workload_shows_its_primary_task_and_refuses_steering(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(lambda: "coding" in screen_text(app))
-        app.screen.query_one("#workloads").focus()
-        await pilot.press("end", "up", "enter", "end", "up")
-        await until(lambda: "› mixed: a primary task" in screen_text(app))
-        live = await start_run(app, pilot, until, SIM)
+        # Slow enough that it is not over before the app has a core.
+        await start_mixed(app, pilot, until, "sim:gpt-oss-20b-5slot")
         await until(lambda: "★" in screen_text(app) and "side" in screen_text(app))
         await pilot.press("plus")
         await until(lambda: "has load mode mixed" in screen_text(app))
+
+
+async def test_a_mixed_workload_runs_with_its_own_plan_and_checks_its_answers(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(120, 40)) as pilot:
+        live = await start_mixed(app, pilot, until, SIM)
         await until(lambda: live.ended is not None)
         await pilot.press("4")
         await until(lambda: "pass" in screen_text(app) and "docstring" in screen_text(app))
