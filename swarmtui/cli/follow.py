@@ -202,7 +202,7 @@ def report(
     `root` is where the baseline is found; by default, next to the session.
     """
     # Imported only now: no run waits for the code that renders it.
-    from swarmtui.cli.render.table import findings_text, level_table, load_text, machine_table
+    from swarmtui.cli.render.table import findings_text, level_table, tables_text
     from swarmtui.sessions.documents import read_saved_summary, summary_json, unsaved_json
 
     summary = read_saved_summary(ended.directory)
@@ -215,7 +215,7 @@ def report(
     elif summary is not None:
         table = level_table(summary.levels) if summary.levels else _explain_no_level(ended.directory, summary)
         findings = findings_text(summary) if summary.levels else ""
-        parts = (table, load_text(summary), machine_table(summary.levels), findings)
+        parts = (table, tables_text(summary), findings)
         echo("\n".join(part for part in parts if part), nl=False)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")

@@ -68,14 +68,12 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
 
     SESSION is an id, the beginning of one, `last`, or `last~1` for the one before.
     """
-    from swarmtui.cli.render.table import load_text, machine_table, session_text
+    from swarmtui.cli.render.table import session_text
     from swarmtui.sessions.documents import summary_json
     from swarmtui.sessions.store import ensure_summary, load_session
 
     summary = ensure_summary(load_session(session_root(session_dir or context.obj), session))
-    tables = "\n\n".join(part.rstrip("\n") for part in (load_text(summary), machine_table(summary.levels)) if part)
-    text = summary_json(summary).decode() if as_json else session_text(summary, tables)
-    echo(text, nl=as_json)
+    echo(summary_json(summary).decode() if as_json else session_text(summary), nl=as_json)
 
 
 @sessions.command("save-to", short_help="Move a running session to another directory.")

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from swarmtui.cli.render.table import findings_text, load_text
+from swarmtui.cli.render.table import findings_text, tables_text
 from swarmtui.model.plan import parse_requests
 from swarmtui.model.record import LEVEL_PHASES
 from swarmtui.model.session import Summary
@@ -102,7 +102,7 @@ def test_s2_fifty_agents_with_extrapolated_serial_time() -> None:
     assert level.wall_speedup == within_5_percent(36)
     assert level.serial is not None and level.serial.extrapolated and level.token_ratio is None
     assert level.serial.wall_s == within_5_percent(2510)
-    assert "2510 s (extrapolated)" in load_text(summary) and "× (extrapolated)" in load_text(summary)
+    assert "2510 s (extrapolated)" in tables_text(summary) and "× (extrapolated)" in tables_text(summary)
 
 
 def test_s2_extrapolation_from_a_sample_is_labelled() -> None:
@@ -122,7 +122,7 @@ def test_s4_primary_rate_and_answers_in_the_reasoning(preset: str) -> None:
     for level in summary.levels:
         assert set(level.verdicts) == {"pass in reasoning"} and level.pass_rate == 1.0
     assert {task.type for task in summary.tasks if task.c == 5} == {"primary", "docstring", "tests", "bug", "async"}
-    assert "fail" not in load_text(summary).lower()
+    assert "fail" not in tables_text(summary).lower()
 
 
 def test_s4_without_loop_later_turns_run_alone() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.cli.render.table import machine_table
+from swarmtui.cli.render.table import tables_text
 from swarmtui.sessions.store import load_session, summarise
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -44,9 +44,9 @@ def test_server_process_and_flags_were_found() -> None:
 
 
 def test_machine_table_shows_each_level() -> None:
-    table = machine_table(summarise(load_session(RECORDED, "last")).levels)
-    head, _, *rows = table.splitlines()
-    assert "GPU W" in head and "J/token" in head and "SIMULATED" not in table
+    table = tables_text(summarise(load_session(RECORDED, "last")))
+    title, _, head, _, *rows = table.splitlines()
+    assert title == "Machine" and "GPU W" in head and "J/token" in head and "SIMULATED" not in table
     assert [row.split("|")[1].strip() for row in rows[:3]] == ["1", "4", "16"]
 
 

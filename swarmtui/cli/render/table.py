@@ -11,21 +11,24 @@ from typing import NamedTuple
 from swarmtui.analysis.capacity.agents import capacity_sentences, cost_per_million
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.quality.checklist import checklist_sentence
-from swarmtui.model.findings import ALARMS, Check
+from swarmtui.model.findings import Check
 from swarmtui.model.plan import CLOSED_LOOPS, is_open_loop, load_title
-from swarmtui.model.session import Event, Level, Summary
-from swarmtui.model.telemetry import Energy, TtftSplit
-from swarmtui.numbers import MISSING, factor, gib, percent, short, significant
+from swarmtui.model.session import Level, Summary
+from swarmtui.numbers import MISSING, factor, percent, short, significant
 from swarmtui.sessions.export.load_tables import load_tables
-from swarmtui.sessions.export.report import goodput_table, server_description
+from swarmtui.sessions.export.report import (
+    event_lines,
+    goodput_table,
+    machine_table,
+    remarks,
+    server_description,
+)
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
 
 BEST, INCOMPLETE = "▸", "○"
 MAX_WIDTH = 100
 _MIN_WIDTH = 40
-_NO_ENERGY = Energy(seconds=0.0)
-_NO_SPLIT = TtftSplit(ttft_s=0.0)
 _SIGNS = {"not ok": "✗", "unknown": "?", "not applicable": "–"}
 
 
@@ -88,7 +91,8 @@ def level_table(levels: Sequence[Level]) -> str:
     legend = _OPEN_LOOP_LEGEND if is_open_loop(levels) else _legend(batches, best is not None, counted)
     if not all(level.has_complete_run for level in levels):
         legend += f" {INCOMPLETE}: incomplete, not compared with the others."
-    return "\n".join([*table, "", *left_out, *wrap(legend), *_level_notes(levels)]) + "\n"
+    notes = [line for remark in remarks(levels) for line in wrap(sanitize(remark))]
+    return "\n".join([*table, "", *left_out, *wrap(legend), *notes]) + "\n"
 
 
 def _fit_table(levels: Sequence[Level], best: Level | None, unused: set[str]) -> tuple[list[str], list[str]]:
@@ -119,47 +123,10 @@ def _mark(level: Level, best: Level | None) -> str:
     return BEST if level is best else "" if level.has_complete_run else INCOMPLETE
 
 
-def machine_table(levels: Sequence[Level]) -> str:
-    """GPU figures and the parts of TTFT by level; empty if neither was measured."""
-    rows = [_machine_row(level) for level in levels]
-    titles = [load_title(levels), "GPU W", "J/token", "tokens/J", "GPU GiB", "queue s", "prefill s", "rest s"]
-    used = [i for i in range(len(titles)) if i == 0 or any(row[i] != MISSING for row in rows)]
-    if len(used) == 1:
-        return ""
-    table = align_table([titles[i] for i in used], [[row[i] for i in used] for row in rows], right=[True] * len(used))
-    notes = []
-    if any(level.energy and level.energy.simulated for level in levels):
-        notes.append("GPUs are SIMULATED.")
-    if any(level.energy and level.energy.joules is not None for level in levels):
-        notes.append("W and J: from the energy counters, GPUs only. GiB: peak memory in use. Each is a sum over GPUs.")
-    if any(level.energy and level.energy.all_gpus for level in levels):
-        notes.append("W, J and GiB are of all GPUs of this host: which of them the server uses is not known.")
-    if any(level.ttft_split for level in levels):
-        estimated = any(level.ttft_split and level.ttft_split.estimated for level in levels)
-        source = "; est.: estimated from C=1, as the server does not report it." if estimated else "."
-        notes.append(f"queue, prefill, rest: parts of the mean TTFT of all requests, also unmeasured ones{source}")
-    return "\n".join([*table, "", *(line for note in notes for line in wrap(note))]) + "\n"
-
-
-def _machine_row(level: Level) -> list[str]:
-    energy, split = level.energy or _NO_ENERGY, level.ttft_split or _NO_SPLIT
-    mark = "est. " if split.estimated else ""
-    return [
-        f"{level.offered_load:g}",
-        significant(energy.mean_w),
-        significant(energy.j_per_token),
-        significant(energy.tokens_per_j),
-        gib(energy.peak_memory),
-        MISSING if split.queue_s is None else mark + significant(split.queue_s, 3),
-        MISSING if split.prefill_s is None else mark + significant(split.prefill_s, 3),
-        significant(split.rest_s, 3),
-    ]
-
-
-def load_text(summary: Summary) -> str:
-    """The tables of the load mode and of the SLO; empty for a plain closed loop."""
+def tables_text(summary: Summary) -> str:
+    """The tables of the load mode, the SLO and the machine; empty for a plain closed loop without telemetry."""
     parts = []
-    for table in (*load_tables(summary), goodput_table(summary)):
+    for table in (*load_tables(summary), goodput_table(summary), machine_table(summary.levels)):
         if not table.rows:
             continue
         rows = [[sanitize(cell).replace("|", "¦") for cell in row] for row in table.rows]
@@ -218,8 +185,8 @@ def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> str
     return "\n".join(align_table(titles, shrink_columns(titles, cells, {3: 12, 4: 12}), right=right)) + "\n"
 
 
-def session_text(summary: Summary, tables: str = "") -> str:
-    """A whole session: what was measured, its levels, `tables` below them, findings and events."""
+def session_text(summary: Summary) -> str:
+    """A whole session: what was measured, its tables, findings and events."""
     session, plan, client = summary.session, summary.session.plan, summary.session.client
     levels = ",".join(f"{at:g}" for at in plan.rates or plan.levels)
     simulated = ", SIMULATED" if session.simulated else ""
@@ -251,10 +218,9 @@ def session_text(summary: Summary, tables: str = "") -> str:
             sanitize(value), page_width(), initial_indent=f"{name:<9} ", subsequent_indent=" " * 10
         )
     ]
-    events = [_event(event, session.t0_ns) for event in summary.events]
     found = "\n".join([findings_text(summary).rstrip("\n"), *_failed_checks(summary.checks)]).strip("\n")
-    table = level_table(summary.levels).rstrip("\n")
-    parts = ["\n".join(lines), table, tables.rstrip("\n"), found, "\n".join(events)]
+    tables = [text.rstrip("\n") for text in (level_table(summary.levels), tables_text(summary))]
+    parts = ["\n".join(lines), *tables, found, "\n".join(map(sanitize, event_lines(summary)))]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -270,23 +236,6 @@ def _failed_checks(checks: Sequence[Check]) -> list[str]:
 
 def _reason(check: Check) -> str:
     return check.state if check.state == "not applicable" else f"{check.value}; required {check.limit}"
-
-
-def _event(event: Event, t0_ns: int) -> str:
-    what = f"{event.name}: {event.detail}" if event.detail else event.name
-    return f"+{(event.t_ns - t0_ns) / 1e9:.1f} s {sanitize(what)}"
-
-
-def _level_notes(levels: Sequence[Level]) -> list[str]:
-    """Each remark once, with the levels that it applies to."""
-    loads: dict[tuple[str, str], list[str]] = {}
-    for level in levels:
-        for flag in level.flags:
-            mark = f"{_SIGNS['not ok']} " if flag.code in ALARMS else ""
-            loads.setdefault((mark, sanitize(flag.text)), []).append(f"{level.offered_load:g}")
-    title = load_title(levels)
-    lines = [f"{mark}{title}={','.join(at)}: {text}" for (mark, text), at in loads.items()]
-    return [part for line in lines for part in wrap(line)]
 
 
 def page_width() -> int:

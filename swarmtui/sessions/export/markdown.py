@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from swarmtui.sessions.export.report import build_report
 from swarmtui.sessions.export.structs import SessionData, Table
-from swarmtui.text import display_width, sanitize
+from swarmtui.text import display_width, pad, sanitize
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")
 _SIGNS = {"ok": "✓ ok", "not ok": "✗ not ok", "unknown": "? unknown", "not applicable": "– n/a"}
@@ -38,12 +38,7 @@ def _lines(table: Table) -> list[str]:
     widths = [max(3, *(display_width(cell) for cell in column)) for column in zip(*cells, strict=True)]
     rule = "|".join(f"{'-' * (w + 1)}{':' if right else '-'}" for w, right in zip(widths, table.right, strict=True))
     rows = [
-        "| "
-        + " | ".join(
-            (" " * (w - display_width(cell)) + cell) if right else cell + " " * (w - display_width(cell))
-            for cell, w, right in zip(row, widths, table.right, strict=True)
-        )
-        + " |"
+        f"| {' | '.join(pad(cell, w, right=right) for cell, w, right in zip(row, widths, table.right, strict=True))} |"
         for row in cells
     ]
     return [rows[0], f"|{rule}|", *rows[1:]]

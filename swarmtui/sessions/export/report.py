@@ -10,6 +10,7 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
+from swarmtui.model.findings import ALARMS
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer
@@ -127,7 +128,7 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
         _table("Contention and speed-up", levels if len(levels) > 1 else (), _CONTENTION),
         *load_tables(summary),
         _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), _CLEAN),
-        _table("Machine", [x for x in levels if x.energy or x.ttft_split], _MACHINE, _machine_note(levels)),
+        machine_table(levels),
         _bandwidth(summary),
         goodput_table(summary),
         _scaling(summary),
@@ -194,10 +195,10 @@ _CLEAN: tuple[tuple[str, Cell], ...] = (
 
 _MACHINE: tuple[tuple[str, Cell], ...] = (
     ("C", lambda level: f"{level.offered_load:g}"),
-    ("GPU power, W", lambda level: significant(level.energy.mean_w) if level.energy else MISSING),
+    ("GPU W", lambda level: significant(level.energy.mean_w) if level.energy else MISSING),
     ("J/token", lambda level: significant(level.energy.j_per_token) if level.energy else MISSING),
     ("tokens/J", lambda level: significant(level.energy.tokens_per_j) if level.energy else MISSING),
-    ("GPU memory, GiB", lambda level: gib(level.energy.peak_memory) if level.energy else MISSING),
+    ("GPU GiB", lambda level: gib(level.energy.peak_memory) if level.energy else MISSING),
     ("throttled", lambda level: short_percent(level.energy.throttled) if level.energy else MISSING),
     ("TTFT: queue", lambda level: _part(level, "queue_s")),
     ("TTFT: prefill", lambda level: _part(level, "prefill_s")),
@@ -209,6 +210,11 @@ def _part(level: Level, name: Literal["queue_s", "prefill_s", "rest_s"]) -> str:
     split = level.ttft_split
     value = getattr(split, name) if split else None
     return f"est. {seconds(value)}" if split and split.estimated and value is not None else seconds(value)
+
+
+def machine_table(levels: Sequence[Level]) -> Table:
+    """Tabulate GPU figures and the parts of TTFT by level; without rows if neither was measured."""
+    return _table("Machine", [x for x in levels if x.energy or x.ttft_split], _MACHINE, _machine_note(levels))
 
 
 def _machine_note(levels: Sequence[Level]) -> str:
@@ -312,15 +318,23 @@ def _checks(summary: Summary) -> Table:
 
 
 def _notes(summary: Summary) -> tuple[str, ...]:
+    return (*remarks(summary.levels), *event_lines(summary), FORMULAS)
+
+
+def remarks(levels: Sequence[Level]) -> list[str]:
+    """Return each remark once, with the levels that it applies to; alarms are marked."""
     loads: dict[str, list[str]] = {}
-    for level in summary.levels:
+    for level in levels:
         for flag in level.flags:
             loads.setdefault(flag.text, []).append(f"{level.offered_load:g}")
-    varied = load_title(summary.levels)
-    flags = [f"{varied}={', '.join(at)}: {flag}" for flag, at in loads.items()]
+    alarms = {flag.text for level in levels for flag in level.flags if flag.code in ALARMS}
+    title = load_title(levels)
+    return [f"{'✗ ' if text in alarms else ''}{title}={','.join(at)}: {text}" for text, at in loads.items()]
+
+
+def event_lines(summary: Summary) -> list[str]:
     t0 = summary.session.t0_ns
-    events = [
+    return [
         f"+{(event.t_ns - t0) / 1e9:.1f} s {event.name}" + (f": {event.detail}" if event.detail else "")
         for event in summary.events
     ]
-    return (*flags, *events, FORMULAS)
