@@ -102,13 +102,15 @@ class WholeReply(Reply):
         self.connection.respond(200, msgspec.json.encode(self._document(content, reasoning)))
 
     def fail(self) -> None:
-        self.connection.respond(FAILURE.status, msgspec.json.encode(self._failure()))
+        self.connection.respond(FAILURE.status, msgspec.json.encode(self.error(FAILURE)))
 
     @abstractmethod
     def _document(self, content: str, reasoning: str | None) -> dict[str, Any]: ...
 
+    @staticmethod
     @abstractmethod
-    def _failure(self) -> dict[str, Any]: ...
+    def error(refusal: RequestRefused) -> dict[str, Any]:
+        """Return the body of an error."""
 
 
 class Stream(Reply):
@@ -116,13 +118,8 @@ class Stream(Reply):
 
     content_type: str
 
-    def __init__(
-        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
-    ) -> None:
-        super().__init__(connection, job, request, fault, settings)
-        self._pending: list[bytes] = []
-
     def start(self) -> None:
+        self._pending: list[bytes] = []
         self.connection.start_stream(self.content_type)
 
     def _add(self, start: int, count: int) -> None:
@@ -174,9 +171,8 @@ class Stream(Reply):
 
 
 class SimApi(NamedTuple):
-    """One HTTP API: how its requests are read, and in which form it responds; `error` is the body of an error."""
+    """One HTTP API: how its requests are read, and in which form it responds."""
 
     parse: Callable[[bytes, Preset, int], ParsedRequest]
     stream: type[Stream]
     whole: type[WholeReply]
-    error: Callable[[RequestRefused], dict[str, Any]]

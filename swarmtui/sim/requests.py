@@ -52,8 +52,8 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A validated request, with the answer that it will get."""
 
     stream: bool
-    include_usage: bool
-    continuous_usage: bool
+    include_usage: bool = False
+    continuous_usage: bool = False
     prompt: list[str]
     words: tokens.AnswerText
     output_tokens: int
@@ -124,8 +124,6 @@ def answer_within(
     reasoning = preset.reasoning
     return ParsedRequest(
         stream=stream,
-        include_usage=False,
-        continuous_usage=False,
         prompt=prompt,
         words=words,
         output_tokens=length,

@@ -119,7 +119,7 @@ class SimulatorServer:
             if parsed.stream and not request.http_1_1:
                 raise RequestRefused(400, "A stream needs HTTP/1.1.")
         except RequestRefused as refusal:
-            connection.respond(refusal.status, msgspec.json.encode(api.error(refusal)))
+            connection.respond(refusal.status, msgspec.json.encode(api.whole.error(refusal)))
         else:
             self._accept(connection, api, parsed)
 
@@ -130,7 +130,7 @@ class SimulatorServer:
         fault = fault_for(number, self._preset.failures, self._seed)
         if fault == "http_500" or fault == "http_503":
             failure = RequestRefused(int(fault.removeprefix("http_")), FAILURE.message, kind=FAILURE.kind)
-            connection.respond(failure.status, msgspec.json.encode(api.error(failure)))
+            connection.respond(failure.status, msgspec.json.encode(api.whole.error(failure)))
             return
         preset = self._preset
         blocks = block_hashes(parsed.prompt, preset.block_size) if preset.prefix_cache else ()

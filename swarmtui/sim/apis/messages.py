@@ -73,10 +73,6 @@ def _stop(reply: Reply) -> dict[str, Any]:
     return {"stop_reason": _STOP_REASONS[reply.request.finish_reason], "stop_sequence": None}
 
 
-def _error(refusal: RequestRefused) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": refusal.kind, "message": refusal.message}}
-
-
 def _event(kind: str, **fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode({"type": kind, **fields}))
 
@@ -111,7 +107,7 @@ class MessagesStream(Stream):
         self._emit(_event("message_stop"))
 
     def _error(self) -> bytes:
-        return b"event: error\ndata: %b\n\n" % msgspec.json.encode(_error(FAILURE))
+        return b"event: error\ndata: %b\n\n" % msgspec.json.encode(MessagesWhole.error(FAILURE))
 
 
 class MessagesWhole(WholeReply):
@@ -121,8 +117,9 @@ class MessagesWhole(WholeReply):
         usage = _usage(self, self.request.output_tokens)
         return _message(self) | {"content": blocks} | _stop(self) | {"usage": usage}
 
-    def _failure(self) -> dict[str, Any]:
-        return _error(FAILURE)
+    @staticmethod
+    def error(refusal: RequestRefused) -> dict[str, Any]:
+        return {"type": "error", "error": {"type": refusal.kind, "message": refusal.message}}
 
 
-API = SimApi(parse=_parse, stream=MessagesStream, whole=MessagesWhole, error=_error)
+API = SimApi(parse=_parse, stream=MessagesStream, whole=MessagesWhole)

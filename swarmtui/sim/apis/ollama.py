@@ -7,10 +7,8 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.sim.batching import Job
-from swarmtui.sim.http import SimConnection
-from swarmtui.sim.presets import Fault, Preset
-from swarmtui.sim.replies import FAILURE, Reply, ReplySettings, SimApi, Stream, WholeReply
+from swarmtui.sim.presets import Preset
+from swarmtui.sim.replies import FAILURE, Reply, SimApi, Stream, WholeReply
 from swarmtui.sim.requests import ChatMessage, ParsedRequest, RequestRefused, answer_within, chat_prompt, decode
 
 
@@ -35,10 +33,6 @@ def _parse(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
     room = max(preset.max_model_len - len(prompt), 1)
     cap = room if cap is None or cap < 1 else min(cap, room)
     return answer_within(prompt, cap, preset, seed, stream=request.stream is not False)
-
-
-def _error(refusal: RequestRefused) -> dict[str, Any]:
-    return {"error": refusal.message}
 
 
 def _end(reply: Reply) -> dict[str, Any]:
@@ -69,11 +63,9 @@ def _iso(seconds: int) -> str:
 class OllamaStream(Stream):
     content_type = "application/x-ndjson"
 
-    def __init__(
-        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
-    ) -> None:
-        super().__init__(connection, job, request, fault, settings)
-        same = f'{{"model":"{settings.model}","created_at":"{_iso(self.created)}","message":{{"role":"assistant",'
+    def start(self) -> None:
+        super().start()
+        same = f'{{"model":"{self.settings.model}","created_at":"{_iso(self.created)}","message":{{"role":"assistant",'
         self._content = f'{same}"content":"'.encode()
         self._reasoning = f'{same}"content":"","thinking":"'.encode()
 
@@ -86,7 +78,7 @@ class OllamaStream(Stream):
         self._emit(msgspec.json.encode(last) + b"\n")
 
     def _error(self) -> bytes:
-        return msgspec.json.encode(_error(FAILURE)) + b"\n"
+        return msgspec.json.encode(OllamaWhole.error(FAILURE)) + b"\n"
 
 
 class OllamaWhole(WholeReply):
@@ -94,8 +86,9 @@ class OllamaWhole(WholeReply):
         message = {"role": "assistant", "content": content, **({"thinking": reasoning} if reasoning else {})}
         return {"message": message, **_end(self)}
 
-    def _failure(self) -> dict[str, Any]:
-        return _error(FAILURE)
+    @staticmethod
+    def error(refusal: RequestRefused) -> dict[str, Any]:
+        return {"error": refusal.message}
 
 
-API = SimApi(parse=_parse, stream=OllamaStream, whole=OllamaWhole, error=_error)
+API = SimApi(parse=_parse, stream=OllamaStream, whole=OllamaWhole)

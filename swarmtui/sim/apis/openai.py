@@ -8,10 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.sim import tokens
-from swarmtui.sim.batching import Job
-from swarmtui.sim.http import SimConnection
-from swarmtui.sim.presets import Fault, Preset
-from swarmtui.sim.replies import FAILURE, Reply, ReplySettings, SimApi, Stream, WholeReply
+from swarmtui.sim.presets import Preset
+from swarmtui.sim.replies import FAILURE, Reply, SimApi, Stream, WholeReply
 from swarmtui.sim.requests import (
     Cap,
     ChatMessage,
@@ -94,11 +92,6 @@ def _usage(reply: Reply, produced: int) -> dict[str, Any]:
     return usage
 
 
-def _error(refusal: RequestRefused) -> dict[str, Any]:
-    error = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.status}
-    return {"error": error}
-
-
 class _OpenAiStream(Stream):
     """Server-sent events; the constant parts of the events are built once."""
 
@@ -106,15 +99,13 @@ class _OpenAiStream(Stream):
     kind: str
     prefix: str
 
-    def __init__(
-        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
-    ) -> None:
-        super().__init__(connection, job, request, fault, settings)
+    def start(self) -> None:
+        super().start()
         same = f'"id":"{self.prefix}-{self.id}","object":"{self.kind}","created":{self.created}'
-        self._head = f'data: {{{same},"model":"{settings.model}","choices":['.encode()
+        self._head = f'data: {{{same},"model":"{self.settings.model}","choices":['.encode()
         self._content, self._reasoning, after = self._parts()
         self._more = after + b"null}]"
-        self._last = after + b'"%b","stop_reason":null}]' % request.finish_reason.encode()
+        self._last = after + b'"%b","stop_reason":null}]' % self.request.finish_reason.encode()
 
     def _parts(self) -> tuple[bytes, bytes, bytes]:
         """Return what precedes content and reasoning, and what follows them."""
@@ -137,7 +128,7 @@ class _OpenAiStream(Stream):
         self._emit(b"data: [DONE]\n\n")
 
     def _error(self) -> bytes:
-        return b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode(_error(FAILURE))
+        return b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode(OpenAiWhole.error(FAILURE))
 
 
 class ChatStream(_OpenAiStream):
@@ -161,9 +152,11 @@ class CompletionsStream(_OpenAiStream):
         return text, text, b'","logprobs":null,"finish_reason":'
 
 
-class _OpenAiWhole(WholeReply):
-    def _failure(self) -> dict[str, Any]:
-        return _error(FAILURE)
+class OpenAiWhole(WholeReply):
+    @staticmethod
+    def error(refusal: RequestRefused) -> dict[str, Any]:
+        error = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.status}
+        return {"error": error}
 
     def _envelope(self, prefix: str, kind: str, answer: dict[str, Any]) -> dict[str, Any]:
         end = {"logprobs": None, "finish_reason": self.request.finish_reason, "stop_reason": None}
@@ -177,16 +170,16 @@ class _OpenAiWhole(WholeReply):
         }
 
 
-class ChatWhole(_OpenAiWhole):
+class ChatWhole(OpenAiWhole):
     def _document(self, content: str, reasoning: str | None) -> dict[str, Any]:
         message = {"role": "assistant", "content": content, self.settings.reasoning_field: reasoning}
         return self._envelope("chatcmpl", "chat.completion", {"message": message})
 
 
-class CompletionsWhole(_OpenAiWhole):
+class CompletionsWhole(OpenAiWhole):
     def _document(self, content: str, reasoning: str | None) -> dict[str, Any]:
         return self._envelope("cmpl", "text_completion", {"text": (reasoning or "") + content})
 
 
-CHAT = SimApi(parse=parse_chat, stream=ChatStream, whole=ChatWhole, error=_error)
-COMPLETIONS = SimApi(parse=_parse_completions, stream=CompletionsStream, whole=CompletionsWhole, error=_error)
+CHAT = SimApi(parse=parse_chat, stream=ChatStream, whole=ChatWhole)
+COMPLETIONS = SimApi(parse=_parse_completions, stream=CompletionsStream, whole=CompletionsWhole)

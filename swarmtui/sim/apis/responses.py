@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from swarmtui.sim.apis.openai import OpenAiWhole
 from swarmtui.sim.presets import Preset
-from swarmtui.sim.replies import FAILURE, Reply, SimApi, Stream, WholeReply
+from swarmtui.sim.replies import FAILURE, Reply, SimApi, Stream
 from swarmtui.sim.requests import (
     Cap,
     ParsedRequest,
-    RequestRefused,
     chat_prompt,
     check_model,
     decode,
@@ -84,11 +84,6 @@ def _item(reply: Reply, reasoning: bool, text: str | None, status: str) -> dict[
     return {"id": f"msg_{reply.id}", "type": "message", "role": "assistant", "content": content, "status": status}
 
 
-def _error(refusal: RequestRefused) -> dict[str, Any]:
-    error = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.status}
-    return {"error": error}
-
-
 class ResponsesStream(Stream):
     """Text and reasoning are output items; each event has a number."""
 
@@ -152,12 +147,9 @@ def _whole(reply: Reply) -> dict[str, Any]:
     return _document(reply, output, "completed")
 
 
-class ResponsesWhole(WholeReply):
+class ResponsesWhole(OpenAiWhole):
     def _document(self, content: str, reasoning: str | None) -> dict[str, Any]:
         return _whole(self)
 
-    def _failure(self) -> dict[str, Any]:
-        return _error(FAILURE)
 
-
-API = SimApi(parse=_parse, stream=ResponsesStream, whole=ResponsesWhole, error=_error)
+API = SimApi(parse=_parse, stream=ResponsesStream, whole=ResponsesWhole)
