@@ -35,6 +35,16 @@ def test_energy_is_interpolated_between_readings() -> None:
     assert found.j_per_token == pytest.approx(2.0) and found.tokens_per_j == pytest.approx(0.5)
 
 
+def test_memory_of_a_span_without_a_reading_is_that_of_the_readings_around_it() -> None:
+    readings = [
+        Telemetry(t_ns=t * S, gpus=(gpu(energy_j=9.0 * t, memory_used=used),))
+        for t, used in enumerate((9, 2, 3, 4, 5, 6, 6, 9))
+    ]
+    short, none = (energy_used(readings, [(start, start + S // 2)], 1) for start in (4 * S + S // 4, 20 * S))
+    assert short is not None and (short.joules, short.peak_memory) == (pytest.approx(4.5), 6)
+    assert none is not None and none.peak_memory is None
+
+
 def test_energy_of_runs_is_summed_without_the_time_between() -> None:
     found = energy_used(steady(100.0, 30), [(0, 5 * S), (20 * S, 25 * S)], tokens_out=None)
     assert found is not None and found.joules == pytest.approx(1000.0)

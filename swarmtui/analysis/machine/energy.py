@@ -15,7 +15,7 @@ from swarmtui.numbers import gib
 THROTTLE_REASONS = frozenset(
     ("power cap", "hardware slowdown", "thermal", "hardware thermal", "power brake", "board limit", "reliability")
 )
-# A counter must have been read within this time of both ends of a span.
+# A counter must have been read within this time of both ends of a span, and the memory if the span is too short.
 _MAX_DISTANCE_NS = 1_500_000_000
 
 
@@ -41,7 +41,7 @@ def energy_used(
         for span in spans:
             used = _joules(counter, span)
             joules = None if joules is None or used is None else joules + used
-    inside = [gpus for t, gpus in chosen if any(start <= t <= end for start, end in spans)]
+    inside = _within(chosen, spans)
     seconds = sum(end - start for start, end in spans) / 1e9
     throttled, why = throttled_share(inside)
     simulated = any(gpu.simulated for _, gpus in chosen for gpu in gpus)
@@ -51,7 +51,7 @@ def energy_used(
         mean_w=ratio(joules, seconds),
         j_per_token=ratio(joules, tokens_out),
         tokens_per_j=ratio(tokens_out, joules),
-        peak_memory=max((used for gpus in inside if (used := _memory(gpus)) is not None), default=None),
+        peak_memory=_peak_memory(inside or _within(chosen, spans, _MAX_DISTANCE_NS)),
         throttled=throttled,
         throttle=why,
         simulated=simulated,
@@ -75,6 +75,15 @@ def _joules(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
 def _interpolate(one: tuple[int, float], other: tuple[int, float], t: int) -> float:
     """Return the counter at `t`, on the line through two readings."""
     return one[1] + (other[1] - one[1]) * (t - one[0]) / (other[0] - one[0])
+
+
+def _within(readings: Sequence[tuple[int, list[Gpu]]], spans: Sequence[Span], distance_ns: int = 0) -> list[list[Gpu]]:
+    """Return the readings during the spans, and up to this time before and after them."""
+    return [gpus for t, gpus in readings if any(s - distance_ns <= t <= end + distance_ns for s, end in spans)]
+
+
+def _peak_memory(readings: Sequence[Sequence[Gpu]]) -> int | None:
+    return max((used for gpus in readings if (used := _memory(gpus)) is not None), default=None)
 
 
 def _memory(gpus: Sequence[Gpu]) -> int | None:
