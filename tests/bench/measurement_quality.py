@@ -1,6 +1,6 @@
 """Count how often healthy sweeps are graded ok, and how often each fault of the measurement is noticed.
 
-python -m tests.bench.measurement_quality [REPEATS [SCENARIO …]]: healthy freeze restart other_client proxy slow_client
+python -m tests.bench.measurement_quality [REPEATS [SCENARIO …]]
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import sys
 import tempfile
 import threading
 import time
+import venv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 SPEC = "moe-tp1?output.median=60"
+SCENARIOS = ("healthy", "freeze", "restart", "other_client", "proxy", "slow_client", "clock_step")
 SWEEP = ("--workload", "chat", "--levels", "1,2,4", "--requests", "4C", "--warmup", "2")
 
 
@@ -36,8 +38,8 @@ def start_simulator(port: int, spec: str = SPEC) -> subprocess.Popen[str]:
     return process
 
 
-def start_run(url: str, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "swarmtui", "run", "--endpoint", url, *SWEEP, "--json", *options]
+def start_run(url: str, *options: str, python: str = sys.executable) -> subprocess.Popen[str]:
+    command = [python, "-m", "swarmtui", "run", "--endpoint", url, *SWEEP, "--json", *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -119,6 +121,35 @@ def workers(run: subprocess.Popen[str]) -> list[int]:
     return [pid for pid in names if "swarmtui.loadgen.worker" in names[pid] and below(pid)]
 
 
+# Shifts the wall clock and the kernel's stamps as soon as a file exists.
+_STEPPED_CLOCK = """
+import os, time
+from swarmtui.loadgen import clock
+
+def shift_s():
+    return 3 if os.path.exists({path!r}) else 0
+
+true_ns, unpack = time.time_ns, clock.unpack_timespec
+time.time_ns = lambda: true_ns() + 1_000_000_000 * shift_s()
+
+def unpack_timespec(data):
+    seconds, nanoseconds = unpack(data)
+    return seconds + shift_s(), nanoseconds
+
+clock.unpack_timespec = unpack_timespec
+"""
+
+
+def python_with_stepped_clock(folder: Path, stepped: Path) -> str:
+    """Make a Python in which all processes see the clock set by 3 s when the file `stepped` appears."""
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "stepped_clock.py").write_text(_STEPPED_CLOCK.format(path=str(stepped)))
+    paths = [path for path in (str(Path.cwd()), *sys.path) if Path(path).is_dir()]
+    (packages / "stepped_clock.pth").write_text("\n".join([*paths, "import stepped_clock"]))
+    return str(folder / "bin/python")
+
+
 def is_at_level(port: int, running: int) -> bool:
     """Whether the simulator has this many requests at once."""
     with suppress(OSError):
@@ -174,6 +205,13 @@ def scenario(name: str) -> tuple[list[str], list[str]]:
 
                 with in_background(hold):
                     return doubtful(run)
+            case "clock_step":
+                with tempfile.TemporaryDirectory() as folder:
+                    stepped = Path(folder) / "stepped"
+                    run = start_run(url, python=python_with_stepped_clock(Path(folder) / "venv", stepped))
+                    wait_for_level(run, port, 4)
+                    stepped.touch()
+                    return doubtful(run)
             case _:
                 return doubtful(start_run(url))
     finally:
@@ -184,7 +222,7 @@ def scenario(name: str) -> tuple[list[str], list[str]]:
 def main(repeats: int, names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as state:
         os.environ |= {"XDG_STATE_HOME": state, "XDG_DATA_HOME": state}
-        for name in names or ["healthy", "freeze", "restart", "other_client", "proxy", "slow_client"]:
+        for name in names or SCENARIOS:
             noticed = 0
             for _ in range(2 * repeats if name == "healthy" else repeats):
                 lines, flags = scenario(name)

@@ -329,7 +329,7 @@ RULES = (
     Rule(
         "client_clock", "client clock", "not set during the run", "",
         _single(
-            lambda facts: facts.clock_steps, CLOCK_STEPS, lambda steps: f"{steps:g} steps",
+            lambda facts: facts.clock_steps, CLOCK_STEPS, lambda steps: count_noun(int(steps), "step", "steps"),
             "the clock of this machine ran evenly",
             "the clock of this machine was set during the run; arrival times around that moment may be off",
         ),
