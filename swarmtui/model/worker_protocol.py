@@ -137,11 +137,14 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
     ttft_s: float | None
     span_s: float = 0.0
 
+    @property
+    def request(self) -> tuple[int, int]:
+        """Identifies the request among those of its agent."""
+        return self.task, self.t_sent_ns
+
     def continues(self, before: StreamRow | None) -> bool:
         """Whether `before` is an earlier row of the same answer."""
-        return (
-            before is not None and before.total > 0 and (before.task, before.t_sent_ns) == (self.task, self.t_sent_ns)
-        )
+        return before is not None and before.total > 0 and before.request == self.request
 
     def written_since(self, before: StreamRow | None) -> tuple[int, float]:
         """Return the chunks of this answer since `before`, without its first one, and the time that they took."""

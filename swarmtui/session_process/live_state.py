@@ -93,6 +93,9 @@ class LiveState:
         self.errors: Counter[str] = Counter()
         self._workers: dict[int, WorkerFrame] = {}
         self._rows: dict[int, StreamRow] = {}
+        # The last rows of answers that others have followed, and the requests whose records have arrived.
+        self._replaced: dict[int, StreamRow] = {}
+        self._recorded: dict[int, tuple[int, int]] = {}
         self._chunk_counts: deque[tuple[int, int]] = deque()
         self._ttfts: deque[tuple[int, int, float]] = deque(maxlen=32)
         # C, the time of a frame, and the chunks in it that followed another one, with the time they took.
@@ -138,17 +141,21 @@ class LiveState:
 
     def update_worker(self, worker: int, frame: WorkerFrame) -> None:
         self._workers[worker] = frame
-        self._chunk_counts.append((frame.t_ns, sum(row.chunks for row in frame.rows)))
-        while self._chunk_counts[0][0] < frame.t_ns - _RATE_WINDOW_NS:
-            self._chunk_counts.popleft()
-        chunks, span_s = 0, 0.0
+        produced, written, span_s = 0, 0, 0.0
         for row in frame.rows:
-            more = row.written_since(self._rows.get(row.agent))
-            chunks, span_s = chunks + more[0], span_s + more[1]
+            before = self._rows.get(row.agent)
+            if self._recorded.get(row.agent) != row.request:
+                more = row.written_since(before)
+                produced, written, span_s = produced + row.chunks, written + more[0], span_s + more[1]
+            if before is not None and before.request != row.request:
+                self._replaced[row.agent] = before
             if row.ttft_s is not None and row.chunks == row.total:
                 self._ttfts.append((self.c, frame.t_ns, row.ttft_s))
             self._rows[row.agent] = row
-        self._written.append((self.c, frame.t_ns, chunks, span_s))
+        self._chunk_counts.append((frame.t_ns, produced))
+        while self._chunk_counts[0][0] < frame.t_ns - _RATE_WINDOW_NS:
+            self._chunk_counts.popleft()
+        self._written.append((self.c, frame.t_ns, written, span_s))
         while self._written[0][1] < frame.t_ns - _RECENT_NS:
             self._written.popleft()
         before_t, before_cpu, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, 0.0))
@@ -166,12 +173,27 @@ class LiveState:
         elif record.error != CANCELLED:
             self.errors[record.error] += 1
         self.finished += 1
+        self._add_end(record)
         self.watched.add_record(record)
         self.trace.add(record)
         if self.load == "mixed" and record.phase == "level" and record.error != CANCELLED:
             self._add_mixed_record(record)
         if record.t_sent_ns is not None and record.t_sched_ns is not None:
             self._send_delays.append((record.t_sent_ns, (record.t_sent_ns - record.t_sched_ns) / 1e9))
+
+    def _add_end(self, record: Record) -> None:
+        """Count the chunks of an answer that arrived after its last row."""
+        first_ns, last_ns, sent_ns = record.t_first_ns, record.t_last_ns, record.t_sent_ns or 0
+        span_s = (last_ns - first_ns) / 1e9 if first_ns is not None and last_ns is not None else 0.0
+        end = StreamRow(record.agent, "", record.task, record.type, sent_ns, 0, record.chunks, record.ttft_s, span_s)
+        rows = (self._rows.get(end.agent), self._replaced.get(end.agent))
+        before = next((row for row in rows if row is not None and row.request == end.request), None)
+        self._recorded[end.agent] = end.request
+        if self._chunk_counts:
+            t_ns, produced = self._chunk_counts[-1]
+            more = max(0, end.total - (before.total if before else 0))
+            self._chunk_counts[-1] = (t_ns, produced + more)
+            self._written.append((self.c, t_ns, *end.written_since(before)))
 
     def _add_mixed_record(self, record: Record) -> None:
         """Keep the newest records of a mixed load; the report at the end covers all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.session_process.live_state import LiveState
 
@@ -66,6 +67,23 @@ def test_rate_of_a_stream_does_not_depend_on_how_many_wait() -> None:
         state.update_worker(0, WorkerFrame(tenth * 10**8, 8, 8, 6, 0, rows, 0.0, 0, 0, 0, 0))
     state.update_worker(0, WorkerFrame(10**10, 8, 8, 8, 0, (), 0.0, 0, 0, 0, 0))
     assert state.frame(rows=False).per_stream_tps == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("seen", [0, 10, 25])
+def test_rate_has_the_chunks_that_arrive_after_the_last_row_of_an_answer(seen: int) -> None:
+    """Ten answers of 30 chunks per second, each between two frames but for the chunks that the first of them has."""
+    state = LiveState(0)
+    state.c = 1
+    for task in range(30):
+        t_ns, sent_ns = (task + 1) * 10**8, (task + 1) * 10**8 - 10**7
+        row = StreamRow(0, "writing", task, "", sent_ns, seen, seen, 0.1, span_s=(seen - 1) / 1000)
+        state.update_worker(0, WorkerFrame(t_ns, 1, 1, 0, 0, (row,) if seen else (), 0.0, 0, 0, 0, 0))
+        last_ns = sent_ns + 29 * 10**6
+        state.add_record(
+            Record(task=task, t_sent_ns=sent_ns, t_first_ns=sent_ns, t_last_ns=last_ns, chunks=30, tokens_out=30)
+        )
+    frame = state.frame(rows=False)
+    assert frame.out_tps == pytest.approx(300.0) and frame.per_stream_tps == pytest.approx(1000.0)
 
 
 def test_rate_is_unknown_before_a_quarter_of_the_window() -> None:
