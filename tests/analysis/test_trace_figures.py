@@ -8,7 +8,7 @@ import pytest
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.traces import reusable_tokens
 from swarmtui.analysis.machine.by_level import add_machine_figures
-from swarmtui.model.record import Phase, Record
+from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Level, StageEnd, StageStart, TtftCell
 from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry
 from swarmtui.model.trace import ReplayedRequest
@@ -104,7 +104,8 @@ def test_failed_sessions_are_no_jobs() -> None:
 
 def test_hit_rate_by_the_counters_of_the_server() -> None:
     """Requests whose prompts were read before the first sample of the level are in neither figure."""
-    records = [request(at, 2, turn, reusable=480 * turn) for at, turn in ((1, 0), (5, 1), (9, 2))]
+    records = [request(at, 2, turn, reusable=480 * turn) for at, turn in ((1, 0), (5, 1))]
+    records.append(request(9, 2, 2, reusable=960, phase="filler", error=CANCELLED))
 
     def sample(at_s: float, queries: float, hits: float) -> Telemetry:
         state = ServerState(engine="vLLM", url="u", cache_queries=queries, cache_hits=hits)

@@ -79,8 +79,12 @@ def trace_figures(runs: Sequence[LevelRun], block_size: int | None) -> TraceFigu
 
 
 def reuse(records: Iterable[Record], window: Span, block_size: int | None) -> tuple[int, int]:
-    """Return the prompt tokens that were sent before, and all, of the requests whose prompts were read in a time."""
-    found = [one for one in _replays(records) if window[0] < (one[0].t_first_ns or 0) <= window[1]]
+    """Return the prompt tokens that were sent before, and all, of the requests whose prompts were read in a time.
+
+    Requests that were cancelled later count too: the server has read their prompts.
+    """
+    read = [record for record in records if window[0] < (record.t_first_ns or 0) <= window[1]]
+    found = [(record, record.replayed) for record in read if record.replayed is not None]
     return sum(_reusable(found, block_size)), sum(r.input_tokens for _, r in found)
 
 
