@@ -95,7 +95,7 @@ class Scheduler:
         """Write a record to the journal, then count it."""
         # Many requests end and start at the same time: let a server on this host run in between.
         os.sched_yield()
-        task = self._workers.task(link, record)
+        task = self._workers.dispatcher.task(link.number, record.task)
         record = self._checker.check(task, record)
         kept = self._checker.trim_text(task, record)
         link.unacknowledged.append(self._journal.write(RequestEntry(record=kept)))
@@ -112,7 +112,7 @@ class Scheduler:
             self.first_error = self.first_error or record
         if task is None or (record.error is None and record.turn < len(task.followups)):
             return
-        self._workers.task_finished(link, record)
+        self._workers.dispatcher.finished(link.number, record.task)
         stage = self._stage
         if stage is not None and record.stage == stage.number:
             if record.phase == stage.phase:
@@ -127,7 +127,7 @@ class Scheduler:
         self._changed.set()
 
     def tasks_returned(self, link: WorkerLink, tasks: tuple[int, ...]) -> None:
-        self._workers.tasks_returned(link, tasks)
+        self._workers.dispatcher.returned(link.number, tasks)
         self._supply()
 
     def update_worker(self, link: WorkerLink, frame: worker_protocol.WorkerFrame) -> None:
@@ -399,7 +399,7 @@ class Scheduler:
         """Wait for the requests in flight, or cancel them; after a stop, cancel when its grace period is over."""
         if self._stage is not None:
             self._stage.source.close()
-        if not self._workers.has_tasks:
+        if not self._workers.dispatcher.has_tasks:
             return
         self._workers.drop(cancel=cancel)
         started, cancelled = time.monotonic(), cancel
@@ -412,7 +412,7 @@ class Scheduler:
             elif self._stage is not None and self._stage.done < self._stage.issued:
                 self._state.status = "draining"
             await self._wait_for_change()
-        self._workers.forget_tasks()
+        self._workers.dispatcher.forget_tasks()
 
     async def _wait_for_change(self) -> None:
         """Wait for a command or a report, but not longer than the interval in which deadlines are checked."""

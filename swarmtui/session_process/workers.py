@@ -21,7 +21,7 @@ from swarmtui.model import worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import LoadModeName, Plan
-from swarmtui.model.record import Phase, Record
+from swarmtui.model.record import Phase
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.workload import Task
 from swarmtui.session_process.dispatch import Dispatcher
@@ -255,7 +255,7 @@ class WorkerPool:
     ) -> None:
         self.links = [WorkerLink(number, *one) for number, one in enumerate(started)]
         self._on_report, self._on_exit = on_report, on_exit
-        self._dispatcher = Dispatcher(len(self.links))
+        self.dispatcher = Dispatcher(len(self.links))
         self._shutting_down = False
         self._following: list[asyncio.Task[None]] = []
         # The stage that is on hold, its workers that have tasks, and those that are ready to start them.
@@ -279,7 +279,7 @@ class WorkerPool:
         """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""
         hold = stage.together and c is None and len(self.links) > 1
         self._held_stage, self._supplied, self._ready = stage.number if hold else None, set(), set()
-        for link, agents in zip(self.links, self._dispatcher.set_streams(c or stage.streams), strict=True):
+        for link, agents in zip(self.links, self.dispatcher.set_streams(c or stage.streams), strict=True):
             link.send(
                 worker_protocol.StartStage(
                     stage.number,
@@ -297,10 +297,10 @@ class WorkerPool:
         """Give the workers as many tasks as they may hold; take back queued ones if another worker runs out of them."""
         # The first requests are sent while the reserve is still being generated.
         for depth in (None,) if stage.scheduled else (1, stage.depth):
-            for number, tasks in self._dispatcher.hand_out(stage.next_task, depth).items():
+            for number, tasks in self.dispatcher.hand_out(stage.next_task, depth).items():
                 self.links[number].send_tasks(tasks)
                 self._supplied.add(number)
-        for number, count in self._dispatcher.take_back().items():
+        for number, count in self.dispatcher.take_back().items():
             self.links[number].send(worker_protocol.TakeBack(count))
 
     def worker_ready(self, link: WorkerLink, stage: int) -> None:
@@ -314,26 +314,9 @@ class WorkerPool:
         for link in self.links:
             link.send(worker_protocol.Begin(stage, begin_ns + link.clock_offset_ns))
 
-    def task(self, link: WorkerLink, record: Record) -> Task | None:
-        """Return the task of a record, unless it was dropped."""
-        return self._dispatcher.task(link.number, record.task)
-
-    def task_finished(self, link: WorkerLink, record: Record) -> None:
-        self._dispatcher.finished(link.number, record.task)
-
-    def tasks_returned(self, link: WorkerLink, tasks: tuple[int, ...]) -> None:
-        self._dispatcher.returned(link.number, tasks)
-
-    @property
-    def has_tasks(self) -> bool:
-        return self._dispatcher.has_tasks
-
-    def forget_tasks(self) -> None:
-        self._dispatcher.forget_tasks()
-
     def drop(self, cancel: bool) -> None:
         """Drop all queued tasks; `cancel` also aborts requests in flight. At most one task per stream is left."""
-        self._dispatcher.drop()
+        self.dispatcher.drop()
         for link in self.links:
             link.drops += 1
             link.send(worker_protocol.Drop(cancel))
