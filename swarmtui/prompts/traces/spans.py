@@ -21,18 +21,6 @@ _INPUT, _OUTPUT, _CONVERSATION = "gen_ai.usage.input_tokens", "gen_ai.usage.outp
 _AGENT, _CACHED = "gen_ai.agent.id", "gen_ai.usage.cache_read.input_tokens"
 
 
-class _Span(msgspec.Struct, frozen=True):
-    """A call of a model; times are in seconds."""
-
-    session: str
-    agent: str
-    start_s: float
-    end_s: float
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-
-
 class _OtlpValue(Stored, frozen=True, kw_only=True):
     """Integers are written as text in OTLP's JSON."""
 
@@ -77,19 +65,20 @@ class _Line(Stored, frozen=True, kw_only=True):
 def read_spans(path: Path) -> Iterator[TraceSession]:
     """Group the spans by conversation, or by trace if none is named; other agents in it are sub-agents."""
     decoder = msgspec.json.Decoder(_Line)
-    sessions: dict[str, list[_Span]] = {}
+    sessions: dict[str, list[tuple[str, Call]]] = {}
     for number, line in lines_of(path):
         found = decode_line(decoder, line, path, number)
         try:
-            for span in _spans(found):
-                sessions.setdefault(span.session, []).append(span)
+            for session, agent, call in _calls(found):
+                sessions.setdefault(session, []).append((agent, call))
         except (ValueError, TypeError, OverflowError) as error:
             raise BadInput(f"not a valid span: {error}", source=str(path), line=number) from None
-    for index, spans in enumerate(sessions.values(), 1):
-        yield _to_session(f"{path.stem}:{index}", sorted(spans, key=lambda span: span.start_s))
+    for index, calls in enumerate(sessions.values(), 1):
+        yield _to_session(f"{path.stem}:{index}", sorted(calls, key=lambda pair: pair[1].start_s))
 
 
-def _spans(line: _Line) -> Iterator[_Span]:
+def _calls(line: _Line) -> Iterator[tuple[str, str, Call]]:
+    """Yield the session, the agent and the call of each span of a model."""
     for resource in line.resources:
         for scope in resource.scopes:
             for span in scope.spans:
@@ -101,23 +90,24 @@ def _spans(line: _Line) -> Iterator[_Span]:
         yield from _model_call(line.context.trace_id, start, end, line.attributes)
 
 
-def _model_call(trace_id: str, start_s: float, end_s: float, attributes: Mapping[str, Any]) -> Iterator[_Span]:
-    """Yield the span if it has token counts; spans of tools and of whole agents have none."""
+def _model_call(
+    trace_id: str, start_s: float, end_s: float, attributes: Mapping[str, Any]
+) -> Iterator[tuple[str, str, Call]]:
+    """Yield the call if it has token counts; spans of tools and of whole agents have none."""
     if attributes.get(_INPUT) is None or attributes.get(_OUTPUT) is None:
         return
     session = str(attributes.get(_CONVERSATION) or trace_id)
-    tokens = int(attributes[_INPUT]), int(attributes[_OUTPUT])
-    if min(tokens) < 0 or end_s < start_s:
+    input_tokens, output_tokens = int(attributes[_INPUT]), int(attributes[_OUTPUT])
+    if min(input_tokens, output_tokens) < 0 or end_s < start_s:
         raise ValueError("negative tokens or duration")
     cached = max(0, int(attributes.get(_CACHED) or 0))
-    yield _Span(session, str(attributes.get(_AGENT) or ""), start_s, end_s, *tokens, cached)
+    yield session, str(attributes.get(_AGENT) or ""), Call(start_s, end_s, input_tokens, cached, output_tokens)
 
 
-def _to_session(name: str, spans: list[_Span]) -> TraceSession:
+def _to_session(name: str, calls: list[tuple[str, Call]]) -> TraceSession:
     """The agent of the first call is the parent of the others."""
     agents: dict[str, list[Call]] = {}
-    for span in spans:
-        call = Call(span.start_s, span.end_s, span.input_tokens, span.cached_tokens, span.output_tokens)
-        agents.setdefault(span.agent, []).append(call)
+    for agent, call in calls:
+        agents.setdefault(agent, []).append(call)
     parent, *others = agents.values()
     return session_from_calls(name, parent, others)
