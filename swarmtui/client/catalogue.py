@@ -97,11 +97,11 @@ def _connection_problem(address: Address, client: HttpClient, timeout_s: float) 
     return "the port is open, but no inference server answers"
 
 
-def is_listening(url: str, timeout_s: float = 1.0) -> bool:
+def is_listening(url: str) -> bool:
     from swarmtui.http_client import RequestFailed, check_connection
 
     try:
-        check_connection(url, timeout_s)
+        check_connection(url, 1.0)
     except RequestFailed:
         return False
     return True

@@ -56,8 +56,8 @@ def configuration_key(flags: Flags) -> str:
     return msgspec.json.encode(flags, order="sorted").decode()
 
 
-def launch_command(tune: TuneFile, flags: Flags, port: int | str, source: str = "") -> LaunchCommand:
-    arguments = _filled(_split(tune.command, source, "command"), flags, port)
+def launch_command(tune: TuneFile, flags: Flags, port: int | str) -> LaunchCommand:
+    arguments = _filled(_split(tune.command, "command"), flags, port)
     env = {name: _fill(value, flags, port) for name, value in tune.env.items()}
     for name, value in flags.items():
         if f"{{{name}}}" in tune.command:
@@ -76,7 +76,7 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str, source: str = 
         env=env,
         url=url,
         ready=ready if "://" in ready else url.rstrip("/") + "/" + ready.lstrip("/"),
-        stop=tuple(_filled(_split(tune.stop, source, "stop"), flags, port)),
+        stop=tuple(_filled(_split(tune.stop, "stop"), flags, port)),
     )
 
 
@@ -85,7 +85,7 @@ def launch_for_command(command: str, url: str | None, port: int | str, option: s
     if url is None and "{port}" not in command:
         raise BadInput("put {port} into the command, or give the address of the server with --url", key=option)
     address = _fill(url or "http://127.0.0.1:{port}", {}, port)
-    arguments = tuple(_filled(_split(command, "", option), {}, port))
+    arguments = tuple(_filled(_split(command, option), {}, port))
     return LaunchCommand(command=arguments, env={}, url=address, ready=address.rstrip("/") + "/v1/models")
 
 
@@ -142,11 +142,11 @@ def rank(rows: Sequence[TuneResult], objective: Objective) -> list[TuneResult]:
     return sorted(rows, key=sort_key)
 
 
-def _split(text: str, source: str, key: str) -> list[str]:
+def _split(text: str, key: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise BadInput(f"cannot be split into arguments: {error}", source=source, key=key) from None
+        raise BadInput(f"cannot be split into arguments: {error}", key=key) from None
 
 
 def _filled(arguments: Sequence[str], flags: Flags, port: int | str) -> list[str]:

@@ -100,13 +100,13 @@ class ProbeHistory(Stored, frozen=True, kw_only=True):
     sentence: str
 
 
-def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAYS) -> ProbeHistory:
+def probe_history(probes: Sequence[ProbeResult]) -> ProbeHistory:
     """Return the history of the probes that have a rate."""
     known = tuple(sorted((probe for probe in probes if probe.tps), key=lambda probe: probe.at))
     if not known:
-        return ProbeHistory(probes=(), rolling=(), window_days=window_days, n=0, sentence="no probe yet")
+        return ProbeHistory(probes=(), rolling=(), window_days=WINDOW_DAYS, n=0, sentence="no probe yet")
     latest = known[-1]
-    before = _window(known[:-1], latest.at, window_days)
+    before = _window(known[:-1], latest.at, WINDOW_DAYS)
     inside = [*before, latest.tps or 0.0]
     middle, cv = median(before), coefficient_of_variation(before)
     change = (latest.tps or 0.0) / middle - 1.0 if middle else None
@@ -114,9 +114,9 @@ def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAY
     drift = _drift_by_probe(known)
     return ProbeHistory(
         probes=known,
-        rolling=tuple(median(_window(known, probe.at, window_days)) or 0.0 for probe in known),
+        rolling=tuple(median(_window(known, probe.at, WINDOW_DAYS)) or 0.0 for probe in known),
         drift=drift,
-        window_days=window_days,
+        window_days=WINDOW_DAYS,
         n=len(before),
         median=middle,
         low=min(inside),
@@ -125,7 +125,7 @@ def probe_history(probes: Sequence[ProbeResult], window_days: float = WINDOW_DAY
         cv_within=median(within),
         change=change,
         drifted=drift[-1].drifted if drift[-1] else None,
-        sentence=_sentence(window_days, middle, cv, change, drift[-1], _since_change(known)),
+        sentence=_sentence(WINDOW_DAYS, middle, cv, change, drift[-1], _since_change(known)),
     )
 
 

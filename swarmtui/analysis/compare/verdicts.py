@@ -162,11 +162,11 @@ def _welch(x: Sequence[float], y: Sequence[float]) -> Estimate:
     return Estimate(fsum(y) / m - fsum(x) / n, sqrt(sum(parts)), df)
 
 
-def holm_alphas(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+def holm_alphas(p_values: Sequence[float]) -> list[float]:
     """Return the alpha of each test: Holm's steps up to the first one that fails, and that one for all after it."""
-    alphas, step, stopped = [alpha] * len(p_values), alpha, False
+    alphas, step, stopped = [ALPHA] * len(p_values), ALPHA, False
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        step = step if stopped else alpha / (len(p_values) - rank)
+        step = step if stopped else ALPHA / (len(p_values) - rank)
         stopped = stopped or p_values[index] > step
         alphas[index] = step
     return alphas
@@ -177,11 +177,10 @@ def decide(
     *,
     alpha: float = ALPHA,
     claim: Claim = "configurations",
-    better: Literal["higher", "lower"] = "higher",
     detect: float = DETECT,
 ) -> Verdict:
     """Decide by the interval at `alpha`, or by that of 90 % if it shows that the change is within ±2 %."""
-    word, interval = _word(evidence, alpha, claim, better)
+    word, interval = _word(evidence, alpha, claim)
     needed = None
     if evidence.decides and evidence.spread is not None:
         needed = replicates_needed(evidence.spread, detect, alpha)
@@ -198,9 +197,7 @@ def decide(
     )
 
 
-def _word(
-    evidence: Evidence, alpha: float, claim: Claim, better: Literal["higher", "lower"]
-) -> tuple[VerdictWord, Interval | None]:
+def _word(evidence: Evidence, alpha: float, claim: Claim) -> tuple[VerdictWord, Interval | None]:
     """Check equivalence first: a difference within ±2 % is not relevant, even if it is certain."""
     estimate = evidence.estimate
     if estimate is None or not evidence.decides:
@@ -215,7 +212,7 @@ def _word(
         return "undecided", interval
     if claim == "sessions":
         return "differ", interval
-    return ("faster" if (change > 0) == (better == "higher") else "slower"), interval
+    return ("faster" if change > 0 else "slower"), interval
 
 
 def detectable_change(spread: float, n_a: int, n_b: int, alpha: float = ALPHA) -> float:
