@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -183,17 +184,15 @@ def doctor(
         )
     lines = []
     exporters = gpu_metrics_urls or (server.gpu_metrics_urls if server is not None else ())
-    for line in run_checks(server, streams, session_root(session_dir), exporters):
-        lines.append(line)
-        if not as_json:
-            echo(check_line(line))
+    checks = run_checks(server, streams, session_root(session_dir), exporters)
     if hosts:
         from swarmtui.hosts.speed import check_host_speeds
 
-        for line in check_host_speeds(hosts, streams):
-            lines.append(line)
-            if not as_json:
-                echo(check_line(line))
+        checks = chain(checks, check_host_speeds(hosts, streams))
+    for line in checks:
+        lines.append(line)
+        if not as_json:
+            echo(check_line(line))
     if as_json:
         echo(to_json(lines))
     sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)
