@@ -98,10 +98,6 @@ class SaveDialog(ModalScreen[SessionDetails | None]):
             yield Static("", markup=False, id="directory-problem")
             yield Static("tab: next · enter: save · esc: cancel", markup=False, classes="hint")
 
-    def on_mount(self) -> None:
-        for entry in self.query(Input):
-            entry.cursor_blink = False
-
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "directory":
             self.query_one("#directory-problem", Static).update(self._problem(event.value))

@@ -65,7 +65,6 @@ class ExportDialog(ModalScreen[None]):
             yield Static(_HINT, markup=False, classes="hint", id="export-hint")
 
     def on_mount(self) -> None:
-        self.query_one("#path", Input).cursor_blink = False
         self._describe()
 
     @property

@@ -17,7 +17,10 @@ Validator = Callable[[str], object]
 
 
 class TextField(Input):
-    """A text field without control characters, whether typed, pasted or read from a file."""
+    """A text field without control characters, whether typed, pasted or read from a file; its cursor does not blink."""
+
+    def on_mount(self) -> None:
+        self.cursor_blink = False
 
     def validate_value(self, value: str) -> str:
         return " ".join(sanitize_lines(value))
@@ -36,9 +39,7 @@ class InputLine(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Static("", markup=False, classes="input-line--label")
-        entry = TextField(compact=True)
-        entry.cursor_blink = False
-        yield entry
+        yield TextField(compact=True)
         yield Static("", markup=False, classes="input-line--problem")
 
     def ask(

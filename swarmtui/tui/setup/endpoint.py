@@ -49,9 +49,7 @@ def field(name: str, label: str, value: str = "", hint: str = "") -> ComposeResu
     """A label and a text field; `hint` is shown while the field is empty."""
     with Horizontal(classes="field", id=f"{name}-field"):
         yield Static(label, markup=False, classes="name")
-        entry = TextField(value, id=name, compact=True, placeholder=hint)
-        entry.cursor_blink = False
-        yield entry
+        yield TextField(value, id=name, compact=True, placeholder=hint)
 
 
 class Description(LineWidget):
