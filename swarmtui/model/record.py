@@ -135,6 +135,11 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
         return max(self.t_last_ns, self.t_finish_ns)
 
     @property
+    def left_ns(self) -> int:
+        """When the request was no longer in flight."""
+        return self.t_done_ns or self.t_last_ns or self.t_sent_ns or 0
+
+    @property
     def decoded(self) -> tuple[int, float] | None:
         """n − tokens up to the first chunk, and t_end − t_first in seconds; needs two chunks and a known n."""
         if self.tokens_out is None or self.first_tokens is None:

@@ -10,7 +10,7 @@ import msgspec
 
 from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 from swarmtui.model.base import BadInput, Stored
-from swarmtui.model.parsing import parse_json
+from swarmtui.model.parsing import decode_json, parse_json
 from swarmtui.model.trace import ReplayedRequest
 from swarmtui.model.workload import (
     Conversation,
@@ -206,17 +206,9 @@ def _message(message: _LineMessage, tools: set[str]) -> Message:
 
 
 def _collect_conversations(path: Path, turns: int, items: list[PromptItem]) -> None:
-    text = read_text(path)
-    try:
-        conversations = msgspec.json.decode(text, type=tuple[_ShareGptConversation, ...])
-    except msgspec.ValidationError:
-        conversations = parse_json(text, tuple[_ShareGptConversation, ...], str(path))
-    except RecursionError:
-        raise BadInput("nested too deeply", source=str(path)) from None
-    except msgspec.DecodeError as error:
-        at = re.search(r"byte (\d+)", str(error))
-        before = text.encode()[: int(at.group(1))] if at else text.encode()
-        raise BadInput(f"not valid JSON: {error}", source=str(path), line=before.count(b"\n") + 1) from None
+    conversations: tuple[_ShareGptConversation, ...] = decode_json(
+        read_text(path), tuple[_ShareGptConversation, ...], str(path)
+    )
     for conversation in conversations:
         spoken = conversation.conversations
         asked = [turn.value for turn in spoken if turn.speaker in ("human", "user") and turn.value.strip()]

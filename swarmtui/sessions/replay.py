@@ -55,7 +55,7 @@ class Replay:
         ]
         self._pauses = [event for event in journal.events if event.name in ("paused", "resumed")]
         self._last_ns = max(
-            [self._t0, *(_end_ns(r) for r in self._records), *(end.t_ns for end in self._ends)]
+            [self._t0, *(r.left_ns for r in self._records), *(end.t_ns for end in self._ends)]
             + ([journal.end.t_ns] if journal.end else [])
         )
         self._levels: tuple[int, tuple[Level, ...]] = (-1, ())
@@ -70,8 +70,8 @@ class Replay:
         for record in records:
             self._by_agent[record.agent].append(record)
         self._sent_by_agent = {agent: [_sent_ns(r) for r in sent] for agent, sent in self._by_agent.items()}
-        self._finished = sorted(records, key=_end_ns)
-        self._finished_ns = [_end_ns(record) for record in self._finished]
+        self._finished = sorted(records, key=lambda record: record.left_ns)
+        self._finished_ns = [record.left_ns for record in self._finished]
         self._first_tokens = sorted(
             (r.t_first_ns, r.c, r.ttft_s) for r in records if r.t_first_ns and r.ttft_s is not None
         )
@@ -83,8 +83,8 @@ class Replay:
         last = max(tokens, default=0)
         self._produced = list(accumulate((tokens.get(position, 0.0) for position in range(last + 1)), initial=0.0))
         self._sent_ns = [_sent_ns(record) for record in records]
-        self._answered_ns = sorted(min(record.t_first_ns or _end_ns(record), _end_ns(record)) for record in records)
-        self._failed_ns = [_end_ns(r) for r in self._finished if r.error not in (None, CANCELLED)]
+        self._answered_ns = sorted(min(record.t_first_ns or record.left_ns, record.left_ns) for record in records)
+        self._failed_ns = [r.left_ns for r in self._finished if r.error not in (None, CANCELLED)]
 
     @property
     def length_s(self) -> float:
@@ -150,9 +150,7 @@ class Replay:
         """Return the newest request of an agent as it was at that time; no text unless answers were saved."""
         now = self._moment(at_s)
         position = bisect_right(self._sent_by_agent.get(agent, []), now)
-        done = [
-            r for r in self._by_agent[agent][max(0, position - _FINISHED_SHOWN - 1) : position] if _end_ns(r) <= now
-        ]
+        done = [r for r in self._by_agent[agent][max(0, position - _FINISHED_SHOWN - 1) : position] if r.left_ns <= now]
         before = tuple(earlier_request(record) for record in reversed(done[-_FINISHED_SHOWN:]))
         if not position:
             return WatchedStream(agent=agent, before=before)
@@ -215,7 +213,7 @@ class Replay:
         """Return the request that this agent had in flight."""
         position = bisect_right(self._sent_by_agent.get(agent, []), now)
         record = self._by_agent[agent][position - 1] if position else None
-        return record if record is not None and now < _end_ns(record) else None
+        return record if record is not None and now < record.left_ns else None
 
     def _row(self, agent: int, now: int) -> StreamRow:
         record = self._request_at(agent, now)
@@ -287,15 +285,10 @@ class Replay:
 def _stream_rate(rows: Iterable[StreamRow], finished: Iterable[Record], now: int, per_chunk: float) -> float | None:
     """Return the tok/s of a stream while it writes: of the present streams, and of those of the last seconds."""
     present = [(chunks * per_chunk, span_s) for chunks, span_s in (row.written_since(None) for row in rows)]
-    past = [record.decoded for record in finished if _end_ns(record) >= now - _RECENT_NS and record.ok]
+    past = [record.decoded for record in finished if record.left_ns >= now - _RECENT_NS and record.ok]
     written = [*present, *filter(None, past)]
     return ratio(sum(tokens for tokens, _ in written), sum(span_s for _, span_s in written))
 
 
 def _sent_ns(record: Record) -> int:
     return record.t_sent_ns or 0
-
-
-def _end_ns(record: Record) -> int:
-    """Return when the request was no longer in flight."""
-    return record.t_done_ns or record.t_last_ns or record.t_sent_ns or 0

@@ -106,7 +106,7 @@ def level_split(
 
 def request_ends(records: Iterable[Record]) -> list[tuple[int, int]]:
     """Return the end time and the stage of each request, in order of time."""
-    return sorted((_end_ns(record), record.stage) for record in records)
+    return sorted((record.left_ns, record.stage) for record in records)
 
 
 def recent_split(
@@ -114,16 +114,16 @@ def recent_split(
 ) -> TtftSplit | None:
     """Split the TTFT of recent requests at this C; `finished` and `samples` are in order of time."""
     newest = list(takewhile(lambda record: record.phase in LEVEL_PHASES and record.c == c, reversed(finished)))
-    recent = [record for record in newest if _end_ns(record) > now_ns - RECENT_NS]
+    recent = [record for record in newest if record.left_ns > now_ns - RECENT_NS]
     if len(recent) < _MIN_RECENT:
-        recent = [record for record in newest[:_MIN_RECENT] if _end_ns(record) > now_ns - MAX_AGE_NS]
+        recent = [record for record in newest[:_MIN_RECENT] if record.left_ns > now_ns - MAX_AGE_NS]
     if not recent:
         return None
     by_timings = split_by_timings(recent)
     if by_timings is not None:
         return by_timings
-    others_ns = _end_ns(finished[-len(newest) - 1]) if len(finished) > len(newest) else 0
-    early_ns = min(_end_ns(record) for record in recent)
+    others_ns = finished[-len(newest) - 1].left_ns if len(finished) > len(newest) else 0
+    early_ns = min(record.left_ns for record in recent)
     before = [
         sample.servers_read_ns
         for sample in samples
@@ -139,7 +139,7 @@ def recent_split(
 
 def _undisturbed_window(ends: Sequence[tuple[int, int]], records: Sequence[Record]) -> tuple[int, int]:
     """Return the time around these requests of one stage in which no request of another stage ended."""
-    number, times = records[0].stage, [_end_ns(record) for record in records]
+    number, times = records[0].stage, [record.left_ns for record in records]
     middle = bisect_left(ends, ((min(times) + max(times)) // 2, 0))
     before = (ends[index][0] for index in range(middle - 1, -1, -1) if ends[index][1] != number)
     after = (ends[index][0] for index in range(middle, len(ends)) if ends[index][1] != number)
@@ -158,11 +158,7 @@ def _between_samples(
     if found is None or found.restarted:
         return None
     first_ns, last_ns = seen[0].servers_read_ns, seen[-1].servers_read_ns
-    return [record for record in records if first_ns < _end_ns(record) <= last_ns], found.state
-
-
-def _end_ns(record: Record) -> int:
-    return record.t_done_ns or record.t_last_ns or record.t_sent_ns or 0
+    return [record for record in records if first_ns < record.left_ns <= last_ns], found.state
 
 
 def _means(records: Sequence[Record]) -> tuple[float | None, float | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.tui.lines import Line, Panel, bar_columns, heading, ljust, rjust, scale_top, sparkline
@@ -90,14 +91,10 @@ def _trace(
     least: float = 0.0,
 ) -> HistoryTrace:
     """`least` is the lowest top of the scale: 1 for counts."""
-    values = tuple(_mean([value for point in bucket if (value := read(point)) is not None]) for bucket in buckets)
+    values = tuple(mean([value for point in bucket if (value := read(point)) is not None]) for bucket in buckets)
     highest = max((value for value in (*values, read(newest)) if value is not None), default=None)
     top = scale_top(max(highest or 0.0, least)) or None
     return HistoryTrace(label, write(read(newest)), top, write(top), values)
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _marks(buckets: list[list[HistoryPoint]]) -> tuple[CMark, ...]:
