@@ -69,11 +69,6 @@ def test_fewer_than_four_runs_give_no_verdict(n_a: int, n_b: int, count: str) ->
     assert found.change is not None and found.change > 5
 
 
-def test_lower_is_better_inverts_the_word() -> None:
-    assert verdict(A, B, better="lower").word == "slower"
-    assert verdict(B, A, better="lower").word == "faster"
-
-
 def test_two_sessions_differ_but_are_not_called_faster() -> None:
     found = verdict(A, B, claim="sessions")
     assert found.word == "differ"
