@@ -78,7 +78,11 @@ class Engine:
 
     def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
         """Describe the server from the replies to `probe_paths`; the caller fills in the URL and the model list."""
-        return DiscoveredServer(url="", engine=self.name)
+        return self._server(replies[self.probe_paths[0]].json() if self.probe_paths else {})
+
+    def _server(self, info: Mapping[str, Any], **fields: Any) -> DiscoveredServer:
+        """Return the server that reports `info`, which may contain its version, with these fields."""
+        return DiscoveredServer(url="", engine=self.name, version=version_in(info), **fields)
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         """Return how many requests the server runs at once, over all its replicas; None when that is not known.

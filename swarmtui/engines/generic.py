@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from swarmtui.engines.base import Engine, ProbeReply, version_in
-from swarmtui.model.telemetry import DiscoveredServer
 
 
 class Generic(Engine):
@@ -17,6 +14,3 @@ class Generic(Engine):
 
     def recognises(self, reply: ProbeReply) -> bool:
         return bool(version_in(reply.json()))
-
-    def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
-        return DiscoveredServer(url="", engine=self.name, version=version_in(replies["/version"].json()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive, version_in
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 
 
@@ -39,12 +39,8 @@ class Ollama(Engine):
     def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
         loaded = objects(replies["/api/ps"].json().get("models"))
         contexts = [positive(model.get("context_length")) for model in loaded]
-        return DiscoveredServer(
-            url="",
-            engine=self.name,
-            version=version_in(replies["/api/version"].json()),
-            context=next((context for context in contexts if context), None),
-        )
+        context = next((context for context in contexts if context), None)
+        return self._server(replies["/api/version"].json(), context=context)
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         """The default is one; it applies only if the environment could be read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive, settings, version_in
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive, settings
 from swarmtui.model.telemetry import DiscoveredServer
 
 
@@ -48,10 +48,8 @@ class Sglang(Engine):
 
     def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
         info = replies["/server_info"].json()
-        return DiscoveredServer(
-            url="",
-            engine=self.name,
-            version=version_in(info),
+        return self._server(
+            info,
             context=positive(info.get("context_length")),
             slots=self.slots(None, info),
             kv_tokens=_kv_tokens(info),

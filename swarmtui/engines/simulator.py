@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive, version_in
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive
 from swarmtui.engines.vllm import Vllm
 from swarmtui.model.telemetry import DiscoveredServer
 
@@ -22,10 +22,8 @@ class Simulator(Engine):
 
     def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
         info = replies["/server_info"].json()
-        return DiscoveredServer(
-            url="",
-            engine=self.name,
-            version=version_in(info),
+        return self._server(
+            info,
             slots=self.slots(None, info),
             flags={name: str(info[name]) for name in ("preset", "seats", "replicas", "speed") if name in info},
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive, settings, version_in
+from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive, settings
 from swarmtui.model.telemetry import DiscoveredServer
 
 
@@ -34,10 +34,8 @@ class Tgi(Engine):
     def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
         info = replies["/info"].json()
         model = info.get("model_id")
-        return DiscoveredServer(
-            url="",
-            engine=self.name,
-            version=version_in(info),
+        return self._server(
+            info,
             models=(model,) if isinstance(model, str) else (),
             context=positive(info.get("max_total_tokens")),
             slots=self.slots(None, info),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from swarmtui.engines.base import Engine, ProbeReply, flag_number, version_in
-from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.engines.base import Engine, flag_number
 
 
 class Vllm(Engine):
@@ -59,9 +58,6 @@ class Vllm(Engine):
     def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
         blocks, size = flag_number(labels, "num_gpu_blocks"), flag_number(labels, "block_size")
         return flag_number(labels, "kv_cache_size_tokens") or (blocks * size if blocks and size else None), size
-
-    def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
-        return DiscoveredServer(url="", engine=self.name, version=version_in(replies["/version"].json()))
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         """Return the flag's value; without it the number depends on the version and the hardware."""
