@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -16,8 +16,8 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig, merge_endpoints
 from swarmtui.model.endpoint import AUTO, PATHS, Secrets, dialect_from_url, parse_address
 from swarmtui.model.hosts import parse_hosts
-from swarmtui.model.plan import AgentHeader, Arrival, Plan, Rules, parse_timeouts
-from swarmtui.model.plan_options import PROBE, PlanOptions, build_plan, probe_series
+from swarmtui.model.plan import AgentHeader, Plan, parse_timeouts
+from swarmtui.model.plan_options import PROBE, LoadOptions, PlanOptions, build_plan, probe_series
 from swarmtui.model.run_request import RunRequest, parse_restart
 from swarmtui.model.session import Session
 from swarmtui.model.workload import Workload
@@ -33,7 +33,7 @@ _MIN_RAY = (2, 50)
 _FIELDS = {"find_cliff": "mode", "endpoint": "endpoints"}
 
 
-class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
+class RunChoices(LoadOptions, frozen=True, kw_only=True):
     """The user's choices, as typed. An empty one falls back to the endpoint's config, then to the workload.
 
     `endpoints` are already looked up in config.toml; `headers` and `tags` are written K=V.
@@ -45,20 +45,8 @@ class RunChoices(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     api: str | None = None
     mode: PlanKind = "sweep"
-    levels: str | None = None
-    rate: str | None = None
-    arrival: Arrival | None = None
-    burst: float | None = None
-    serial_rates: str | None = None
-    canaries: str | None = None
-    agent_header: AgentHeader | None = None
-    max_gap: str | None = None
-    time_scale: float | None = None
-    rules: Rules | None = None
     runs: str | None = None
-    requests: str | None = None
-    duration: str | None = None
-    warmup: str | None = None
+    agent_header: AgentHeader | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     seed: int | None = None
@@ -234,8 +222,8 @@ def _plan_options(choices: RunChoices) -> PlanOptions:
     if choices.mode == "open" and not choices.rate:
         raise BadInput("enter the requests per second, for example 4, or 2,4,8", key="rate")
     mode = choices.mode if choices.mode in ("manual", "cliff", "capacity") else "sweep"
-    same = (name for name in PlanOptions.__struct_fields__ if name in RunChoices.__struct_fields__)
-    return PlanOptions(**{name: getattr(choices, name) for name in same} | {"mode": mode, "runs": runs})
+    load: dict[str, Any] = {name: getattr(choices, name) for name in LoadOptions.__struct_fields__}
+    return PlanOptions(mode=mode, runs=runs, **load)
 
 
 def _number_of_runs(text: str) -> int:

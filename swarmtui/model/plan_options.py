@@ -33,15 +33,10 @@ _GAMMA_BURST = 4.0
 _AGENTX = Sessions(max_gap="10s", time_scale=1.0, sessions="all")
 
 
-class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `run` and the fields of the setup screen, with the same names; None: the workload decides.
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `run` and the fields of the setup screen, with the same names; None: the workload decides."""
 
-    `mode`: as the workload says (sweep), manual control, or a search for the cliff or the capacity.
-    """
-
-    mode: PlanMode = "sweep"
     levels: str | None = None
-    runs: int | None = None
     requests: str | None = None
     duration: str | None = None
     warmup: str | None = None
@@ -49,11 +44,18 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     arrival: Arrival | None = None
     burst: float | None = None
     serial_rates: str | None = None
-    preroll: bool = True
     canaries: str | None = None
     max_gap: str | None = None
     time_scale: float | None = None
     rules: Rules | None = None
+
+
+class PlanOptions(LoadOptions, frozen=True, kw_only=True):
+    """`mode`: as the workload says (sweep), manual control, or a search for the cliff or the capacity."""
+
+    mode: PlanMode = "sweep"
+    runs: int | None = None
+    preroll: bool = True
 
 
 PROBE = PlanOptions(levels="1", requests="1", warmup="1", preroll=False)
