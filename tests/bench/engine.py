@@ -41,9 +41,11 @@ def truth(folder: Path, *words: str) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.bench.truth", str(folder), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
-        process.wait(30)
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 def cost() -> None:

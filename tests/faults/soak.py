@@ -123,8 +123,10 @@ def simulator(spec: str) -> Iterator[str]:
     command = [sys.executable, "-m", "swarmtui.sim", spec, "--watch-stdin"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
 
 
 def _watch(
