@@ -59,7 +59,7 @@ def test_search_finds_the_most_agents_within_one(truth: int) -> None:
         assert abs(answer.agents - truth) <= 1
         assert answer.low <= answer.agents and answer.high is not None and answer.agents <= answer.high
         outside += not answer.low <= truth <= answer.high
-        assert len(found) <= 10
+        assert len(found) <= 11
     assert outside <= 4  # two one-sided bounds of 95 %
 
 
@@ -72,7 +72,7 @@ def test_interval_contains_the_truth_if_runs_differ() -> None:
 def test_many_agents_are_found_within_six_percent() -> None:
     found, answer = search(200, 2.0, 1)
     assert abs(answer.agents - 200) <= 12
-    assert len(found) <= 14
+    assert len(found) <= 15
 
 
 def test_runs_that_differ_make_the_bounds_wider() -> None:
@@ -86,7 +86,7 @@ def test_runs_that_differ_make_the_bounds_wider() -> None:
             for run, (good, n) in enumerate(counts)
             for index in range(n)
         ]
-        (verdict,) = judge({4: AgentTally(4, SLO, records, runs=len(counts))})
+        ((verdict,), _) = judge({4: AgentTally(4, SLO, records, runs=len(counts))})
         return verdict.kept
 
     assert kept([(97, 100)] * 3) is None and kept([(490, 500)] * 3) is True
@@ -101,7 +101,7 @@ def test_levels_that_contradict_each_other_are_counted_together() -> None:
             int(name[1:]): AgentTally(int(name[1:]), SLO, [GOOD] * of + [LATE] * (100 - of), runs=1)
             for name, of in good.items()
         }
-        return [one.passes for one in judge(found)]
+        return [one.passes for one in judge(found)[0]]
 
     assert verdicts(c4=100, c5=94, c6=97, c7=80) == [True, True, True, False]
     assert verdicts(c4=100, c5=92, c6=97, c7=80) == [True, False, False, False]

@@ -2,7 +2,8 @@
 
 The search doubles C until a level misses the SLO, bisects, and repeats the levels at the border until the bounds of
 Clopper and Pearson decide them, or `MAX_REPEATS` are done. More agents do not keep an SLO better: neighbouring levels
-are counted together where one contradicts that by chance, and for the bounds, which account for runs that differ.
+are counted together where one contradicts that by chance, and for the bounds, which account for runs that differ. With
+enough runs around the border, a curve through all of them says where it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.cliff import middle_level
+from swarmtui.analysis.capacity.curve import RunShare, crossing
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import ratio
@@ -32,6 +34,10 @@ _PRECISION = 0.02
 _RUN_SIZE = 80
 # Levels that are counted together, at most.
 _NEIGHBOURS = 4
+# Levels up to this factor from the border are on the curve, if they have at least so many runs.
+_CURVE_RANGE, _CURVE_RUNS = 1.2, 5
+# Where the curve is the border, levels up to this factor from it are tried next.
+_BORDER_RANGE = 1.1
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
 _HIT_DROP = 0.05
 
@@ -78,19 +84,44 @@ class LevelVerdict(NamedTuple):
     kept: bool | None
 
 
-def judge(found: Mapping[int, AgentTally]) -> list[LevelVerdict]:
-    """Judge the measured levels, in order of C."""
+def judge(found: Mapping[int, AgentTally]) -> tuple[list[LevelVerdict], float | None]:
+    """Judge the measured levels, in order of C; also return the border between them if a curve could be fitted."""
     tallies = [found[c] for c in sorted(found) if found[c].slo.n]
     if not tallies:
-        return []
+        return [], None
     shares = [
         (condition.share, _falling_shares([tally.slo.runs(number) for tally in tallies]))
         for number, condition in enumerate(tallies[0].slo.slo.conditions)
     ]
-    return [
-        LevelVerdict(tally, all(found[at] >= required for required, found in shares), _decided(tallies, at))
-        for at, tally in enumerate(tallies)
-    ]
+    passes = [all(found[at] >= required for required, found in shares) for at in range(len(tallies))]
+    border = _border_by_curve(tallies, passes)
+    if border is not None:
+        passes = [tally.c <= border for tally in tallies]
+    return [LevelVerdict(tally, passes[at], _decided(tallies, at)) for at, tally in enumerate(tallies)], border
+
+
+def _border_by_curve(tallies: Sequence[AgentTally], passes: Sequence[bool]) -> float | None:
+    """Return the C up to which the SLO is kept by a curve through the runs around the border, if it can be fitted."""
+    if all(passes):
+        return None
+    low = max((tally.c for tally, kept in zip(tallies, passes, strict=True) if kept), default=0)
+    high = tallies[passes.index(False)].c
+    near = [tally for tally in tallies if low / _CURVE_RANGE <= tally.c <= high * _CURVE_RANGE]
+    if sum(tally.runs for tally in near) < _CURVE_RUNS:
+        return None
+    tokens = sum(sum(tally.slo.prompt_tokens) for tally in tallies) / sum(tally.slo.n for tally in tallies)
+    borders = []
+    for number, condition in enumerate(tallies[0].slo.slo.conditions):
+        runs = [
+            RunShare(tally.c, good, n, prompts / n)
+            for tally in near
+            for (good, n), prompts in zip(tally.slo.runs(number), tally.slo.prompt_tokens, strict=True)
+        ]
+        borders.append(crossing(runs, condition.share, tokens))
+    known = [border for border in borders if border is not None]
+    # The curve says nothing about levels further away.
+    lowest = max((tally.c for tally in tallies if tally.c < near[0].c), default=0)
+    return min(max(lowest, min(known)), near[-1].c) if len(known) == len(borders) else None
 
 
 def _falling_shares(levels: Sequence[Sequence[tuple[int, int]]]) -> list[float]:
@@ -133,7 +164,7 @@ def repeat_requests(slo: Slo) -> int:
 
 def next_level(found: Mapping[int, AgentTally], highest: int) -> int | None:
     """Return the C to measure next, for the first time or again; None at the end of the search."""
-    verdicts = judge(found)
+    verdicts, border = judge(found)
     passed = [one for one in verdicts if one.passes]
     failed = [one for one in verdicts if not one.passes]
     low = passed[-1].tally.c if passed else 0
@@ -141,12 +172,14 @@ def next_level(found: Mapping[int, AgentTally], highest: int) -> int | None:
         following = min(max(2 * low, 1), highest)
         if following > low:
             return following
-    elif (middle := middle_level(low, failed[0].tally.c, _PRECISION)) is not None:
-        return middle
+    elif (middle := middle_level(low, high := failed[0].tally.c, _PRECISION)) is not None:
+        if border is not None:
+            low, high = max(low, int(border / _BORDER_RANGE)), min(high, int(border * _BORDER_RANGE) + 1)
+        return middle_level(low, high, _PRECISION) or middle
     if sum(one.tally.runs - 1 for one in verdicts) >= MAX_REPEATS:
         return None
-    border = [*passed[-1:], *failed[:1]]
-    open_levels = [one.tally for one in border if one.kept is not one.passes or one.tally.runs < MIN_RUNS]
+    around = [*passed[-1:], *failed[:1]]
+    open_levels = [one.tally for one in around if one.kept is not one.passes or one.tally.runs < MIN_RUNS]
     return min(open_levels, key=lambda tally: tally.runs).c if open_levels else None
 
 
@@ -161,7 +194,7 @@ def capacity(
     price_per_hour: float | None = None,
 ) -> Capacity:
     """Return the most agents that keep the SLO, with an interval, and what ends it; 0 `gpus` are not known."""
-    verdicts = judge(found)
+    verdicts, _ = judge(found)
     failing = next((one.tally for one in verdicts if not one.passes), None)
     agents = max((one.tally.c for one in verdicts if one.passes), default=0)
     at = next((level for level in levels if level.c == agents), None)
@@ -235,6 +268,8 @@ def _reason(answer: Capacity, failing: AgentTally) -> str:
         which = f"the {_ordinal(failing.c)} evicts" if failing.c == answer.agents + 1 else f"C={failing.c} evicts"
         return f"{which}: hit rate {kv.hit_before:.2f} → {kv.hit_after:.2f}"
     worst = min(failing.slo.conditions(), key=_margin)
+    if _margin(worst) >= 0.0:
+        return f"at C={failing.c} it is missed by the curve through the runs around it"
     return f"at C={failing.c}, {worst.good} of {failing.slo.n} requests met {worst.limit}"
 
 

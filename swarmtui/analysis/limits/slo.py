@@ -157,7 +157,7 @@ class SloTally:
         met = [condition.met_by(record) for condition in self.slo.conditions]
         self.n += 1
         self.good += all(met)
-        self._count((record.c, record.run), [1, *met])
+        self._count((record.c, record.run), [1, record.tokens_in or 0, *met])
 
     def _count(self, run: tuple[int, int], counts: Sequence[int]) -> None:
         known = self._by_run.get(run, [0] * len(counts))
@@ -171,7 +171,12 @@ class SloTally:
 
     def runs(self, condition: int) -> list[tuple[int, int]]:
         """Return the requests of each run that meet a condition, and all of them."""
-        return [(counts[1 + condition], counts[0]) for counts in self._by_run.values()]
+        return [(counts[2 + condition], counts[0]) for counts in self._by_run.values()]
+
+    @property
+    def prompt_tokens(self) -> list[int]:
+        """The prompt tokens of each run."""
+        return [counts[1] for counts in self._by_run.values()]
 
     def conditions(self) -> tuple[KeptShare, ...]:
         found = []
