@@ -11,7 +11,7 @@ import msgspec
 from swarmtui.model.plan import LevelKey, LoadModeName, Plan, Requests
 from swarmtui.model.workload import Graph
 from swarmtui.prompts.sampling import arrival_times
-from swarmtui.prompts.traces.recordings import mean_live_context
+from swarmtui.prompts.traces.recordings import TraceMeans, trace_means
 from swarmtui.session_process.recorded_tasks import RecordedTasks
 from swarmtui.session_process.task_sources import (
     ClosedLoopTasks,
@@ -126,13 +126,13 @@ class PlannedLoad:
         self._current = self.mode.make_source(plan, self._factory, key, run)
         return self._current
 
-    async def mean_live_context(self) -> float | None:
-        """Return the mean tokens in the context of one agent, as far as the workload tells: only traces do."""
+    async def trace_means(self) -> TraceMeans:
+        """Return the mean tokens in the context of one agent, and of prompts; only traces tell them."""
         plan = self._plan
         if self.mode_name != "sessions":
-            return None
+            return TraceMeans(None, None)
         recordings, gap_s = self._factory.generator.plays.recordings, plan.max_gap_s
-        return await asyncio.to_thread(mean_live_context, recordings, max_gap_s=gap_s, time_scale=plan.time_scale)
+        return await asyncio.to_thread(trace_means, recordings, max_gap_s=gap_s, time_scale=plan.time_scale)
 
     def continuous_source(self, c: int) -> TaskSource:
         """Return tasks without end, for manual control and ramps; recorded sessions continue if they can."""

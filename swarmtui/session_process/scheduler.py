@@ -15,7 +15,7 @@ from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, Level, RequestEntry, StageEnd, StageStart
+from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, TRACE_PROMPT, Level, RequestEntry, StageEnd, StageStart
 from swarmtui.prompts.canaries import COUNT as CANARIES
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
@@ -253,10 +253,10 @@ class Scheduler:
         self._journal.log_event(CAPACITY_SEARCH, slo_text)
         slo = parse_slo(slo_text)
         found: dict[int, agents.AgentTally] = {}
-        context: float | None = None
+        context = prompt = None
         # A large trace is read while the first level runs.
-        reading = asyncio.create_task(self._load.mean_live_context())
-        while (c := agents.next_level(found, max_c)) is not None:
+        reading = asyncio.create_task(self._load.trace_means())
+        while (c := agents.next_level(found, max_c, prompt)) is not None:
             level = found.setdefault(c, agents.AgentTally(c, slo))
             run = level.runs + 1
             self._tally = agents.AgentTally(c, slo, runs=1)
@@ -271,14 +271,19 @@ class Scheduler:
                 break
             if len(found) == level.runs == 1:
                 # Known before the load that could fill the KV cache.
-                context = await reading or level.context_tokens
+                means = await reading
+                context = means.live_context or level.context_tokens
                 if context is not None:
                     self._journal.log_event(KV_CONTEXT, f"{context:.0f}")
+                if means.prompt is not None:
+                    prompt = round(means.prompt)
+                    self._journal.log_event(TRACE_PROMPT, str(prompt))
                 self._state.search_result = agents.prediction_sentence(
                     agents.predict_kv_cliff(context, self._state.servers)
                 )
         reading.cancel()
-        answer = agents.capacity(slo, found, self._state.levels, self._state.servers, context_tokens=context)
+        state = self._state
+        answer = agents.capacity(slo, found, state.levels, state.servers, context_tokens=context, prompt_tokens=prompt)
         self._state.search_result = answer.sentence
         self._journal.log_event("capacity", answer.sentence)
 

@@ -29,7 +29,7 @@ from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.findings import Capacity, Slots
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, Event, Level, SessionState, Summary
+from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, TRACE_PROMPT, Event, Level, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.files import sessions_root, write_file, write_parts
 from swarmtui.sessions.importers import import_result
@@ -171,9 +171,20 @@ def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity
     }
     gpus = len(gpu_names(journal.telemetry, journal.servers))
     price = journal.head.session.plan.price_per_hour
-    contexts = [event.detail for event in journal.events if event.name == KV_CONTEXT and event.t_ns >= start_ns]
-    context = float(contexts[-1]) if contexts and contexts[-1].isdecimal() else None
-    return capacity(slo, tallies, levels, journal.servers, context_tokens=context, gpus=gpus, price_per_hour=price)
+    since = {event.name: event.detail for event in journal.events if event.t_ns >= start_ns}
+    context, prompt = (
+        float(since[name]) if since.get(name, "").isdecimal() else None for name in (KV_CONTEXT, TRACE_PROMPT)
+    )
+    return capacity(
+        slo,
+        tallies,
+        levels,
+        journal.servers,
+        context_tokens=context,
+        prompt_tokens=prompt,
+        gpus=gpus,
+        price_per_hour=price,
+    )
 
 
 def write_summary(directory: Path) -> Summary:

@@ -27,7 +27,7 @@ from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.prompts.traces.recordings import RecordedRequest, Recording, first_sessions, mean_live_context
+from swarmtui.prompts.traces.recordings import RecordedRequest, Recording, first_sessions, trace_means
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset, find_preset
 from tests.analysis.level_builders import level
@@ -153,12 +153,14 @@ def _record(job: Job, c: int, run: int) -> Record:
     )  # fmt: skip
 
 
-def search(preset: Preset, recordings: Sequence[Recording], seed: int) -> tuple[str, int, int]:
+def search(
+    preset: Preset, recordings: Sequence[Recording], seed: int, prompt_tokens: float | None
+) -> tuple[str, int, int]:
     """Return the answer in short, its C, and the number of runs."""
     found: dict[int, AgentTally] = {}
     hits: dict[int, list[Run]] = {}
     runs = 0
-    while (c := next_level(found, 1024)) is not None:
+    while (c := next_level(found, 1024, prompt_tokens)) is not None:
         tally = found.setdefault(c, AgentTally(c, SLO))
         requests = max(REQUESTS * c, repeat_requests(SLO) if tally.runs else 0)
         ran = play(preset, recordings, c, requests, seed, tally.runs + 1)
@@ -170,7 +172,7 @@ def search(preset: Preset, recordings: Sequence[Recording], seed: int) -> tuple[
                                       max_hit_rate=_mean([one.max_hit_rate for one in of])))
         for c, of in hits.items()
     ]  # fmt: skip
-    answer = capacity(SLO, found, levels)
+    answer = capacity(SLO, found, levels, prompt_tokens=prompt_tokens)
     kv = answer.kv
     cliff = f"evicts at {kv.c}: {kv.hit_before:.2f} → {kv.hit_after:.2f}" if kv and kv.c else "no eviction"
     return f"{answer.agents} ({answer.low}–{answer.high}), {cliff}, {len(found)} levels", answer.agents, runs
@@ -197,7 +199,8 @@ def main() -> None:
     parser.add_argument("--truth", help="the lowest and the highest C of long runs, such as 10-16")
     given = parser.parse_args()
     recordings = [record_session(number) for number in range(SESSIONS)]
-    context = mean_live_context(recordings, max_gap_s=MAX_GAP_S, time_scale=1.0, most=SESSIONS)
+    context, prompt = trace_means(recordings, max_gap_s=MAX_GAP_S, time_scale=1.0)
+    assert context is not None
     preset = msgspec.structs.replace(find_preset(given.preset), block_size=BLOCK)
     kv = predict_kv_cliff(context, [DiscoveredServer(url="", kv_tokens=preset.kv_tokens)])
     print(f"{preset.name}: {preset.kv_tokens:,} tokens / {context:,.0f} per agent: {kv.predicted:.1f} agents predicted")
@@ -205,7 +208,7 @@ def main() -> None:
     if not given.truth:
         answers = []
         for seed in range(first, last + 1):
-            text, agents, runs = search(preset, recordings, seed)
+            text, agents, runs = search(preset, recordings, seed, prompt)
             answers.append(agents)
             print(f"  seed {seed}: {text}, {runs} runs", flush=True)
         print(f"{preset.name}: {answers}")

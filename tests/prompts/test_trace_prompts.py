@@ -19,7 +19,7 @@ from swarmtui.prompts.filler_text import Calibration, words_for_prompt
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.prompts.traces.block_text import BlockText, PromptChain
-from swarmtui.prompts.traces.recordings import Recordings, mean_live_context
+from swarmtui.prompts.traces.recordings import Recordings, trace_means
 from swarmtui.prompts.validate import validate_workload
 
 SIZE = 16
@@ -53,7 +53,7 @@ def test_equal_leading_blocks_are_equal_text_and_no_more(
         assert len(text.split()) - 1 == words_for_prompt(len(blocks) * SIZE + rest, CALIBRATION)
 
 
-@pytest.mark.parametrize("tail", [5, 12])
+@pytest.mark.parametrize("tail", [5, 11])
 def test_prompts_share_the_tokens_of_their_equal_blocks_despite_the_end_of_the_template(tail: int) -> None:
     """A server that caches blocks of 16 tokens finds all of them, and no other."""
     calibration = Calibration(overhead=30.0, tokens_per_word=1.0, by="usage")
@@ -164,5 +164,6 @@ def test_live_context_is_weighted_by_time_and_includes_subagents(tmp_path: Path)
     session = {"id": "s", "block_size": 64, "requests": [asked(0.0, 1000, 0.0), agent, asked(5.0, 2000, 99.0)]}
     path = tmp_path / "s.json"
     path.write_text(json.dumps(session))
-    context = mean_live_context(Recordings([path]), max_gap_s=3.0, time_scale=1.0)
-    assert context == pytest.approx((6 * 1050 + 2050 + 450) / 7)
+    means = trace_means(Recordings([path]), max_gap_s=3.0, time_scale=1.0)
+    assert means.live_context == pytest.approx((6 * 1050 + 2050 + 450) / 7)
+    assert means.prompt == pytest.approx((1000 + 400 + 2000) / 3)

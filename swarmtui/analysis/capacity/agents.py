@@ -84,8 +84,13 @@ class LevelVerdict(NamedTuple):
     kept: bool | None
 
 
-def judge(found: Mapping[int, AgentTally]) -> tuple[list[LevelVerdict], float | None]:
-    """Judge the measured levels, in order of C; also return the border between them if a curve could be fitted."""
+def judge(
+    found: Mapping[int, AgentTally], prompt_tokens: float | None = None
+) -> tuple[list[LevelVerdict], float | None]:
+    """Judge the measured levels, in order of C; also return the border between them if a curve could be fitted.
+
+    `prompt_tokens` is the mean length of prompts, of all requests that were sent if it is not known.
+    """
     tallies = [found[c] for c in sorted(found) if found[c].slo.n]
     if not tallies:
         return [], None
@@ -94,13 +99,15 @@ def judge(found: Mapping[int, AgentTally]) -> tuple[list[LevelVerdict], float | 
         for number, condition in enumerate(tallies[0].slo.slo.conditions)
     ]
     passes = [all(found[at] >= required for required, found in shares) for at in range(len(tallies))]
-    border = _border_by_curve(tallies, passes)
+    border = _border_by_curve(tallies, passes, prompt_tokens)
     if border is not None:
         passes = [tally.c <= border for tally in tallies]
     return [LevelVerdict(tally, passes[at], _decided(tallies, at)) for at, tally in enumerate(tallies)], border
 
 
-def _border_by_curve(tallies: Sequence[AgentTally], passes: Sequence[bool]) -> float | None:
+def _border_by_curve(
+    tallies: Sequence[AgentTally], passes: Sequence[bool], prompt_tokens: float | None
+) -> float | None:
     """Return the C up to which the SLO is kept by a curve through the runs around the border, if it can be fitted."""
     if all(passes):
         return None
@@ -109,7 +116,8 @@ def _border_by_curve(tallies: Sequence[AgentTally], passes: Sequence[bool]) -> f
     near = [tally for tally in tallies if low / _CURVE_RANGE <= tally.c <= high * _CURVE_RANGE]
     if sum(tally.runs for tally in near) < _CURVE_RUNS:
         return None
-    tokens = sum(sum(tally.slo.prompt_tokens) for tally in tallies) / sum(tally.slo.n for tally in tallies)
+    if prompt_tokens is None:
+        prompt_tokens = sum(sum(t.slo.prompt_tokens) for t in tallies) / sum(t.slo.n for t in tallies)
     borders = []
     for number, condition in enumerate(tallies[0].slo.slo.conditions):
         runs = [
@@ -117,7 +125,7 @@ def _border_by_curve(tallies: Sequence[AgentTally], passes: Sequence[bool]) -> f
             for tally in near
             for (good, n), prompts in zip(tally.slo.runs(number), tally.slo.prompt_tokens, strict=True)
         ]
-        borders.append(crossing(runs, condition.share, tokens))
+        borders.append(crossing(runs, condition.share, prompt_tokens))
     known = [border for border in borders if border is not None]
     # The curve says nothing about levels further away.
     lowest = max((tally.c for tally in tallies if tally.c < near[0].c), default=0)
@@ -162,9 +170,9 @@ def repeat_requests(slo: Slo) -> int:
     return max(least_n(condition.share) * 3 // 2 for condition in slo.conditions)
 
 
-def next_level(found: Mapping[int, AgentTally], highest: int) -> int | None:
+def next_level(found: Mapping[int, AgentTally], highest: int, prompt_tokens: float | None = None) -> int | None:
     """Return the C to measure next, for the first time or again; None at the end of the search."""
-    verdicts, border = judge(found)
+    verdicts, border = judge(found, prompt_tokens)
     passed = [one for one in verdicts if one.passes]
     failed = [one for one in verdicts if not one.passes]
     low = passed[-1].tally.c if passed else 0
@@ -190,11 +198,12 @@ def capacity(
     servers: Sequence[DiscoveredServer] = (),
     *,
     context_tokens: float | None = None,
+    prompt_tokens: float | None = None,
     gpus: int = 0,
     price_per_hour: float | None = None,
 ) -> Capacity:
     """Return the most agents that keep the SLO, with an interval, and what ends it; 0 `gpus` are not known."""
-    verdicts, _ = judge(found)
+    verdicts, _ = judge(found, prompt_tokens)
     failing = next((one.tally for one in verdicts if not one.passes), None)
     agents = max((one.tally.c for one in verdicts if one.passes), default=0)
     at = next((level for level in levels if level.c == agents), None)

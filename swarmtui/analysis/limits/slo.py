@@ -157,7 +157,7 @@ class SloTally:
         met = [condition.met_by(record) for condition in self.slo.conditions]
         self.n += 1
         self.good += all(met)
-        self._count((record.c, record.run), [1, record.tokens_in or 0, *met])
+        self._count((record.c, record.run), [1, _prompt_tokens(record), *met])
 
     def _count(self, run: tuple[int, int], counts: Sequence[int]) -> None:
         known = self._by_run.get(run, [0] * len(counts))
@@ -197,6 +197,11 @@ class SloTally:
                 )
             )
         return tuple(found)
+
+
+def _prompt_tokens(record: Record) -> int:
+    """Return the length of the prompt as it was recorded, if the request is that of a trace."""
+    return record.tokens_in or 0 if record.replayed is None else record.replayed.input_tokens
 
 
 def dispersion(runs: Sequence[tuple[int, int]]) -> float:

@@ -13,7 +13,7 @@ _RUN, _ORDERS = 8, 64
 # The runs of longer texts are not kept.
 _LONG = 512
 # Tokens after the text of a prompt, with those by which the words before a boundary vary: the end of a chat template.
-_TAIL = 16
+_TAIL = 12
 
 
 class BlockText:

@@ -19,8 +19,8 @@ from swarmtui.prompts.traces.weka import read_weka
 
 # Longer prompts than any model reads would fill the memory.
 MAX_PROMPT_TOKENS = 2_000_000
-# Enough sessions for a mean, and few enough to read them before a run.
-_MEASURED_SESSIONS = 64
+# Enough sessions for a mean, and few enough to read them during the first level.
+_MEASURED_SESSIONS = 256
 _TOKEN_S = 0.02
 # Bytes that are read to count requests, and the key that each request of a Weka or agentperf file has once.
 _MAX_COUNTED = 64 << 20
@@ -121,25 +121,28 @@ class _Builder:
         return len(self.requests) - 1
 
 
-def mean_live_context(
-    recordings: Recordings | Sequence[Recording],
-    *,
-    max_gap_s: float,
-    time_scale: float,
-    most: int = _MEASURED_SESSIONS,
-) -> float | None:
+class TraceMeans(NamedTuple):
+    """Mean tokens in the contexts of one live session, and of all prompts; None if not all sessions were read."""
+
+    live_context: float | None
+    prompt: float | None
+
+
+def trace_means(recordings: Recordings | Sequence[Recording], *, max_gap_s: float, time_scale: float) -> TraceMeans:
     """Estimate the tokens in the contexts of one session and its sub-agents, as a mean over its time.
 
     An agent keeps its context until its next request. Answers are assumed to take 20 ms per token.
     """
     tokens_s = total_s = 0.0
-    for number in range(min(len(recordings), most)):
+    prompts = requests = 0
+    for number in range(min(len(recordings), _MEASURED_SESSIONS)):
         ends: list[float] = []
         newest: dict[int, tuple[float, int]] = {}
         for request in recordings[number].requests:
             gap_s = min(request.gap_s, max_gap_s) / time_scale
             start = max((ends[before] for before in request.after), default=0.0) + gap_s
             ends.append(start + request.output_tokens * _TOKEN_S)
+            prompts, requests = prompts + request.input_tokens, requests + 1
             context = request.input_tokens + request.output_tokens
             tokens_s += request.output_tokens * _TOKEN_S * context
             if request.subagent in newest:
@@ -147,7 +150,8 @@ def mean_live_context(
                 tokens_s += max(0.0, start - end) * before_tokens
             newest[request.subagent] = ends[-1], context
         total_s += max(ends)
-    return tokens_s / total_s if total_s else None
+    complete = requests and len(recordings) <= _MEASURED_SESSIONS
+    return TraceMeans(tokens_s / total_s if total_s else None, prompts / requests if complete else None)
 
 
 def first_sessions(lengths: Sequence[int]) -> list[int]:
