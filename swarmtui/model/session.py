@@ -112,7 +112,7 @@ class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     detail: str = ""
 
 
-# Events of a search for the capacity: its start, with the SLO, and the mean tokens in the context of an agent and in the
+# Events of a search for the capacity: its start, with the SLO, and mean tokens: in the context of an agent, and in the
 # prompts of a trace.
 CAPACITY_SEARCH, KV_CONTEXT, TRACE_PROMPT = "capacity_search", "kv_context", "trace_prompt"
 
