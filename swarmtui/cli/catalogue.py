@@ -9,24 +9,15 @@ from typing import Any
 
 import click
 
+from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
-from swarmtui.cli.options import (
-    Number,
-    WholeNumber,
-    ca_file_option,
-    commands,
-    gpu_metrics_option,
-    insecure_option,
-    json_option,
-    session_dir_option,
-    to_json,
-)
+from swarmtui.cli.options import Number, WholeNumber, commands, to_json
 from swarmtui.cli.run_options import find_endpoints
 from swarmtui.text import echo, write_document
 
 
 @commands.group(invoke_without_command=True)
-@json_option
+@shared.json
 @click.pass_context
 def workloads(context: click.Context, as_json: bool) -> None:
     """List the built-in workloads: the prompts that agents send."""
@@ -121,7 +112,7 @@ def _inspect_configured(found: set[str]) -> Any:
     "--timeout", default=1.0, show_default=True, type=Number(0.1, 60.0), metavar="SECONDS",
     help="How long servers may take to answer; increase it on a busy host.",
 )  # fmt: skip
-@json_option
+@shared.json
 def discover(timeout: float, as_json: bool) -> None:
     """List the inference servers on this host and in config.toml: engine, models, slots, flags."""
     from swarmtui.telemetry.discovery import discover as discover_servers
@@ -151,11 +142,11 @@ def discover(timeout: float, as_json: bool) -> None:
     metavar="auto|ray://…|ADDRESS|local:N",
     help="Also check how many streams each node of this Ray cluster can follow.",
 )
-@gpu_metrics_option
-@ca_file_option
-@insecure_option
-@json_option
-@session_dir_option
+@shared.gpu_metrics
+@shared.ca_file
+@shared.insecure
+@shared.json
+@shared.session_dir
 def doctor(
     endpoint: str | None,
     streams: int,

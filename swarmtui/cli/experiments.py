@@ -9,25 +9,9 @@ from typing import Any
 
 import click
 
+from swarmtui.cli import options as shared
 from swarmtui.cli.app import is_terminal
-from swarmtui.cli.options import (
-    WholeNumber,
-    agent_header_option,
-    api_key_option,
-    api_option,
-    ca_file_option,
-    commands,
-    config_defaults,
-    insecure_option,
-    json_option,
-    max_tokens_option,
-    model_option,
-    parse_share,
-    quiet_option,
-    session_dir_option,
-    to_json,
-    workload_option,
-)
+from swarmtui.cli.options import WholeNumber, commands, config_defaults, parse_share, to_json
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
 from swarmtui.client.exits import DONE, STOPPED, UNUSABLE
@@ -50,7 +34,7 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @click.option("--a", "a", required=True, metavar="URL|COMMAND", help="A: an endpoint, or a command that starts one.")
 @click.option("--b", "b", metavar="URL|COMMAND", help="B, likewise; {port} in a command is replaced by a free port.")
 @click.option("--aa", is_flag=True, help="Run A against itself, to measure the noise floor.")
-@agent_header_option
+@shared.agent_header
 @click.option("--url", metavar="URL", help="Address of a started server.  [default: http://127.0.0.1:{port}]")
 @click.option(
     "--detect", default="2%", show_default=True, metavar="SHARE", help="The smallest difference that matters."
@@ -68,17 +52,17 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @click.option(
     "--level", default=4, show_default=True, type=WholeNumber(1), metavar="C", help="Number of concurrent streams."
 )
-@workload_option
-@model_option
-@api_option
+@shared.workload
+@shared.model
+@shared.api
 @click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
 @click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 @click.option("--warmup", metavar="N|none", help="Warm-up requests before each run; they are discarded.")
-@max_tokens_option
+@shared.max_tokens
 @click.option("--seed", type=WholeNumber(), metavar="N", help="Seed of the requests and of the order of runs.")
-@api_key_option
-@ca_file_option
-@insecure_option
+@shared.api_key
+@shared.ca_file
+@shared.insecure
 @click.option(
     "--pass-env", multiple=True, metavar="VAR", help="Pass a variable that holds a key on to started servers."
 )
@@ -86,9 +70,9 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
     "--ready-within", default="10m", show_default=True, metavar="TIME", help="Time limit for a server to become ready."
 )
 @_yes_option
-@json_option
-@quiet_option
-@session_dir_option
+@shared.json
+@shared.quiet
+@shared.session_dir
 @click.pass_context
 def ab(
     context: click.Context, /, a: str, b: str | None, aa: bool, yes: bool, as_json: bool, quiet: bool, **options: Any
@@ -158,9 +142,9 @@ def ab(
     "--retry-failed", "--retry-broken", "retry_failed", is_flag=True, help="Measure failed configurations again."
 )
 @click.option("--text", is_flag=True, help="Print lines instead of opening the app, also on a terminal.")
-@json_option
-@quiet_option
-@session_dir_option
+@shared.json
+@shared.quiet
+@shared.session_dir
 def tune(
     file: str, yes: bool, show: bool, retry_failed: bool, text: bool, as_json: bool, quiet: bool, **options: Any
 ) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import click
 
+from swarmtui.cli import options as shared
 from swarmtui.cli.app import is_terminal, report_and_exit, require_terminal, session_root
-from swarmtui.cli.options import commands, session_dir_option, slow_option
+from swarmtui.cli.options import commands
 from swarmtui.text import echo
 
 _DEMO = "sim:qwen36-27b-2x?speed=4"
 
 
 @commands.command()
-@slow_option
-@session_dir_option
+@shared.slow
+@shared.session_dir
 def demo(slow: bool, session_dir: str | None) -> None:
     """Open the app on the embedded simulator with a sweep running; needs no GPU or server."""
     from swarmtui.model.plan import Plan, Requests
@@ -38,8 +39,8 @@ def demo(slow: bool, session_dir: str | None) -> None:
 
 @commands.command()
 @click.argument("session", required=False)
-@slow_option
-@session_dir_option
+@shared.slow
+@shared.session_dir
 def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
     """Open the app on a running session.
 
@@ -67,8 +68,8 @@ def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
 
 @commands.command()
 @click.argument("session", default="last")
-@slow_option
-@session_dir_option
+@shared.slow
+@shared.session_dir
 def replay(session: str, slow: bool, session_dir: str | None) -> None:
     """Replay a saved session in the app.
 

@@ -134,41 +134,41 @@ def drop_overridden_defaults(context: click.Context, options: dict[str, Any]) ->
     return options | dict.fromkeys(dropped)
 
 
-session_dir_option = click.option(
+session_dir = click.option(
     "--session-dir", metavar="DIR", help="Where sessions are saved.  [default: the user's data directory]"
 )
-slow_option = click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-quiet_option = click.option("--quiet", is_flag=True, help="Show no progress.")
-endpoint_option = click.option(
+slow = click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
+json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+endpoint = click.option(
     "--endpoint",
     "endpoints",
     multiple=True,
     metavar="URL|NAME|sim:PRESET",
     help="What to benchmark; repeat for replicas.  [default: the one server found on this host]",
 )
-model_option = click.option("--model", metavar="NAME", help="Model name.  [default: the first that the server lists]")
-api_option = click.option(
+model = click.option("--model", metavar="NAME", help="Model name.  [default: the first that the server lists]")
+api = click.option(
     "--api",
     metavar="NAME",
     help="chat, messages, responses, completions, ollama, or auto: the first of them that the server knows.  "
     "[default: by the URL's path, else chat]",
 )
-workload_option = click.option(
+workload = click.option(
     "--workload",
     default="coding",
     show_default=True,
     metavar="NAME|FILE",
     help="The prompts to send; see `swarmtui workloads`.",
 )
-gpu_metrics_option = click.option(
+gpu_metrics = click.option(
     "--gpu-metrics-url",
     "gpu_metrics_urls",
     multiple=True,
     metavar="URL",
     help="Metrics of GPUs on another host: DCGM exporter, or AMD device-metrics-exporter.",
 )
-agent_header_option = click.option(
+agent_header = click.option(
     "--agent-header",
     is_flag=False,
     flag_value="both",
@@ -176,17 +176,15 @@ agent_header_option = click.option(
     help="Put lines that change with every request in front of the system prompt, as some agents do.  [without a "
     "value: both]",
 )
-max_tokens_option = click.option(
-    "--max-tokens", type=WholeNumber(1), metavar="N", help="Output token limit of each request."
-)
-api_key_option = click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the API key.")
+max_tokens = click.option("--max-tokens", type=WholeNumber(1), metavar="N", help="Output token limit of each request.")
+api_key = click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the API key.")
 
 
-ca_file_option = click.option(
+ca_file = click.option(
     "--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA certificates to trust instead of the system's."
 )
-insecure_option = click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
-detect_option = click.option(
+insecure = click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
+detect = click.option(
     "--detect",
     default="5%",
     show_default=True,

@@ -8,29 +8,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
 from swarmtui.cli.options import (
     Number,
     WholeNumber,
-    agent_header_option,
-    api_key_option,
-    api_option,
-    ca_file_option,
     commands,
     config_defaults,
-    detect_option,
     drop_overridden_defaults,
-    endpoint_option,
-    gpu_metrics_option,
-    insecure_option,
-    json_option,
-    max_tokens_option,
-    model_option,
     parse_share,
-    quiet_option,
-    session_dir_option,
     to_json,
-    workload_option,
 )
 from swarmtui.cli.run_options import build_run_request, parse_limits
 from swarmtui.text import echo
@@ -72,10 +59,10 @@ missed: to show 95 % takes at least 59 requests.
 
 
 @commands.command(epilog=_FIGURES)
-@endpoint_option
-@model_option
-@api_option
-@workload_option
+@shared.endpoint
+@shared.model
+@shared.api
+@shared.workload
 @click.option("--levels", metavar="C,C,…", help="Concurrency levels.  [default: those of the workload, else 1,2,4,8]")
 @click.option(
     "--find-cliff", is_flag=True, help="Search for the C from which requests queue and throughput hardly grows."
@@ -118,7 +105,7 @@ missed: to show 95 % takes at least 59 requests.
     metavar="SHARE",
     help="Ask this share (1% to 20%) of additional questions with known answers, to see whether answers get worse.",
 )
-@agent_header_option
+@shared.agent_header
 @click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
 @click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 @click.option(
@@ -126,7 +113,7 @@ missed: to show 95 % takes at least 59 requests.
     metavar="N|none",
     help="Warm-up requests before the first level; they are discarded.  [default: one per stream, at most 8]",
 )
-@max_tokens_option
+@shared.max_tokens
 @click.option(
     "--temperature", type=Number(0.0), metavar="X", help="[default: that of the workload, else of the server]"
 )
@@ -172,16 +159,16 @@ missed: to show 95 % takes at least 59 requests.
     metavar="wait|stop|TIME",
     help="If the server goes away: wait for it (120s, or TIME) and continue, or stop.",
 )
-@api_key_option
+@shared.api_key
 @click.option(
     "--header", "headers", multiple=True, callback=_strip_headers, metavar="K=V", help="Header to send; repeatable."
 )
-@ca_file_option
-@insecure_option
+@shared.ca_file
+@shared.insecure
 @click.option(
     "--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="Metrics of the server, if not at /metrics."
 )
-@gpu_metrics_option
+@shared.gpu_metrics
 @click.option("--no-gpu", is_flag=True, help="Do not read the GPUs of this host.")
 @click.option("--keep-text", is_flag=True, help="Store the text of all responses.")
 @click.option("--no-previews", is_flag=True, help="Store no text at all, not even the start of checked responses.")
@@ -190,7 +177,7 @@ missed: to show 95 % takes at least 59 requests.
     metavar="SESSION|last",
     help="Compare with this session at the end, and log the change; its seed is used again.",
 )
-@detect_option
+@shared.detect
 @click.option(
     "--hosts",
     default="",
@@ -198,9 +185,9 @@ missed: to show 95 % takes at least 59 requests.
     help="Send the requests from the nodes of this Ray cluster; local:N: from a private test cluster of N nodes.",
 )
 @click.option("--workers", type=click.IntRange(1, 64), hidden=True)
-@json_option
-@quiet_option
-@session_dir_option
+@shared.json
+@shared.quiet
+@shared.session_dir
 @click.pass_context
 def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
     """Benchmark an endpoint level by level, without the app.
@@ -256,21 +243,21 @@ def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: boo
 
 
 @commands.command()
-@endpoint_option
-@model_option
-@api_option
-@workload_option
+@shared.endpoint
+@shared.model
+@shared.api
+@shared.workload
 @click.option("--runs", default=1, show_default=True, type=WholeNumber(1, 100), metavar="N", help="Timed runs.")
-@max_tokens_option
-@api_key_option
-@ca_file_option
-@insecure_option
+@shared.max_tokens
+@shared.api_key
+@shared.ca_file
+@shared.insecure
 @click.option("--every", metavar="TIME", help="Repeat at this interval, in the foreground: 30m, 1h.")
 @click.option("--history", "show_history", is_flag=True, help="Print the history of probes and exit.")
 @click.option("--install-hint", is_flag=True, help="Print a systemd timer and a cron line for this probe, and exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --history: print one JSON document.")
-@quiet_option
-@session_dir_option
+@shared.quiet
+@shared.session_dir
 def probe(
     every: str | None, show_history: bool, install_hint: bool, as_json: bool, quiet: bool, **options: Any
 ) -> None:

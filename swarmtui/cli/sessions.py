@@ -8,16 +8,9 @@ from typing import Any
 
 import click
 
+from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
-from swarmtui.cli.options import (
-    WholeNumber,
-    commands,
-    detect_option,
-    json_option,
-    parse_share,
-    session_dir_option,
-    to_json,
-)
+from swarmtui.cli.options import WholeNumber, commands, parse_share, to_json
 from swarmtui.sessions.export import FORMATS, format_of
 from swarmtui.text import echo, write_document
 
@@ -31,8 +24,8 @@ BY = ("newest", "best", "model", "workload")
 )
 @click.option("--by", type=click.Choice(BY), default="newest", show_default=True, help="Sort order.")
 @click.option("-n", "--most", type=WholeNumber(1), metavar="N", help="List at most N.")
-@json_option
-@session_dir_option
+@shared.json
+@shared.session_dir
 @click.pass_context
 def sessions(
     context: click.Context, find: str, by: Any, most: int | None, as_json: bool, session_dir: str | None
@@ -60,8 +53,8 @@ def sessions(
 
 @sessions.command()
 @click.argument("session")
-@json_option
-@session_dir_option
+@shared.json
+@shared.session_dir
 @click.pass_context
 def show(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Show one session: its levels, checks and events.
@@ -94,7 +87,7 @@ def save_to(session: str, directory: str) -> None:
 
 @sessions.command()
 @click.argument("session", nargs=-1, required=True)
-@session_dir_option
+@shared.session_dir
 @click.pass_context
 def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None) -> None:
     """Delete sessions permanently; a running session is refused."""
@@ -106,8 +99,8 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 
 @sessions.command("advice", short_help="What to try next, with evidence.")
 @click.argument("session", default="last")
-@json_option
-@session_dir_option
+@shared.json
+@shared.session_dir
 @click.pass_context
 def advice(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Suggest what to try next, with the evidence found in the session."""
@@ -124,8 +117,8 @@ def advice(context: click.Context, session: str, as_json: bool, session_dir: str
 @click.option("--kept", "mark", flag_value="kept", help="Mark change NUMBER as kept.")
 @click.option("--reverted", "mark", flag_value="reverted", help="Mark change NUMBER as reverted.")
 @click.option("--note", metavar="TEXT", help="Add a note to change NUMBER.")
-@json_option
-@session_dir_option
+@shared.json
+@shared.session_dir
 @click.pass_context
 def change_log(
     context: click.Context, number: int | None, mark: Any, note: str | None, as_json: bool, session_dir: str | None
@@ -149,9 +142,9 @@ def change_log(
 @commands.command()
 @click.argument("session", nargs=-1, required=True)
 @click.option("--baseline", metavar="SESSION", help="Session to compare the others with.  [default: the first]")
-@detect_option
-@json_option
-@session_dir_option
+@shared.detect
+@shared.json
+@shared.session_dir
 def compare(
     session: tuple[str, ...], baseline: str | None, detect: str, as_json: bool, session_dir: str | None
 ) -> None:
@@ -185,7 +178,7 @@ def compare(
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), help="[default: the suffix of the output file]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file; - is stdout.  [default: stdout]")
 @click.option("--chart", metavar="NAME", help="A single chart (png, svg): throughput ttft contention radar gpu …")
-@session_dir_option
+@shared.session_dir
 def export(session: tuple[str, ...], form: Any, output: str | None, chart: str | None, session_dir: str | None) -> None:
     """Export a session as a file, or several side by side (md, openmetrics, html, png, svg).
 

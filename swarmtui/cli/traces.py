@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swarmtui.cli.options import commands, json_option, to_json
+from swarmtui.cli import options as shared
+from swarmtui.cli.options import commands, to_json
 from swarmtui.model.base import BadInput
 from swarmtui.text import count_noun, echo
 
@@ -22,7 +23,7 @@ def traces() -> None:
 
 @traces.command()
 @click.argument("paths", nargs=-1, required=True, metavar="TRACE...")
-@json_option
+@shared.json
 def show(paths: tuple[str, ...], as_json: bool) -> None:
     """Describe traces: lengths, think times, sub-agents, prefix-cache hit rate.
 
