@@ -20,27 +20,8 @@ from swarmtui.loadgen.frames import AgentRows, FrameTimer
 from swarmtui.loadgen.schedule import Schedule
 from swarmtui.loadgen.session_pipe import SessionPipe
 from swarmtui.loadgen.unacknowledged import UnacknowledgedRecords
+from swarmtui.model import worker_protocol as protocol
 from swarmtui.model.record import Record
-from swarmtui.model.worker_protocol import (
-    Ack,
-    Begin,
-    Drop,
-    Enqueue,
-    Failed,
-    Ready,
-    Returned,
-    SendTails,
-    Setup,
-    SpoolTo,
-    StartStage,
-    TakeBack,
-    TextTail,
-    WatchAgent,
-    WorkerCommand,
-    WorkerFrame,
-    WorkerReport,
-    pack,
-)
 from swarmtui.model.workload import Task
 
 # Texts are for people: they are sent less often than the frames.
@@ -59,7 +40,7 @@ class Worker:
         self._pipe = SessionPipe(self._loop, sock, self._handle, self._on_parent_gone)
         self._unreported: deque[FinishedRequest] = deque()
         self._unacknowledged = UnacknowledgedRecords()
-        self._setup: Setup | None = None
+        self._setup: protocol.Setup | None = None
         self._parent_gone = False
         self._pools: list[EndpointPool] = []
         self._agents: list[Agent] = []
@@ -68,7 +49,7 @@ class Worker:
         self._idle: deque[Agent] = deque()
         self._tasks: deque[Task] = deque()
         self._schedule = Schedule(self._loop, self._on_due)
-        self._stage = StartStage(0, 0)
+        self._stage = protocol.StartStage(0, 0)
         self._connecting = 0
         self._gate_until = 0
         # When requests may start; None while the stage is on hold.
@@ -92,57 +73,57 @@ class Worker:
 
     # commands from the session process
 
-    def _handle(self, command: WorkerCommand) -> None:
+    def _handle(self, command: protocol.WorkerCommand) -> None:
         match command:
-            case Setup():
+            case protocol.Setup():
                 self._set_up(command)
-            case Enqueue(tasks):
+            case protocol.Enqueue(tasks):
                 self._tasks.extend(task for task in tasks if task.at_ns is None)
                 self._schedule.add([task for task in tasks if task.at_ns is not None])
                 self._assign_tasks()
-            case StartStage():
+            case protocol.StartStage():
                 self._start_stage(command)
-            case Begin(number, at_ns) if number == self._stage.number:
+            case protocol.Begin(number, at_ns) if number == self._stage.number:
                 self._begin_ns = at_ns
                 self._loop.call_at(at_ns - _SPIN_NS, self._assign_tasks)
-            case TakeBack(count):
+            case protocol.TakeBack(count):
                 self._return_tasks(count)
-            case Drop(cancel):
+            case protocol.Drop(cancel):
                 self._return_tasks(len(self._tasks) + self._schedule.pending)
                 self._drops += 1
                 if cancel:
                     for agent in self._agents:
                         agent.cancel()
-            case Ack(number):
+            case protocol.Ack(number):
                 self._unacknowledged.acknowledge(number)
-            case WatchAgent(number):
+            case protocol.WatchAgent(number):
                 self._watched = number
                 if (watched := self._watched_agent()) is not None:
                     watched.restart_watch()
-            case SendTails(agents):
+            case protocol.SendTails(agents):
                 self._tail_agents = agents
                 for agent in self._agents_of(agents):
                     agent.restart_tail()
-            case SpoolTo(paths, clock_offset_ns):
+            case protocol.SpoolTo(paths, clock_offset_ns):
                 self._unacknowledged.spool_to(paths, clock_offset_ns)
 
     def _return_tasks(self, count: int) -> None:
         """Return the last tasks of the queue, in its order; those with a send time come after the others."""
         later = self._schedule.take_last(count)
         sooner = [self._tasks.pop() for _ in range(min(count - len(later), len(self._tasks)))]
-        self._send(Returned(tuple(task.id for task in (*reversed(sooner), *later))))
+        self._send(protocol.Returned(tuple(task.id for task in (*reversed(sooner), *later))))
 
-    def _set_up(self, setup: Setup) -> None:
+    def _set_up(self, setup: protocol.Setup) -> None:
         self._setup = setup
         self._unacknowledged.spool_to(setup.spools, setup.clock_offset_ns)
         self._frames.start(setup.timeouts)
         try:
             self._pools = [EndpointPool(self._loop, self._clock, i, target) for i, target in enumerate(setup.targets)]
         except (OSError, ssl.SSLError) as error:
-            self._send(Failed(f"cannot reach {setup.targets[0].url}: {error}"))
+            self._send(protocol.Failed(f"cannot reach {setup.targets[0].url}: {error}"))
             self._loop.stop()
 
-    def _start_stage(self, stage: StartStage) -> None:
+    def _start_stage(self, stage: protocol.StartStage) -> None:
         before, self._stage = len(self._agents), stage
         self._begin_ns, self._ready = None if stage.hold else 0, False
         if stage.cancel:
@@ -201,7 +182,7 @@ class Worker:
         if self._begin_ns is None:
             if self._tasks and not self._ready:
                 self._ready = True
-                self._send(Ready(self._stage.number))
+                self._send(protocol.Ready(self._stage.number))
             return True
         if (left_ns := self._begin_ns - monotonic_ns()) > 0:
             if left_ns <= _SPIN_NS:
@@ -270,7 +251,7 @@ class Worker:
     def _send_frame(self, rows: AgentRows, lag_ms: float, cpu_ns: int) -> None:
         watched = self._watched_agent()
         self._send(
-            WorkerFrame(
+            protocol.WorkerFrame(
                 t_ns=rows.t_ns,
                 agents=self._stage.agents,
                 in_flight=rows.in_flight,
@@ -288,7 +269,7 @@ class Worker:
             )
         )
 
-    def _changed_tails(self, now: int) -> tuple[TextTail, ...]:
+    def _changed_tails(self, now: int) -> tuple[protocol.TextTail, ...]:
         if now < self._tails_due:
             return ()
         self._tails_due = now + _TAILS_NS
@@ -305,8 +286,8 @@ class Worker:
         places = [divmod(number - first, step) for number in numbers if number >= first]
         return [self._agents[index] for index, rest in places if not rest and index < len(self._agents)]
 
-    def _send(self, report: WorkerReport) -> None:
-        self._pipe.send(pack(report))
+    def _send(self, report: protocol.WorkerReport) -> None:
+        self._pipe.send(protocol.pack(report))
 
     def _on_parent_gone(self) -> None:
         self._parent_gone = True

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from swarmtui.cli.options import api_option
+from swarmtui.cli import options
 from swarmtui.model.endpoint import PATHS
 from tests.cli.programs import SHORT, SIM, Sandbox, open_sandbox, wait_until
 
@@ -181,5 +181,5 @@ def test_help_and_version_are_fast(sandbox: Sandbox) -> None:
 
 
 def test_help_names_every_api() -> None:
-    (option,) = api_option(click.Command("any")).params
+    (option,) = options.api(click.Command("any")).params
     assert isinstance(option, click.Option) and all(name in str(option.help) for name in PATHS)
