@@ -21,8 +21,8 @@ _AGENTS_AT_ONCE = 64
 # Above this many chunks per second the loop sleeps before each poll. Sleeping and reading together take a fraction of
 # the gap between two chunks of a stream, so that both do not end up in one read.
 _POLL_DELAY_RATE = 2_000
-_GAP_FRACTION = 8
-_MAX_POLL_DELAY_S = 0.002
+_GAP_FRACTION = 4
+_MAX_POLL_DELAY_S = 0.004
 
 
 class LoopLag:
@@ -128,7 +128,7 @@ class FrameTimer:
         rows, self._rows = self._rows, None
         lag_ms, cpu_ns = self._lag.p99_ns() / 1e6, time.process_time_ns()
         elapsed_ns = rows.t_ns - self._last_tick
-        self._loop.poll_delay_s = _poll_delay_s(
+        self._loop.poll_delay_s = poll_delay_s(
             rows.in_flight, rows.chunks * 1e9 / elapsed_ns, (cpu_ns - self._cpu_ns) / elapsed_ns
         )
         self._cpu_ns, self._last_tick = cpu_ns, rows.t_ns
@@ -136,7 +136,7 @@ class FrameTimer:
             self._on_frame(rows, lag_ms, cpu_ns)
 
 
-def _poll_delay_s(streams: int, rate: float, cpu_share: float) -> float:
+def poll_delay_s(streams: int, rate: float, cpu_share: float) -> float:
     """Return how long to sleep before each poll, given the chunks per second and the share of a core in use.
 
     What arrives during the sleep and while it is read is read next: the busier the worker, the shorter the sleep.
