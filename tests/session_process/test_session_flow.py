@@ -182,6 +182,16 @@ def test_closed_level_keeps_c_in_flight_around_the_measured_requests(
         assert journal.ends[0].complete
 
 
+def test_last_frame_is_that_of_the_level_and_not_of_its_serial_baseline(harness: SessionHarness) -> None:
+    """The tiles show the last level at the end."""
+    with scripted_server(respond_with_words(2, gap_s=0.0)) as server:
+        session_client = harness.start(server.url, plan(1, 2, load="barrier", serial="measured"))
+        assert session_client.wait_for_end().ending == "done"
+    assert harness.journal(session_client).stages[-1].phase == "serial"
+    last = session_client.frames[-1]
+    assert [level.c for level in last.levels] == [1, 2] and last.c == 2
+
+
 def test_end_says_why_the_endpoint_is_unusable(harness: SessionHarness) -> None:
     session_client = harness.start("http://127.0.0.1:9", plan(1))
     ended = session_client.wait_for_end()
