@@ -19,8 +19,10 @@ from swarmtui.analysis.capacity.agents import (
 )
 from swarmtui.analysis.limits.slo import dispersion, parse_slo
 from swarmtui.model.findings import Capacity
+from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer, Energy
+from swarmtui.model.trace import ReplayedRequest
 from tests.analysis.level_builders import level
 from tests.analysis.record_builders import request
 
@@ -105,6 +107,27 @@ def test_levels_that_contradict_each_other_are_counted_together() -> None:
 
     assert verdicts(c4=100, c5=94, c6=97, c7=80) == [True, True, True, False]
     assert verdicts(c4=100, c5=92, c6=97, c7=80) == [True, False, False, False]
+
+
+def test_border_is_that_of_the_mean_prompt_of_the_trace() -> None:
+    """Runs with longer prompts keep the SLO less often: with those of the trace, one agent more or less is carried."""
+
+    def records(c: int, run: int, prompt: int, good: int) -> list[Record]:
+        replayed = ReplayedRequest(play=1, session="s", turn=0, input_tokens=prompt)
+        return [
+            msgspec.structs.replace(GOOD if index < good else LATE, c=c, run=run, replayed=replayed)
+            for index in range(100)
+        ]
+
+    found = {}
+    for c in (9, 10, 11, 12):
+        runs = [(run, 1000 + 50 * side, 100 - (c - 8) * 2 - 2 * side) for run, side in ((1, -1), (2, 1), (3, 0))]
+        found[c] = AgentTally(c, SLO, [record for run in runs for record in records(c, *run)], runs=3)
+    borders = [judge(found, prompt)[1] or 0.0 for prompt in (950.0, None, 1000.0, 1050.0)]
+    assert borders[1] == borders[2]
+    assert borders[0] > borders[2] + 0.5 > borders[3] + 1.0
+    agents = [capacity(SLO, found, [], prompt_tokens=prompt).agents for prompt in (950.0, 1000.0, 1050.0)]
+    assert agents == sorted(agents, reverse=True) and agents[0] > agents[2]
 
 
 def test_server_that_misses_the_slo_alone_or_never() -> None:
