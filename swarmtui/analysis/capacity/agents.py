@@ -1,9 +1,9 @@
 """Find how many agents a server carries within an SLO: the next level of the search, and its answer.
 
 The search doubles C until a level misses the SLO, bisects, and repeats the levels at the border until the bounds of
-Clopper and Pearson decide them, or `MAX_REPEATS` are done. More agents do not keep an SLO better: neighbouring levels
-are counted together where one contradicts that by chance, and for the bounds, which account for runs that differ. With
-enough runs around the border, a curve through all of them says where it is.
+Clopper and Pearson decide them, or `MAX_REPEATS` are done. More agents do not keep an SLO better: neighbouring
+levels are counted together where one contradicts that by chance, and for the bounds, which account for runs that
+differ. With enough runs around the border, a curve through all of them says where it is.
 """
 
 from __future__ import annotations
@@ -84,42 +84,49 @@ class LevelVerdict(NamedTuple):
     kept: bool | None
 
 
-def judge(
-    found: Mapping[int, AgentTally], prompt_tokens: float | None = None
-) -> tuple[list[LevelVerdict], float | None]:
-    """Judge the measured levels, in order of C; also return the border between them if a curve could be fitted.
+class Judgement(NamedTuple):
+    """The measured levels in order of C, and the border between them if a curve could be fitted."""
 
-    `prompt_tokens` is the mean length of prompts, of all requests that were sent if it is not known.
-    """
+    levels: list[LevelVerdict]
+    border: float | None = None
+
+
+def judge(found: Mapping[int, AgentTally], prompt_tokens: float | None = None) -> Judgement:
+    """Judge the measured levels; `prompt_tokens` is the mean length of the prompts of a trace."""
     tallies = [found[c] for c in sorted(found) if found[c].slo.n]
     if not tallies:
-        return [], None
+        return Judgement([])
     shares = [
         (condition.share, _falling_shares([tally.slo.runs(number) for tally in tallies]))
         for number, condition in enumerate(tallies[0].slo.slo.conditions)
     ]
     passes = [all(found[at] >= required for required, found in shares) for at in range(len(tallies))]
-    border = _border_by_curve(tallies, passes, prompt_tokens)
+    near = _near_border(tallies, passes)
+    border = _border_by_curve(near, prompt_tokens)
     if border is not None:
+        # The curve says nothing about levels further away.
+        below = max((tally.c for tally in tallies if tally.c < near[0].c), default=0)
+        border = min(max(below, border), near[-1].c)
         passes = [tally.c <= border for tally in tallies]
-    return [LevelVerdict(tally, passes[at], _decided(tallies, at)) for at, tally in enumerate(tallies)], border
+    levels = [LevelVerdict(tally, passes[at], _decided(tallies, at)) for at, tally in enumerate(tallies)]
+    return Judgement(levels, border)
 
 
-def _border_by_curve(
-    tallies: Sequence[AgentTally], passes: Sequence[bool], prompt_tokens: float | None
-) -> float | None:
-    """Return the C up to which the SLO is kept by a curve through the runs around the border, if it can be fitted."""
+def _near_border(tallies: Sequence[AgentTally], passes: Sequence[bool]) -> list[AgentTally]:
+    """Return the levels around the border; none if there is no border."""
     if all(passes):
-        return None
+        return []
     low = max((tally.c for tally, kept in zip(tallies, passes, strict=True) if kept), default=0)
     high = tallies[passes.index(False)].c
-    near = [tally for tally in tallies if low / _CURVE_RANGE <= tally.c <= high * _CURVE_RANGE]
+    return [tally for tally in tallies if low / _CURVE_RANGE <= tally.c <= high * _CURVE_RANGE]
+
+
+def _border_by_curve(near: Sequence[AgentTally], prompt_tokens: float | None) -> float | None:
+    """Return the C up to which all conditions are kept by curves; None if there are too few runs or no fall."""
     if sum(tally.runs for tally in near) < _CURVE_RUNS:
         return None
-    if prompt_tokens is None:
-        prompt_tokens = sum(sum(t.slo.prompt_tokens) for t in tallies) / sum(t.slo.n for t in tallies)
     borders = []
-    for number, condition in enumerate(tallies[0].slo.slo.conditions):
+    for number, condition in enumerate(near[0].slo.slo.conditions):
         runs = [
             RunShare(tally.c, good, n, prompts / n)
             for tally in near
@@ -127,9 +134,7 @@ def _border_by_curve(
         ]
         borders.append(crossing(runs, condition.share, prompt_tokens))
     known = [border for border in borders if border is not None]
-    # The curve says nothing about levels further away.
-    lowest = max((tally.c for tally in tallies if tally.c < near[0].c), default=0)
-    return min(max(lowest, min(known)), near[-1].c) if len(known) == len(borders) else None
+    return min(known) if len(known) == len(borders) else None
 
 
 def _falling_shares(levels: Sequence[Sequence[tuple[int, int]]]) -> list[float]:
@@ -203,7 +208,7 @@ def capacity(
     price_per_hour: float | None = None,
 ) -> Capacity:
     """Return the most agents that keep the SLO, with an interval, and what ends it; 0 `gpus` are not known."""
-    verdicts, _ = judge(found, prompt_tokens)
+    verdicts = judge(found, prompt_tokens).levels
     failing = next((one.tally for one in verdicts if not one.passes), None)
     agents = max((one.tally.c for one in verdicts if one.passes), default=0)
     at = next((level for level in levels if level.c == agents), None)
