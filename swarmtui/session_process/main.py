@@ -223,7 +223,7 @@ class SessionProcess:
             running.cancel()
             failed[0].result()  # raises
         self._load_ended = True
-        await self._take_last_sample(sampler, journal, events)
+        await self._take_last_sample(sampler, journal, events, load_ended=running.done())
         if not running.done():
             running.cancel()
             return "interrupted", self._interruption
@@ -234,8 +234,10 @@ class SessionProcess:
         ending = running.result()
         return ending, _describe_failure(endpoints[0], scheduler.first_error) if ending == "unusable" else ""
 
-    async def _take_last_sample(self, sampler: Sampler, journal: JournalQueue, events: ServerEvents) -> None:
-        await run_interruptible(self._stop_now, sampler.finish)
+    async def _take_last_sample(
+        self, sampler: Sampler, journal: JournalQueue, events: ServerEvents, *, load_ended: bool
+    ) -> None:
+        await run_interruptible(self._stop_now, partial(sampler.finish, load_ended=load_ended))
         self._state.telemetry = latest = sampler.latest()
         self._quality.add_sample(latest, 0)
         events.add_sample(latest)

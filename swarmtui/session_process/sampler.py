@@ -32,8 +32,8 @@ MetricsPage = tuple[str, int, str]
 _IDENTIFY_S = (2.0, 5.0)
 _METRICS_S = 1.0
 _LAST_SAMPLE_S = 2.5
-# How long the last sample waits for a server to end the requests that were cancelled, and how often it looks.
-_IDLE_S, _IDLE_LOOK_S = 1.5, 0.05
+# How long the last sample waits for a server to end the requests that were cancelled, and the time between two samples.
+_IDLE_S, _IDLE_SAMPLE_S = 1.5, 0.05
 _STALE_NS = 10_000_000_000
 
 
@@ -71,6 +71,7 @@ class Sampler:
         self.servers: SimpleQueue[tuple[int, DiscoveredServer]] = SimpleQueue()
         self.baseline: SimpleQueue[Telemetry] = SimpleQueue()
         self._ending = threading.Event()
+        self._load_ended = False
         self._last_sample_due: set[str] = set()
         self._threads: list[threading.Thread] = []
 
@@ -88,8 +89,12 @@ class Sampler:
         thread.start()
         self._threads.append(thread)
 
-    def finish(self) -> None:
-        """Take one last sample, so that counters cover the whole load; a read that hangs is abandoned."""
+    def finish(self, *, load_ended: bool) -> None:
+        """Take one last sample, so that counters cover the whole load; a read that hangs is abandoned.
+
+        Without `load_ended` requests are still running, so that waiting for the server to count them makes no sense.
+        """
+        self._load_ended = load_ended
         self._ending.set()
         deadline = time.monotonic() + _LAST_SAMPLE_S
         for thread in self._threads:
@@ -208,10 +213,15 @@ class Sampler:
         while not self._has_ended(pause):
             self._read_metrics(reader)
             pause = _METRICS_S
-        deadline = time.monotonic() + _IDLE_S
+        deadline = time.monotonic() + (_IDLE_S if self._load_ended else 0.0)
         while any(map(_counts_later, self._metrics[1])) and time.monotonic() < deadline:
-            time.sleep(_IDLE_LOOK_S)
+            time.sleep(_IDLE_SAMPLE_S)
+            last = self._metrics
             self._read_metrics(reader)
+            if len(self._metrics[1]) < len(last[1]):
+                # A server did not answer: what it reported before is better than nothing.
+                self._metrics = last
+                break
         reader.close()
 
     def _read_metrics(self, reader: MetricsReader) -> None:
