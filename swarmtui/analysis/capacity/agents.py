@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.cliff import middle_level
-from swarmtui.analysis.capacity.curve import RunShare, crossing
+from swarmtui.analysis.capacity.curve import RUN_SIZE, RunShare, crossing
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import ratio
@@ -30,13 +30,11 @@ from swarmtui.numbers import count, short
 MIN_RUNS, MAX_REPEATS = 3, 12
 # The search ends when the levels on both sides of the border are this close.
 _PRECISION = 0.02
-# Fewer than MIN_RUNS do not show how much runs differ: each counts as so many independent requests at most.
-_RUN_SIZE = 80
 # Levels that are counted together, at most.
 _NEIGHBOURS = 4
-# Levels up to this factor from the border are on the curve, if they have at least so many runs.
+# Levels within this factor of the border are on the curve, if they have at least this many runs together.
 _CURVE_RANGE, _CURVE_RUNS = 1.2, 5
-# Where the curve is the border, levels up to this factor from it are tried next.
+# With a border by the curve, the next level is within this factor of it.
 _BORDER_RANGE = 1.1
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
 _HIT_DROP = 0.05
@@ -163,7 +161,8 @@ def _kept(tallies: Sequence[AgentTally]) -> bool | None:
         runs = [run for tally in tallies for run in tally.slo.runs(number)]
         n = sum(size for _, size in runs)
         if len(runs) < MIN_RUNS:
-            alike = max(1.0, n / len(runs) / _RUN_SIZE)
+            # So few do not show how much runs differ.
+            alike = max(1.0, n / len(runs) / RUN_SIZE)
         else:
             alike = dispersion(runs) * (t_quantile(0.95, len(runs) - 1) / NormalDist().inv_cdf(0.95)) ** 2
         states.append(is_kept(sum(good for good, _ in runs) / alike, n / alike, condition.share))
@@ -283,7 +282,7 @@ def _reason(answer: Capacity, failing: AgentTally) -> str:
         return f"{which}: hit rate {kv.hit_before:.2f} → {kv.hit_after:.2f}"
     worst = min(failing.slo.conditions(), key=_margin)
     if _margin(worst) >= 0.0:
-        return f"at C={failing.c} it is missed by the curve through the runs around it"
+        return f"the curve through the runs around C={failing.c} falls below the SLO there"
     return f"at C={failing.c}, {worst.good} of {failing.slo.n} requests met {worst.limit}"
 
 

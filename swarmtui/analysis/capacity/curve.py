@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from math import exp
 from typing import NamedTuple
 
-# A run counts as so many independent requests, since its requests are alike; this many of them hold a slope back.
-_RUN_SIZE, _PRIOR_SIZE = 80.0, 0.01
-# A relative difference of the load that counts as one.
+# A run counts as this many independent requests at most, since its requests are alike.
+RUN_SIZE = 80
+# The prior of slope 0 weighs as much as this many requests.
+_PRIOR_SIZE = 0.01
+# The unit of the load: a relative difference of 10 %.
 _UNIT = 0.1
 _STEPS = 60
 
@@ -25,10 +27,10 @@ class RunShare(NamedTuple):
 def crossing(runs: Sequence[RunShare], required: float, prompt_tokens: float | None = None) -> float | None:
     """Return the C at which the mean share of good requests falls below `required`; None if it does not fall.
 
-    `prompt_tokens` is the mean length of the prompts of a trace. Those of some runs are longer by chance, as sessions
-    of agents differ, which explains most of what runs differ in: contexts fill the KV cache. The load is therefore C
-    times the length of prompts, a logistic curve over the load is fitted, and the share at a C is that of runs with
-    prompts as different as these and the mean of the trace.
+    `prompt_tokens` is the mean length of the prompts of a trace. By chance, some runs have longer prompts, which
+    explains most of the difference between runs: contexts fill the KV cache. So a logistic curve over C times the
+    prompt length is fitted; the share at a C is the mean over prompt lengths that vary like those of the runs, around
+    the mean of the trace.
     """
     if all(run.good >= required * run.n for run in runs):
         return float("inf")
@@ -41,7 +43,7 @@ def crossing(runs: Sequence[RunShare], required: float, prompt_tokens: float | N
         return (c / middle * length - 1.0) / _UNIT
 
     loads = [load(run.c, length * longer) for run, length in zip(runs, lengths, strict=True)]
-    level, slope = _fit(loads, [run.good / run.n for run in runs])
+    level, slope = _fit(loads, runs)
     if slope >= 0.0:
         return None
     low, high = 0.0, 2.0 * middle
@@ -56,13 +58,14 @@ def _logistic(value: float) -> float:
     return 1.0 / (1.0 + exp(-max(-30.0, min(30.0, value))))
 
 
-def _fit(loads: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
+def _fit(loads: Sequence[float], runs: Sequence[RunShare]) -> tuple[float, float]:
     """Fit the level and the slope of a logistic curve with Newton's method."""
     level = slope = 0.0
+    sizes, shares = [min(run.n, RUN_SIZE) for run in runs], [run.good / run.n for run in runs]
     for _ in range(_STEPS):
         fitted = [_logistic(level + slope * load) for load in loads]
-        weights = [_RUN_SIZE * max(1e-9, share * (1.0 - share)) for share in fitted]
-        errors = [_RUN_SIZE * (share - by_curve) for share, by_curve in zip(shares, fitted, strict=True)]
+        weights = [size * max(1e-9, share * (1.0 - share)) for size, share in zip(sizes, fitted, strict=True)]
+        errors = [size * (share - by_curve) for size, share, by_curve in zip(sizes, shares, fitted, strict=True)]
         a, b = sum(errors), sum(e * x for e, x in zip(errors, loads, strict=True)) - _PRIOR_SIZE * slope
         aa, ab = sum(weights), sum(w * x for w, x in zip(weights, loads, strict=True))
         bb = sum(w * x * x for w, x in zip(weights, loads, strict=True)) + _PRIOR_SIZE
