@@ -93,13 +93,13 @@ class LiveState:
         self.errors: Counter[str] = Counter()
         self._workers: dict[int, WorkerFrame] = {}
         self._rows: dict[int, StreamRow] = {}
-        # The last rows of answers that others have followed, and the requests whose records have arrived.
+        # Per agent: the last row of the request before the current one, and the latest request with a record.
         self._replaced: dict[int, StreamRow] = {}
         self._recorded: dict[int, tuple[int, int]] = {}
         self._chunk_counts: deque[tuple[int, int]] = deque()
         self._ttfts: deque[tuple[int, int, float]] = deque(maxlen=32)
-        # C, the time of a frame, and the chunks in it that followed another one, with the time they took.
-        self._written: deque[tuple[int, int, int, float]] = deque()
+        # C and the rate, the time of a frame, and the chunks in it that followed another one, with the time they took.
+        self._written: deque[tuple[LevelKey, int, int, float]] = deque()
         self._cpu: dict[int, tuple[int, int, float]] = {}
         self._chunks = self._tokens = 0
         self._send_delays: deque[tuple[int, float]] = deque(maxlen=512)
@@ -155,7 +155,7 @@ class LiveState:
         self._chunk_counts.append((frame.t_ns, produced))
         while self._chunk_counts[0][0] < frame.t_ns - _RATE_WINDOW_NS:
             self._chunk_counts.popleft()
-        self._written.append((self.c, frame.t_ns, written, span_s))
+        self._written.append(((self.c, self.rate), frame.t_ns, written, span_s))
         while self._written[0][1] < frame.t_ns - _RECENT_NS:
             self._written.popleft()
         before_t, before_cpu, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, 0.0))
@@ -193,7 +193,9 @@ class LiveState:
             t_ns, produced = self._chunk_counts[-1]
             more = max(0, end.total - (before.total if before else 0))
             self._chunk_counts[-1] = (t_ns, produced + more)
-            self._written.append((self.c, t_ns, *end.written_since(before)))
+            chunks, span_s = end.written_since(before)
+            key, t_ns, written, written_s = self._written[-1]
+            self._written[-1] = (key, t_ns, written + chunks, written_s + span_s)
 
     def _add_mixed_record(self, record: Record) -> None:
         """Keep the newest records of a mixed load; the report at the end covers all."""
@@ -219,7 +221,8 @@ class LiveState:
 
     def _stream_rate(self) -> float | None:
         """Return the tok/s of a stream while it writes, over the last seconds at the current C."""
-        written = [(chunks, span_s) for c, _, chunks, span_s in self._written if c == self.c]
+        key = self.c, self.rate
+        written = [(chunks, span_s) for at, _, chunks, span_s in self._written if at == key]
         chunks, span_s = sum(chunks for chunks, _ in written), sum(span_s for _, span_s in written)
         return chunks * self._tokens_per_chunk / span_s if span_s else None
 

@@ -26,13 +26,13 @@ class StreamRate:
     in which it wrote as it takes to count enough chunks.
     """
 
-    __slots__ = ("_chunks", "_firsts", "_row", "_since_ns", "_span_s", "_written", "rate", "recent")
+    __slots__ = ("_chunks", "_row", "_since_ns", "_span_s", "_unrated", "_written", "rate", "recent")
 
     def __init__(self, t_ns: int) -> None:
         self._since_ns = t_ns
         self._row: StreamRow | None = None
-        # Of the present second: first chunks of answers, other chunks, and the time that these took.
-        self._firsts, self._chunks, self._span_s = 0, 0, 0.0
+        # Of the current second: chunks without a rate (first ones of answers), others, and the time that these took.
+        self._unrated, self._chunks, self._span_s = 0, 0, 0.0
         self._written: tuple[tuple[int, float], ...] = ()
         self.rate: float | None = None
         self.recent: tuple[float | None, ...] = ()
@@ -40,12 +40,12 @@ class StreamRate:
     def update(self, t_ns: int, row: StreamRow, tokens_per_chunk: float) -> None:
         """Add what arrived since the last update."""
         chunks, span_s = row.written_since(self._row)
-        self._firsts += row.total > 0 and not row.continues(self._row)
+        self._unrated += row.total > 0 and not row.continues(self._row)
         self._chunks, self._span_s, self._row = self._chunks + chunks, self._span_s + span_s, row
         passed = t_ns - self._since_ns
         if passed < _WINDOW_NS:
             return
-        produced = self._firsts + self._chunks
+        produced = self._unrated + self._chunks
         known = produced > 0 or row.state in ("writing", "thinking", "prefill", "waiting")
         newest = produced * tokens_per_chunk * 1e9 / passed if known else None
         self.recent = (*self.recent[1 - RECENT_RATES :], newest)
@@ -54,11 +54,11 @@ class StreamRate:
         elif self._span_s:
             self._written = (*self._written, (self._chunks, self._span_s))[-RECENT_RATES:]
         self.rate = self._mean_rate(tokens_per_chunk)
-        self._since_ns, self._firsts, self._chunks, self._span_s = t_ns, 0, 0, 0.0
+        self._since_ns, self._unrated, self._chunks, self._span_s = t_ns, 0, 0, 0.0
 
     def restart(self) -> None:
-        """Forget what was written under another load."""
-        self._written, self._chunks, self._span_s = (), 0, 0.0
+        """Forget the rate under another load; the chunks of the current second still count in `recent`."""
+        self._written, self._unrated, self._chunks, self._span_s = (), self._unrated + self._chunks, 0, 0.0
 
     def _mean_rate(self, tokens_per_chunk: float) -> float | None:
         chunks, span_s = 0, 0.0
@@ -161,7 +161,7 @@ class LiveModel:
         self.frame = frame
 
     def _apply_progress(self, frame: Frame) -> None:
-        """Keep the figures of the present stage, with each request that finishes."""
+        """Keep the figures of the current stage, with each request that finishes."""
         key = (frame.c, frame.rate)
         if self._stage != (key, frame.run):
             self._stage, self._stage_ns = (key, frame.run), frame.t_ns
