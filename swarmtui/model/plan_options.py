@@ -34,7 +34,7 @@ _AGENTX = Sessions(max_gap="10s", time_scale=1.0, sessions="all")
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `run` and the fields of the setup screen, with the same names; None: the workload decides."""
+    """The options of the load, which plans and run requests share; None: the workload decides."""
 
     levels: str | None = None
     requests: str | None = None
@@ -51,7 +51,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanOptions(LoadOptions, frozen=True, kw_only=True):
-    """`mode`: as the workload says (sweep), manual control, or a search for the cliff or the capacity."""
+    """The options of a plan. `mode`: sweep, as the workload says, manual control, or a search for cliff or capacity."""
 
     mode: PlanMode = "sweep"
     runs: int | None = None

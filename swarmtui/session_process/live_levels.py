@@ -53,7 +53,7 @@ class LevelRecords:
         if self._gaps > _MAX_GAPS:
             self._records, self._gap_cache = None, GapCache()
 
-    def levels_in_memory(self, servers: Sequence[DiscoveredServer] = ()) -> tuple[Level, ...] | None:
+    def levels_in_memory(self, servers: Sequence[DiscoveredServer]) -> tuple[Level, ...] | None:
         """Return the levels, or None if the journal has to be read for them."""
         if self._records is None:
             return None

@@ -127,7 +127,7 @@ class PlannedLoad:
         return self._current
 
     async def trace_means(self) -> TraceMeans:
-        """Return the mean tokens in the context of one agent, and of prompts; only traces tell them."""
+        """Return the mean tokens in the context of one agent, and of prompts; None unless the workload is a trace."""
         plan = self._plan
         if self.mode_name != "sessions":
             return TraceMeans(None, None)

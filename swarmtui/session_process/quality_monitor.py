@@ -62,7 +62,7 @@ class QualityMonitor:
         self._latest_ns: int | None = None
         self._latest: tuple[ServerState, ...] = ()
         self._tokens = self._chunks = self._cancelled = self._cancelled_chunks = 0
-        # The chunks of cancelled requests of the latest stage that has some, after its number.
+        # The latest stage with cancelled requests: its number, and the chunks of these requests.
         self._last_cancelled = (0, 0)
         self._failed = False
         self.cpu: float | None = None
@@ -180,7 +180,7 @@ class QualityMonitor:
 
     @property
     def _uncounted_tokens(self) -> float:
-        """The tokens of cancelled requests that the server may have generated or counted less than we think.
+        """How far the server's count may be below ours because of cancelled requests.
 
         A chunk may hold only one. A server that counts the tokens of a request at its end has not counted those of
         requests that it has not noticed to be cancelled.

@@ -283,10 +283,10 @@ class Replay:
 
 
 def _stream_rate(rows: Iterable[StreamRow], finished: Iterable[Record], now: int, per_chunk: float) -> float | None:
-    """Return the tok/s of a stream while it writes: of the present streams, and of those of the last seconds."""
-    present = [(chunks * per_chunk, span_s) for chunks, span_s in (row.written_since(None) for row in rows)]
+    """Return the tok/s of a stream while it writes: of the current streams, and of those of the last seconds."""
+    current = [(chunks * per_chunk, span_s) for chunks, span_s in (row.written_since(None) for row in rows)]
     past = [record.decoded for record in finished if record.left_ns >= now - _RECENT_NS and record.ok]
-    written = [*present, *filter(None, past)]
+    written = [*current, *filter(None, past)]
     return ratio(sum(tokens for tokens, _ in written), sum(span_s for _, span_s in written))
 
 

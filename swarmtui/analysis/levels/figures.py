@@ -49,7 +49,7 @@ def level_figures(
     Warm-up is in no figure; pre-roll and fillers only in the steady rate. Each stage is a run, except stages that the
     user steered through on the way to another C if that level was measured completely at another time, and those
     repeated after a pause, of which only errors count. The rates of a `single_stream` replace a measured serial
-    baseline. `servers` tell the block size of their prefix cache.
+    baseline. `servers` report the block size of their prefix cache.
     """
     block_size = server_block_size(servers)
     runs_by_key = runs_by_level(records, stages, ends)

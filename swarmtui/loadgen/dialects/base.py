@@ -1,4 +1,4 @@
-"""Define what an API dialect provides; the defaults are those of OpenAI's chat API, which most others resemble."""
+"""Define what an API dialect provides; the defaults suit APIs that resemble OpenAI's chat API."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ class ApiDialect(NamedTuple):
     """One HTTP API: how its requests are built and how its streamed responses are read.
 
     `read` adds the payloads that the splitter returned, with their arrival times, to a response. `last_event` ends a
-    complete response, if one text does. `models_path` lists
-    the served models, and `auth_headers` has what each request carries besides the user's own headers. The fields are
-    those of a request body: `stream_fields` in every one, `prompt_fields` from the messages, `sampling_fields` from the
-    task, `tool_fields` from its tools (null if the API has none); `tokenize_fields` are those of a request to
-    `/tokenize`. `prompt_tokens` reads a response that is not streamed.
+    complete response, if one text does. `models_path` lists the served models, and `auth_headers` has what each request
+    carries besides the user's own headers. The fields are those of a request body: `stream_fields` in every one,
+    `prompt_fields` from the messages, `sampling_fields` from the task, `tool_fields` from its tools (null if the API
+    has none); `tokenize_fields` are those of a request to `/tokenize`. `prompt_tokens` reads a response that is not
+    streamed.
 
     The model may call tools, as that of an agent may. If the server rejects that (vLLM does without a tool parser), the
     definitions are sent with the choice `none`: they are still part of the prompt.
@@ -151,7 +151,7 @@ class ApiDialect(NamedTuple):
 
 
 def read_each(decode: Callable[[bytes], _ChunkT], add: Callable[[Response, _ChunkT, bytes, int], None]) -> Read:
-    """Make a dialect's `read` of a decoder and a function that adds one chunk, of which it gets the payload too."""
+    """Return a dialect's `read`, which decodes each payload and passes the chunk, its payload and its time to `add`."""
 
     def read(response: Response, payloads: list[bytes], times: list[int]) -> None:
         for payload, t in zip(payloads, times, strict=True):

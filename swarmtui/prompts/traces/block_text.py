@@ -12,7 +12,8 @@ from swarmtui.prompts.filler_text import WORDS, Calibration, words_for_tokens
 _RUN, _ORDERS = 8, 64
 # The runs of longer texts are not kept.
 _LONG = 512
-# Tokens after the text of a prompt, with those by which the words before a boundary vary: the end of a chat template.
+# Blocks begin this many tokens late, for the end of the chat template, which follows the text, and for the error of the
+# word count at a boundary.
 _TAIL = 12
 
 

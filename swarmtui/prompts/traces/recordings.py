@@ -122,14 +122,14 @@ class _Builder:
 
 
 class TraceMeans(NamedTuple):
-    """Mean tokens in the contexts of one live session, and of all prompts; None if not all sessions were read."""
+    """Mean tokens in the contexts of one live session, and in a prompt: None unless all sessions were read."""
 
     live_context: float | None
     prompt: float | None
 
 
 def trace_means(recordings: Recordings | Sequence[Recording], *, max_gap_s: float, time_scale: float) -> TraceMeans:
-    """Estimate the tokens in the contexts of one session and its sub-agents, as a mean over its time.
+    """Return the mean prompt, and estimate the tokens in the contexts of one session as a mean over its time.
 
     An agent keeps its context until its next request. Answers are assumed to take 20 ms per token.
     """
