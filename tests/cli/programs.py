@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 150.0
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Fast and short: 20 times the real speed, a handful of tokens.

@@ -30,7 +30,7 @@ from swarmtui.model.worker_protocol import (
 from swarmtui.model.workload import Message, Task
 
 # Longer than any test needs; reaching it is a failure.
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 _DEFAULT_TIMEOUTS = Timeouts()
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 
 class Sim:

@@ -22,7 +22,7 @@ from swarmtui.model.client_protocol import Stop, Subscribe
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
 _STOP_S = 60.0
-_UNTIL_S = 60.0
+_UNTIL_S = 120.0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -86,7 +86,7 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 @pytest.fixture
 def until() -> Until:
-    """Wait until a condition holds; fail with its source after a minute."""
+    """Wait until a condition holds; fail with its source after two minutes."""
 
     async def wait(condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _UNTIL_S
