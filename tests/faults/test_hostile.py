@@ -20,7 +20,7 @@ from tests.faults.fuzz_stream import run_request
 from tests.faults.hostile import CASES, WORDS, HostileServer
 from tests.loadgen.driver import DrivenWorker, task
 
-TIMEOUTS = Timeouts(connect=5.0, first_token=2.0, idle=2.0, total=60.0)
+TIMEOUTS = Timeouts(connect=5.0, first_token=5.0, idle=4.0, total=60.0)
 
 # Oversized responses are recognised by their size, which takes a slow machine a while to read.
 LONG_TIMEOUTS = Timeouts(connect=5.0, first_token=50.0, idle=50.0, total=55.0)
