@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.machine.by_level import add_machine_figures
-from swarmtui.analysis.machine.energy import energy_used, server_gpus, used_gpus
+from swarmtui.analysis.machine.energy import ServerGpus, energy_used, gpu_names, server_gpus, used_gpus
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from tests.analysis.record_builders import BOOT_NS, end, request, stage
 
@@ -55,7 +55,8 @@ def test_energy_of_all_or_selected_gpus() -> None:
     readings = [
         Telemetry(t_ns=t * S, gpus=(gpu("a", energy_j=100.0 * t), gpu("b", energy_j=7.0 * t))) for t in range(11)
     ]
-    both, one = energy_used(readings, [(0, 10 * S)], 10), energy_used(readings, [(0, 10 * S)], 10, uuids=("a",))
+    only_a = ServerGpus(frozenset("a"), known=True)
+    both, one = energy_used(readings, [(0, 10 * S)], 10), energy_used(readings, [(0, 10 * S)], 10, only_a)
     assert both is not None and both.joules == pytest.approx(1070.0)
     assert one is not None and one.joules == pytest.approx(1000.0)
     assert (both.all_gpus, one.all_gpus) == (True, False)
@@ -63,15 +64,35 @@ def test_energy_of_all_or_selected_gpus() -> None:
 
 @pytest.mark.parametrize(
     ("named", "used"),
-    [([("a",)], {"a"}), ([("m",)], {"b"}), ([("a",), ("b",)], {"a", "b"}), ([("a",), ()], set()), ([], set())],
+    [([("a",)], {"a"}), ([("m",)], {"b"}), ([("a",), ("b",)], {"a", "b"}), ([("a",), ()], None), ([], None)],
     ids=["one", "part of a GPU", "two servers", "one not known", "none"],
 )
-def test_gpus_of_the_servers(named: list[tuple[str, ...]], used: set[str]) -> None:
+def test_gpus_of_the_servers(named: list[tuple[str, ...]], used: set[str] | None) -> None:
     readings = [Telemetry(t_ns=0, gpus=(gpu("a"), gpu("b"), gpu("m", part_of="b")))]
     servers = [DiscoveredServer(url="x", gpus=uuids) for uuids in named]
-    assert server_gpus(readings, servers) == used
     whole = used or {"a", "b"}
+    assert server_gpus(readings, servers) == ServerGpus(frozenset(whole), used is not None)
     assert {gpu.uuid for gpu in used_gpus(readings[0], servers)} == whole, "of the live figures"
+
+
+def test_idle_gpus_of_the_host_do_not_count() -> None:
+    """In a container, the processes on GPUs are not visible, but which GPUs hold a model is."""
+    idle, model = 5 << 20, 70 << 30
+    readings = [
+        Telemetry(
+            t_ns=t * S,
+            gpus=(gpu("a", memory_used=used, energy_j=100.0 * t), gpu("b", memory_used=idle, energy_j=60.0 * t)),
+        )
+        for t, used in enumerate((idle, model, idle))
+    ]
+    servers = [DiscoveredServer(url="x")]
+    assert server_gpus(readings, servers) == ServerGpus(frozenset("a"), False), "a server that was started, and ended"
+    assert [gpu.uuid for gpu in used_gpus(readings[1], servers)] == ["a"]
+    assert len(gpu_names(readings, servers)) == 1
+    found = energy_used(readings, [(0, 2 * S)], 10, server_gpus(readings, servers))
+    assert found is not None and found.joules == pytest.approx(200.0) and not found.all_gpus
+    on_cpu = server_gpus(readings[:1], servers)
+    assert energy_used(readings[:1], [(0, 2 * S)], 10, on_cpu) is None
 
 
 def test_level_counts_the_energy_of_its_server() -> None:

@@ -9,7 +9,7 @@ import msgspec
 from swarmtui.analysis.levels.runs import group_by_stage, runs_by_level
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reuse
-from swarmtui.analysis.machine.energy import energy_used, gpu_names, server_gpus
+from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.model.findings import BandwidthUse, Slots
@@ -27,15 +27,15 @@ def add_machine_figures(
     records: Sequence[Record],
     servers: Sequence[DiscoveredServer] = (),
 ) -> tuple[Level, ...]:
-    """Add energy and TTFT parts; energy is that of all GPUs if it is not known which of them `servers` use."""
-    uuids = server_gpus(telemetry, servers)
+    """Add energy and TTFT parts; energy is that of all GPUs in use if it is not known which of them `servers` use."""
+    used = server_gpus(telemetry, servers)
     started, ended = {start.number: start.t_ns for start in stages}, {end.number: end.t_ns for end in ends}
     # Stages whose tokens are in no level, such as a pause, add no joules either.
     runs = runs_by_level(records, stages, ends)
     single = next((level for level in levels if level.c == 1), None)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
     by_stage = group_by_stage(records)
-    gpus = len(gpu_names(telemetry, servers))
+    gpus = len(used.uuids)
     all_ends = request_ends(records) if samples else []
     found = []
     for level in levels:
@@ -52,7 +52,7 @@ def add_machine_figures(
         found.append(
             msgspec.structs.replace(
                 level,
-                energy=energy_used(telemetry, spans, tokens, uuids) if telemetry else None,
+                energy=energy_used(telemetry, spans, tokens, used) if telemetry else None,
                 ttft_split=parts or (_estimate(level, single) if single else None),
                 replay=_trace_figures(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples),
             )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from swarmtui.analysis.levels.runs import Span
 from swarmtui.analysis.levels.stats import ratio
@@ -17,18 +18,27 @@ THROTTLE_REASONS = frozenset(
 )
 # A counter must have been read within this time of both ends of a span, and the memory if the span is too short.
 _MAX_DISTANCE_NS = 1_500_000_000
+# A GPU with less memory in use runs no server: a process that computes on it takes more.
+_MIN_MEMORY = 256 << 20
+
+
+class ServerGpus(NamedTuple):
+    """The whole GPUs that figures are about; `known`: their processes are those of the servers."""
+
+    uuids: frozenset[str]
+    known: bool
 
 
 def energy_used(
-    readings: Sequence[Telemetry], spans: Sequence[Span], tokens_out: float | None, uuids: Collection[str] = ()
+    readings: Sequence[Telemetry], spans: Sequence[Span], tokens_out: float | None, used: ServerGpus | None = None
 ) -> Energy | None:
-    """Return the energy used in all spans by the named GPUs, or by all; None if no reading has a GPU.
+    """Return the energy used in all spans by these GPUs, or by all; None if no reading has one of them.
 
     Joules are null unless each of these GPUs has a counter reading near both ends of each span. MIG devices have no
     counters and are part of the whole GPU.
     """
     chosen = [
-        (reading.t_ns, [gpu for gpu in reading.serving_gpus if not gpu.part_of and (not uuids or gpu.uuid in uuids)])
+        (reading.t_ns, [gpu for gpu in _whole_gpus(reading) if used is None or gpu.uuid in used.uuids])
         for reading in readings
     ]
     names = sorted({gpu.uuid for _, gpus in chosen for gpu in gpus})  # a fixed order, so that sums are reproducible
@@ -39,8 +49,8 @@ def energy_used(
         read = {t: g.energy_j for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None}
         counter = sorted(read.items())
         for span in spans:
-            used = _joules(counter, span)
-            joules = None if joules is None or used is None else joules + used
+            in_span = _joules(counter, span)
+            joules = None if joules is None or in_span is None else joules + in_span
     inside = _within(chosen, spans)
     seconds = sum(end - start for start, end in spans) / 1e9
     throttled, why = throttled_share(inside)
@@ -55,7 +65,7 @@ def energy_used(
         throttled=throttled,
         throttle=why,
         simulated=simulated,
-        all_gpus=not uuids and len(names) > 1 and not simulated,
+        all_gpus=not (used and used.known) and len(names) > 1 and not simulated,
     )
 
 
@@ -103,26 +113,38 @@ def throttled_share(samples: Sequence[Sequence[Gpu]]) -> tuple[float | None, tup
     return sum(map(bool, known)) / len(known), tuple(sorted(set().union(*known)))
 
 
-def server_gpus(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> frozenset[str]:
-    """Return the GPUs that the processes of the servers use; empty if that is not known of all servers."""
-    if not all(server.gpus for server in servers):
-        return frozenset()
-    named = {uuid for server in servers for uuid in server.gpus}
-    return frozenset(gpu.part_of or gpu.uuid for sample in telemetry for gpu in sample.gpus if gpu.uuid in named)
+def server_gpus(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> ServerGpus:
+    """Return the GPUs that the processes of the servers use; if that is not known, those of their hosts in use."""
+    if servers and all(server.gpus for server in servers):
+        named = {uuid for server in servers for uuid in server.gpus}
+        found = (gpu.part_of or gpu.uuid for sample in telemetry for gpu in sample.gpus if gpu.uuid in named)
+        return ServerGpus(frozenset(found), known=True)
+    in_use = (
+        gpu.uuid
+        for sample in telemetry
+        for gpu in _whole_gpus(sample)
+        if gpu.memory_used is None or gpu.memory_used >= _MIN_MEMORY
+    )
+    return ServerGpus(frozenset(in_use), known=False)
 
 
 def used_gpus(sample: Telemetry, servers: Sequence[DiscoveredServer]) -> tuple[Gpu, ...]:
-    """Return the whole GPUs of a sample that the servers use; all of their hosts if that is not known."""
-    named = server_gpus((sample,), servers)
-    return tuple(gpu for gpu in sample.serving_gpus if not gpu.part_of and (not named or gpu.uuid in named))
+    """Return the whole GPUs of a sample that the servers use."""
+    used = server_gpus((sample,), servers)
+    return tuple(gpu for gpu in _whole_gpus(sample) if gpu.uuid in used.uuids)
 
 
 def gpu_names(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> tuple[str, ...]:
-    """Return the names of the GPUs that the servers use, else of all; MIG devices are part of their GPU."""
-    seen: dict[str, Gpu] = {gpu.uuid: gpu for sample in telemetry for gpu in sample.serving_gpus if not gpu.part_of}
+    """Return the names of the GPUs that the servers use."""
+    seen: dict[str, Gpu] = {gpu.uuid: gpu for sample in telemetry for gpu in _whole_gpus(sample)}
     used = server_gpus(telemetry, servers)
-    kept = [gpu for uuid, gpu in seen.items() if not used or uuid in used]
+    kept = [gpu for uuid, gpu in seen.items() if uuid in used.uuids]
     return tuple(_gpu_name(gpu) for gpu in sorted(kept, key=lambda gpu: gpu.index))
+
+
+def _whole_gpus(sample: Telemetry) -> list[Gpu]:
+    """Return the GPUs of hosts that run an endpoint; MIG devices are part of their GPU."""
+    return [gpu for gpu in sample.serving_gpus if not gpu.part_of]
 
 
 def _gpu_name(gpu: Gpu) -> str:

@@ -224,7 +224,7 @@ def _machine_note(levels: Sequence[Level]) -> str:
     if any(level.energy and level.energy.joules is not None for level in levels):
         notes.append("W and J from the energy counters, GPUs only; W, J and GiB are sums over the GPUs")
     if any(level.energy and level.energy.all_gpus for level in levels):
-        notes.append("GPU figures are of all GPUs of the host: which of them the server uses is not known")
+        notes.append("GPU figures are of all GPUs of the host in use: which of them the server uses is not known")
     if any(level.ttft_split for level in levels):
         notes.append("TTFT: parts of the mean of all requests, also unmeasured ones, by the server's histograms")
     if any(level.ttft_split and level.ttft_split.estimated for level in levels):
