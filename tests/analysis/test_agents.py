@@ -155,6 +155,28 @@ def test_stopped_search_answers_from_what_was_measured() -> None:
     assert capacity(SLO, found, []).sentence.startswith("this box carries 16 agents (16 or more) at TTFT")
 
 
+def test_search_measures_a_level_above_an_undecided_border() -> None:
+    """Two agents miss the SLO by less than the bounds can show, so that the interval would have no end."""
+
+    def runs(c: int, sizes: list[tuple[int, int]]) -> AgentTally:
+        records = [
+            msgspec.structs.replace(one, c=c, run=run)
+            for run, (good, late) in enumerate(sizes, 1)
+            for one in [GOOD] * good + [LATE] * late
+        ]
+        return AgentTally(c, SLO, records, runs=len(sizes))
+
+    found = {1: runs(1, [(73, 1)] * 6), 2: runs(2, [(73, 5)] * 4 + [(75, 3)] * 4)}
+    assert capacity(SLO, found, []).high is None
+    assert next_level(found, 2) is None, "not above the highest"
+    assert next_level(found, 1024) == 4
+    found[4] = runs(4, [(8, 8)])
+    assert next_level(found, 1024) is None
+    answer = capacity(SLO, found, [])
+    assert (answer.agents, answer.low, answer.high) == (1, 1, 3)
+    assert "carries 1 agent (1–3) at" in answer.sentence
+
+
 def test_answer_names_the_agent_that_evicts() -> None:
     runs = [msgspec.structs.replace(GOOD, run=run) for run in (1, 2, 3)]
     found = {c: AgentTally(c, SLO, 80 * runs, runs=3) for c in (1, 2, 4, 8, 10, 11)}

@@ -188,11 +188,15 @@ def next_level(found: Mapping[int, AgentTally], highest: int, prompt_tokens: flo
         if border is not None:
             low, high = max(low, int(border / _BORDER_RANGE)), min(high, int(border * _BORDER_RANGE) + 1)
         return middle_level(low, high, _PRECISION) or middle
-    if sum(one.tally.runs - 1 for one in verdicts) >= MAX_REPEATS:
-        return None
     around = [*passed[-1:], *failed[:1]]
     open_levels = [one.tally for one in around if one.kept is not one.passes or one.tally.runs < MIN_RUNS]
-    return min(open_levels, key=lambda tally: tally.runs).c if open_levels else None
+    if open_levels and sum(one.tally.runs - 1 for one in verdicts) < MAX_REPEATS:
+        return min(open_levels, key=lambda tally: tally.runs).c
+    if failed and not any(one.kept is False for one in failed):
+        # The interval needs an end: a level that clearly misses the SLO.
+        above = min(2 * failed[-1].tally.c, highest)
+        return above if above > failed[-1].tally.c else None
+    return None
 
 
 def capacity(
@@ -293,7 +297,7 @@ def _margin(condition: KeptShare) -> float:
 def capacity_sentences(answer: Capacity) -> list[str]:
     """Return the answer, what was predicted for the KV cache, and the answer per GPU, per kW and in cost."""
     per = [
-        f"{short(value)} agents per {unit}"
+        f"{short(value)} agent{'' if value == 1 else 's'} per {unit}"
         for value, unit in ((answer.agents_per_gpu, "GPU"), (answer.agents_per_kw, "kW"))
         if value
     ]
