@@ -16,9 +16,19 @@ if TYPE_CHECKING:
     from swarmtui.prompts.traces.agent_logs import CodingAgent
 
 
-@commands.group()
+class _ShowByDefault(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+
+@commands.group(cls=_ShowByDefault)
 def traces() -> None:
-    """Describe recorded agent sessions, or record them from the logs of your coding agent."""
+    """Describe recorded agent sessions, or record them from the logs of your coding agent.
+
+    `swarmtui traces TRACE...` means `traces show TRACE...`.
+    """
 
 
 @traces.command()

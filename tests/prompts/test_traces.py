@@ -292,7 +292,7 @@ def test_shown_as_text_and_json(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('kind = "trace"\nname = "mine"\nfiles = "one.json"\n')
     by_workload = CliRunner().invoke(commands, ["traces", "show", str(tmp_path / "mine.toml")])
     assert by_workload.output == shown.output
-    assert "24 sessions" in CliRunner().invoke(commands, ["traces", "show", "agents"]).output
+    assert "24 sessions" in CliRunner().invoke(commands, ["traces", "agents"]).output
     for wrong, problem in (("chat", "chat does not replay a trace"), ("agent", "did you mean agents?")):
         refused = CliRunner().invoke(commands, ["traces", "show", wrong])
         assert isinstance(refused.exception, BadInput) and problem in str(refused.exception)
