@@ -98,6 +98,14 @@ class CursorScreen(Screen[None]):
     def update_panels(self) -> None:
         """Show the current data."""
 
+    def update_in_front(self) -> None:
+        """Show the current data if no other screen or dialog is in front.
+
+        Below a dialog, Textual repaints the whole screen for every change: 60 KB per second over SSH.
+        """
+        if self.is_active:
+            self.update_panels()
+
     def actions(self) -> list[Action]:
         """Return the actions with those marked that the footer shows."""
         return in_footer(self.app.keys.actions(self.key_context), "back")

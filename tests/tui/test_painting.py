@@ -30,6 +30,7 @@ from swarmtui.text import sanitize
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.cursor_list import PickItem, PickList
+from swarmtui.tui.dialogs import QuitDialog
 from swarmtui.tui.lines import Line, LineWidget, changed_cells, fit_line
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.textual_patches import PatchedApp, Terminal, _crop, _release_memory
@@ -295,4 +296,22 @@ async def test_nothing_is_painted_while_output_is_pending(monkeypatch: pytest.Mo
         await pilot.pause()
         assert screen_text(app) == before
         terminal.pending = False
+        await until(lambda: "0:30 elapsed" in screen_text(app))
+
+
+async def test_nothing_is_painted_below_a_dialog(written: list[str], until: Until) -> None:
+    source = RecordingSource()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        live = app.screen
+        assert isinstance(live, RunScreen)
+        await pilot.press("q")
+        await until(lambda: isinstance(app.screen, QuitDialog))
+        source.live.apply(frame(9, at_s=30.0))
+        live.data_changed()
+        for screen in (live, app.screen):
+            await pilot.pause()
+            screen._on_timer_update()
+        assert "0:30 elapsed" not in "".join(written)
+        await pilot.press("escape")
         await until(lambda: "0:30 elapsed" in screen_text(app))

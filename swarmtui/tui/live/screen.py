@@ -141,8 +141,8 @@ class LiveScreen(CursorScreen):
                 self._retry_pending = True
                 self.set_timer(_RETRY_S, self._retry)
             return
-        if self._frozen is None and self.is_current:
-            self.update_panels()
+        if self._frozen is None:
+            self.update_in_front()
 
     def _retry(self) -> None:
         self._retry_pending = False
@@ -187,7 +187,7 @@ class LiveScreen(CursorScreen):
 
     def _visible_streams(self, streams: StreamsPanel) -> tuple[int, ...]:
         """The agents whose text is shown."""
-        if not (self.app.stream_text and self.is_current and streams.is_on_screen and streams.view):
+        if not (self.app.stream_text and self.is_active and streams.is_on_screen and streams.view):
             return ()
         return tuple(sorted(line.agent for line in streams.view.shown))
 
@@ -298,8 +298,8 @@ class LiveScreen(CursorScreen):
 
     async def _compare_levels(self, session: Session, levels: tuple[Level, ...]) -> None:
         self._pair = await asyncio.to_thread(compare_levels, self._baseline, session, levels)
-        if self._frozen is None and self.is_current:
-            self.update_panels()
+        if self._frozen is None:
+            self.update_in_front()
 
     def _handle_end(self, live: LiveModel) -> None:
         """Compare the session with its baseline."""

@@ -180,7 +180,7 @@ class StreamScreen(Pager):
 
     def on_mount(self) -> None:
         self._source.send(WatchStream(self._agent))
-        self.set_interval(_UPDATE_S, self.update_panels)
+        self.set_interval(_UPDATE_S, self.update_in_front)
         self.call_after_refresh(self.update_panels)
 
     def on_unmount(self) -> None:

@@ -180,7 +180,7 @@ class ProbesScreen(Pager):
             self._histories = await asyncio.to_thread(_histories, self._root)
         except BadInput as problem:
             self.app.toast(str(problem))
-        self.update_panels()
+        self.update_in_front()
 
     def update_panels(self) -> None:
         view = probes_view(self._histories, self.filter_text, self._selected)

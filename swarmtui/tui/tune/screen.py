@@ -120,7 +120,7 @@ class TuneScreen(CursorScreen):
             except BadInput as problem:
                 self._problem = sanitize(str(problem))
             self._connect()
-            self.update_panels()
+            self.update_in_front()
             if self._snapshot is not None and not self._snapshot.alive:
                 self.app.tune_ended()
             await asyncio.sleep(_RELOAD_S)
@@ -260,7 +260,7 @@ class ServerLogScreen(Pager):
         self._log = log
 
     def on_mount(self) -> None:
-        self.set_interval(_RELOAD_S, self.update_panels)
+        self.set_interval(_RELOAD_S, self.update_in_front)
 
     def update_panels(self) -> None:
         self.query_one(Page).show(log_lines(_tail(self._log), self.app.size.width))
