@@ -44,7 +44,9 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean
   out_tps_steady  output tokens from the first to the last measured send
                   / that time; C requests are in flight all the time
-  out_tps_wall    output tokens / makespan; also prompt_tps, total_tps
+  out_tps_wall    output tokens / makespan
+  prompt_tps      prompt tokens per output token × the main throughput (steady
+                  of closed loops, else wall); total_tps is the sum of both
   c_achieved      Σ e2e / makespan; "in flight" in the table
   c_held          the same while the client had work for C streams
   contention      1 − per_stream_tps(C) / per_stream_tps(1); "slowdown"

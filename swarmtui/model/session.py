@@ -446,6 +446,11 @@ class Level(PerLevel, frozen=True, kw_only=True):
         return tuple(rate for rate in rates if rate)
 
     @property
+    def output_s(self) -> float | None:
+        """The time that the measured output takes at the main throughput; unmeasured requests share the makespan."""
+        return self.tokens_out / self.headline_tps if self.tokens_out and self.headline_tps else self.wall_s
+
+    @property
     def headline_is_steady(self) -> bool:
         return self.load in CLOSED_LOOPS and bool(self.out_tps_steady)
 

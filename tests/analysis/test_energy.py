@@ -211,7 +211,20 @@ def test_incomplete_steered_stage_adds_no_joules() -> None:
     levels = level_figures(requests, [brief, long], ends)
     (found,) = add_machine_figures(levels, [brief, long], ends, readings, requests)
     assert found.tokens_out == 8
-    assert found.energy is not None and found.energy.j_per_token == pytest.approx(4 * 300 / 8)
+    assert found.energy is not None and found.energy.j_per_token == pytest.approx(3.9 * 300 / 8)
+
+
+def test_energy_per_token_is_power_over_throughput() -> None:
+    """Tokens of unmeasured requests take energy too: pre-roll and fillers, and those that outlast a steered stage."""
+    readings = [msgspec.structs.replace(sample, t_ns=BOOT_NS + sample.t_ns) for sample in steady(300.0, 20)]
+    times = (0, [1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000])
+    one = [request(2000, [3000, 4000, 6000], c=2), request(*times, c=2, task=1, phase="preroll")]
+    steered = [request(0, [1000, 2000, 3000, 4000], c=2), request(*times, c=2, task=1)]
+    for requests, start in ((one, stage(c=2)), (steered, stage(c=2, steered=True))):
+        ends = [end(at=4_500 if start.steered else 8_000)]
+        (found,) = add_machine_figures(level_figures(requests, [start], ends), [start], ends, readings, requests)
+        assert found.energy is not None and found.headline_tps is not None
+        assert found.energy.j_per_token == pytest.approx(300.0 / found.headline_tps)
 
 
 def test_cut_run_has_no_joules_per_token() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.quantities import QUANTITIES
 from swarmtui.analysis.limits.slo import goodput, parse_slo, slo_sentence
@@ -11,7 +12,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from tests.analysis.level_builders import level
-from tests.analysis.record_builders import BOOT_NS, MS, request
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 
 ONE = level(1, tps=90.0, ttft=0.2, tpot=0.01, contention=0.0)
 FOUR = level(4, tps=250.0, ttft=0.8, tpot=0.016, contention=0.4)
@@ -151,6 +152,20 @@ def test_goodput_counts_requests_that_meet_all_limits() -> None:
     assert found.per_s == pytest.approx(0.5)
     assert found.out_tps == pytest.approx(1.5)
     assert found.kept is False
+
+
+@pytest.mark.parametrize("measured", [1, 3])
+def test_goodput_of_only_good_requests_is_the_throughput(measured: int) -> None:
+    """Pre-roll and fillers share the makespan of the measured requests, but are not counted in goodput."""
+    phases = ("preroll", *["level"] * measured, "filler")
+    records = [
+        request(1000 * n, [1000 * n + 100 * k for k in range(1, 16)], task=n, c=2, phase=phase)
+        for n, phase in enumerate(phases)
+    ]
+    (found,) = level_figures(records, [stage(c=2)], [end(at=60_000)])
+    (good,) = goodput([found], {found.key: [r for r in records if r.phase == "level"]}, parse_slo("ttft=10s"))
+    assert good.share == 1.0 and good.out_tps == pytest.approx(found.headline_tps)
+    assert found.total_tps == pytest.approx((found.headline_tps or 0.0) + (found.prompt_tps or 0.0))
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,18 @@ def test_two_levels_are_too_few_to_fit() -> None:
     assert str(found.refused["fit"]) == "2 levels with a time per token; 3 are needed"
 
 
+def test_single_level_has_no_sweet_spot() -> None:
+    found = scaling([level(8, tps=100.0, tpot=0.01)], Slots(per_replica=4))
+    assert found.sentence == "no sweet spot: only one level"
+    assert "0 levels with a time per token up to C=4" in str(found.refused["fit"])
+
+
+def test_throughput_of_few_answers_does_not_fall() -> None:
+    """Three requests at C=6 say nothing about the throughput of six streams."""
+    texts = [scaling([level(5, tps=380.0), level(6, tps=348.0, n=n)], Slots(per_replica=4)).sentence for n in (3, 6)]
+    assert ["fell" in text for text in texts] == [False, True]
+
+
 def test_scaling_without_throughput_is_refused() -> None:
     assert scaling([]).sentence == "no sweet spot: no level has a throughput"
     assert scaling([level(1)]).sweet_spot is None

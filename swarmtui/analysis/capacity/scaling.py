@@ -16,6 +16,7 @@ from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Sca
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Level
 from swarmtui.numbers import percent, short, signed_percent
+from swarmtui.text import count_noun
 
 # A queue forms at the first level whose TTFT is this multiple of that at full slots.
 QUEUE_TTFT_FACTOR = 1.5
@@ -106,7 +107,8 @@ def _queueing_delay(levels: Sequence[Level], slots: Slots | None) -> tuple[Queue
 def _anomalies(levels: Sequence[Level], slots: Slots | None) -> Findings:
     if not slots:
         return ()
-    full = [level for level in levels if level.c >= slots.total]
+    # With fewer requests than streams, the throughput is that of a few answers.
+    full = [level for level in levels if level.c >= slots.total and level.n >= level.c]
     return tuple(
         Finding(
             code="throughput_drop",
@@ -126,7 +128,8 @@ def _with_fit(found: Scaling, levels: Sequence[Level], slots: Slots | None) -> S
     batches = len({b for b, _ in steps})
     if len(steps) < LEVELS_FOR_FIT:
         at = f" up to C={highest}, where the slots end" if slots else ""
-        why = f"{len(steps)} levels with a time per token{at}; {LEVELS_FOR_FIT} are needed"
+        known = count_noun(len(steps), "level", "levels")
+        why = f"{known} with a time per token{at}; {LEVELS_FOR_FIT} are needed"
         return _refuse(found, "too_few_levels", why, "fit", "ceiling", "knee")
     if batches < 2:
         why = "all levels ran with the same number of streams per replica"
@@ -167,6 +170,8 @@ def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | Non
 
     Levels from a cliff on do not count. There is no sweet spot if 95 % are only reached at the last level.
     """
+    if len(levels) == 1:
+        return _refuse(found, "single_level", "only one level", "sweet spot")
     cliff = found.cliff
     before = [level for level in levels if cliff is None or level.c < cliff.c]
     most = max(level.headline_tps or 0.0 for level in before)
@@ -175,8 +180,6 @@ def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | Non
     within = [level.c for level in levels if slots and level.c <= slots.total]
     if slots and bind and enough.c >= max(within, default=slots.total):
         return msgspec.structs.replace(found, sweet_spot=slots.total)
-    if len(levels) == 1:
-        return _refuse(found, "single_level", "only one level", "sweet spot")
     if enough.c == levels[-1].c:
         return _refuse(found, "still_growing", f"tok/s still grew at C={enough.c}, the highest level", "sweet spot")
     return msgspec.structs.replace(found, sweet_spot=enough.c)

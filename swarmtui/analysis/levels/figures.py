@@ -100,9 +100,6 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
     out_tps_steady = ratio(sum_known(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = _gaps_us(ok)
     load, rate = runs[-1].load, runs[-1].rate
-    # Pre-roll and fillers run within the makespan of a closed loop, so prompt tokens are divided by the time that the
-    # measured output takes at the steady rate.
-    output_s = ratio(tokens_out, out_tps_steady) if any(run.has_preroll for run in runs) else None
     level = Level(
         c=c,
         runs=len(by_run),
@@ -124,8 +121,8 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
         cached_tokens=_count(r.cached_tokens for r in ok),
         out_tps_wall=out_tps_wall,
         out_tps_steady=out_tps_steady,
-        prompt_tps=ratio(tokens_in_of_all, output_s or wall_s),
-        total_tps=ratio(all_tokens, output_s or wall_s),
+        prompt_tps=None,
+        total_tps=None,
         per_stream_tps=per_stream,
         per_stream_tps_clean=rate_summary([r for r in ok if not r.cap_hit]),
         ttft_s=spread(_known(r.ttft_s for r in ok)),
@@ -157,7 +154,12 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
     )
     uncounted = sum(r.tokens_out is None for r in ok)
     unmeasured_errors = sum(record.phase in ("preroll", "filler") for record in failed)
-    return msgspec.structs.replace(level, flags=level_flags(level, uncounted, unmeasured_errors))
+    return msgspec.structs.replace(
+        level,
+        prompt_tps=ratio(tokens_in_of_all, level.output_s),
+        total_tps=ratio(all_tokens, level.output_s),
+        flags=level_flags(level, uncounted, unmeasured_errors),
+    )
 
 
 def _with_serial(

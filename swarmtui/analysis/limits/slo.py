@@ -240,8 +240,8 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
                 share=ratio(tally.good, tally.n),
                 share_low=low,
                 share_high=high,
-                per_s=ratio(tally.good, level.wall_s),
-                out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), level.wall_s),
+                per_s=ratio(tally.good, level.output_s),
+                out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), level.output_s),
                 kept=all_kept(conditions),
                 conditions=conditions,
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.levels.runs import group_by_stage, runs_by_level
+from swarmtui.analysis.levels.runs import LevelRun, Span, group_by_stage, runs_by_level
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reuse
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
@@ -45,9 +45,8 @@ def add_machine_figures(
         spans = [(started[number], ended[number]) for number in timed]
         # A run that was cut short has no end time, so its joules are not known.
         tokens: float | None = level.tokens_out if timed == measured else None
-        if level.steady_s and level.out_tps_steady and all(run.has_preroll for run in counted):
-            spans = [window for run in counted if (window := run.steady_window) is not None]
-            tokens = level.out_tps_steady * level.steady_s
+        if all(run.has_preroll or run.steered for run in counted):
+            spans, tokens = _all_tokens(level, counted) or (spans, tokens)
         parts = level_split([by_stage[number] for number in timed], all_ends, samples)
         found.append(
             msgspec.structs.replace(
@@ -58,6 +57,19 @@ def add_machine_figures(
             )
         )
     return tuple(found)
+
+
+def _all_tokens(level: Level, runs: Sequence[LevelRun]) -> tuple[list[Span], float] | None:
+    """Return the windows of the steady rate, or else the makespans, and the tokens of all requests in them."""
+    steady = {figures.run for figures in level.by_run if figures.steady_s}
+    if level.steady_s and level.out_tps_steady:
+        windows = [run.steady_window for run in runs if run.number in steady]
+        tokens = level.out_tps_steady * level.steady_s
+    elif level.wall_s and level.out_tps_wall and all(run.has_preroll for run in runs):
+        windows, tokens = [run.window for run in runs], level.out_tps_wall * level.wall_s
+    else:
+        return None
+    return [window for window in windows if window is not None], tokens
 
 
 def _trace_figures(

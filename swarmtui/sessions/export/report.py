@@ -25,7 +25,7 @@ FORMULAS = (
     "t_end: last output, or the end if tokens without text follow; tpot = its inverse; e2e = last token − sent. "
     "steady = tokens while C requests were in flight / that time; "
     "wall = all output tokens / makespan. in flight = Σ e2e / makespan (mean). "
-    "slowdown = 1 − stream / stream at C=1; scaling = steady / steady at C=1. "
+    "slowdown = 1 − stream / stream at C=1; scaling = steady / steady at C=1 (batches: wall). "
     "Samples needed for a percentile: p50 5, p90 29, p95 59, p99 299. "
     "cap hit: an answer cut at the token limit; clean: without cap hits."
 )
