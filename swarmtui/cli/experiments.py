@@ -55,8 +55,8 @@ _yes_option = click.option("--yes", is_flag=True, help="Run the commands without
 @shared.workload
 @shared.model
 @shared.api
-@click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
-@click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
+@shared.requests
+@shared.duration
 @click.option("--warmup", metavar="N|none", help="Warm-up requests before each run; they are discarded.")
 @shared.max_tokens
 @click.option("--seed", type=WholeNumber(), metavar="N", help="Seed of the requests and of the order of runs.")
@@ -138,9 +138,7 @@ def ab(
 @click.argument("file", type=click.Path(dir_okay=False))
 @_yes_option
 @click.option("--show", is_flag=True, help="Print the results so far and exit.")
-@click.option(
-    "--retry-failed", "--retry-broken", "retry_failed", is_flag=True, help="Measure failed configurations again."
-)
+@click.option("--retry-failed", is_flag=True, help="Measure failed configurations again.")
 @click.option("--text", is_flag=True, help="Print lines instead of opening the app, also on a terminal.")
 @shared.json
 @shared.quiet

@@ -176,6 +176,12 @@ agent_header = click.option(
     help="Put lines that change with every request in front of the system prompt, as some agents do.  [without a "
     "value: both]",
 )
+requests = click.option(
+    "--requests",
+    metavar="N|4C",
+    help="Requests per run: a number or a multiple of C.  [default: that of the workload, else 4C]",
+)
+duration = click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 max_tokens = click.option("--max-tokens", type=WholeNumber(1), metavar="N", help="Output token limit of each request.")
 api_key = click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the API key.")
 

@@ -69,7 +69,9 @@ missed: to show 95 % takes at least 59 requests.
 @click.option(
     "--find-cliff", is_flag=True, help="Search for the C from which requests queue and throughput hardly grows."
 )
-@click.option("--rate", metavar="R,R,…", help="Open loop: requests per second; each rate is a level.")
+@click.option(
+    "--rate", metavar="R,R,…", help="Open loop: requests per second; each rate is a level, of 100 requests by default."
+)
 @click.option(
     "--arrival",
     type=click.Choice(["poisson", "constant", "gamma"]),
@@ -84,13 +86,15 @@ missed: to show 95 % takes at least 59 requests.
 @click.option(
     "--max-gap",
     metavar="TIME",
-    help="Traces: longest pause of an agent between an answer and its next request.  [default: 10s]",
+    help="Traces: longest pause of an agent between an answer and its next request.  "
+    "[default: that of the workload, else 10s]",
 )
 @click.option(
     "--time-scale",
     type=Number(0.0, min_open=True),
     metavar="X",
-    help="Traces: divide the recorded pauses, or multiply the recorded rate, by X.  [default: 1]",
+    help="Traces: divide the recorded pauses, or multiply the recorded rate, by X.  "
+    "[default: that of the workload, else 1]",
 )
 @click.option("--rules", type=click.Choice(["agentx"]), help="Traces: play by the rules of this benchmark.")
 @click.option(
@@ -108,12 +112,13 @@ missed: to show 95 % takes at least 59 requests.
     help="Ask this share (1% to 20%) of additional questions with known answers, to see whether answers get worse.",
 )
 @shared.agent_header
-@click.option("--requests", metavar="N|4C", help="Requests per run: a number or a multiple of C.  [default: 4C]")
-@click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
+@shared.requests
+@shared.duration
 @click.option(
     "--warmup",
     metavar="N|none",
-    help="Warm-up requests before the first level; they are discarded.  [default: one per stream, at most 8]",
+    help="Warm-up requests before the first level; they are discarded.  "
+    "[default: that of the workload, else one per stream, at most 8]",
 )
 @shared.max_tokens
 @click.option(

@@ -81,7 +81,9 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", source=output) from None
     if not count:
-        raise BadInput("no session with calls of a model found", source=str(logs))
+        raise BadInput(
+            "no session with calls of a model found; give the file or directory of the logs as PATH", source=str(logs)
+        )
     echo(
         f"{count_noun(count, 'session', 'sessions')} recorded: {directory}\nsee them: swarmtui traces show {directory}"
     )

@@ -175,7 +175,7 @@ def check_hosts(text: str) -> None:
         installed = ""
     if tuple(int(part) for part in installed.split(".")[:2] if part.isdecimal()) < _MIN_RAY:
         found = f"Ray {installed} is too old" if installed else "this needs Ray"
-        raise BadInput(f"{found}; install it with: pip install 'swarmtui[ray]'", key="hosts")
+        raise BadInput(f"{found}; install it with: pip install 'swarmtui[ray]'", key="--hosts")
 
 
 def _api(text: str | None) -> str | None:

@@ -59,8 +59,8 @@ def parse_hosts(text: str) -> HostsSpec | None:
     if match := re.fullmatch(r"local:(\d{1,3})", text):
         nodes = int(match.group(1))
         if not 1 <= nodes <= MAX_LOCAL_NODES:
-            raise BadInput(f"local:N takes 1 to {MAX_LOCAL_NODES} nodes, not {nodes}", key="hosts")
+            raise BadInput(f"local:N takes 1 to {MAX_LOCAL_NODES} nodes, not {nodes}", key="--hosts")
         return HostsSpec("local", nodes=nodes)
     if text == "auto" or re.fullmatch(r"(ray://)?(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}", text):
         return HostsSpec("cluster", address=text)
-    raise BadInput(f"{text!r} is neither auto, ray://HOST:PORT, HOST:PORT nor local:N", key="hosts")
+    raise BadInput(f"{text!r} is neither auto, ray://HOST:PORT, HOST:PORT nor local:N", key="--hosts")

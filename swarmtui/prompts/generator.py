@@ -34,7 +34,8 @@ from swarmtui.prompts.traces.play import ComposedRequest, Plays
 from swarmtui.prompts.traces.reader import read_sessions
 from swarmtui.prompts.traces.recordings import Recordings
 
-WARMUP_CAP = 256
+# Short answers are enough to warm up caches, CUDA graphs and clocks.
+_WARMUP_CAP = 64
 
 _DEFAULT_CALIBRATION = Calibration(overhead=16.0, tokens_per_word=1.0, by="usage")
 
@@ -131,7 +132,7 @@ class TaskGenerator:
     def warmup(self, index: int) -> Task:
         """Return a warm-up request: a prompt that is never measured, with a short answer."""
         item = self._content.warmup(index)
-        return self._task(index, item, WARMUP_NONCE_START + index, min(self._cap(item) or WARMUP_CAP, WARMUP_CAP))
+        return self._task(index, item, WARMUP_NONCE_START + index, min(self._cap(item) or _WARMUP_CAP, _WARMUP_CAP))
 
     def _task(self, index: int, item: PromptItem, number: int, cap: int | None) -> Task:
         cold = self._cold and not item.followups  # the history of later turns is in the cache

@@ -45,7 +45,7 @@ def find_workload(name_or_path: str) -> WorkloadFile:
         hint = f"; the built-in workload is called {path.stem}" if path.stem in names else ""
         raise BadInput(f"no such file{hint}", source=name_or_path)
     hint = suggest(name_or_path, list(names), "; ") or ";"
-    raise BadInput(f"no workload {name_or_path!r}{hint} built-in: {', '.join(names)}")
+    raise BadInput(f"no workload or file named {name_or_path!r}{hint} built-in: {', '.join(names)}")
 
 
 def find_traces(name_or_path: str) -> tuple[Path, ...]:

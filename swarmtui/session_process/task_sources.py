@@ -14,9 +14,6 @@ from swarmtui.prompts.canaries import canary_task
 from swarmtui.prompts.generator import TaskGenerator, fill_answers
 from swarmtui.prompts.traces.play import ComposedRequest
 
-# Short answers are enough to warm up caches, CUDA graphs and clocks.
-_WARMUP_TOKENS = 64
-
 # The contents of unmeasured requests are numbered from here: how many there are must not change what is measured.
 _UNMEASURED_START = 1 << 40
 # The nonces of repeated prompts are numbered from here.
@@ -57,9 +54,7 @@ class TaskFactory:
 
     def warmup(self) -> Task:
         number = self._next_number()
-        task = self.generator.warmup(number)
-        cap = min(_WARMUP_TOKENS, task.max_tokens or _WARMUP_TOKENS)
-        return msgspec.structs.replace(task, id=number, max_tokens=cap, check=None)
+        return msgspec.structs.replace(self.generator.warmup(number), id=number, check=None)
 
     def replay(self, request: ComposedRequest, at_ns: int, phase: Phase) -> Task:
         """Return a request of a recorded session."""

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
+
+from swarmtui.analysis.capacity import agents
+from swarmtui.model.trace import TraceRequest, TraceSession
+from swarmtui.prompts.traces.weka import weka_json
+from swarmtui.sessions import store
 from tests.cli.programs import Sandbox
 
 
@@ -32,9 +39,14 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     assert sandbox.show_session()["capacity"] == found
 
 
-def test_exit_codes(sandbox: Sandbox) -> None:
+def test_exit_codes_and_mean_prompt_of_a_trace(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = sandbox.home / "traces"
+    traces.mkdir()
+    for number in range(3):
+        requests = tuple(TraceRequest(input_tokens=tokens, output_tokens=4, think_s=0.0) for tokens in (200, 300))
+        (traces / f"{number}.json").write_bytes(weka_json(TraceSession(id=f"s{number}", requests=requests)))
     cases: dict[tuple[str, ...], tuple[int, str]] = {
-        ("--slo", "ttft_p95=1us", "--max-tokens", "8"): (1, "this box carries no agent at TTFT p95 ≤ 0.001 ms"),
+        ("--slo", "ttft_p95=1us", "--workload", str(traces)): (1, "this box carries no agent at TTFT p95 ≤ 0.001 ms"),
         ("--slo", "ttft_p95=2s,speed=3"): (2, "--slo: unknown figure 'speed'; use one of ttft, ttfo, tpot, e2e"),
         ("--slo", "stream_p95=20"): (2, "--slo: stream_p95 is not the slow end of stream; use p1 to p50"),
         (): (2, "--slo"),
@@ -45,3 +57,17 @@ def test_exit_codes(sandbox: Sandbox) -> None:
     for one, (code, message) in zip(ran, cases.values(), strict=True):
         assert one.code == code and "Traceback" not in one.err, one
         assert message in " ".join((one.out + one.err).split())
+
+    # The search saves the mean prompt of the trace, and the summary is derived with it.
+    prompts: list[float | None] = []
+    derive = agents.capacity
+
+    def observed(*arguments: Any, prompt_tokens: float | None, **others: Any) -> Any:
+        prompts.append(prompt_tokens)
+        return derive(*arguments, prompt_tokens=prompt_tokens, **others)
+
+    monkeypatch.setattr(store, "capacity", observed)
+    summary = store.summarise(store.load_session(sandbox.sessions, "last"))
+    named = {event.name: event.detail for event in summary.events}
+    assert named["trace_prompt"] == "250" and prompts == [250.0]
+    assert summary.capacity is not None and summary.capacity.sentence == named["capacity"]

@@ -38,26 +38,26 @@ def outputs(found: WorkloadFile, count: int) -> list[int]:
 
 
 PINNED = {
-    "61cdfe71a69ba875": """
+    "218e5a4680eb0c63": """
 kind = "prompts"
 name = "p"
 system = "short"
 prompts = [{ text = "a", type = "x" }, { text = "b", type = "y" }, { text = "c", type = "x" }, { text = "d" }]
 """,
-    "b0eaba461e485b68": """
+    "64de0b9da8669eec": """
 kind = "random"
 name = "r"
 input_tokens = { dist = "normal", mean = 300, sd = 60 }
 output_tokens = { dist = "lognormal", median = 400, cv = 0.6 }
 """,
-    "af3f4cb8314fd658": """
+    "0a47249572f13c6e": """
 kind = "shared_prefix"
 name = "s"
 prefix_tokens = 700
 input_tokens = { dist = "uniform", low = 20, high = 80 }
 output_tokens = { dist = "by_level", tokens = 100, shares = { 2 = [1, 0.3] } }
 """,
-    "2f2006d226133644": """
+    "588d67f6c87493dc": """
 kind = "conversation"
 name = "c"
 conversations = [{ turns = ["a", "b"] }, { turns = ["c", "d", "e"] }, { turns = ["f"] }]
@@ -136,7 +136,7 @@ def test_warmup_prompts_are_never_measured() -> None:
         source = TaskGenerator(found, seed=0, calibration=EXACT)
         warm = set(texts([source.warmup(index) for index in range(20)]))
         assert not warm & set(texts([source.task(index, 1, index) for index in range(100)]))
-        assert all((source.warmup(index).max_tokens or 999) <= 256 for index in range(20))
+        assert all((source.warmup(index).max_tokens or 999) <= 64 for index in range(20))
 
 
 def test_workload_can_set_its_warmup_prompts() -> None:

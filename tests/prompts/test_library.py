@@ -25,12 +25,12 @@ def test_misspelt_name_gets_a_suggestion_and_the_list() -> None:
         find_workload("codng")
     message = str(caught.value)
     known = "built-in: agents, chat, coding, coding-agent, "
-    assert message.startswith(f"no workload 'codng'; did you mean coding? {known}")
+    assert message.startswith(f"no workload or file named 'codng'; did you mean coding? {known}")
     assert all(found.workload.name in message for found in builtin_workloads())
 
 
 def test_unknown_name_gets_the_list() -> None:
-    with pytest.raises(BadInput, match=r"^no workload 'zzz'; built-in: agents, chat, coding"):
+    with pytest.raises(BadInput, match=r"^no workload or file named 'zzz'; built-in: agents, chat, coding"):
         find_workload("zzz")
 
 
