@@ -12,9 +12,8 @@ from rich.segment import Segment
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
 from textual.strip import Strip
-from textual.widget import Widget
 
-from swarmtui.tui.textual_patches import forget_painted_regions
+from swarmtui.tui.textual_patches import LaidOutOnce, forget_painted_regions
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -33,7 +32,7 @@ _ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 _MERGE_WITHIN = 10
 
 
-class LineWidget(Widget):
+class LineWidget(LaidOutOnce):
     """Base of all panels; a subclass returns its lines from `draw`."""
 
     app: SwarmApp

@@ -5,18 +5,20 @@ from __future__ import annotations
 import gc
 import select
 from collections.abc import Callable, Coroutine, Sequence
+from time import monotonic
 from typing import Any, TypeVar, cast
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.control import Control
 from rich.segment import Segment
-from textual._compositor import ChopsUpdate
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
+from textual.containers import Horizontal
 from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter, NoColor
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.theme import Theme
@@ -26,6 +28,8 @@ Result = TypeVar("Result")
 
 _NO_COLOUR = NoColor()
 _RELEASE_MEMORY_S = 15.0
+# A complete paint after this time is written again: other programs may have written to the terminal.
+_SAME_PAINT_S = 0.5
 
 
 def run_in_background(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], *, group: str = "") -> None:
@@ -39,6 +43,23 @@ def run_in_background(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None
 def forget_painted_regions(widget: Widget) -> None:
     """Empty the set to which Textual adds each region; only `Widget.render_line`, if not overridden, does so."""
     widget._dirty_regions.clear()
+
+
+def _size_updated_once(
+    widget: Widget, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+) -> bool:
+    """Request no second layout for the new size, after which Textual would paint the widget once more."""
+    return Widget._size_updated(widget, size, virtual_size, container_size, layout=False)
+
+
+class LaidOutOnce(Widget):
+    _size_updated = _size_updated_once
+
+
+class Row(Horizontal):
+    """Widgets side by side, laid out once."""
+
+    _size_updated = _size_updated_once
 
 
 class Terminal(LinuxDriver):
@@ -65,12 +86,47 @@ class Terminal(LinuxDriver):
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
 
+class PaintedLines:
+    """The lines of the last complete paint of the terminal, without those that were changed since."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, str] = {}
+        self._size = Size(0, 0)
+        self._at_s = 0.0
+
+    def replace(self, lines: dict[int, str], size: Size) -> dict[int, str]:
+        """Return the lines to write: all of them unless the same paint was just done."""
+        before, last_s, last_size = self.lines, self._at_s, self._size
+        self.lines, self._at_s, self._size = lines, monotonic(), size
+        if size != last_size or self._at_s - last_s > _SAME_PAINT_S:
+            return lines
+        return {y: line for y, line in lines.items() if before.get(y) != line}
+
+
+class FullUpdate(LayoutUpdate):
+    """Write the whole screen once; Textual paints a screen twice when it is opened, and below a dialog that closes."""
+
+    def __init__(self, update: LayoutUpdate, painted: PaintedLines) -> None:
+        super().__init__(update.strips, update.region)
+        self._painted = painted
+
+    def render_segments(self, console: Console) -> str:
+        rendered = ("".join(strip.render(console) for strip in strips) for strips in self.strips)
+        lines = self._painted.replace(dict(enumerate(rendered)), self.region.size)
+        return "".join(Control.move_to(0, y).segment.text + line for y, line in lines.items())
+
+
 class NarrowUpdate(ChopsUpdate):
     """Write only the changed cells; Textual writes a changed line from the left edge of the widget."""
+
+    def __init__(self, update: ChopsUpdate, painted: PaintedLines) -> None:
+        super().__init__(update.chops, update.spans, update.chop_ends)
+        self._painted = painted
 
     def render_segments(self, console: Console) -> str:
         parts: list[str] = []
         for y, x1, x2 in self.spans:
+            self._painted.lines.pop(y, None)
             for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
                 if strip is None or x >= x2 or end <= x1:
                     continue
@@ -126,6 +182,7 @@ class PatchedApp(App[Result]):
     def __init__(self, default_theme: Theme, theme: str) -> None:
         super().__init__(driver_class=Terminal)
         self.crash: Exception | None = None
+        self._painted = PaintedLines()
         self.register_theme(default_theme)
         self.theme = theme if theme in self.available_themes else default_theme.name
         self._styled_screen: Screen[Any] | None = None
@@ -180,7 +237,9 @@ class PatchedApp(App[Result]):
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if type(renderable) is ChopsUpdate:
-            renderable = NarrowUpdate(renderable.chops, renderable.spans, renderable.chop_ends)
+            renderable = NarrowUpdate(renderable, self._painted)
+        elif type(renderable) is LayoutUpdate:
+            renderable = FullUpdate(renderable, self._painted)
         super()._display(screen, renderable)
 
     def get_line_filters(self) -> Sequence[LineFilter]:

@@ -315,3 +315,20 @@ async def test_nothing_is_painted_below_a_dialog(written: list[str], until: Unti
         assert "0:30 elapsed" not in "".join(written)
         await pilot.press("escape")
         await until(lambda: "0:30 elapsed" in screen_text(app))
+
+
+@pytest.mark.parametrize("keys", [("4",), ("4", "escape"), ("q",)], ids=["one panel", "all panels", "dialog"])
+async def test_what_a_key_opens_is_painted_once(written: list[str], keys: tuple[str, ...]) -> None:
+    """Textual paints twice: after a layout, because of the sizes it has set, and when a screen is opened."""
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(120, 40)) as pilot:
+        for key in keys:
+            await pilot.pause()
+            written.clear()
+            await pilot.press(key)
+        for _ in range(3):
+            await pilot.pause()
+            await update(app)
+        whole = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
+        assert isinstance(whole, CompositorUpdate)
+        assert len("".join(written)) < 1.4 * len(whole.render_segments(app.console))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.events import Click
 
 from swarmtui.model.client_protocol import WatchTails
@@ -36,7 +35,7 @@ from swarmtui.tui.live.streams import (
     primary_type,
     streams_view,
 )
-from swarmtui.tui.textual_patches import run_in_background
+from swarmtui.tui.textual_patches import Row, run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
@@ -78,11 +77,11 @@ class LiveScreen(CursorScreen):
         yield HeaderPanel()
         yield TilesPanel()
         yield HistoryStrip()
-        with Horizontal(id="upper"):
+        with Row(id="upper"):
             yield StreamsPanel()
             yield ResultPanel()
             yield HistoryPanel()
-        with Horizontal(id="lower"):
+        with Row(id="lower"):
             yield LevelsPanel()
             yield GpusPanel()
             yield CurvePanel()
