@@ -17,7 +17,7 @@ from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live.heat_map import heat_cells, map_layout, map_lines
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
-from swarmtui.tui.live.streams import StreamsPanel, text_window
+from swarmtui.tui.live.streams import StreamsPanel, streams_view, text_window
 from swarmtui.tui.live_model import LiveModel, StreamRate
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import RecordingSource, frame, hello
@@ -157,3 +157,18 @@ async def test_empty_panels_are_one_line_each_until_they_have_something_to_show(
         source.live.apply(msgspec.structs.replace(none, levels=(level(1, tps=40.0), level(2, tps=70.0))))
         await settle(app, pilot)
         assert "── 3 GPUs no NVIDIA driver" in screen_text(app) and "── 5 curve ──" in screen_text(app)
+
+
+async def test_streams_keep_their_room_while_their_number_varies() -> None:
+    """Each change of their height moves the panels below: 17 KB per second with a filter, or in an open loop."""
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(120, 40)):
+        panel = app.screen.query_one(StreamsPanel)
+
+        def lines(streams: int, load: str, filter_text: str = "") -> int:
+            seen = msgspec.structs.replace(frame(streams), load=load)
+            panel.show(streams_view(seen, {}, "agent", filter_text, 0, 20))
+            return panel.lines_needed(100, 30)
+
+        assert [lines(8, "closed"), lines(8, "closed", "7"), lines(4, "closed")] == [10, 10, 6]
+        assert [lines(n, "open") for n in (4, 8, 5, 7, 4, 3, 5)] == [6, 10, 10, 10, 10, 5, 7]

@@ -168,6 +168,22 @@ def test_newest_value_is_on_the_axis_of_its_trace() -> None:
     assert trace.top is not None and trace.top >= 900.0
 
 
+def test_columns_of_the_whole_history_stay_in_place() -> None:
+    """Otherwise the panel is painted as a whole with every point, at 10 KB per second."""
+    point = HistoryPoint(t_ns=0, c=1, in_flight=1, waiting=0, out_tps=100.0, ttft_s=0.1, errors=0)
+    points = [msgspec.structs.replace(point, t_ns=n * 500_000_000, out_tps=100.0 + n) for n in range(400)]
+    kept = 0
+    for end in range(100, len(points) - 1):
+        before, after = (
+            history_view(points[:last], 0, 100, whole_session=True).traces[0].values for last in (end, end + 1)
+        )
+        kept += before[:-1] == after[: len(before) - 1]
+        assert 66 <= len(after) <= 100
+    assert kept > 290
+    ended = history_view(points[:123], 0, 100, whole_session=True, ended=True)
+    assert len(ended.traces[0].values) == 100
+
+
 @given(st.floats(1e-6, 1e9))
 def test_scales_end_at_a_round_number_just_above_the_data(value: float) -> None:
     top = scale_top(value)

@@ -45,13 +45,17 @@ class HistoryView(NamedTuple):
 def history_view(
     points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool, ended: bool = False
 ) -> HistoryView:
-    """Show the newest seconds, one per column; with `whole_session` everything, in all columns."""
+    """Show the newest seconds, one per column; with `whole_session` everything, in all columns after the end.
+
+    Before the end, the width is that of a round time, so that few columns change: in steps of up to a third.
+    """
     if not points or columns < 4:
         return HistoryView((), (), "", "", "no history yet: it starts with the first request")
     length_s = max(1.0, (points[-1].t_ns - t0_ns) / 1e9)
     first_s = 0 if whole_session else max(0, int(length_s) - columns + 1)
-    step_s = length_s / columns if whole_session else 1.0
-    buckets: list[list[HistoryPoint]] = [[] for _ in range(columns if whole_session else int(length_s) - first_s + 1)]
+    step_s = (length_s if ended else scale_top(length_s + 1.0)) / columns if whole_session else 1.0
+    shown = min(columns, int((length_s - first_s) // step_s) + 1)
+    buckets: list[list[HistoryPoint]] = [[] for _ in range(shown)]
     for point in reversed(points):
         column = int(((point.t_ns - t0_ns) / 1e9 - first_s) // step_s)
         if column < 0:
@@ -59,7 +63,7 @@ def history_view(
         buckets[min(column, len(buckets) - 1)].append(point)
     if whole_session:
         # A short session has fewer points than columns.
-        for column in range(1, columns):
+        for column in range(1, len(buckets)):
             buckets[column] = buckets[column] or buckets[column - 1]
     newest = points[-1]
     traces = [
@@ -70,15 +74,14 @@ def history_view(
     ]
     if any(point.server_waiting is not None for bucket in buckets for point in bucket):
         traces.insert(3, _trace("server queue", buckets, lambda p: p.server_waiting, count, newest, least=1.0))
-    shown = tuple(trace._replace(now="") if ended else trace for trace in traces)
-    return HistoryView(shown, _marks(buckets), clock(first_s), clock(int(length_s)), "")
+    if ended:
+        traces = [trace._replace(now="") for trace in traces]
+    return HistoryView(tuple(traces), _marks(buckets), clock(first_s), clock(int(length_s)), "")
 
 
-def strip_view(
-    points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool
-) -> tuple[HistoryTrace, ...]:
+def strip_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, ended: bool) -> tuple[HistoryTrace, ...]:
     """The two traces of a small screen."""
-    throughput, _, queue, *_ = history_view(points, t0_ns, columns, whole_session).traces or (None,) * 3
+    throughput, _, queue, *_ = history_view(points, t0_ns, columns, ended, ended).traces or (None,) * 3
     return tuple(trace for trace in (throughput, queue) if trace is not None)
 
 

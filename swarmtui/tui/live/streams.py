@@ -33,6 +33,8 @@ _MIN_TEXT, _ENOUGH_TEXT = 12, 24
 _LONG_WORD = 12
 # More streams than this are shown as a heat map.
 _MANY_STREAMS = 40
+# Load modes in which C is not the number of streams.
+_WITHOUT_C = ("open", "sessions")
 # The heading, the titles, the selected stream and the legend.
 _AROUND_MAP = 4
 
@@ -51,9 +53,10 @@ class StreamLine(NamedTuple):
 
 
 class StreamsView(NamedTuple):
-    """`shown` are the lines from `top` on; `total` is the number of streams that pass the filter.
+    """`shown` are the lines from `top` on; `total` is the number of streams that pass the filter, of `streams`.
 
-    A heat map has `cells`, and shows the line of the selected stream. `has_text`: there is text to show.
+    A heat map has `cells`, and shows the line of the selected stream. `has_text`: there is text to show. `varies`: the
+    number of streams is not C, and changes with every frame.
     """
 
     shown: tuple[StreamLine, ...]
@@ -65,6 +68,8 @@ class StreamsView(NamedTuple):
     has_text: bool = False
     cells: tuple[HeatCell, ...] = ()
     median_tps: float | None = None
+    streams: int = 0
+    varies: bool = False
 
 
 # views
@@ -85,7 +90,8 @@ def streams_view(
     """`primary` is the type of the primary task of a mixed load; `as_map` makes a heat map, `top` is its selection."""
     if frame is None:
         return StreamsView((), 0, 0, order, filter_text, "no request has been sent yet")
-    rows = _sorted_rows(frame, rates, order, filter_text)
+    streams = _streams(frame)
+    rows = _sorted_rows(streams, rates, order, filter_text)
     fastest = scale_top(max((tps or 0.0 for known in rates.values() for tps in known.recent), default=0.0)) or None
     tails = {tail.agent: tail for tail in frame.tails} if with_text else {}
     shown = tuple(
@@ -94,7 +100,8 @@ def streams_view(
     )
     cells, median_tps = heat_cells(rows, rates) if as_map else ((), None)
     empty = _empty_reason(frame, filter_text)
-    return StreamsView(shown, top, len(rows), order, filter_text, empty, bool(tails), cells, median_tps)
+    found = shown, top, len(rows), order, filter_text, empty, bool(tails), cells, median_tps
+    return StreamsView(*found, streams=len(streams), varies=frame.load in _WITHOUT_C)
 
 
 def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
@@ -149,16 +156,18 @@ def primary_type(session: Session | None) -> str:
     return str(primary.get("type") or "primary") if isinstance(primary, dict) else ""
 
 
+def _streams(frame: Frame) -> list[StreamRow]:
+    """Return the streams without idle agents above C; those that an open loop has in reserve are no streams."""
+    c = 0 if frame.load in _WITHOUT_C else frame.c
+    return [_with_queue_state(row, frame) for row in frame.rows if row.agent < c or row.state != "idle"]
+
+
 def _sorted_rows(
-    frame: Frame, rates: Mapping[int, StreamRate], order: StreamOrder, filter_text: str
+    streams: list[StreamRow], rates: Mapping[int, StreamRate], order: StreamOrder, filter_text: str
 ) -> list[StreamRow]:
-    """Return the streams that pass the filter; idle agents above C are omitted."""
-    # An open loop has agents in reserve: idle ones are not streams.
-    streams = 0 if frame.load in ("open", "sessions") else frame.c
-    rows = [_with_queue_state(row, frame) for row in frame.rows if row.agent < streams or row.state != "idle"]
-    if filter_text:
-        wanted = filter_text.lower()
-        rows = [row for row in rows if wanted in f"{row.agent} {row.state} {row.task} {row.type}".lower()]
+    """Return the streams that pass the filter."""
+    wanted = filter_text.lower()
+    rows = [row for row in streams if not wanted or wanted in f"{row.agent} {row.state} {row.task} {row.type}".lower()]
     match order:
         case "tok/s":
             rows.sort(key=lambda row: -(rates[row.agent].rate or 0.0) if row.agent in rates else 0.0)
@@ -223,6 +232,7 @@ class StreamsPanel(Movable):
     cursor = 0
     top = 0
     as_map = False
+    _room = 0
 
     @property
     def rows(self) -> int:
@@ -249,11 +259,18 @@ class StreamsPanel(Movable):
         return map_layout(self.view.total if self.view else 0, self.size.width, self.size.height - _AROUND_MAP)
 
     def lines_needed(self, width: int, most: int) -> int:
-        """The lines that show everything, but not more than `most`."""
-        total = self.view.total if self.view else 0
+        """The lines that show all streams, also those that do not pass the filter, but not more than `most`.
+
+        If their number varies, the panel gets smaller only when half of it is unused: each change of its height moves
+        the panels below it.
+        """
+        view = self.view
+        streams = view.streams if view else 0
+        if not (view and view.varies and self._room // 2 <= streams <= self._room):
+            self._room = streams
         if not self.as_map:
-            return min(most, max(1, total) + 2)
-        return min(most, map_layout(total, width, most - _AROUND_MAP).lines(total) + _AROUND_MAP)
+            return min(most, max(1, self._room) + 2)
+        return min(most, map_layout(self._room, width, most - _AROUND_MAP).lines(self._room) + _AROUND_MAP)
 
     def show(self, view: StreamsView) -> None:
         self.view = view
