@@ -37,7 +37,7 @@ from swarmtui.tui.themes import SWARM, line_styles
 
 ScreenName = Literal[
     "run", "replay", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
-    "tune_watch", "server_log", "failure", "help", "save", "export", "theme", "quit", "too_small",
+    "tune_watch", "server_log", "failure", "help", "palette", "save", "export", "theme", "quit", "too_small",
 ]  # fmt: skip
 
 # Module and class of each screen. A module is imported when its screen is first opened, so that the first paint waits
@@ -58,6 +58,7 @@ SCREENS: dict[ScreenName, str] = {
     "server_log": "tune.screen:ServerLogScreen",
     "failure": "tune.screen:FailureScreen",
     "help": "dialogs:HelpScreen",
+    "palette": "dialogs:Palette",
     "save": "dialogs:SaveDialog",
     "export": "export_dialog:ExportDialog",
     "theme": "theme_dialog:ThemeDialog",
@@ -174,7 +175,7 @@ class SwarmApp(PatchedApp[AppResult]):
         self._open_once("help", self.keys, key_context(self.screen))
 
     def action_palette(self) -> None:
-        self.action_command_palette()
+        self._open_once("palette")
 
     def on_resize(self, event: Resize) -> None:
         too_small = event.size.width < SMALLEST.width or event.size.height < SMALLEST.height

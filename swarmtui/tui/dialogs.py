@@ -1,4 +1,4 @@
-"""Dialogs (quit while something is running, save a session as), the help screen, and the terminal is too small."""
+"""Dialogs (quit while something is running, save a session as), help, the command palette, and a too small terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
@@ -127,6 +128,13 @@ def directory_problem(text: str) -> str:
     if not nearest.is_dir():
         return f"✖ {nearest} is not a directory"
     return "" if os.access(nearest, os.W_OK) else f"✖ {nearest} is not writable"
+
+
+class Palette(CommandPalette):
+    """The command palette with a cursor that does not blink: 1.5 KB per second over SSH."""
+
+    def on_mount(self) -> None:
+        self.query_one(Input).cursor_blink = False
 
 
 class TooSmallScreen(Screen[None]):
