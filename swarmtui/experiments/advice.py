@@ -94,7 +94,7 @@ def _queue(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator
     if base.c < slots.total or gain is None or gain - 1.0 >= MIN_GAIN:
         return
     slower = ratio(highest.ttft_s.mean, base.ttft_s.mean)
-    ttft = f", TTFT ×{short(slower, 2)}" if slower else ""
+    ttft = f", mean TTFT ×{short(slower, 2)}" if slower else ""
     yield Advice(
         topic="queue",
         sentence=f"beyond C={slots.total} requests only queue: send fewer at once, or give the server more slots",

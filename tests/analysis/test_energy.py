@@ -41,7 +41,8 @@ def test_memory_of_a_span_without_a_reading_is_that_of_the_readings_around_it() 
         for t, used in enumerate((9, 2, 3, 4, 5, 6, 6, 9))
     ]
     short, none = (energy_used(readings, [(start, start + S // 2)], 1) for start in (4 * S + S // 4, 20 * S))
-    assert short is not None and short.joules == pytest.approx(4.5) and short.peak_memory == 6
+    assert short is not None and short.peak_memory == 6
+    assert short.joules is None, "the power of a second is not that of half of it"
     assert none is not None and none.peak_memory is None
 
 
@@ -191,7 +192,7 @@ def test_simulated_gpu_is_marked() -> None:
 @given(
     watts=st.floats(1.0, 1000.0),
     start=st.floats(0.0, 9.0),
-    length=st.floats(0.5, 9.0),
+    length=st.floats(1.01, 9.0),
 )
 def test_constant_power_gives_mean_watts(watts: float, start: float, length: float) -> None:
     found = energy_used(steady(watts, 20), [(int(start * S), int((start + length) * S))], 1)
@@ -220,11 +221,12 @@ def test_energy_per_token_is_power_over_throughput() -> None:
     times = (0, [1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000])
     one = [request(2000, [3000, 4000, 6000], c=2), request(*times, c=2, task=1, phase="preroll")]
     steered = [request(0, [1000, 2000, 3000, 4000], c=2), request(*times, c=2, task=1)]
-    for requests, start in ((one, stage(c=2)), (steered, stage(c=2, steered=True))):
+    for requests, start, wall in ((one, stage(c=2), 7 / 4), (steered, stage(c=2, steered=True), 8 / 4)):
         ends = [end(at=4_500 if start.steered else 8_000)]
         (found,) = add_machine_figures(level_figures(requests, [start], ends), [start], ends, readings, requests)
         assert found.energy is not None and found.headline_tps is not None
         assert found.energy.j_per_token == pytest.approx(300.0 / found.headline_tps)
+        assert found.out_tps_wall == pytest.approx(wall)
 
 
 def test_cut_run_has_no_joules_per_token() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from swarmtui.analysis.capacity.scaling import keeps_up, scaling
+from swarmtui.analysis.capacity.scaling import keeps_up, piles_up, scaling
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.session import Level, Spread
 from tests.analysis.level_builders import level
@@ -22,6 +23,13 @@ def test_sentence_names_highest_sustained_and_first_overloaded_rate() -> None:
     assert found.sentence == "keeps up with 8 requests/s; at 12/s it completes 9.1 requests/s, and the queue grows"
     assert (found.sweet_spot, found.cliff, found.slots) == (None, None, None)
     assert found.refused["sweet spot"].code == "open_loop"
+
+
+def test_requests_that_fail_do_not_queue() -> None:
+    """A server that refuses 30 of 100 requests at once completes the others as they arrive."""
+    refused = msgspec.structs.replace(at_rate(10, 7.0), ok=70, errors=30)
+    assert scaling([refused]).sentence == "at 10/s it completes 7 requests/s, and 30 of 100 failed"
+    assert [piles_up(one) for one in (refused, msgspec.structs.replace(refused, served_per_s=5.0))] == [False, True]
 
 
 @pytest.mark.parametrize(

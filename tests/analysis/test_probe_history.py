@@ -125,7 +125,8 @@ def test_variation_within_and_between_probes() -> None:
 
 def test_too_few_probes_are_not_judged() -> None:
     assert probe_history([]).sentence == "no probe yet"
-    assert probe_history([probe(0, 80.0)]).sentence == "one probe: nothing to compare it with yet"
+    for probes in ([probe(0, 80.0)], [probe(0, 80.0), probe(24 * 8, 80.0)]):
+        assert probe_history(probes).sentence == "no probe in the 7 days before: nothing to compare it with yet"
     found = probe_history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
     assert found.drifted is None
     assert found.sentence == (

@@ -77,7 +77,7 @@ def test_slots_are_inferred_from_the_cliff_with_a_reason() -> None:
     assert found.slots is not None and found.slots.inferred
     assert found.slots.total == 4
     assert "TTFT is ×19 at C=8" in found.slots.reason and "4 to 7 slots" in found.slots.reason
-    assert "4 slots, inferred" in found.sentence
+    assert "(4 to 7 slots, inferred)" in found.sentence
 
 
 def test_no_slots_and_no_sweet_spot_without_a_queue() -> None:
@@ -85,7 +85,7 @@ def test_no_slots_and_no_sweet_spot_without_a_queue() -> None:
     assert (found.slots, found.sweet_spot, found.cliff) == (None, None, None)
     assert found.refused["sweet spot"].code == "still_growing"
     assert found.refused["knee"] == Finding(code="too_few_levels", text="3 levels of different load; 5 are needed")
-    assert found.sentence == "no sweet spot: tok/s still grew at C=4, the highest level"
+    assert found.sentence == "no sweet spot: tok/s still grew up to C=4"
 
 
 def test_slots_above_the_highest_level_do_not_bind() -> None:

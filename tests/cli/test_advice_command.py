@@ -26,7 +26,7 @@ def test_more_streams_than_slots_only_queue(sandbox: Sandbox) -> None:
     found = advice(sandbox, "sim:moe-tp1", "--levels", "4,8", "--requests", "2C", "--max-tokens", "48")
     sentence, evidence = found["queue"]
     assert sentence == "beyond C=4 requests only queue: send fewer at once, or give the server more slots"
-    assert re.fullmatch(r"C=8 compared with C=4: [+−]\d % output tok/s, TTFT ×\d.*; 4 slots", evidence)
+    assert re.fullmatch(r"C=8 compared with C=4: [+−]\d % output tok/s, mean TTFT ×\d.*; 4 slots", evidence)
 
 
 def test_small_kv_cache_causes_preemptions(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -28,8 +28,10 @@ from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, Telem
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export, format_of, session_data
 from swarmtui.sessions.export.charts import build_charts
+from swarmtui.sessions.export.structs import SessionData
 from swarmtui.sessions.store import LoadedSession, load_session, write_summary
 from swarmtui.text import sanitize
+from tests.analysis.level_builders import level, summary
 from tests.sessions.session_builders import T0, full_session, head, open_loop_session, record, write_session
 
 NASTY = "<script>alert(1)</script> | *x* `y` [z](http://e) \x1b[31m =cmd()"
@@ -307,6 +309,20 @@ def test_radar_is_drawn_only_for_sessions_that_differ(tmp_path: Path) -> None:
     other = loaded(tmp_path, slow, "20261115-014455-3f9b")
     charts = [{chart.name for chart in build_charts([session_data(first), session_data(x)])} for x in (equal, other)]
     assert [("radar" in names) for names in charts] == [False, True]
+
+
+def test_radar_and_contention_show_the_figures_of_the_tables() -> None:
+    """The best level is before the cliff, and a stream that is faster than at C=1 has no slowdown."""
+    queued = [level(1, tps=100.0, ttft=0.1), level(4, tps=360.0, ttft=0.1), level(8, tps=371.0, ttft=2.0)]
+    other = [
+        level(1, tps=50.0, ttft=0.2),
+        level(4, tps=180.0, ttft=0.3, contention=-0.13),
+        level(8, tps=300.0, ttft=0.4),
+    ]
+    charts = {c.name: c for c in build_charts([SessionData("a", summary(queued)), SessionData("b", summary(other))])}
+    best = charts["radar"].labels.index("best tok/s")
+    assert [series.points[best][1] for series in charts["radar"].series] == pytest.approx([1.0, 300 / 360])
+    assert "contention" not in charts
 
 
 def test_pareto_chart_has_a_curve_for_each_session(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ async def test_keys_select_and_filter_targets(probed: Path, until: Until) -> Non
         await until(lambda: "✖ 7-day median" in screen_text(app))
         assert ": drifted" in screen_text(app) and "CV between probes" in screen_text(app)
         await pilot.press("n")
-        await until(lambda: "one probe: nothing to compare it with yet" in screen_text(app))
+        await until(lambda: "no probe in the 7 days before" in screen_text(app))
         await pilot.press("slash", *"gem", "enter")
         await until(lambda: "1 of 1" in screen_text(app) and "gemma" in screen_text(app))
         await pilot.press("escape")

@@ -36,7 +36,7 @@ def test_result_has_the_sentence_the_verdict_the_levels_and_the_keys() -> None:
     ended = Ended("done", "", "/saved")
     view = result_view(seen, ended, levels_view(levels), "C=4: +25.6 %, faster", "", KEYS)
     lines = text_of(result_lines(view, 79, 16)).splitlines()
-    assert lines[0].startswith(" sweet spot C=2 (2 slots, inferred)") and "cliff at C=4" in lines[0]
+    assert lines[0].startswith(" sweet spot C=2 (2 to 3 slots, inferred)") and "cliff at C=4" in lines[0]
     assert " C=4: +25.6 %, faster" in lines
     assert "▼   4     152" in "\n".join(lines) and " saved: /saved" in lines
     assert lines[-1].startswith(" R run again   e export   c compare") and len(lines) == 15

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Session, Spread
+from swarmtui.model.session import Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import percent, rate, signed_percent
@@ -134,6 +134,22 @@ def test_a_mixed_load_shows_its_primary_task_separately() -> None:
     ]
     shown = streams_view(seen, stream_rates, "agent", "", 0, 9, primary_type(session)).shown
     assert [line.primary for line in shown] == [True, False]
+
+
+def test_figures_of_levels_are_those_of_reports() -> None:
+    """The rate of side tasks is tokens / time, the send delay a p99; without a steady rate the headline is wall."""
+    task = TaskFigures(c=2, type="main", turn=0, n=1, ok=1, ttft_s=Spread(n=1), per_stream_tps=30.0, e2e_s=1.0,
+                       tokens_out=100.0, verdicts={})  # fmt: skip
+    sides = [msgspec.structs.replace(task, type=name, per_stream_tps=tps, tokens_out=n)
+             for name, tps, n in (("a", 400.0, 4.0), ("b", 20.0, 396.0))]  # fmt: skip
+    view = levels_view([level(2, tps=50.0, load="mixed")], tasks=[task, *sides])
+    assert dict(zip(view.titles, view.lines[0].cells, strict=True))["side"] == rate(400 / (4 / 400 + 396 / 20))
+    late = level(512, tps=50.0, load="open", rate=2.0, lateness_s=Spread(n=400, p99=0.002, max=0.5))
+    view = levels_view([late])
+    assert dict(zip(view.titles, view.lines[0].cells, strict=True))["send delay"] == "2.00 ms"
+    unsteady = level(2, tps=50.0, out_tps_steady=None)
+    shown = {tile.label: tile.note for tile in tiles(msgspec.structs.replace(frame(2), levels=(unsteady,), c=2), None)}
+    assert shown["out tok/s"] == "50.0 wall"
 
 
 def test_an_open_loop_shows_its_rate_and_only_busy_streams() -> None:

@@ -112,8 +112,9 @@ def _anomalies(levels: Sequence[Level], slots: Slots | None) -> Findings:
     return tuple(
         Finding(
             code="throughput_drop",
-            text=f"throughput fell by {percent(-change)} from C={before.c} to C={after.c} while all {slots.total} "
-            "slots were full: queueing alone costs time to first token, not tok/s",
+            text=f"throughput fell by {percent(-change)} from C={before.c} to C={after.c} while "
+            f"{f'all {slots.total} slots were' if slots.total > 1 else 'the only slot was'} full: queueing alone costs "
+            "time to first token, not tok/s",
         )
         for before, after in pairwise(full)
         if (change := throughput_gain(before, after)) < -MAX_DROP
@@ -181,7 +182,7 @@ def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | Non
     if slots and bind and enough.c >= max(within, default=slots.total):
         return msgspec.structs.replace(found, sweet_spot=slots.total)
     if enough.c == levels[-1].c:
-        return _refuse(found, "still_growing", f"tok/s still grew at C={enough.c}, the highest level", "sweet spot")
+        return _refuse(found, "still_growing", f"tok/s still grew up to C={enough.c}", "sweet spot")
     return msgspec.structs.replace(found, sweet_spot=enough.c)
 
 
@@ -195,7 +196,7 @@ def _with_sentence(found: Scaling, best: Level | None) -> Scaling:
     parts = []
     slots, spot, cliff = found.slots, found.sweet_spot, found.cliff
     if spot is not None:
-        by_slots = _slots_text(slots) if slots and spot == slots.total else ""
+        by_slots = _slots_text(slots, cliff) if slots and spot == slots.total else ""
         enough = f" (at least {percent(PLATEAU)} of the tok/s at C={best.c})" if best and best.c > spot else ""
         parts.append(f"sweet spot C={spot}{by_slots or enough}")
     else:
@@ -208,7 +209,9 @@ def _with_sentence(found: Scaling, best: Level | None) -> Scaling:
     return msgspec.structs.replace(found, sentence="; ".join([*parts, *map(str, found.anomalies)]))
 
 
-def _slots_text(slots: Slots) -> str:
+def _slots_text(slots: Slots, cliff: Cliff | None) -> str:
+    if slots.inferred and cliff is not None and cliff.c - 1 > slots.total:
+        return f" ({slots.total} to {cliff.c - 1} slots, inferred)"
     return f" ({slots.replicas}×{slots.per_replica}) = {slots}" if slots.replicas > 1 else f" ({slots})"
 
 
@@ -252,6 +255,12 @@ def keeps_up(level: Level) -> bool | None:
     return True if share >= KEEPS_UP_SHARE and long_enough else None
 
 
+def piles_up(level: Level) -> bool:
+    """Return whether requests wait longer and longer; those that failed do not wait."""
+    answered = (level.arrived_per_s or 0.0) * level.ok / max(1, level.n)
+    return keeps_up(level) is False and (level.served_per_s or 0.0) < PILES_UP_SHARE * answered
+
+
 def open_loop_sentence(levels: Sequence[Level]) -> str:
     """`keeps up with 8 requests/s; at 12/s it completes 9.1 requests/s, and the queue grows`"""
     found = [(level, keeps_up(level)) for level in sorted(levels, key=lambda level: level.offered_load)]
@@ -261,7 +270,8 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
     ]
     parts = [f"keeps up with {sustained[-1].offered_load:g} requests/s"] if sustained else []
     if behind is not None:
-        parts.append(f"at {behind.name} it completes {short(behind.served_per_s)} requests/s, and the queue grows")
+        why = "the queue grows" if piles_up(behind) else f"{behind.n - behind.ok} of {behind.n} failed"
+        parts.append(f"at {behind.name} it completes {short(behind.served_per_s)} requests/s, and {why}")
     undecided = [level.name for level, kept in found if kept is None]
     if undecided:
         parts.append(f"undecided at {', '.join(undecided)}: use a longer run")

@@ -192,7 +192,7 @@ def _sentence(
 ) -> str:
     """`7-day median 76.9, CV 1.0 %, the latest −4.1 %; smoothed, outliers clipped: −1.6 % (limit ±1.2 %): drifted`"""
     if middle is None or change is None:
-        return "one probe: nothing to compare it with yet"
+        return f"no probe in the {days:g} days before: nothing to compare it with yet"
     variation = "" if cv is None else f", CV {percent(cv, 1)}"
     head = f"{days:g}-day median {short(middle, 4)}{variation}, the latest {signed_percent(change)}"
     if drift is None:

@@ -238,7 +238,7 @@ def _steady_part(c: int, run: LevelRun) -> SteadyPart | None:
 
 def _wall_tokens(run: LevelRun, endpoint: int | None = None) -> float | None:
     """Return the output tokens of a run within its makespan, which unmeasured requests share with the measured ones."""
-    if not run.has_preroll:
+    if not run.has_preroll and not run.steered:
         return _count(r.tokens_out for r in run.finished if r.ok and endpoint in (None, r.endpoint))
     part = steady([r for r in run.records if endpoint in (None, r.endpoint)], 0, run.window)
     return part.tokens if part else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from swarmtui.analysis.capacity.scaling import keeps_up
+from swarmtui.analysis.capacity.scaling import piles_up
 from swarmtui.analysis.quality.facts import send_delay_share
 from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, IN_FLIGHT, SEND_DELAY
 from swarmtui.model.findings import Finding, Findings
@@ -67,7 +67,7 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tup
         )
     if (share := send_delay_share(level)) is not None and SEND_DELAY.grade(share) != "ok":
         yield "send_delay", f"requests were sent late: the delay is {short_percent(share)} of their TTFT"
-    if keeps_up(level) is False:
+    if piles_up(level):
         yield "overloaded", "overloaded: requests pile up, so TTFT and e2e grow with the length of the run"
     if level.stamp == "read":
         yield "read_stamps", "timestamps are from the reader, not from the kernel"

@@ -34,8 +34,9 @@ def energy_used(
 ) -> Energy | None:
     """Return the energy used in all spans by these GPUs, or by all; None if no reading has one of them.
 
-    Joules are null unless each of these GPUs has a counter reading near both ends of each span. MIG devices have no
-    counters and are part of the whole GPU.
+    Joules are null unless each of these GPUs has a counter reading near both ends of each span, and one was taken in a
+    span: two readings around short spans show the same power for all of them. MIG devices have no counters and are part
+    of the whole GPU.
     """
     chosen = [
         (reading.t_ns, [gpu for gpu in _whole_gpus(reading) if used is None or gpu.uuid in used.uuids])
@@ -44,14 +45,14 @@ def energy_used(
     names = sorted({gpu.uuid for _, gpus in chosen for gpu in gpus})  # a fixed order, so that sums are reproducible
     if not names:
         return None
-    joules: float | None = 0.0 if spans else None
+    inside = _within(chosen, spans)
+    joules: float | None = 0.0 if inside else None
     for uuid in names:
         read = {t: g.energy_j for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None}
         counter = sorted(read.items())
         for span in spans:
             in_span = _joules(counter, span)
             joules = None if joules is None or in_span is None else joules + in_span
-    inside = _within(chosen, spans)
     seconds = sum(end - start for start, end in spans) / 1e9
     throttled, why = throttled_share(inside)
     simulated = any(gpu.simulated for _, gpus in chosen for gpu in gpus)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import ceil, fsum, isfinite
 
 from swarmtui.analysis.capacity.pareto import PARETO_UNITS, ParetoUnit, gpus_known, pareto_points
-from swarmtui.analysis.capacity.scaling import best_level
+from swarmtui.analysis.capacity.scaling import best_level, headline_level
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.session import Level, StageStart, Summary
@@ -100,8 +100,7 @@ def _ttft(sessions: Sequence[SessionData]) -> Chart:
     series = [_with_findings(_curve(session, "" if many else "median", median, many), session) for session in sessions]
     if not many:
         series.append(_curve(sessions[0], "maximum", maximum, many))
-    note = "below 5 answers: mean instead of median"
-    return Chart("ttft", "Time to first token", "levels", _x_axis(sessions), unit, _with_points(series), note=note)
+    return Chart("ttft", "Time to first token", "levels", _x_axis(sessions), unit, _with_points(series))
 
 
 def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
@@ -126,7 +125,7 @@ def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
 
 def _contention(sessions: Sequence[SessionData]) -> Chart:
     def slowdown(level: Level) -> float | None:
-        return None if level.contention is None else 100 * level.contention
+        return None if level.slowdown is None else 100 * level.slowdown
 
     series = [
         _curve(session, "", slowdown, len(sessions) > 1) for session in sessions if len(session.summary.levels) > 1
@@ -175,10 +174,10 @@ def _side_tasks(session: SessionData) -> Chart:
 
 
 _AXES: tuple[tuple[str, Callable[[Summary], float | None]], ...] = (
-    ("tok/s at C=1", lambda s: _at_first(s, lambda level: level.per_stream_tps.mean)),
-    ("best tok/s", lambda s: max((level.headline_tps or 0.0 for level in s.levels), default=0.0) or None),
-    ("TTFT at C=1", lambda s: ratio(1.0, _at_first(s, lambda level: level.ttft_s.mean))),
-    ("TTFT at max. C", lambda s: ratio(1.0, s.levels[-1].ttft_s.mean) if s.levels else None),
+    ("tok/s at C=1", lambda s: _at_first(s, lambda level: level.headline_tps)),
+    ("best tok/s", lambda s: best.headline_tps if (best := headline_level(s.levels)) else None),
+    ("TTFT at C=1", lambda s: ratio(1.0, _at_first(s, lambda level: level.ttft_s.median))),
+    ("TTFT at max. C", lambda s: ratio(1.0, s.levels[-1].ttft_s.median) if s.levels else None),
     ("stream rate kept", lambda s: _stream_rate_kept(s.levels)),
     ("answers passed", lambda s: s.levels[-1].pass_rate if s.levels else None),
 )

@@ -303,7 +303,7 @@ def _scaling(summary: Summary) -> Table:
         *(
             (
                 f"queueing delay at C={x.c}",
-                f"+{seconds(x.seconds)}",
+                f"+{seconds(x.seconds)}".replace("+-", "−"),
                 f"mean TTFT {factor(x.factor)} that of the highest C with a slot for each",
             )
             for x in found.queueing_delay

@@ -134,7 +134,8 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
     if frame.status == "ended" and frame.levels:
         return _result_tiles(frame)
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
-    headline = f"{rate(level.headline_tps if level else None)} {'steady' if frame.load in CLOSED_LOOPS else 'wall'}"
+    steady = level.headline_is_steady if level else frame.load in CLOSED_LOOPS
+    headline = f"{rate(level.headline_tps if level else None)} {'steady' if steady else 'wall'}"
     trace = _trace_tiles(frame)
     delay = (Tile("send delay", seconds(frame.send_delay_s), "max"),) if frame.load == "open" else ()
     per_stream = Tile("per stream", rate(frame.per_stream_tps), "tok/s")

@@ -154,7 +154,7 @@ class HistoryStrip(Panel[tuple[HistoryTrace, ...]]):
             lines.append([
                 (ljust(f" {trace.label}", _LABEL), "dim"),
                 (rjust(shown, width - 2 * _LABEL), style),
-                (ljust(f" max {trace.top_label}", _LABEL), "dim"),
+                (ljust(f" 0 to {trace.top_label}" if trace.top else "", _LABEL), "dim"),
             ])  # fmt: skip
         return lines
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
 from swarmtui.model.findings import ALARMS
-from swarmtui.model.session import Level, TaskFigures
+from swarmtui.model.session import Level, Spread, TaskFigures
 from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_percent
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, heading, rjust, wrap, wrapped_note
@@ -140,7 +140,7 @@ def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> tupl
             LevelColumn("done/s", 8, lambda level: rate(level.served_per_s)),
             LevelColumn("tok/s", 8, lambda level: _tokens(level, level.out_tps_wall)),
             LevelColumn("TTFT", 8, lambda level: seconds(level.ttft_s.median)),
-            LevelColumn("send delay", 11, lambda level: seconds(level.lateness_s.max if level.lateness_s else None)),
+            LevelColumn("send delay", 11, lambda level: _send_delay(level.lateness_s)),
             *passes, _N, _ERRORS, _STREAM, _IN_FLIGHT,
         )  # fmt: skip
     if loads == {"mixed"}:
@@ -179,6 +179,11 @@ def _task_lines(tasks: Sequence[TaskFigures]) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _send_delay(delay: Spread | None) -> str:
+    """The p99, or the maximum of too few requests for one, as in reports."""
+    return seconds(None if delay is None else delay.p99 if delay.p99 is not None else delay.max)
+
+
 def _tokens(level: Level, value: float | None) -> str:
     """Mark a rate with ~ if its tokens were counted as chunks."""
     estimated = "~" if level.tokens_estimated and value is not None else ""
@@ -194,9 +199,11 @@ def _side_tps(tasks: Sequence[TaskFigures], c: int, primary: str | None) -> floa
 
 
 def _mean_tps(tasks: Sequence[TaskFigures]) -> float | None:
-    """The mean over requests, regardless of turn and type."""
-    known = [(task.per_stream_tps, task.ok) for task in tasks if task.per_stream_tps is not None and task.ok]
-    return sum(tps * n for tps, n in known) / sum(n for _, n in known) if known else None
+    """The rate over all turns and types: tokens / time, so that a short answer counts by its tokens."""
+    known = [
+        (task.per_stream_tps, task.ok * task.tokens_out) for task in tasks if task.per_stream_tps and task.tokens_out
+    ]
+    return sum(tokens for _, tokens in known) / sum(tokens / tps for tps, tokens in known) if known else None
 
 
 _C = LevelColumn("C", 4, lambda level: f"{level.offered_load:g}")
