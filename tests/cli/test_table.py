@@ -192,13 +192,15 @@ def test_session_text() -> None:
     )
     text = session_text(summary)
     assert text.startswith(
-        "session   20261115-014455-3f9a\n"
-        "created   2026-11-15T01:44:55Z\n"
-        "state     stopped: Ctrl-C\n"
-        "endpoint  http://127.0.0.1:8000, evilname, SIMULATED\n"
-        "workload  coding, 0123456789ab\n"
-        "plan      sweep 1,4, 1 × 4C requests per level, 2 for warm-up\n"
-        "client    swarmtui 0.1.0 on box, Python 3.11.7\n"
+        "session      20261115-014455-3f9a\n"
+        "date         2026-11-15T01:44:55Z\n"
+        "endpoint     http://127.0.0.1:8000 · evilname · SIMULATED\n"
+        "workload     coding (0123456789ab)\n"
+        "plan         sweep over C = 1, 4; 1 × 4C requests per level; warm-up 2\n"
+        "client       swarmtui 0.1.0, Python 3.11.7, 2 cores\n"
+        "schema       1\n"
+        "state        stopped: Ctrl-C\n"
+        "client host  box\n"
         "\n"
         "|  C|"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swarmtui.analysis.compare.sessions import FIGURES, Comparison, LeaderboardRow, Pair, headline_row
-from swarmtui.cli.render.table import BEST, align_table, shrink_columns, wrap
+from swarmtui.cli.render.table import BEST, align_table, wrap
 from swarmtui.numbers import MISSING, significant
 from swarmtui.sessions.export.comparison import comparison_tables
 from swarmtui.text import sanitize
@@ -37,7 +37,7 @@ def leaderboard_text(sessions: Sequence[LeaderboardRow]) -> str:
         for row in sessions
     ]
     right = [False] * 4 + [True] * 5
-    lines = align_table(titles, shrink_columns(titles, rows, {1: 20, 2: 8, 3: 6}), right=right)
+    lines = align_table(titles, rows, right, {1: 20, 2: 8, 3: 6})
     changes = [
         line
         for row in sessions
@@ -57,7 +57,7 @@ def _pair(pair: Pair, labels: dict[str, str]) -> str:
     head += [line for name, items in lists for item in items for line in wrap(f"{name:<6} {sanitize(item)}")]
     parts = ["\n".join(head)]
     for table in comparison_tables(pair):
-        lines = align_table(list(table.columns), [list(row) for row in table.rows], right=list(table.right))
+        lines = align_table(list(table.columns), table.rows, table.right)
         parts.append("\n".join([*lines, *([""] if table.note else []), *wrap(table.note)]))
     headline = headline_row(pair)
     tail = [

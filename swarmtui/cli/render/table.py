@@ -16,15 +16,17 @@ from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Summary
 from swarmtui.numbers import MISSING, factor, percent, short, significant
 from swarmtui.sessions.export.load_tables import load_tables
+from swarmtui.sessions.export.markdown import markdown_table
 from swarmtui.sessions.export.report import (
     event_lines,
     goodput_table,
     machine_table,
     remarks,
-    server_description,
+    session_facts,
+    token_rate,
 )
 from swarmtui.sessions.index import SessionRow
-from swarmtui.text import display_width, pad, sanitize, truncate
+from swarmtui.text import display_width, sanitize, truncate
 
 BEST, INCOMPLETE = "▸", "○"
 MAX_WIDTH = 100
@@ -43,11 +45,11 @@ _COLUMNS = (
     _Column("n", "n", lambda level: str(level.n)),
     _Column("errors", "err", lambda level: str(level.errors)),
     _Column("cap_hits", "cap", lambda level: str(level.cap_hits)),
-    _Column("steady", "steady", lambda level: _tokens(level, level.out_tps_steady)),
-    _Column("wall", "wall", lambda level: _tokens(level, level.out_tps_wall)),
-    _Column("stream", "stream", lambda level: _tokens(level, level.per_stream_tps.mean)),
+    _Column("steady", "steady", lambda level: token_rate(level, level.out_tps_steady)),
+    _Column("wall", "wall", lambda level: token_rate(level, level.out_tps_wall)),
+    _Column("stream", "stream", lambda level: token_rate(level, level.per_stream_tps.mean)),
     _Column("ttft", "TTFT", lambda level: significant(level.ttft_s.median, 3), " s"),
-    _Column("tpot", "TPOT", lambda level: _tokens(level, level.tpot_s.mean, 1e3), " ms"),
+    _Column("tpot", "TPOT", lambda level: token_rate(level, level.tpot_s.mean, 1e3), " ms"),
     _Column("e2e", "e2e", lambda level: significant(level.e2e_s.median, 3), " s"),
     _Column("in_flight", "in flight", lambda level: significant(level.c_achieved, 3)),
     _Column("slowdown", "slowdown", lambda level: percent(level.slowdown)),
@@ -129,8 +131,8 @@ def tables_text(summary: Summary) -> str:
     for table in (*load_tables(summary), goodput_table(summary), machine_table(summary.levels)):
         if not table.rows:
             continue
-        rows = [[sanitize(cell).replace("|", "¦") for cell in row] for row in table.rows]
-        lines = [sanitize(table.title), "", *align_table(list(table.columns), rows, right=list(table.right))]
+        rows = [[sanitize(cell) for cell in row] for row in table.rows]
+        lines = [sanitize(table.title), "", *align_table(list(table.columns), rows, table.right)]
         lines += ["", *wrap(sanitize(table.note))] if table.note else []
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n" if parts else ""
@@ -170,7 +172,7 @@ def session_table(sessions: Sequence[SessionRow]) -> str:
     problems = [
         line for row in sessions if row.problem for line in wrap(f"{sanitize(row.id)}: {sanitize(row.problem)}")
     ]
-    table = align_table(titles, shrink_columns(titles, rows, {0: 20, 2: 6, 3: 8, 4: 5}), right=right)
+    table = align_table(titles, rows, right, {0: 20, 2: 6, 3: 8, 4: 5})
     return "\n".join([*table, *([""] if problems else []), *problems]) + "\n"
 
 
@@ -182,40 +184,25 @@ def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> str
     ]
     titles = ["name", "kind", "prompts", "in", "out"]
     right = [False, False, True, False, False]
-    return "\n".join(align_table(titles, shrink_columns(titles, cells, {3: 12, 4: 12}), right=right)) + "\n"
+    return "\n".join(align_table(titles, cells, right, {3: 12, 4: 12})) + "\n"
 
 
 def session_text(summary: Summary) -> str:
     """A whole session: what was measured, its tables, findings and events."""
-    session, plan, client = summary.session, summary.session.plan, summary.session.client
-    levels = ",".join(f"{at:g}" for at in plan.rates or plan.levels)
-    simulated = ", SIMULATED" if session.simulated else ""
-    facts = [
-        ("session", session.id),
-        ("created", session.created),
-        ("state", f"{summary.state}: {summary.message}" if summary.message else summary.state),
-        *(("endpoint", f"{endpoint.url}, {endpoint.model}{simulated}") for endpoint in session.endpoints),
-        *(("server", text) for text in dict.fromkeys(map(server_description, summary.servers))),
-        ("flags", session.server_flags),
-        ("baseline", session.previous),
-        ("workload", f"{session.workload}, {session.workload_digest[:12]}"),
-        (
-            "plan",
-            f"{plan.mode} {levels}, {plan.runs} × {plan.run_length} per level, {summary.warmup_requests} for warm-up",
-        ),
-        ("client", f"swarmtui {client.version} on {client.host}, Python {client.python}"),
-        ("hosts", ", ".join(f"{host.name} ({host.cores} cores)" for host in session.hosts)),
-        ("label", session.label),
-        ("note", session.note),
-        ("series", str(session.series or "")),
-        ("tags", ", ".join(f"{key}={value}" for key, value in session.tags.items())),
-    ]
+    session = summary.session
+    facts = (
+        *session_facts(summary),
+        ("State", f"{summary.state}: {summary.message}" if summary.message else summary.state),
+        ("Client host", session.client.host),
+        ("Label", session.label),
+        ("Baseline", session.previous),
+    )
     lines = [
         line
         for name, value in facts
         if value
         for line in textwrap.wrap(
-            sanitize(value), page_width(), initial_indent=f"{name:<9} ", subsequent_indent=" " * 10
+            sanitize(value), page_width(), initial_indent=f"{name.lower():<13}", subsequent_indent=" " * 13
         )
     ]
     found = "\n".join([findings_text(summary).rstrip("\n"), *_failed_checks(summary.checks)]).strip("\n")
@@ -253,23 +240,17 @@ def wrap(text: str) -> list[str]:
     return textwrap.wrap(text, page_width(), subsequent_indent="  ")
 
 
-def align_table(titles: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
-    """Pad the cells of a Markdown table; spaces next to the bars are dropped if it would be too wide."""
-    widths = [max(2, *map(display_width, column)) for column in zip(titles, *rows, strict=True)]
-    fitting = [spaces for spaces in (2, 1) if sum(widths) + (spaces + 1) * len(widths) + 1 <= page_width()]
-    before, after = {2: (" ", " "), 1: (" ", "")}[fitting[0]] if fitting else ("", "")
-    rule = [("-" * (w - 1) + ":" if to_right else "-" * w) for w, to_right in zip(widths, right, strict=True)]
-    padded = [
-        [pad(cell, w, right=to_right) for cell, w, to_right in zip(row, widths, right, strict=True)]
-        for row in (titles, *rows)
-    ]
-    return [f"|{before}{f'{after}|{before}'.join(row)}{after}|" for row in (padded[0], rule, *padded[1:])]
+def align_table(
+    titles: list[str], rows: Sequence[Sequence[str]], right: Sequence[bool], least: dict[int, int] | None = None
+) -> list[str]:
+    """Lay out a Markdown table; `least` maps the columns that may be truncated to their smallest width."""
+    return markdown_table(titles, _shrink_columns(titles, rows, least or {}), right, page_width())
 
 
-def shrink_columns(titles: list[str], rows: list[list[str]], least: dict[int, int]) -> list[list[str]]:
-    """Truncate cells until the table fits, widest column first; `least` maps columns to their smallest width.
+def _shrink_columns(titles: list[str], rows: Sequence[Sequence[str]], least: dict[int, int]) -> list[list[str]]:
+    """Truncate cells until the table fits, widest column first.
 
-    If that is not enough, `align_table` also drops the spaces next to the bars, and cells keep that room.
+    If that is not enough, the spaces next to the bars are dropped too, and cells keep that room.
     """
     rows = [[cell.replace("|", "¦") for cell in row] for row in rows]
     full = [max(map(display_width, column)) for column in zip(titles, *rows, strict=True)]
@@ -280,9 +261,3 @@ def shrink_columns(titles: list[str], rows: list[list[str]], least: dict[int, in
         if sum(widths) <= room:
             break
     return [[truncate(cell, w) for cell, w in zip(row, widths, strict=True)] for row in rows]
-
-
-def _tokens(level: Level, value: float | None, factor: float = 1.0) -> str:
-    """A rate, marked with ~ if the server did not count the tokens."""
-    text = significant(None if value is None else value * factor)
-    return f"~{text}" if value is not None and level.tokens_estimated else text

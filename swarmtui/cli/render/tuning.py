@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from swarmtui.cli.render.table import BEST, align_table, shrink_columns, wrap
+from swarmtui.cli.render.table import BEST, align_table, wrap
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
 from swarmtui.experiments.effects import TuneSummary, change_from, ranking_sentence
@@ -37,18 +37,8 @@ def tune_text(found: TuneSummary) -> str:
 def _leaderboard(found: TuneSummary) -> list[str]:
     rows = found.leaderboard
     titles = [
-        "",
-        "configuration",
-        "tok/s",
-        "C",
-        "TTFT s",
-        f"vs {BEST}",
-        "J/token",
-        "GPU W",
-        "GPU GiB",
-        "start s",
-        "err",
-    ]
+        "", "configuration", "tok/s", "C", "TTFT s", f"vs {BEST}", "J/token", "GPU W", "GPU GiB", "start s", "err",
+    ]  # fmt: skip
     cells = [
         [
             BEST if rank == 1 and row.state == "done" else str(rank),
@@ -68,7 +58,7 @@ def _leaderboard(found: TuneSummary) -> list[str]:
     used = [k for k in range(len(titles)) if k < 5 or any(row[k] != MISSING for row in cells)]
     titles, cells = [titles[k] for k in used], [[row[k] for k in used] for row in cells]
     right = [True, False, *[True] * (len(titles) - 2)]
-    table = align_table(titles, shrink_columns(titles, cells, {1: 20}), right=right)
+    table = align_table(titles, cells, right, {1: 20})
     if any(k in used for k in _GPU_COLUMNS):
         simulated = " They are SIMULATED." if any(row.simulated for row in rows) else ""
         table += ["", *wrap(f"J/token, W and GiB are of GPUs only, each a sum over the GPUs.{simulated}")]
@@ -112,7 +102,7 @@ def _effects(found: TuneSummary) -> list[str]:
         for effect in known
     ]
     titles = ["flag", "value", f"{_OBJECTIVES[found.objective]} before", "after", "change", "range over pairs", "pairs"]
-    return align_table(titles, shrink_columns(titles, cells, {0: 10, 1: 10}), right=[False] * 2 + [True] * 5)
+    return align_table(titles, cells, [False] * 2 + [True] * 5, {0: 10, 1: 10})
 
 
 def _failures(rows: Sequence[TuneResult]) -> list[str]:
@@ -196,7 +186,7 @@ def log_text(changes: Sequence[LoggedChange]) -> str:
         for change in changes
     ]
     right = [True, False, False, True, *[False] * 3]
-    return "\n".join(align_table(titles, shrink_columns(titles, rows, {2: 20, 6: 10}), right=right)) + "\n"
+    return "\n".join(align_table(titles, rows, right, {2: 20, 6: 10})) + "\n"
 
 
 def advice_text(found: Sequence[Advice]) -> str:

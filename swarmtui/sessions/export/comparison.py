@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.compare.sessions import FIGURES, ComparisonRow, Figure, MachineRow, Pair
+from swarmtui.analysis.compare.sessions import FIGURES, ComparisonRow, Figure, Pair
 from swarmtui.model.plan import load_title
 from swarmtui.numbers import MISSING, seconds, signed_percent, significant
 from swarmtui.sessions.export.structs import Table
@@ -27,7 +27,10 @@ def comparison_tables(pair: Pair) -> tuple[Table, ...]:
     machine = Table(
         "Machines",
         (varied, "machine", "A", "B"),
-        tuple(_machine_cells(row) for row in pair.machine),
+        tuple(
+            (f"{row.offered_load:g}", f"{row.figure}, {row.unit}", significant(row.before), significant(row.after))
+            for row in pair.machine
+        ),
         (True, False, True, True),
     )
     return tuple(table for table in (verdicts, machine) if table.rows)
@@ -43,15 +46,6 @@ def _cells(row: ComparisonRow, refused: bool) -> tuple[str, ...]:
         signed_percent(row.change),
         MISSING if interval is None else f"{signed_percent(interval.low)} … {signed_percent(interval.high)}",
         "refused" if refused else row.verdict.word if row.verdict else "",
-    )
-
-
-def _machine_cells(row: MachineRow) -> tuple[str, ...]:
-    return (
-        f"{row.offered_load:g}",
-        f"{row.figure}, {row.unit}",
-        significant(row.before),
-        significant(row.after),
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from swarmtui.sessions.export.report import build_report
-from swarmtui.sessions.export.structs import SessionData, Table
+from swarmtui.sessions.export.structs import SessionData
 from swarmtui.text import display_width, pad, sanitize
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")
@@ -20,7 +20,8 @@ def render_markdown(sessions: Sequence[SessionData]) -> bytes:
     parts.append("\n".join(f"- {_escape(name)}: {_escape(value)}" for name, value in report.facts))
     for table in report.tables:
         parts.append(f"## {_escape(table.title)}")
-        parts.append("\n".join(_lines(table)))
+        cells = [[_escape(_SIGNS.get(cell, cell)) for cell in row] for row in (table.columns, *table.rows)]
+        parts.append("\n".join(markdown_table(cells[0], cells[1:], table.right)))
         if table.note:
             parts.append(_escape(table.note))
     parts.append("## Notes")
@@ -33,12 +34,16 @@ def _escape(text: str) -> str:
     return re.sub(r"\\~(?=\d)", "~", _SPECIAL.sub(r"\\\1", sanitize(text)))
 
 
-def _lines(table: Table) -> list[str]:
-    cells = [tuple(_escape(_SIGNS.get(cell, cell)) for cell in row) for row in (table.columns, *table.rows)]
-    widths = [max(3, *(display_width(cell) for cell in column)) for column in zip(*cells, strict=True)]
-    rule = "|".join(f"{'-' * (w + 1)}{':' if right else '-'}" for w, right in zip(widths, table.right, strict=True))
-    rows = [
-        f"| {' | '.join(pad(cell, w, right=right) for cell, w, right in zip(row, widths, table.right, strict=True))} |"
-        for row in cells
+def markdown_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int | None = None
+) -> list[str]:
+    """Pad the cells of a table; spaces next to the bars are dropped if it would be wider than `width`."""
+    widths = [max(2, *map(display_width, column)) for column in zip(titles, *rows, strict=True)]
+    spaces = next((n for n in (2, 1) if width is None or sum(widths) + (n + 1) * len(widths) < width), 0)
+    before, after = " " * min(spaces, 1), " " * (spaces - 1)
+    rule = [("-" * (w - 1) + ":" if to_right else "-" * w) for w, to_right in zip(widths, right, strict=True)]
+    padded = [
+        [pad(cell, w, right=to_right) for cell, w, to_right in zip(row, widths, right, strict=True)]
+        for row in (titles, *rows)
     ]
-    return [rows[0], f"|{rule}|", *rows[1:]]
+    return [f"|{before}{f'{after}|{before}'.join(row)}{after}|" for row in (padded[0], rule, *padded[1:])]

@@ -11,7 +11,7 @@ from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.findings import ALARMS
-from swarmtui.model.plan import is_open_loop, load_title
+from swarmtui.model.plan import load_title
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, gib, milliseconds, seconds, short_percent, significant
@@ -67,9 +67,9 @@ def _session_report(summary: Summary) -> Report:
     return Report(
         title=session_title([SessionData("", summary)]),
         lead=_lead(summary),
-        facts=_facts(summary),
+        facts=session_facts(summary),
         tables=tuple(table for table in _tables(summary) if table.rows),
-        notes=_notes(summary),
+        notes=(*remarks(summary.levels), *event_lines(summary), FORMULAS),
     )
 
 
@@ -85,14 +85,19 @@ def _lead(summary: Summary) -> tuple[str, ...]:
     return tuple(line[:1].upper() + line[1:] for line in lines if line)
 
 
-def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
+def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """Describe what was measured, with what and how, by name and text."""
     session, plan = summary.session, summary.session.plan
     levels = ("rate = " if plan.rates else "C = ") + ", ".join(f"{at:g}" for at in plan.rates or plan.levels)
+    simulated = "SIMULATED" if session.simulated else ""
     facts = [
         ("Session", session.id),
         ("Date", session.created),
-        *(("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine, api_text(e))))) for e in session.endpoints),
-        *(("Server", text) for text in dict.fromkeys(map(server_description, summary.servers))),
+        *(
+            ("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine, api_text(e), simulated))))
+            for e in session.endpoints
+        ),
+        *(("Server", text) for text in dict.fromkeys(map(_server_description, summary.servers))),
         ("Server flags", session.server_flags),
         ("GPUs", count_names(summary.gpus)),
         ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
@@ -113,7 +118,7 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in facts if value)
 
 
-def server_description(server: DiscoveredServer) -> str:
+def _server_description(server: DiscoveredServer) -> str:
     """Describe a server by engine, version, slots and flags."""
     flags = " ".join(f"{name} {value}".strip() for name, value in (server.flags or {}).items())
     slots = "" if server.slots is None else f"{server.slots} slots"
@@ -139,8 +144,9 @@ def _tables(summary: Summary) -> tuple[Table, ...]:
 Cell = Callable[[Level], str]
 
 
-def _rate(level: Level, value: float | None) -> str:
-    text = significant(value)
+def token_rate(level: Level, value: float | None, factor: float = 1.0) -> str:
+    """Format a figure per token, marked with ~ if the server did not count the tokens."""
+    text = significant(None if value is None else value * factor)
     return f"~{text}" if value is not None and level.tokens_estimated else text
 
 
@@ -152,20 +158,18 @@ def _median_and_range(spread: Spread) -> str:
 
 
 _THROUGHPUT: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.offered_load:g}"),
     ("runs", lambda level: str(level.runs)),
     ("n", lambda level: str(level.n)),
     ("errors", lambda level: str(level.errors)),
     ("cap hits", lambda level: str(level.cap_hits)),
-    ("steady", lambda level: _rate(level, level.out_tps_steady)),
-    ("wall", lambda level: _rate(level, level.out_tps_wall)),
+    ("steady", lambda level: token_rate(level, level.out_tps_steady)),
+    ("wall", lambda level: token_rate(level, level.out_tps_wall)),
     ("prompt", lambda level: significant(level.prompt_tps)),
-    ("prompt + output", lambda level: _rate(level, level.total_tps)),
-    ("stream", lambda level: _rate(level, level.per_stream_tps.mean)),
+    ("prompt + output", lambda level: token_rate(level, level.total_tps)),
+    ("stream", lambda level: token_rate(level, level.per_stream_tps.mean)),
     ("in flight", lambda level: significant(level.c_achieved, 3)),
 )
 _LATENCY: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.offered_load:g}"),
     ("TTFT", lambda level: _median_and_range(level.ttft_s)),
     ("TTFT p90", lambda level: seconds(level.ttft_s.p90)),
     ("TTFT p99", lambda level: seconds(level.ttft_s.p99)),
@@ -176,8 +180,7 @@ _LATENCY: tuple[tuple[str, Cell], ...] = (
     ("longest stall", lambda level: seconds(level.longest_stall_s)),
 )
 _CONTENTION: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.offered_load:g}"),
-    ("stream", lambda level: _rate(level, level.per_stream_tps.mean)),
+    ("stream", lambda level: token_rate(level, level.per_stream_tps.mean)),
     ("slowdown", lambda level: short_percent(level.slowdown)),
     ("scaling", lambda level: factor(level.rate_speedup)),
     ("wall speed-up", lambda level: factor(level.wall_speedup)),
@@ -186,15 +189,13 @@ _CONTENTION: tuple[tuple[str, Cell], ...] = (
     ("passed", lambda level: short_percent(level.pass_rate)),
 )
 _CLEAN: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.offered_load:g}"),
     ("cap hits", lambda level: f"{level.cap_hits} of {level.ok}"),
-    ("stream, all", lambda level: _rate(level, level.per_stream_tps.mean)),
-    ("stream, clean", lambda level: _rate(level, level.per_stream_tps_clean.mean)),
+    ("stream, all", lambda level: token_rate(level, level.per_stream_tps.mean)),
+    ("stream, clean", lambda level: token_rate(level, level.per_stream_tps_clean.mean)),
 )
 
 
 _MACHINE: tuple[tuple[str, Cell], ...] = (
-    ("C", lambda level: f"{level.offered_load:g}"),
     ("GPU W", lambda level: significant(level.energy.mean_w) if level.energy else MISSING),
     ("J/token", lambda level: significant(level.energy.j_per_token) if level.energy else MISSING),
     ("tokens/J", lambda level: significant(level.energy.tokens_per_j) if level.energy else MISSING),
@@ -233,10 +234,9 @@ def _machine_note(levels: Sequence[Level]) -> str:
 
 
 def _table(title: str, levels: Sequence[Level], columns: tuple[tuple[str, Cell], ...], note: str = "") -> Table:
-    """Build a table with one row per level, without columns that are empty."""
+    """Build a table with one row per level, its C or rate first, without columns that are empty."""
+    columns = ((load_title(levels), lambda level: f"{level.offered_load:g}"), *columns)
     rows = [tuple(cell(level) for _, cell in columns) for level in levels]
-    if is_open_loop(levels):
-        columns = (("rate", columns[0][1]), *columns[1:])
     kept = [index for index in range(len(columns)) if any(row[index] != MISSING for row in rows)]
     return Table(
         title,
@@ -315,10 +315,6 @@ def _scaling(summary: Summary) -> Table:
 def _checks(summary: Summary) -> Table:
     rows = tuple((c.state, c.name, c.value, c.limit, c.sentence) for c in summary.checks)
     return Table("Publication checklist", ("state", "check", "value", "limit", ""), rows, (False,) * 5)
-
-
-def _notes(summary: Summary) -> tuple[str, ...]:
-    return (*remarks(summary.levels), *event_lines(summary), FORMULAS)
 
 
 def remarks(levels: Sequence[Level]) -> list[str]:
