@@ -65,16 +65,14 @@ def check_workload(file: str) -> None:
     "--port", default=0, type=WholeNumber(0, 65535), metavar="PORT", help="Port to listen on; 0 picks a free one."
 )
 @click.option("--speed", type=Number(0.0, min_open=True), metavar="X", help="Speed-up over real time.")
-@click.option("--seed", type=WholeNumber(), metavar="N", help="Random seed.")
 @click.option("--slots", "--seats", "seats", type=WholeNumber(1), metavar="N", help="Concurrent requests per replica.")
 @click.option("--replicas", type=WholeNumber(1), metavar="N", help="Replicas behind one address.")
-@click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Set any key of the preset; repeatable.")
 @click.option("--list", "listing", is_flag=True, help="List the presets and exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print one JSON document.")
 def sim(preset: str, port: int, listing: bool, as_json: bool, **options: Any) -> None:
     """Run the embedded simulator as a server on 127.0.0.1; prints its URL when ready.
 
-    PRESET may set keys, as in 'moe-tp1?seats=8&speed=10'.
+    PRESET may set any key, as in 'moe-tp1?prefill_tps=8000&seed=7'.
     """
     if listing:
         from swarmtui.sim.presets import list_presets
@@ -85,9 +83,7 @@ def sim(preset: str, port: int, listing: bool, as_json: bool, **options: Any) ->
     from swarmtui.sim.__main__ import main as simulate
 
     arguments = [preset, f"--port={port}"]
-    arguments += [f"--{name}={value}" for name, value in options.items() if name != "keys" and value is not None]
-    arguments += [f"--set={key}" for key in options["keys"]]
-    sys.exit(simulate(arguments))
+    sys.exit(simulate(arguments + [f"--{name}={value}" for name, value in options.items() if value is not None]))
 
 
 def _inspect_configured(found: set[str]) -> Any:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from swarmtui.model.base import BadInput
-from swarmtui.sim.presets import list_presets, parse_spec
+from swarmtui.sim.presets import parse_spec
 from swarmtui.sim.server import serve
 from swarmtui.text import echo
 
@@ -18,17 +18,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--port", type=int, default=0, help="0 (the default) uses a free port")
     parser.add_argument("--speed", help="run this many times faster than the simulated machine")
-    parser.add_argument("--seed", help="seed of all random draws")
     parser.add_argument("--seats", help="requests that one replica runs at once (slots)")
     parser.add_argument("--replicas", help="engines behind one address")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any key of a preset")
     parser.add_argument("--watch-stdin", action="store_true", help="exit when stdin is closed")
-    parser.add_argument("--list", action="store_true", help="list the presets and exit")
     given = parser.parse_args(arguments)
-    if given.list:
-        for preset in list_presets():
-            echo(f"{preset.name:20} {preset.description}")
-        return 0
     try:
         preset, settings = parse_spec(_spec(given))
         serve(
@@ -47,8 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _spec(given: argparse.Namespace) -> str:
     """Return the preset with the settings that were given as options."""
-    settings = [f"{key}={getattr(given, key)}" for key in ("speed", "seed", "seats", "replicas") if getattr(given, key)]
-    settings += given.set
+    settings = [f"{key}={getattr(given, key)}" for key in ("speed", "seats", "replicas") if getattr(given, key)]
     return f"{given.preset}{'&' if '?' in given.preset else '?'}{'&'.join(settings)}" if settings else str(given.preset)
 
 

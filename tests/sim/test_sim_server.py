@@ -334,9 +334,9 @@ def test_sigterm_ends_it_and_only_the_url_is_printed() -> None:
     ("arguments", "message"),
     [
         (["moe-tp11"], "sim:moe-tp11: no such preset; did you mean moe-tp1?"),
-        (["moe-tp1", "--set", "seat=3"], "sim:moe-tp1: seat: unknown key, did you mean seats?"),
+        (["moe-tp1?seat=3"], "sim:moe-tp1: seat: unknown key, did you mean seats?"),
         (["moe-tp1?seats=2", "--speed", "fast"], "sim:moe-tp1: speed: expected a number, got text"),
-        (["moe-tp1", "--set", "seats"], "sim:moe-tp1: seats: expected key=value"),
+        (["moe-tp1?seats"], "sim:moe-tp1: seats: expected key=value"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(arguments: list[str], message: str) -> None:
