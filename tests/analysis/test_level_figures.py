@@ -210,6 +210,24 @@ def test_c_held_counts_from_when_all_streams_have_started() -> None:
     assert one(records, c=3).c_held == pytest.approx(3.0)
 
 
+def test_stream_is_held_until_its_response_ends() -> None:
+    """A server that ends its responses long after the last token leaves no time for the next request."""
+    ends = [BOOT_NS + round(at * MS) for at in (100, 200, 300)]
+    level = one([request(100 * n, [100 * n + 50], task=n, t_done_ns=t_ns) for n, t_ns in enumerate(ends)])
+    assert level.c_held == pytest.approx(1.0) and level.c_achieved == pytest.approx(0.6)
+
+
+def test_answers_without_a_token_count_have_no_rate() -> None:
+    """Null, not 0: also with unmeasured requests, whose tokens share the makespan."""
+    phases = ("preroll", "level", "level", "filler")
+    empty = [
+        request(100 * n, [], task=n, phase=phase, tokens_out=None, t_done_ns=BOOT_NS + (100 * n + 90) * MS)
+        for n, phase in enumerate(phases)
+    ]
+    level = one(empty)
+    assert (level.ok, level.out_tps_wall, level.out_tps_steady) == (2, None, None)
+
+
 def test_c_held_below_95_percent_is_flagged() -> None:
     shorter = [r for r in streams(4, 4, number=1) if r.task not in (3001, 3002)]
     level = one(shorter, c=4)

@@ -12,7 +12,7 @@ import msgspec
 
 from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
-from swarmtui.analysis.levels.runs import LevelRun, SteadyPart, in_flight_spans, mean_in_flight, runs_by_level, steady
+from swarmtui.analysis.levels.runs import LevelRun, SteadyPart, mean_in_flight, runs_by_level, steady
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import (
     Tally,
@@ -240,14 +240,22 @@ def _wall_tokens(run: LevelRun, endpoint: int | None = None) -> float | None:
     """Return the output tokens of a run within its makespan, which unmeasured requests share with the measured ones."""
     if not run.has_preroll and not run.steered:
         return _count(r.tokens_out for r in run.finished if r.ok and endpoint in (None, r.endpoint))
+    if not any(record.ok and record.tokens_out is not None for record in run.finished):
+        return None
     part = steady([r for r in run.records if endpoint in (None, r.endpoint)], 0, run.window)
     return part.tokens if part else None
 
 
 def _c_held(runs: Sequence[LevelRun]) -> float | None:
-    """Return the mean in flight over the time in which the client had work for C streams."""
+    """Return the mean in flight over the time in which the client had work for C streams.
+
+    A stream is taken until its response ends: a server may end it long after the last token.
+    """
     windows = [(window, run) for run in runs if (window := run.held_window) is not None]
-    held = [(mean_in_flight(in_flight_spans(run.records), window), window) for window, run in windows]
+    held = [
+        (mean_in_flight([(r.t_sent_ns, r.left_ns) for r in run.records if r.t_sent_ns is not None], window), window)
+        for window, run in windows
+    ]
     known = [(mean, last - first) for mean, (first, last) in held if mean is not None]
     return ratio(fsum(mean * length for mean, length in known), sum(length for _, length in known))
 
