@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.model.client_protocol import Ended, Frame
+from swarmtui.model.client_protocol import Ended, Frame, Status
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry
@@ -87,6 +87,11 @@ def test_a_request_without_a_token_shows_how_long_it_has_waited() -> None:
     waiting = msgspec.structs.replace(seen.watched, t_first_ns=None, t_last_ns=None, gaps_s=Spread(n=0), chunks=0)
     text = text_of(fact_lines(0, waiting, seen, None, 100))
     assert "waiting for 5.00 s" in text and "TTFT    –" in text and "they need two chunks" in text
+    queued = Telemetry(t_ns=seen.t_ns, servers=(ServerState(engine="vllm", waiting=2.0),))
+    prefill = tuple(msgspec.structs.replace(row, state="prefill") for row in seen.rows)
+    text = text_of(fact_lines(0, waiting, msgspec.structs.replace(seen, telemetry=queued, rows=prefill), 40.0, 100))
+    assert "agent 0  waiting" in text, "as in the list of streams"
+    assert "tok/s now" not in text, "that is the rate of the answer before"
 
 
 @pytest.mark.parametrize(("per_s", "tolerance"), [(8.4, 0.02), (100.0, 0.01)])
@@ -172,6 +177,12 @@ def test_tiles_show_the_last_level_after_the_end() -> None:
     # The last stage has no figures: no request of it has finished.
     assert tiles(msgspec.structs.replace(seen, c=16), None)[0][:3] == ("C", "8", "last level")
     assert tiles(msgspec.structs.replace(seen, levels=levels[:1], c=1), None)[0][:3] == ("C", "1", "ended")
+
+
+@pytest.mark.parametrize(("status", "left"), [("running", ", 1:00 left"), ("stopping", ""), ("saving", "")])
+def test_a_run_that_stops_has_no_time_left_of_its_plan(status: Status, left: str) -> None:
+    seen = msgspec.structs.replace(frame(2), status=status)
+    assert header_view(None, seen, None, None).clock == f"0:10 elapsed{left}"
 
 
 def test_newest_value_is_on_the_axis_of_its_trace() -> None:

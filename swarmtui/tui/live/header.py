@@ -246,7 +246,7 @@ def _clock(frame: Frame, replay: ReplayClock | None) -> str:
         state = f"×{replay.speed}" if replay.playing else "at the end" if at_end else "paused"
         return f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}"
     left = ""
-    if frame.left_s is not None and frame.status != "ended":
+    if frame.left_s is not None and frame.status not in ("stopping", "saving", "ended"):
         left = f", {'at least ' if frame.left_at_least else ''}{clock(frame.left_s)} left"
     return f"{clock(frame.elapsed_s)} elapsed{left}"
 

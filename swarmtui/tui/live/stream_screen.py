@@ -14,6 +14,7 @@ from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.frame_source import FrameSource, ReplaySource
 from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.lines import Line, Panel, scale_top, sparkline, wrap
+from swarmtui.tui.live.streams import RECEIVING, with_queue_state
 
 _LABEL = 8
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -28,12 +29,13 @@ def fact_lines(
     agent: int, watched: WatchedStream | None, frame: Frame, current_tps: float | None, width: int
 ) -> list[Line]:
     """Return seven lines: state, tokens, timestamps, TTFT and gaps."""
-    row = next((row for row in frame.rows if row.agent == agent), None)
+    row = next((with_queue_state(row, frame) for row in frame.rows if row.agent == agent), None)
     lines: list[Line] = [_title(agent, watched, row)]
     if watched is None or watched.task < 0:
         return [*lines, [(" no request since this stream was opened", "dim")]]
     tokens = f"{watched.chunks * frame.tokens_per_chunk:,.0f} in {watched.chunks:,} chunks"
-    lines.append(_fact("tokens", f"{tokens}, {rate(current_tps)} tok/s now" if current_tps is not None else tokens))
+    has_rate = current_tps is not None and row is not None and row.state in RECEIVING
+    lines.append(_fact("tokens", f"{tokens}, {rate(current_tps)} tok/s now" if has_rate else tokens))
     lines += _timestamps(watched, frame.t_ns, width)
     lines += _gaps(watched, width)
     return lines

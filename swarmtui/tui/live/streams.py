@@ -26,6 +26,8 @@ _SIGNS = {
     "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
 }  # fmt: skip
 _STYLES = {"writing": "first", "thinking": "second", "prefill": "second", "backing off": "bad"}
+# The states of a stream that has a rate now.
+RECEIVING = ("writing", "thinking")
 # The columns of a line that do not depend on the width, of the sparkline, and of the task beside text.
 _FIXED, _SPARK, _TASK = 40, 9, 12
 # The least columns of text, and those from which the sparkline is shown beside it.
@@ -143,7 +145,7 @@ def mixed_rates(session: Session | None, frame: Frame | None, rates: Mapping[int
     found: dict[bool, list[float]] = {True: [], False: []}
     for row in frame.rows:
         known = rates.get(row.agent)
-        if row.state in ("writing", "thinking") and known is not None and known.rate is not None:
+        if row.state in RECEIVING and known is not None and known.rate is not None:
             found[row.type == primary].append(known.rate)
     means = [sum(values) / len(values) if values else None for values in (found[True], found[False])]
     return MixedRates(*means)
@@ -159,7 +161,7 @@ def primary_type(session: Session | None) -> str:
 def _streams(frame: Frame) -> list[StreamRow]:
     """Return the streams without idle agents above C; those that an open loop has in reserve are no streams."""
     c = 0 if frame.load in _WITHOUT_C else frame.c
-    return [_with_queue_state(row, frame) for row in frame.rows if row.agent < c or row.state != "idle"]
+    return [with_queue_state(row, frame) for row in frame.rows if row.agent < c or row.state != "idle"]
 
 
 def _sorted_rows(
@@ -182,7 +184,7 @@ def _sorted_rows(
     return rows
 
 
-def _with_queue_state(row: StreamRow, frame: Frame) -> StreamRow:
+def with_queue_state(row: StreamRow, frame: Frame) -> StreamRow:
     """Show `waiting` rather than `prefill` while the server reports a queue: the client cannot tell them apart."""
     if row.state == "prefill" and (server_waiting(frame) or 0.0) > 0:
         return msgspec.structs.replace(row, state="waiting")
@@ -204,7 +206,7 @@ def _line(
         state=sanitize(row.state),
         task=task,
         tokens=f"{row.total * frame.tokens_per_chunk:,.0f}" if row.total else "",
-        rate=rate(known.rate) if known and known.rate is not None and row.state in ("writing", "thinking") else "",
+        rate=rate(known.rate) if known and known.rate is not None and row.state in RECEIVING else "",
         spark=sparkline((None,) * (RECENT_RATES - len(recent)) + recent, fastest),
         ttft="" if row.state == "idle" else ttft,
         primary=primary,
