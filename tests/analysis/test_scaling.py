@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,6 +115,16 @@ def test_saturation_is_no_anomaly() -> None:
     found = scaling(levels, Slots(per_replica=4))
     assert found.anomalies == ()
     assert found.cliff is not None and found.cliff.ttft_factor == pytest.approx(19.0, abs=0.01)
+
+
+def test_agents_of_a_trace_are_not_compared_with_slots() -> None:
+    levels = [msgspec.structs.replace(one, load="sessions") for one in swarm(0.005, 0.001, [4, 8, 16])]
+    found = scaling(levels, Slots(per_replica=4))
+    assert (found.slots, found.anomalies, found.refused["fit"].code) == (None, (), "agents")
+    assert found.sentence == "no sweet spot: tok/s still grew up to C=16"
+    # A cliff does not show how many slots there are either.
+    queued = [msgspec.structs.replace(one, load="sessions") for one in swarm(0.005, 0.001, [1, 2, 4, 8], slots=4)]
+    assert scaling(queued).sentence == "sweet spot C=4; cliff at C=8: +0 % tok/s for ×19 mean TTFT"
 
 
 def test_poor_fit_is_refused() -> None:

@@ -50,11 +50,16 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
         found = _refuse(Scaling(), "open_loop", why, "fit", "ceiling", "knee", "sweet spot")
         return msgspec.structs.replace(found, sentence=open_loop_sentence(known))
     cliff = find_cliff(known)
-    slots = slots or _inferred_slots(cliff)
+    agents = any(level.load == "sessions" for level in known)
+    slots = None if agents else slots or _inferred_slots(cliff)
     found = Scaling(
         slots=slots, cliff=cliff, queueing_delay=_queueing_delay(known, slots), anomalies=_anomalies(known, slots)
     )
-    found = _with_fit(found, known, slots)
+    if agents:
+        why = "C counts agents, which pause and have sub-agents, not requests"
+        found = _refuse(found, "agents", why, "slots", "fit", "ceiling", "knee")
+    else:
+        found = _with_fit(found, known, slots)
     found = _with_sweet_spot(found, known, slots)
     return _with_sentence(found, best_level(known))
 

@@ -287,7 +287,11 @@ def _scaling(summary: Summary) -> Table:
     slots = found.slots
     rows = (
         ("decode step", step, refused.get("fit", f"error at most {short_percent(found.fit_error)}")),
-        ("slots", str(slots.total) if slots else MISSING, slots.reason if slots else "not reported, no queue observed"),
+        (
+            "slots",
+            str(slots.total) if slots else MISSING,
+            slots.reason if slots else refused.get("slots", "not reported, no queue observed"),
+        ),
         (
             "σ",
             significant(found.sigma, 3),
