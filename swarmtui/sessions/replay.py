@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -17,7 +17,7 @@ from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.stream_detail import earlier_request, recorded_stream, recorded_tail
 from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Level, StageEnd, StageStart, Summary
+from swarmtui.model.session import Level, StageEnd, StageStart, Summary, TaskFigures
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.sessions.store import LoadedSession, journal_slots, load_session, summarise
@@ -141,6 +141,7 @@ class Replay:
             ),
             search_result=next((detail for t_ns, detail in reversed(self._search_results) if t_ns <= now), ""),
             tokens_per_chunk=tokens_per_chunk,
+            tasks=self._tasks(self._levels_at(now)),
             trace=TraceCounts(here).view(self._servers),
             servers=self._servers,
             slots=self._slots,
@@ -208,6 +209,11 @@ class Replay:
             rates = serial_rates(self._session.plan)
             self._levels = (ended, level_figures(records, starts, ends, rates, self._servers))
         return self._levels[1]
+
+    def _tasks(self, levels: Sequence[Level]) -> tuple[TaskFigures, ...]:
+        """Return the tasks of a mixed load at these levels, as live frames have them."""
+        shown = {level.key for level in levels if level.load == "mixed"}
+        return tuple(task for task in self._summary.tasks if (task.c, task.rate) in shown) if shown else ()
 
     def _request_at(self, agent: int, now: int) -> Record | None:
         """Return the request that this agent had in flight."""

@@ -23,11 +23,13 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from swarmtui.model.base import BadInput
+from swarmtui.model.findings import Goodput
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
-from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
 from swarmtui.sessions.export import FORMATS, export, format_of, session_data
 from swarmtui.sessions.export.charts import build_charts
+from swarmtui.sessions.export.report import goodput_table, machine_table
 from swarmtui.sessions.export.structs import SessionData
 from swarmtui.sessions.store import LoadedSession, load_session, write_summary
 from swarmtui.text import sanitize
@@ -323,6 +325,14 @@ def test_radar_and_contention_show_the_figures_of_the_tables() -> None:
     best = charts["radar"].labels.index("best tok/s")
     assert [series.points[best][1] for series in charts["radar"].series] == pytest.approx([1.0, 300 / 360])
     assert "contention" not in charts
+
+
+def test_every_rate_of_counted_chunks_is_marked() -> None:
+    counted = level(2, tps=50.0, token_source="chunks", energy=Energy(seconds=1.0, j_per_token=2.0, tokens_per_j=0.5))
+    good = Goodput(c=2, n=16, good=16, share=1.0, per_s=4.0, out_tps=50.0, kept=True)
+    found = msgspec.structs.replace(summary([counted]), goodput=(good,))
+    assert goodput_table(found).rows[0][-1] == "~50.00"
+    assert {"~2.000", "~0.5000"} <= set(machine_table(found.levels).rows[0])
 
 
 def test_pareto_chart_has_a_curve_for_each_session(tmp_path: Path) -> None:

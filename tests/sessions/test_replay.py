@@ -116,3 +116,15 @@ def test_replayed_batch_has_its_serial_baseline(tmp_path: Path, plan: Plan, how:
     assert shown.wall_speedup == pytest.approx(speedup)
     (saved,) = summarise(load_session(tmp_path, "last")).levels
     assert shown.serial == saved.serial
+
+
+def test_replayed_mixed_load_has_its_tasks(tmp_path: Path) -> None:
+    entries: list[Entry] = [session_builders.head(plan=Plan(levels=(2,), load="mixed"))]
+    entries.append(StageStart(number=1, t_ns=T0, c=2, run=1, phase="level", of=2, load="mixed"))
+    kinds = ("primary", "side")
+    entries += [RequestEntry(record=session_builders.record(n, c=2, type=kind)) for n, kind in enumerate(kinds)]
+    entries += [StageEnd(number=1, t_ns=T0 + 150 * MS, complete=True), End(t_ns=T0 + 200 * MS, state="done")]
+    session_builders.write_session(tmp_path / "20261115-014455-3f9a", entries)
+    replay = open_replay(tmp_path, "last")
+    frames = [replay.frame_at(at_s) for at_s in (0.1, replay.length_s)]
+    assert [tuple(task.type for task in frame.tasks) for frame in frames] == [(), kinds]

@@ -155,6 +155,10 @@ def test_figures_of_levels_are_those_of_reports() -> None:
     unsteady = level(2, tps=50.0, out_tps_steady=None)
     shown = {tile.label: tile.note for tile in tiles(msgspec.structs.replace(frame(2), levels=(unsteady,), c=2), None)}
     assert shown["out tok/s"] == "50.0 wall"
+    counted = level(2, tps=50.0, stream=25.0, token_source="chunks")
+    ended = msgspec.structs.replace(frame(2), status="ended", levels=(counted,), c=2)
+    values = {tile.label: tile.value for tile in tiles(ended, None)}
+    assert (values["steady"], values["stream"]) == ("~50.0", "~25.0")
 
 
 def test_an_open_loop_shows_its_rate_and_only_busy_streams() -> None:

@@ -197,8 +197,8 @@ _CLEAN: tuple[tuple[str, Cell], ...] = (
 
 _MACHINE: tuple[tuple[str, Cell], ...] = (
     ("GPU W", lambda level: significant(level.energy.mean_w) if level.energy else MISSING),
-    ("J/token", lambda level: significant(level.energy.j_per_token) if level.energy else MISSING),
-    ("tokens/J", lambda level: significant(level.energy.tokens_per_j) if level.energy else MISSING),
+    ("J/token", lambda level: token_rate(level, level.energy.j_per_token) if level.energy else MISSING),
+    ("tokens/J", lambda level: token_rate(level, level.energy.tokens_per_j) if level.energy else MISSING),
     ("GPU GiB", lambda level: gib(level.energy.peak_memory) if level.energy else MISSING),
     ("throttled", lambda level: short_percent(level.energy.throttled) if level.energy else MISSING),
     ("TTFT: queue", lambda level: _part(level, "queue_s")),
@@ -259,6 +259,7 @@ _SLO_WORDS = {True: "kept", False: "missed", None: "undecided"}
 
 
 def goodput_table(summary: Summary) -> Table:
+    estimated = {level.key for level in summary.levels if level.tokens_estimated}
     rows = tuple(
         (
             f"{found.offered_load:g}",
@@ -266,7 +267,7 @@ def goodput_table(summary: Summary) -> Table:
             short_percent(found.share),
             _SLO_WORDS[found.kept],
             significant(found.per_s),
-            significant(found.out_tps),
+            f"{'~' if found.out_tps and found.key in estimated else ''}{significant(found.out_tps)}",
         )
         for found in summary.goodput
     )

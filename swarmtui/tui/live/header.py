@@ -173,10 +173,11 @@ def _result_tiles(frame: Frame) -> tuple[Tile, ...]:
     note = "last level" if len(frame.levels) > 1 else "ended"
     load = Tile("requests/s", f"{level.rate:g}", note) if level.rate is not None else Tile("C", str(level.c), note)
     energy = level.energy.tokens_per_j if level.energy is not None else None
+    estimated = "~" if level.tokens_estimated else ""
     return (
         load,
-        Tile("steady" if level.headline_is_steady else "wall", rate(level.headline_tps), "tok/s", width=14),
-        Tile("stream", rate(level.per_stream_tps.mean), "tok/s"),
+        Tile("steady" if level.headline_is_steady else "wall", estimated + rate(level.headline_tps), "tok/s", width=14),
+        Tile("stream", estimated + rate(level.per_stream_tps.mean), "tok/s"),
         Tile("TTFT", seconds(level.ttft_s.median), "median"),
         Tile("errors", str(level.errors), f"of {level.ok + level.errors:,}", "bad" if level.errors else ""),
         Tile("tokens/J", rate(energy), "GPU only", width=9),
