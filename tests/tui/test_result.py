@@ -59,7 +59,8 @@ def test_result_of_a_failed_run_says_why_it_ended() -> None:
 
 def test_progress_after_a_stop_counts_the_levels_of_the_plan() -> None:
     session = msgspec.structs.replace(hello().session, plan=Plan(mode="sweep", levels=(1, 2, 4, 8)))
-    seen = msgspec.structs.replace(frame(2), status="ended", done=8, of=8, levels=(level(1), level(2, complete=False)))
+    levels = (level(1), level(2, complete=False), level(3))
+    seen = msgspec.structs.replace(frame(2), status="ended", done=8, of=8, levels=levels)
     view = header_view(session, seen, Ended("stopped", "", "/saved"), None)
     assert (view.progress, view.share) == ("1 of 4 levels", 0.25)
 

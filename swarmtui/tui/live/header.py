@@ -226,10 +226,10 @@ def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]
     """
     if frame.status == "ended":
         plan = session.plan if session else None
-        planned = len(plan.rates or plan.levels) if plan and plan.mode == "sweep" else 0
-        complete = sum(level.complete for level in frame.levels)
-        if planned and complete <= planned:
-            return f"{complete} of {count_noun(planned, 'level', 'levels')}", complete / planned
+        planned = (plan.rates or plan.levels) if plan and plan.mode == "sweep" else ()
+        complete = sum(level.complete and level.offered_load in planned for level in frame.levels)
+        if planned:
+            return f"{complete} of {count_noun(len(planned), 'level', 'levels')}", complete / len(planned)
         return count_noun(frame.finished, "request", "requests"), None
     if frame.of:
         return f"{frame.done}/{frame.of}", frame.done / frame.of
