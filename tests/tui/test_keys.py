@@ -291,3 +291,13 @@ async def test_esc_on_an_ended_run_opens_setup(until: Until) -> None:
         await until(lambda: isinstance(app.focused, PickList))
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, RunScreen))
+
+
+async def test_the_footer_names_the_way_back(until: Until, tmp_path: Path) -> None:
+    """Otherwise the only way out that an opened screen shows is q, which quits the app."""
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(80, 24)) as pilot:
+        for screen in (WatchScreen(RecordingSource()), SessionsScreen(tmp_path)):
+            await app.push_screen(screen)
+            await until(lambda: "esc back" in screen_text(app).splitlines()[-1])
+            await pilot.press("escape")

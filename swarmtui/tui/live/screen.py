@@ -95,8 +95,7 @@ class LiveScreen(CursorScreen):
         every = self.app.keys.actions(self.key_context)
         back = self._back_label
         now = [action for action in every if action.available(self._has_ended) and (back or action.id != "back")]
-        if self._is_map:
-            now = in_footer(now, "heat_map")
+        now = in_footer(now, "back", *(["heat_map"] if self._is_map else []))
         labels = {"back": back} | ({"heat_map": "rows"} if self._is_map else {})
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
 

@@ -254,9 +254,9 @@ class SessionsScreen(CursorScreen):
         yield KeyFooter()
 
     def actions(self) -> list[Action]:
-        actions = in_footer(self.app.keys.actions("sessions"), "export", "checklist", "tuning_log", "probe_history")
+        actions = in_footer(super().actions(), "export", "checklist", "tuning_log", "probe_history")
         # If not all fit, those first that need no other session or a deleted one.
-        order = ("replay", "mark", "compare", "export", "sort", "filter", "delete")
+        order = ("replay", "mark", "compare", "export", "back", "sort", "filter", "delete")
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
 
     def on_mount(self) -> None:
