@@ -157,7 +157,7 @@ class KvCliff(Stored, frozen=True, kw_only=True):
     """The number of agents from which prompts are evicted from the prefix cache.
 
     `predicted` is the size of the KV cache over the mean context of an agent. `c` is the lowest level with a lower hit
-    rate, `c_before` the highest one below it; they are null if the hit rate did not fall.
+    rate, null if it did not fall, and `c_before` the highest one below it, null if no hit rate is known.
     """
 
     pool_tokens: int | None = None

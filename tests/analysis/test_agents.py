@@ -209,6 +209,14 @@ def test_hit_rate_of_a_trace_falls_relative_to_what_its_sessions_allow() -> None
     assert kv is not None and (kv.c_before, kv.c, kv.hit_before, kv.hit_after) == (2, 4, 0.80, 0.80)
 
 
+@pytest.mark.parametrize(("cached", "said"), [(None, "hit rates are not known"), (0, "the hit rate did not fall")])
+def test_hit_rate_that_is_not_reported_is_not_said_to_hold(cached: int | None, said: str) -> None:
+    found = {1: AgentTally(1, SLO, [GOOD] * 80, runs=2), 2: AgentTally(2, SLO, [LATE] * 80, runs=1)}
+    levels = [level(c, cached_tokens=cached) for c in (1, 2)]
+    answer = capacity(SLO, found, levels, [DiscoveredServer(url="a", kv_tokens=1000)], context_tokens=100.0)
+    assert capacity_sentences(answer)[1].endswith(f"10 agents fit, by prediction; {said}")
+
+
 def test_no_cliff_without_a_known_pool_or_hits() -> None:
     found = {1: AgentTally(1, SLO, [GOOD] * 80, runs=2), 2: AgentTally(2, SLO, [LATE] * 80, runs=1)}
     answer = capacity(SLO, found, [level(1), level(2)], [DiscoveredServer(url="a")])

@@ -260,6 +260,8 @@ def _kv_cliff(levels: Sequence[Level], predicted: KvCliff) -> KvCliff | None:
                 predicted, c_before=before[0], c=level.c, hit_before=before[1], hit_after=hit
             )
         before, best = (level.c, hit), max(best, relative)
+    if before is not None:
+        predicted = msgspec.structs.replace(predicted, c_before=before[0], hit_before=before[1])
     return predicted if predicted.pool_tokens else None
 
 
@@ -310,7 +312,7 @@ def kv_sentence(kv: KvCliff) -> str:
     """`KV cache of 1,048,576 tokens / 95,000 per agent: 11 agents fit; hit rate 0.94 at C=11, 0.71 at C=12`"""
     text = prediction_sentence(kv) or "the size of the KV cache is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
-        return f"{text}; the hit rate did not fall"
+        return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"
     return f"{text}; hit rate {kv.hit_before:.2f} at C={kv.c_before}, {kv.hit_after:.2f} at C={kv.c}"
 
 
