@@ -70,14 +70,18 @@ class StreamRate:
 
 
 class ProvisionalLevel(msgspec.Struct, frozen=True):
-    """A level before it is measured completely: `done` of the `of` requests that make it one; figures are so far."""
+    """A level before it is measured completely: `done` of the `of` requests that make it one; figures are so far.
+
+    `of` is None if the time makes it a level. `is_rate`: the load is a request rate, not a C.
+    """
 
     load: float
     done: int
-    of: int
+    of: int | None
     out_tps: float | None
     per_stream_tps: float | None
     ttft_s: float | None
+    is_rate: bool = False
 
 
 class LiveModel:
@@ -166,7 +170,7 @@ class LiveModel:
         if self._stage != (key, frame.run):
             self._stage, self._stage_ns = (key, frame.run), frame.t_ns
         known = self._provisional.get(key)
-        of = frame.of or MIN_STEERED_COMPLETIONS * frame.c
+        of = frame.of or (MIN_STEERED_COMPLETIONS * frame.c if frame.steered else None)
         if not frame.done or (known is not None and (known.done, known.of) == (frame.done, of)):
             return
         if known is not None and known.done > frame.done and frame.steered:
@@ -174,8 +178,9 @@ class LiveModel:
             return
         rates = [point.out_tps for point in self.points if point.t_ns >= self._stage_ns and point.out_tps is not None]
         out_tps = sum(rates) / len(rates) if rates else frame.out_tps
-        load = frame.c if frame.rate is None else frame.rate
-        self._provisional[key] = ProvisionalLevel(load, frame.done, of, out_tps, frame.per_stream_tps, frame.ttft_s)
+        load, is_rate = (frame.c, False) if frame.rate is None else (frame.rate, True)
+        figures = out_tps, frame.per_stream_tps, frame.ttft_s
+        self._provisional[key] = ProvisionalLevel(load, frame.done, of, *figures, is_rate)
 
     def _apply_telemetry(self, telemetry: Telemetry) -> None:
         """Store each GPU sample once: several frames may repeat it."""

@@ -344,6 +344,16 @@ def test_a_level_is_provisional_from_its_first_finished_request() -> None:
     assert curve_view((), (), "", "two levels are needed", live.provisional[:1]).empty == "two levels are needed"
 
 
+def test_a_provisional_level_of_an_open_loop_has_its_rate() -> None:
+    """Its C is the number of agents in reserve, and 4·C requests do not make it a level."""
+    live = LiveModel()
+    open_loop = msgspec.structs.replace(frame(2), load="open", c=512, rate=4.0, done=23, of=None)
+    live.apply(open_loop)
+    lines = text_of(table_lines(levels_view((), provisional=live.provisional), 60)).splitlines()
+    assert lines[0].split()[:2] == ["rate", "done/s"] and lines[1].split()[:2] == ["○", "4"]
+    assert lines[1].endswith("23 done")
+
+
 def test_a_measured_level_replaces_the_provisional_one() -> None:
     live = ramp((1, 1, 3, 50), (2, 2, 1, 90))
     assert live.frame is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
@@ -69,7 +69,8 @@ def levels_view(
     provisional: Sequence[ProvisionalLevel] = (),
 ) -> LevelsView:
     """`baseline` compares each level with the baseline session; `empty` says why there is no level."""
-    columns = _columns(levels, tasks)
+    loads = {level.load for level in levels} or {"open" for level in provisional if level.is_rate}
+    columns = _columns(levels, tasks, loads)
     best, cliff = best_load(levels), scaling(levels).cliff
     lines = tuple(
         LevelLine(
@@ -102,9 +103,8 @@ def _provisional_line(level: ProvisionalLevel, titles: Sequence[str]) -> LevelLi
         "stream": rate(level.per_stream_tps), "TTFT": seconds(level.ttft_s),
     }  # fmt: skip
     cells = tuple(figures.get(title, "") for title in titles[: titles.index("TTFT") + 1])
-    return LevelLine(
-        cells, partial=True, note=f"{level.done}/{level.of}" if level.done < level.of else f"{level.done} done"
-    )
+    counted = level.of is not None and level.done < level.of
+    return LevelLine(cells, partial=True, note=f"{level.done}/{level.of}" if counted else f"{level.done} done")
 
 
 def best_load(levels: Sequence[Level]) -> float | None:
@@ -129,9 +129,8 @@ def _baseline_cells(level: Level, baseline: Pair | None) -> tuple[str, ...]:
     return (rate(row.before), f"{signed_percent(row.change)} {row.verdict.word}")
 
 
-def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> tuple[LevelColumn, ...]:
+def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures], loads: Set[str]) -> tuple[LevelColumn, ...]:
     """Return the load first, then the throughput; `tasks` are those of a mixed load."""
-    loads = {level.load for level in levels}
     checked = (LevelColumn("pass", 7, lambda level: percent(level.pass_rate)),)
     passes = checked if any(level.verdicts for level in levels) else ()
     if loads == {"open"}:

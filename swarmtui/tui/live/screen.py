@@ -216,7 +216,9 @@ class LiveScreen(CursorScreen):
                 self._update_streams(panel)
             case HistoryPanel():
                 whole_session = self._has_ended or self._only_panel is HistoryPanel
-                panel.show(history_view(live.points, t0_ns, panel.columns, whole_session, self._has_ended))
+                history = history_view(live.points, t0_ns, panel.columns, whole_session, self._has_ended)
+                # The C of an open loop is the number of agents in reserve.
+                panel.show(history._replace(marks=()) if frame is not None and frame.load == "open" else history)
             case GpusPanel():
                 telemetry = frame.telemetry if frame else None
                 panel.show(GpusView(telemetry, dict(live.power), dict(live.memory), self._is_replay))
