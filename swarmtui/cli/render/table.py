@@ -202,7 +202,7 @@ def session_text(summary: Summary) -> str:
         for name, value in facts
         if value
         for line in textwrap.wrap(
-            sanitize(value), page_width(), initial_indent=f"{name.lower():<13}", subsequent_indent=" " * 13
+            sanitize(value), page_width(), initial_indent=f"{name.lower():<12} ", subsequent_indent=" " * 13
         )
     ]
     found = "\n".join([findings_text(summary).rstrip("\n"), *_failed_checks(summary.checks)]).strip("\n")

@@ -113,7 +113,7 @@ def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Schema", str(summary.schema)),
         ("Note", session.note),
         ("Series", str(session.series or "")),
-        *((f"Tag {name}", value) for name, value in session.tags.items()),
+        ("Tags", ", ".join(f"{name}={value}" for name, value in session.tags.items())),
     ]
     return tuple((name, value) for name, value in facts if value)
 
