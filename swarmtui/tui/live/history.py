@@ -43,11 +43,17 @@ class HistoryView(NamedTuple):
 
 
 def history_view(
-    points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool, ended: bool = False
+    points: Sequence[HistoryPoint],
+    t0_ns: int,
+    columns: int,
+    whole_session: bool,
+    ended: bool = False,
+    now: HistoryPoint | None = None,
 ) -> HistoryView:
     """Show the newest seconds, one per column; with `whole_session` everything, in all columns after the end.
 
     Before the end, the width is that of a round time, so that few columns change: in steps of up to a third.
+    `now` has the newest values, which may be later than the last point.
     """
     if not points or columns < 4:
         return HistoryView((), (), "", "", "no history yet: it starts with the first request")
@@ -65,7 +71,7 @@ def history_view(
         # A short session has fewer points than columns.
         for column in range(1, len(buckets)):
             buckets[column] = buckets[column] or buckets[column - 1]
-    newest = points[-1]
+    newest = now or points[-1]
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
         _trace("TTFT", buckets, lambda p: p.ttft_s, seconds, newest),
