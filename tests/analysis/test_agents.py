@@ -169,12 +169,12 @@ def test_search_measures_a_level_above_an_undecided_border() -> None:
     found = {1: runs(1, [(73, 1)] * 6), 2: runs(2, [(73, 5)] * 4 + [(75, 3)] * 4)}
     assert capacity(SLO, found, []).high is None
     assert next_level(found, 2) is None, "not above the highest"
-    assert next_level(found, 1024) == 4
-    found[4] = runs(4, [(8, 8)])
+    assert next_level(found, 1024) == 3
+    found[3] = runs(3, [(6, 6)])
     assert next_level(found, 1024) is None
     answer = capacity(SLO, found, [])
-    assert (answer.agents, answer.low, answer.high) == (1, 1, 3)
-    assert "carries 1 agent (1–3) at" in answer.sentence
+    assert (answer.agents, answer.low, answer.high) == (1, 1, 2)
+    assert "carries 1 agent (1–2) at" in answer.sentence
 
 
 def test_answer_names_the_agent_that_evicts() -> None:

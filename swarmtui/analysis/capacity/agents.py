@@ -36,6 +36,8 @@ _NEIGHBOURS = 4
 _CURVE_RANGE, _CURVE_RUNS = 1.2, 5
 # With a border by the curve, the next level is within this factor of it.
 _BORDER_RANGE = 1.1
+# If the border stays undecided, levels above it, this factor apart, are measured until one clearly misses the SLO.
+_STEP_ABOVE = 1.25
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
 _HIT_DROP = 0.05
 
@@ -194,7 +196,7 @@ def next_level(found: Mapping[int, AgentTally], highest: int, prompt_tokens: flo
         return min(open_levels, key=lambda tally: tally.runs).c
     if failed and not any(one.kept is False for one in failed):
         # The interval needs an end: a level that clearly misses the SLO.
-        above = min(2 * failed[-1].tally.c, highest)
+        above = min(max(failed[-1].tally.c + 1, round(_STEP_ABOVE * failed[-1].tally.c)), highest)
         return above if above > failed[-1].tally.c else None
     return None
 
