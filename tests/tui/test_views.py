@@ -180,6 +180,8 @@ def test_tiles_show_the_last_level_after_the_end() -> None:
     assert tiles(msgspec.structs.replace(seen, c=4), None)[0][:3] == ("C", "4", "last level")
     # The last stage has no figures: no request of it has finished.
     assert tiles(msgspec.structs.replace(seen, c=16), None)[0][:3] == ("C", "8", "last level")
+    empty = msgspec.structs.replace(levels[-1], c=16, ok=0, errors=0)
+    assert tiles(msgspec.structs.replace(seen, levels=(*levels, empty), c=16), None)[0][:3] == ("C", "8", "last level")
     assert tiles(msgspec.structs.replace(seen, levels=levels[:1], c=1), None)[0][:3] == ("C", "1", "ended")
 
 

@@ -169,7 +169,8 @@ def _trace_tiles(frame: Frame) -> tuple[Tile, ...]:
 
 def _result_tiles(frame: Frame) -> tuple[Tile, ...]:
     """The figures of the level that was measured last, under the names of the table of levels."""
-    level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), frame.levels[-1])
+    measured = [level for level in frame.levels if level.ok + level.errors] or frame.levels
+    level = next((level for level in measured if level.key == (frame.c, frame.rate)), measured[-1])
     note = "last level" if len(frame.levels) > 1 else "ended"
     load = Tile("requests/s", f"{level.rate:g}", note) if level.rate is not None else Tile("C", str(level.c), note)
     energy = level.energy.tokens_per_j if level.energy is not None else None
