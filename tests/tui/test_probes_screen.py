@@ -73,7 +73,7 @@ async def test_keys_select_and_filter_targets(probed: Path, until: Until) -> Non
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("L")
-        await until(lambda: "H probes" in screen_text(app).splitlines()[-1])
+        await until(lambda: "sessions" in screen_text(app).splitlines()[0])
         await pilot.press("H")
         await until(lambda: "✖ 7-day median" in screen_text(app))
         assert ": drifted" in screen_text(app) and "CV between probes" in screen_text(app)
