@@ -11,6 +11,8 @@ from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.tui.lines import Line, Panel, bar_columns, heading, ljust, rjust, scale_top, sparkline
 
 _LABEL = 15
+# The time between two points.
+_POINT_S = 0.25
 _STYLES = ("first", "second", "warn", "warn", "dim")
 
 
@@ -59,7 +61,8 @@ def history_view(
         return HistoryView((), (), "", "", "no history yet: it starts with the first request")
     length_s = max(1.0, (points[-1].t_ns - t0_ns) / 1e9)
     first_s = 0 if whole_session else max(0, int(length_s) - columns + 1)
-    step_s = (length_s if ended else scale_top(length_s + 1.0)) / columns if whole_session else 1.0
+    whole_s = length_s / columns if ended else max(_POINT_S, scale_top(length_s + 1.0) / columns)
+    step_s = whole_s if whole_session else 1.0
     shown = min(columns, int((length_s - first_s) // step_s) + 1)
     buckets: list[list[HistoryPoint]] = [[] for _ in range(shown)]
     for point in reversed(points):
