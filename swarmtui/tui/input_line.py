@@ -56,8 +56,8 @@ class InputLine(Horizontal):
         self.add_class("-open")
         entry.value = value
         entry.cursor_position = len(entry.value)
-        # A widget that is not displayed yet cannot take the focus.
-        self.call_after_refresh(entry.focus)
+        # At once: keys that follow in the same packet belong to the field.
+        self.screen.set_focus(entry)
 
     @property
     def is_open(self) -> bool:

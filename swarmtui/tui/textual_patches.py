@@ -17,12 +17,14 @@ from textual.app import App
 from textual.containers import Horizontal
 from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Key
 from textual.filter import LineFilter, NoColor
 from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
+from textual.widgets import Input
 
 Result = TypeVar("Result")
 
@@ -241,6 +243,15 @@ class PatchedApp(App[Result]):
         elif type(renderable) is LayoutUpdate:
             renderable = FullUpdate(renderable, self._painted)
         super()._display(screen, renderable)
+
+    def on_key(self, event: Key) -> None:
+        """Pass on text typed at once after the key that opened a field: Textual has sent it to the screen below.
+
+        Fields stop the text that they get, so that it does not arrive here.
+        """
+        if isinstance(self.focused, Input) and event.is_printable:
+            event.prevent_default()
+            self.focused.post_message(Key(event.key, event.character))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Write no colours at all with NO_COLOR, where Textual writes greys; bold and dim remain."""

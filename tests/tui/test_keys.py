@@ -301,3 +301,13 @@ async def test_the_footer_names_the_way_back(until: Until, tmp_path: Path) -> No
             await app.push_screen(screen)
             await until(lambda: "esc back" in screen_text(app).splitlines()[-1])
             await pilot.press("escape")
+
+
+async def test_text_typed_at_once_after_the_filter_key_is_part_of_the_filter(until: Until) -> None:
+    """Over SSH, keys arrive in one packet: d would detach, and x stop the run."""
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(80, 24)):
+        for key in ("slash", "w", "x", "d"):
+            app.simulate_key(key)
+        await until(lambda: app.screen.query_one(Input).value == "wxd")
+        assert isinstance(app.screen, RunScreen) and app.screen.filter_text == "wxd"
