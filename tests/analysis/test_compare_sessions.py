@@ -14,7 +14,7 @@ from swarmtui.analysis.compare.differences import (
     server_changes,
 )
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.compare.sessions import compare, compare_pair, leaderboard
+from swarmtui.analysis.compare.sessions import compare, compare_pair, headline_row, leaderboard
 from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
@@ -169,6 +169,16 @@ def test_notes_list_what_weakens_a_comparison() -> None:
         ("errors", "a: requests failed"),
         ("incomplete", "b: C=1 is incomplete"),
     ]
+
+
+def test_row_of_the_headline_is_that_of_the_sentence() -> None:
+    """A level that ended early does not decide."""
+    a = summary([level(1, tps=100), level(4, tps=300, complete=False, by_run=())], "a")
+    b = summary([level(1, tps=110), level(4, tps=600)], "b")
+    pair = compare_pair(a, b)
+    row = headline_row(pair)
+    assert row is not None and row.c == 1 and row.change == pytest.approx(0.1)
+    assert pair.sentence.startswith("C=1, output tok/s:")
 
 
 def test_leaderboard_shows_changes_per_row_and_best_per_model() -> None:

@@ -74,7 +74,8 @@ class MachineRow(PerLevel, frozen=True, kw_only=True):
 class Pair(Stored, frozen=True, kw_only=True):
     """Session `b` compared with `a`; `only_a` and `only_b` are levels (C, or rates) that the other does not have.
 
-    `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`.
+    `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level that the
+    sentence is about: C, and the rate of an open loop.
     """
 
     a: str
@@ -89,6 +90,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     only_b: tuple[float, ...]
     only_a_names: tuple[str, ...] = ()
     only_b_names: tuple[str, ...] = ()
+    headline: LevelKey | None = None
     sentence: str
 
 
@@ -153,6 +155,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         "configurations" if is_pooled(a) else "sessions",
         detect,
     )
+    headline = max(_for_sentence(before, after, both), key=lambda level: level.offered_load, default=None)
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -166,7 +169,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         only_b=tuple(level.offered_load for level in only_b),
         only_a_names=tuple(level.name for level in only_a),
         only_b_names=tuple(level.name for level in only_b),
-        sentence=_sentence(rows, refused, _for_sentence(before, after, both), is_pooled(a)),
+        headline=headline.key if headline else None,
+        sentence=_sentence(rows, refused, headline, is_pooled(a)),
     )
 
 
@@ -230,8 +234,8 @@ def _with_verdicts(
 
 
 def headline_row(pair: Pair) -> ComparisonRow | None:
-    """Return the row that the sentence of the pair is about: the leading figure of the highest common level."""
-    return max((row for row in pair.rows if row.leads), key=lambda row: row.offered_load, default=None)
+    """Return the row that the sentence of the pair is about: the leading figure of its headline level."""
+    return next((row for row in pair.rows if row.leads and row.key == pair.headline), None)
 
 
 _ENERGY: tuple[tuple[str, str, Callable[[Energy], float | None]], ...] = (
@@ -371,16 +375,15 @@ def _for_sentence(
     return [before[key] for key in complete or both]
 
 
-def _sentence(rows: Sequence[ComparisonRow], refused: Findings, both: Sequence[Level], pooled: bool) -> str:
+def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level | None, pooled: bool) -> str:
     """Describe the highest common level: `C=4, output tok/s: faster: +25.6 % (95 %: +24 % to +27 %; 4 v 4 sessions)`"""
     if refused:
         return f"no ratio: {'; '.join(map(str, refused))}"
-    if not both:
+    if headline is None:
         return "no level in common"
-    top = max(both, key=lambda level: level.offered_load)
-    row = next((row for row in rows if row.leads and row.key == top.key), None)
+    row = next((row for row in rows if row.leads and row.key == headline.key), None)
     if row is None or row.verdict is None:
-        return f"{top.name}: no verdict: not measured"
+        return f"{headline.name}: no verdict: not measured"
     hint = "" if pooled else f"; {_AB_HINT}"
     return f"{row.name}, output tok/s: {row.verdict.sentence}{hint}"
 
