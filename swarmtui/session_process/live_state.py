@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict, deque
 
+from swarmtui.analysis.history import history_point
 from swarmtui.analysis.levels.figures import task_figures
-from swarmtui.analysis.levels.stats import sum_known
 from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.analysis.stream_detail import earlier_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
@@ -118,18 +118,8 @@ class LiveState:
     def add_point(self) -> None:
         """Add the current values to the history; when it is full, every second point is dropped."""
         frame = self.frame(rows=False)
-        server = self.telemetry.servers if self.telemetry else ()
-        point = HistoryPoint(
-            t_ns=frame.t_ns,
-            c=frame.c,
-            in_flight=frame.in_flight,
-            waiting=frame.waiting,
-            out_tps=frame.out_tps,
-            ttft_s=frame.ttft_s,
-            errors=frame.errors,
-            server_waiting=sum_known(state.waiting for state in server),
-        )
-        self.trace.add_sample(server)
+        point = history_point(frame)
+        self.trace.add_sample(self.telemetry.servers if self.telemetry else ())
         self._newest.append(point)
         self.history.append(point)
         if len(self.history) > _MAX_POINTS:

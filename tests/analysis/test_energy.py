@@ -77,7 +77,7 @@ def test_gpus_of_the_servers(named: list[tuple[str, ...]], used: set[str] | None
 
 
 def test_idle_gpus_of_the_host_do_not_count() -> None:
-    """In a container, the processes on GPUs are not visible, but which GPUs hold a model is."""
+    """Memory shows which GPUs hold a model, also in a container, where the processes on them are not visible."""
     idle, model = 5 << 20, 70 << 30
     readings = [
         Telemetry(

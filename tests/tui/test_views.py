@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarmtui.analysis.history import history_point
 from swarmtui.model.client_protocol import Ended, Frame, Status
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread, TaskFigures
@@ -22,7 +23,7 @@ from swarmtui.sessions.store import load_session, write_summary
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
 from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
-from swarmtui.tui.live.header import header_view, phase, present_point, tiles
+from swarmtui.tui.live.header import header_view, phase, tiles
 from swarmtui.tui.live.history import history_view
 from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
@@ -205,7 +206,7 @@ def test_tiles_and_history_show_the_same_present_values() -> None:
     """The last point of the history may be a quarter of a second older than the frame."""
     seen = frame(2)
     point = HistoryPoint(t_ns=seen.t_ns, c=2, in_flight=1, waiting=1, out_tps=900.0, ttft_s=0.5, errors=0)
-    shown = {trace.label: trace.now for trace in history_view([point], 0, 40, False, now=present_point(seen)).traces}
+    shown = {trace.label: trace.now for trace in history_view([point], 0, 40, False, now=history_point(seen)).traces}
     values = {tile.label: tile.value for tile in tiles(seen, None)}
     assert (shown["output tok/s"], shown["TTFT"], shown["queue"]) == (
         values["out tok/s"],

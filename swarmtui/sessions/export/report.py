@@ -308,7 +308,7 @@ def _scaling(summary: Summary) -> Table:
         *(
             (
                 f"queueing delay at C={x.c}",
-                f"+{seconds(x.seconds)}".replace("+-", "−"),
+                f"{'−' if x.seconds < 0 else '+'}{seconds(abs(x.seconds))}",
                 f"mean TTFT {factor(x.factor)} that of the highest C with a slot for each",
             )
             for x in found.queueing_delay

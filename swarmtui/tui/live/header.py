@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.levels.stats import sum_known
+from swarmtui.analysis.history import server_waiting
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.plan import CLOSED_LOOPS, MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
-from swarmtui.model.telemetry import HistoryPoint, QualityLine, TtftSplit
+from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, wrap
@@ -182,26 +182,6 @@ def _result_tiles(frame: Frame) -> tuple[Tile, ...]:
         Tile("TTFT", seconds(level.ttft_s.median), "median"),
         Tile("errors", str(level.errors), f"of {level.ok + level.errors:,}", "bad" if level.errors else ""),
         Tile("tokens/J", rate(energy), "GPU only", width=9),
-    )
-
-
-def server_waiting(frame: Frame) -> float | None:
-    """The queue length that the servers report."""
-    states = frame.telemetry.servers if frame.telemetry else ()
-    return sum_known(state.waiting for state in states)
-
-
-def present_point(frame: Frame) -> HistoryPoint:
-    """The values of this frame, which the tiles show, for the history."""
-    return HistoryPoint(
-        t_ns=frame.t_ns,
-        c=frame.c,
-        in_flight=frame.in_flight,
-        waiting=frame.waiting,
-        out_tps=frame.out_tps,
-        ttft_s=frame.ttft_s,
-        errors=frame.errors,
-        server_waiting=server_waiting(frame),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.events import Click
 
+from swarmtui.analysis.history import history_point
 from swarmtui.model.client_protocol import WatchTails
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
@@ -20,7 +21,7 @@ from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
 from swarmtui.tui.lines import LineWidget, Movable
 from swarmtui.tui.live.curve import CurvePanel, curve_view
 from swarmtui.tui.live.gpus import GpusPanel, GpusView
-from swarmtui.tui.live.header import HeaderPanel, ReplayClock, TilesPanel, header_view, present_point, tiles
+from swarmtui.tui.live.header import HeaderPanel, ReplayClock, TilesPanel, header_view, tiles
 from swarmtui.tui.live.history import HistoryPanel, HistoryStrip, history_view, strip_view
 from swarmtui.tui.live.layout import CollapsedPanels, collapse_panels, stack_streams
 from swarmtui.tui.live.levels import LevelsPanel, levels_view
@@ -216,7 +217,7 @@ class LiveScreen(CursorScreen):
                 self._update_streams(panel)
             case HistoryPanel():
                 whole_session = self._has_ended or self._only_panel is HistoryPanel
-                now = present_point(frame) if frame else None
+                now = history_point(frame) if frame else None
                 history = history_view(live.points, t0_ns, panel.columns, whole_session, self._has_ended, now)
                 # The C of an open loop is the number of agents in reserve.
                 panel.show(history._replace(marks=()) if frame is not None and frame.load == "open" else history)

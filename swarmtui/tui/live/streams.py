@@ -9,13 +9,14 @@ import msgspec
 from rich.cells import cell_len
 from textual.events import Click
 
+from swarmtui.analysis.history import server_waiting
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Movable, heading, ljust, rjust, scale_top, sparkline
-from swarmtui.tui.live.header import MixedRates, server_waiting
+from swarmtui.tui.live.header import MixedRates
 from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live_model import RECENT_RATES, StreamRate
 
