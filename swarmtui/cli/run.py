@@ -47,7 +47,7 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   out_tps_wall    output tokens / makespan
   prompt_tps      prompt tokens per output token × the main throughput (steady
                   of closed loops, else wall); total_tps is the sum of both
-  c_achieved      Σ e2e / makespan; "in flight" in the table
+  c_achieved      Σ (last token − sent) / makespan; "in flight" in the table
   c_held          the same while the client had work for C streams
   contention      1 − per_stream_tps(C) / per_stream_tps(1); "slowdown"
   rate_speedup    out_tps_steady(C) / out_tps_steady(1); "scaling"

@@ -134,7 +134,7 @@ class Telemetry(Stored, frozen=True, kw_only=True):
 
 
 class Energy(Stored, frozen=True, kw_only=True):
-    """The energy that the GPUs used in a period, from the differences of their energy counters.
+    """The energy that the GPUs used in the time of the main throughput, by the differences of their energy counters.
 
     `tokens_per_j` equals tok/s per W. `throttled` is the share of readings with clocks lowered by heat or power.
     `all_gpus`: those of the host with memory in use, because it is not known which of them the server uses.

@@ -65,6 +65,15 @@ def test_gradual_ttft_growth_is_compared_with_the_calm_levels() -> None:
     assert (found.c_before, found.c, found.ttft_factor) == (5, 6, 4.0)
 
 
+@pytest.mark.parametrize("step", [1.1, 1.3, 2.0])
+@pytest.mark.parametrize("wait", [0.03, 0.04, 0.078])
+def test_ttft_that_creeps_up_over_close_levels_is_a_cliff(step: float, wait: float) -> None:
+    """Past the slots TTFT grows by less than half from level to level, and ten times in all."""
+    counts = sorted({round(20 * step**power) for power in range(-30, 30) if 1 <= 20 * step**power <= 100})
+    found = find_cliff([level(c, tps=100.0 * min(c, 20), ttft=0.005 + wait * max(0.0, c / 20 - 1)) for c in counts])
+    assert found is not None and 20 <= found.c_before <= 40
+
+
 def test_one_slow_calm_level_is_no_reference() -> None:
     levels = [level(c, tps=100 * c, ttft=0.1) for c in (1, 2)] + [level(4, tps=400, ttft=0.25)]
     found = find_cliff([*levels, level(8, tps=410, ttft=0.4)])

@@ -229,12 +229,18 @@ def test_energy_per_token_is_power_over_throughput() -> None:
         assert found.out_tps_wall == pytest.approx(wall)
 
 
-def test_cut_run_has_no_joules_per_token() -> None:
-    """Its end time is not known, so that its energy is not either."""
-    requests = [request(100, [200, 300], stage=1), request(10_100, [10_200, 10_300], stage=2, run=2)]
-    starts = [stage(1), stage(2, run=2, t_ns=BOOT_NS + 10 * S)]
-    readings = [msgspec.structs.replace(sample, t_ns=BOOT_NS + sample.t_ns) for sample in steady(300.0, 20)]
-    for ends in ([end(1, at=8_000)], []):
-        (found,) = add_machine_figures(level_figures(requests, starts, ends), starts, ends, readings, requests)
-        assert found.energy is not None and found.energy.j_per_token is None
-    assert found.energy is not None and found.energy.joules is None
+@pytest.mark.parametrize("load", ["open", "barrier", "swarm", "dag", "mixed", "closed"])
+@pytest.mark.parametrize("ended", [True, False])
+def test_power_and_throughput_are_of_the_same_time(load: Any, ended: bool) -> None:
+    """From the first send to the last token: the GPU idles in the rest of the stage, even if its end is not known."""
+    busy = [(t, 100.0 * t + 200.0 * max(0, min(t, 6) - 2)) for t in range(11)]
+    readings = [Telemetry(t_ns=BOOT_NS + t * S, gpus=(gpu(energy_j=joules),)) for t, joules in busy]
+    requests = [
+        request(2000 + 500 * n, [3000, 4000, 5000, 6000], task=n, t_sched_ns=BOOT_NS + (1 + n) * S) for n in range(2)
+    ]
+    starts = [stage(c=8, load=load, rate=2.0 if load == "open" else None)]
+    ends = [end(at=10_000)] if ended else []
+    (found,) = add_machine_figures(level_figures(requests, starts, ends), starts, ends, readings, requests)
+    assert found.headline_tps == pytest.approx(2.0)
+    assert found.energy is not None and found.energy.mean_w == pytest.approx(300.0) and found.energy.seconds == 4.0
+    assert found.energy.j_per_token == pytest.approx(150.0) and found.energy.tokens_per_j == pytest.approx(1 / 150)

@@ -61,6 +61,18 @@ def test_arrival_and_completion_rates() -> None:
     assert found.arrived_per_s == pytest.approx(10.0) and found.served_per_s == pytest.approx(5.0)
 
 
+def test_requests_are_in_flight_from_when_they_are_sent() -> None:
+    """Each was due 0.5 s before it could be sent: latencies count that time, what is in flight does not."""
+    records = [
+        request(500 + 100 * n, [550 + 100 * n, 600 + 100 * n], task=n, t_sched_ns=BOOT_NS + 100 * n * MS)
+        for n in range(10)
+    ]
+    (found,) = level_figures(records, [stage(1, 512, load="open", rate=10.0)], [end(1)])
+    assert found.c_achieved == found.by_run[0].c_achieved == pytest.approx(1.0)
+    assert found.wall_s == pytest.approx(1.0) and found.out_tps_wall == pytest.approx(20.0)
+    assert found.e2e_s.mean == pytest.approx(0.6) and found.ttft_s.mean == pytest.approx(0.55)
+
+
 def test_each_rate_is_its_own_level() -> None:
     slow = [request(100 * n, [100 * n + 100], task=n, stage=1) for n in range(5)]
     fast = [request(5000 + 10 * n, [5000 + 10 * n + 50], task=10 + n, stage=2) for n in range(5)]

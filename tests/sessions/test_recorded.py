@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.analysis.machine.energy import energy_used
 from swarmtui.cli.render.table import tables_text
 from swarmtui.sessions.store import load_session, summarise
 
@@ -20,12 +21,15 @@ JOULES = {1: 5921.9, 4: 6713.9, 16: 9698.1}
 
 
 def test_energy_agrees_with_a_separate_reading_of_the_counter() -> None:
-    levels = summarise(load_session(RECORDED, "last")).levels
-    assert [level.c for level in levels] == [1, 4, 16]
-    for level in levels:
-        assert level.energy is not None and level.tokens_out is not None
-        assert level.energy.joules == pytest.approx(JOULES[level.c], rel=0.02)
-        assert level.energy.j_per_token == pytest.approx(JOULES[level.c] / level.tokens_out, rel=0.02)
+    loaded = load_session(RECORDED, "last")
+    ended = {end.number: end.t_ns for end in loaded.journal.ends}
+    stages = {stage.c: (stage.t_ns, ended[stage.number]) for stage in loaded.journal.stages if stage.phase == "level"}
+    for level in summarise(loaded).levels:
+        found = energy_used(loaded.journal.telemetry, [stages.pop(level.c)], level.tokens_out)
+        assert found is not None and found.joules == pytest.approx(JOULES[level.c], rel=0.02)
+        assert level.energy is not None and level.energy.tokens_per_j is not None and level.energy.mean_w is not None
+        assert level.energy.tokens_per_j == pytest.approx((level.headline_tps or 0.0) / level.energy.mean_w)
+    assert not stages
 
 
 def test_power_rises_and_energy_per_token_falls_with_concurrency() -> None:

@@ -12,7 +12,9 @@ from swarmtui.model.session import Level
 # grows by less than this share of the growth of C.
 QUEUED_TTFT_FACTOR = 3.0
 QUEUED_GAIN = 0.5
-_REFERENCE_LEVELS = 3
+# The levels that TTFT is compared with are this factor apart: between close levels it may grow little although requests
+# queue.
+_REFERENCE_LEVELS, _REFERENCE_STEP = 3, 2
 
 # Without a level that queues, doubling ends when two steps together gain less than this.
 MIN_GAIN = 0.05
@@ -87,5 +89,14 @@ def _ttft_factor(level: Level, unqueued: Sequence[Level]) -> float | None:
     The median, because a single level may be off by chance. The mean TTFT, because with several replicas less than half
     of the requests may wait, which their median would not show.
     """
-    means = (before.ttft_s.mean for before in unqueued[-_REFERENCE_LEVELS:])
+    means = (before.ttft_s.mean for before in _reference(level, unqueued))
     return ratio(level.ttft_s.mean, median(mean for mean in means if mean is not None))
+
+
+def _reference(level: Level, unqueued: Sequence[Level]) -> Sequence[Level]:
+    """Return the levels at up to 1/2, 1/4 and 1/8 of C, in descending order; the lowest one if all are higher."""
+    found: list[Level] = []
+    for before in reversed(unqueued):
+        if before.c * _REFERENCE_STEP <= (found[-1] if found else level).c:
+            found.append(before)
+    return found[:_REFERENCE_LEVELS] or unqueued[:1]

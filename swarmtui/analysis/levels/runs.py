@@ -103,14 +103,17 @@ def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart
 class LevelRun(NamedTuple):
     """The requests of one run: `finished` ended by themselves, with or without an error; `stage` is a number.
 
-    `unmeasured` are other requests in flight at that time: pre-roll and fillers, or requests that began or ended in
-    another stage of a ramp. `earlier_errors` are the failed requests of attempts that were repeated.
+    In an open loop the `t_sent_ns` of `finished` is when they were due, that of `sent`, the same requests, when they
+    were sent: latencies count from the first, what was in flight from the second. `unmeasured` are other requests in
+    flight at that time: pre-roll and fillers, or requests that began or ended in another stage of a ramp.
+    `earlier_errors` are the failed requests of attempts that were repeated.
     """
 
     number: int
     stage: int
     c: int
     finished: list[Record]
+    sent: list[Record]
     cancelled: list[Record]
     unmeasured: list[Record]
     earlier_errors: list[Record]
@@ -124,7 +127,7 @@ class LevelRun(NamedTuple):
 
     @property
     def records(self) -> list[Record]:
-        return [*self.finished, *self.cancelled, *self.unmeasured]
+        return [*self.sent, *self.cancelled, *self.unmeasured]
 
     @property
     def failed(self) -> list[Record]:
@@ -139,7 +142,7 @@ class LevelRun(NamedTuple):
     @property
     def window(self) -> Span | None:
         """The makespan of the finished requests: from the first send to the last token."""
-        spans = in_flight_spans(self.finished)
+        spans = in_flight_spans(self.sent)
         return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
 
     @property
@@ -176,7 +179,7 @@ class LevelRun(NamedTuple):
     @property
     def _sent_ns(self) -> list[int]:
         """The send times of the measured requests, in order."""
-        return sorted(r.t_sent_ns for r in (*self.finished, *self.cancelled) if r.t_sent_ns is not None)
+        return sorted(r.t_sent_ns for r in (*self.sent, *self.cancelled) if r.t_sent_ns is not None)
 
 
 def finished_by_level(
@@ -227,14 +230,14 @@ def runs_by_level(
         delays: list[float | None] = []
         if stage.load in ("open", "sessions"):
             delays = [r.send_delay_s for r in found if r.ok]
-        if stage.load == "open":
-            found = list(map(_from_due_time, found))
+        sent = [r for r in found if r.error != CANCELLED]
         same_level = (partial if stage.steered and not complete else runs)[stage.c, stage.rate]
         run = LevelRun(
             number=len(same_level) + 1,
             stage=stage.number,
             c=stage.c,
-            finished=[r for r in found if r.error != CANCELLED],
+            finished=list(map(_from_due_time, sent)) if stage.load == "open" else sent,
+            sent=sent,
             cancelled=[r for r in found if r.error == CANCELLED],
             unmeasured=unmeasured,
             earlier_errors=[] if stage.steered else errors.pop(attempt, []),

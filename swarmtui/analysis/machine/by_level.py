@@ -30,7 +30,6 @@ def add_machine_figures(
     """Add energy and TTFT parts; energy is that of all GPUs in use if it is not known which of them `servers` use."""
     used = server_gpus(telemetry, servers)
     started, ended = {start.number: start.t_ns for start in stages}, {end.number: end.t_ns for end in ends}
-    # Stages whose tokens are in no level, such as a pause, add no joules either.
     runs = runs_by_level(records, stages, ends)
     single = next((level for level in levels if level.c == 1), None)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
@@ -42,11 +41,7 @@ def add_machine_figures(
         counted = [run for run in runs.get(level.key, ()) if run.finished]
         measured = [run.stage for run in counted]
         timed = [number for number in measured if number in started and number in ended]
-        spans = [(started[number], ended[number]) for number in timed]
-        # A run that was cut short has no end time, so its joules are not known.
-        tokens: float | None = level.tokens_out if timed == measured else None
-        if all(run.has_preroll or run.steered for run in counted):
-            spans, tokens = _all_tokens(level, counted) or (spans, tokens)
+        spans, tokens = _output_windows(level, counted)
         parts = level_split([by_stage[number] for number in timed], all_ends, samples)
         found.append(
             msgspec.structs.replace(
@@ -59,16 +54,15 @@ def add_machine_figures(
     return tuple(found)
 
 
-def _all_tokens(level: Level, runs: Sequence[LevelRun]) -> tuple[list[Span], float] | None:
-    """Return the windows of the steady rate, or else the makespans, and the tokens of all requests in them."""
-    steady = {figures.run for figures in level.by_run if figures.steady_s}
-    if level.steady_s and level.out_tps_steady:
+def _output_windows(level: Level, runs: Sequence[LevelRun]) -> tuple[list[Span], float | None]:
+    """Return the windows of the main throughput, and the tokens in them: power and throughput are of the same time."""
+    if level.headline_is_steady:
+        steady = {figures.run for figures in level.by_run if figures.steady_s}
         windows = [run.steady_window for run in runs if run.number in steady]
-        tokens = level.out_tps_steady * level.steady_s
-    elif level.wall_s and level.out_tps_wall and all(run.has_preroll for run in runs):
-        windows, tokens = [run.window for run in runs], level.out_tps_wall * level.wall_s
+        seconds = level.steady_s
     else:
-        return None
+        windows, seconds = [run.window for run in runs], level.wall_s
+    tokens = level.headline_tps * seconds if level.headline_tps and seconds else None
     return [window for window in windows if window is not None], tokens
 
 

@@ -72,9 +72,9 @@ def _legend(batches: bool, has_best: bool, counted: str) -> str:
 
 
 _OPEN_LOOP_LEGEND = (
-    "rate: requests per second, open loop. wall and stream are output tok/s: from the first due time to the last "
+    "rate: requests per second, open loop. wall and stream are output tok/s: from the first request to the last "
     "token, and of one stream (mean). TTFT and e2e in s (median) count "
-    "from the time at which a request was due. in flight: mean."
+    "from the time at which a request was due. in flight: mean, from when a request was sent."
 )
 
 

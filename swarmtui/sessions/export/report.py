@@ -24,7 +24,7 @@ FORMULAS = (
     "ttft = first output − sent; stream = Σ (n − tokens up to the first chunk) / Σ (t_end − t_first) over the answers, "
     "t_end: last output, or the end if tokens without text follow; tpot = its inverse; e2e = last token − sent. "
     "steady = tokens while C requests were in flight / that time; "
-    "wall = all output tokens / makespan. in flight = Σ e2e / makespan (mean). "
+    "wall = all output tokens / makespan. in flight = Σ (last token − sent) / makespan (mean). "
     "slowdown = 1 − stream / stream at C=1; scaling = steady / steady at C=1 (batches: wall). "
     "Samples needed for a percentile: p50 5, p90 29, p95 59, p99 299. "
     "cap hit: an answer cut at the token limit; clean: without cap hits."
@@ -223,7 +223,10 @@ def _machine_note(levels: Sequence[Level]) -> str:
     if any(level.energy and level.energy.simulated for level in levels):
         notes.append("GPU figures are SIMULATED")
     if any(level.energy and level.energy.joules is not None for level in levels):
-        notes.append("W and J from the energy counters, GPUs only; W, J and GiB are sums over the GPUs")
+        when = "steady" if any(level.headline_is_steady for level in levels) else "wall"
+        notes.append(
+            f"W and J from the energy counters over the time of {when}, GPUs only; W, J and GiB are sums over the GPUs"
+        )
     if any(level.energy and level.energy.all_gpus for level in levels):
         notes.append("GPU figures are of all GPUs of the host in use: which of them the server uses is not known")
     if any(level.ttft_split for level in levels):
