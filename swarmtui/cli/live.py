@@ -44,7 +44,7 @@ def demo(slow: bool, session_dir: str | None) -> None:
 def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
     """Open the app on a running session.
 
-    SESSION is an id or the beginning of one; without it, the only running session, or a list of them.
+    SESSION is an id or the beginning of one; without it, the only running session.
     """
     from swarmtui.client.session_client import running_sessions
     from swarmtui.model.base import BadInput
@@ -55,11 +55,8 @@ def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
     if len(found) > 1:
         from swarmtui.tui.launch import describe_sessions
 
-        echo(
-            "several sessions are running; choose one with `swarmtui attach ID`:\n"
-            + "\n".join(describe_sessions(found))
-        )
-        return
+        echo("\n".join(describe_sessions(found)), err=True)
+        raise BadInput("several sessions are running; choose one of these with `swarmtui attach ID`")
     require_terminal()
     from swarmtui.tui.launch import open_attached
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import socket
 import struct
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,8 +94,9 @@ class ClientConnections:
         pause = 1.0 / min(_MAX_HZ, max(_MIN_HZ, subscription.hz))
         hello: client_protocol.Hello | None = None
         while not writer.is_closing():
-            # A client that has not read the last frame gets no other until it has, and then the newest.
-            if not writer.transport.get_write_buffer_size():
+            # A client that has not read the last frame gets no other until it has, and then the newest: one that is
+            # stopped finds no old frames when it continues, and there is room for the end of the session.
+            if not _is_unread(writer):
                 if hello is None and (hello := self._hello()) is not None:
                     writer.write(pack(hello))
                 writer.write(pack(self._frame(subscription.rows)))
@@ -113,6 +116,14 @@ class ClientConnections:
             self._server.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+
+def _is_unread(writer: asyncio.StreamWriter) -> bool:
+    """Whether the client has not read all that was sent to it."""
+    if writer.transport.get_write_buffer_size():
+        return True
+    (unread,) = struct.unpack("i", fcntl.ioctl(writer.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4)))
+    return bool(unread)
 
 
 def _is_same_user(sock: socket.socket) -> bool:

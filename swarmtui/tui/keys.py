@@ -138,6 +138,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("back", "escape", "esc", "back", "Back to the previous screen", "Program", (*_LISTS, "setup"), False, True),
     Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", _ALL),
     Action("help", "question_mark", "?", "help", "All keys and the meaning of the figures", "Program", _ALL, True),
+    Action("redraw", "ctrl+l", "^l", "redraw", "Write the whole screen again", "Program", _ALL),
+    Action("suspend", "ctrl+z", "^z", "suspend", "Back to the shell; fg returns, a run continues", "Program", _ALL),
     Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; asks first if a run is in progress", "Program", _ALL, True),
 )  # fmt: skip
 

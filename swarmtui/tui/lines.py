@@ -1,4 +1,4 @@
-"""Paint lines of styled text: a widget is a list of lines, and only the cells that changed are written."""
+"""Paint lines of styled text: a widget is a list of lines, and only those that changed are painted."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 # The first digits of the round numbers at which scales end.
 _ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
-# Changes closer than this are written as one: moving the cursor and setting colours costs about as many bytes.
-_MERGE_WITHIN = 10
-
 
 class LineWidget(LaidOutOnce):
     """Base of all panels; a subclass returns its lines from `draw`."""
@@ -54,7 +51,7 @@ class LineWidget(LaidOutOnce):
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draw the lines again and request a repaint of the cells that differ."""
+        """Draw the lines again and request a repaint of those that differ."""
         if not self.size or not self.is_attached or self._rendering:
             return
         before, resized = self._shown, self._shown_size != self.size
@@ -63,10 +60,9 @@ class LineWidget(LaidOutOnce):
             self.refresh()
             return
         regions = [
-            Region(start, y, end - start, 1)
+            Region(0, y, self.size.width, 1)
             for y, (old, new) in enumerate(zip(before, self._shown, strict=True))
             if old != new
-            for start, end in changed_cells(old, new)
         ]
         if regions:
             forget_painted_regions(self)
@@ -168,43 +164,6 @@ def fit_line(line: Iterable[Span], width: int) -> Line:
         return fit
     fit.append((" " * left, ""))
     return fit
-
-
-def changed_cells(old: Line, new: Line) -> list[tuple[int, int]]:
-    """Return the ranges of cells that differ between two lines of the same width."""
-    before, after = _cells(old), _cells(new)
-    if len(before) != len(after):
-        return [(0, len(after))]
-    ranges: list[tuple[int, int]] = []
-    for column, (was, now) in enumerate(zip(before, after, strict=True)):
-        if was != now:
-            if ranges and column - ranges[-1][1] < _MERGE_WITHIN:
-                ranges[-1] = (ranges[-1][0], column + 1)
-            else:
-                ranges.append((column, column + 1))
-    return [(start, _character_end(after, end)) for start, end in ranges]
-
-
-def _character_end(cells: list[Span], end: int) -> int:
-    """Include the second cell of a wide character, which is empty: it does not differ if both lines have one there."""
-    return end + 1 if end < len(cells) and cells[end][0] == "" else end
-
-
-def _cells(line: Line) -> list[Span]:
-    """Split a line into cells; a combining character belongs to the first cell of the character before it."""
-    cells: list[Span] = []
-    for text, style in line:
-        if text.isascii():
-            cells += [(char, style) for char in text]
-            continue
-        for char in text:
-            size = cell_len(char)
-            if size:
-                cells += [(char, style), *([("", style)] * (size - 1))]
-            elif cells:
-                first = -1 if cells[-1][0] else -2
-                cells[first] = (cells[first][0] + char, cells[first][1])
-    return cells
 
 
 # layout

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
 import select
-from collections.abc import Callable, Coroutine, Sequence
-from time import monotonic
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
-from rich.cells import cell_len
+from rich.color import ColorSystem
 from rich.console import Console, RenderableType
-from rich.control import Control
 from rich.segment import Segment
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
@@ -21,17 +22,16 @@ from textual.events import Key
 from textual.filter import LineFilter, NoColor
 from textual.geometry import Region, Size
 from textual.screen import Screen
-from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
 from textual.widgets import Input
+
+from swarmtui.tui.terminal_cells import Cell, TerminalCells, cells_of
 
 Result = TypeVar("Result")
 
 _NO_COLOUR = NoColor()
 _RELEASE_MEMORY_S = 15.0
-# A complete paint after this time is written again: other programs may have written to the terminal.
-_SAME_PAINT_S = 0.5
 
 
 def run_in_background(node: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], *, group: str = "") -> None:
@@ -80,6 +80,41 @@ class Terminal(LinuxDriver):
         thread = self._writer_thread
         return thread is not None and thread._queue.qsize() > 0
 
+    def suspend(self) -> bool:
+        """Give the terminal back to the shell, and stop until the shell continues us in the foreground.
+
+        Return whether we were stopped: without a shell that could continue us, nothing stops us. Textual stops its own
+        process even then, and not the program that started it, such as `uv run`, for which the shell waits.
+        """
+        continued: list[int] = []
+        with self.no_automatic_restart():
+            self.suspend_application_mode()
+            on_continue = signal.signal(signal.SIGCONT, lambda number, _: continued.append(number))
+            on_stop = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+            os.kill(0, signal.SIGTSTP)
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTSTP)
+            while continued and os.tcgetpgrp(self.fileno) != os.getpgrp():  # continued in the background
+                signal.raise_signal(signal.SIGSTOP)
+            signal.signal(signal.SIGTSTP, on_stop)
+            signal.signal(signal.SIGCONT, on_continue)
+            self.resume_application_mode()
+        return bool(continued)
+
+    def _sigtstp_application(self, *_: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the app has ended
+            self._loop.call_soon_threadsafe(cast(PatchedApp[Any], self._app).action_suspend)
+
+    def _sigcont_application(self, *_: Any) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._restart)
+
+    def _restart(self) -> None:
+        """Set the terminal up again after a SIGSTOP, which came without notice."""
+        self.suspend_application_mode()
+        self.resume_application_mode()
+        cast(PatchedApp[Any], self._app).action_redraw()
+
     @property
     def closed(self) -> bool:
         """Whether the other end was closed; a process that ignores SIGHUP, such as under nohup, gets no signal."""
@@ -88,91 +123,35 @@ class Terminal(LinuxDriver):
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
 
-class PaintedLines:
-    """The lines of the last complete paint of the terminal, without those that were changed since."""
-
-    def __init__(self) -> None:
-        self.lines: dict[int, str] = {}
-        self._size = Size(0, 0)
-        self._at_s = 0.0
-
-    def replace(self, lines: dict[int, str], size: Size) -> dict[int, str]:
-        """Return the lines to write: all of them unless the same paint was just done."""
-        before, last_s, last_size = self.lines, self._at_s, self._size
-        self.lines, self._at_s, self._size = lines, monotonic(), size
-        if size != last_size or self._at_s - last_s > _SAME_PAINT_S:
-            return lines
-        return {y: line for y, line in lines.items() if before.get(y) != line}
-
-
 class FullUpdate(LayoutUpdate):
-    """Write the whole screen once; Textual paints a screen twice when it is opened, and below a dialog that closes."""
+    """All lines of the screen."""
 
-    def __init__(self, update: LayoutUpdate, painted: PaintedLines) -> None:
+    def __init__(self, update: LayoutUpdate, shown: TerminalCells) -> None:
         super().__init__(update.strips, update.region)
-        self._painted = painted
+        self._shown = shown
 
     def render_segments(self, console: Console) -> str:
-        rendered = ("".join(strip.render(console) for strip in strips) for strips in self.strips)
-        lines = self._painted.replace(dict(enumerate(rendered)), self.region.size)
-        return "".join(Control.move_to(0, y).segment.text + line for y, line in lines.items())
+        system = console._color_system or ColorSystem.TRUECOLOR
+        lines = ([cell for strip in strips for cell in cells_of(strip, system)] for strips in self.strips)
+        return self._shown.paint(self.region.size, ((y, 0, cells) for y, cells in enumerate(lines)))
 
 
-class NarrowUpdate(ChopsUpdate):
-    """Write only the changed cells; Textual writes a changed line from the left edge of the widget."""
+class PartialUpdate(ChopsUpdate):
+    """The widgets, or parts of them, in which something changed."""
 
-    def __init__(self, update: ChopsUpdate, painted: PaintedLines) -> None:
+    def __init__(self, update: ChopsUpdate, shown: TerminalCells) -> None:
         super().__init__(update.chops, update.spans, update.chop_ends)
-        self._painted = painted
+        self._shown = shown
 
     def render_segments(self, console: Console) -> str:
-        parts: list[str] = []
+        size = Size(max(ends[-1] for ends in self.chop_ends), len(self.chops))
+        return self._shown.paint(size, self._parts(console._color_system or ColorSystem.TRUECOLOR))
+
+    def _parts(self, system: ColorSystem) -> Iterator[tuple[int, int, list[Cell]]]:
         for y, x1, x2 in self.spans:
-            self._painted.lines.pop(y, None)
             for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
-                if strip is None or x >= x2 or end <= x1:
-                    continue
-                start = max(x, x1)
-                parts.append(Control.move_to(start, y).segment.text)
-                parts.append(_crop(strip, start - x, min(end, x2) - x).render(console))
-        return "".join(parts)
-
-
-def _crop(strip: Strip, start: int, end: int) -> Strip:
-    """Crop to whole cells; Textual separates a combining character from the cell before it."""
-    if not any(_has_combining(segment.text) for segment in strip):
-        return strip.crop(start, end)
-    segments: list[Segment] = []
-    column, inside = 0, False
-    for text, style, _ in strip:
-        kept = ""
-        for char in text:
-            if size := cell_len(char):
-                left, column = column, column + size
-                inside = left >= start and column <= end
-                if not inside:  # blanks for a wide character that is cut
-                    kept += " " * (min(column, end) - max(left, start))
-            if inside:
-                kept += char
-        segments.append(Segment(kept, style))
-    return Strip(segments)
-
-
-# Characters that are known to occupy a cell.
-_with_cells: set[str] = set()
-_MAX_KNOWN = 10_000
-
-
-def _has_combining(text: str) -> bool:
-    if text.isascii() or _with_cells.issuperset(text):
-        return False
-    if len(_with_cells) > _MAX_KNOWN:
-        _with_cells.clear()
-    for char in text:
-        if not cell_len(char):
-            return True
-        _with_cells.add(char)
-    return False
+                if strip is not None and x < x2 and end > x1:
+                    yield y, x, cells_of(strip, system)
 
 
 class PatchedApp(App[Result]):
@@ -184,7 +163,7 @@ class PatchedApp(App[Result]):
     def __init__(self, default_theme: Theme, theme: str) -> None:
         super().__init__(driver_class=Terminal)
         self.crash: Exception | None = None
-        self._painted = PaintedLines()
+        self._terminal_cells = TerminalCells()
         self.register_theme(default_theme)
         self.theme = theme if theme in self.available_themes else default_theme.name
         self._styled_screen: Screen[Any] | None = None
@@ -239,10 +218,23 @@ class PatchedApp(App[Result]):
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if type(renderable) is ChopsUpdate:
-            renderable = NarrowUpdate(renderable, self._painted)
+            renderable = PartialUpdate(renderable, self._terminal_cells)
         elif type(renderable) is LayoutUpdate:
-            renderable = FullUpdate(renderable, self._painted)
+            renderable = FullUpdate(renderable, self._terminal_cells)
         super()._display(screen, renderable)
+
+    def action_redraw(self) -> None:
+        """Write the whole screen again: another program may have written to the terminal."""
+        self._terminal_cells.forget()
+        self.screen.refresh()
+
+    def action_suspend(self) -> None:
+        """Stop the app until the shell continues it (fg); a run has its own process and continues."""
+        if isinstance(self._driver, Terminal):
+            stopped = self._driver.suspend()
+            self.action_redraw()
+            if not stopped:
+                self.notify("there is no shell to return to")
 
     def on_key(self, event: Key) -> None:
         """Pass on text typed at once after the key that opened a field: Textual has sent it to the screen below.

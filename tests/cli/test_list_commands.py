@@ -1,4 +1,4 @@
-"""The commands `sessions`, `workloads` and `sim`."""
+"""The commands `sessions`, `workloads`, `sim` and `attach`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import click
 import pytest
 
 from swarmtui.cli import options
+from swarmtui.cli.live import attach
+from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import PATHS
 from tests.cli.programs import SHORT, SIM, Sandbox, open_sandbox, wait_until
 
@@ -183,3 +185,13 @@ def test_help_and_version_are_fast(sandbox: Sandbox) -> None:
 def test_help_names_every_api() -> None:
     (option,) = options.api(click.Command("any")).params
     assert isinstance(option, click.Option) and all(name in str(option.help) for name in PATHS)
+
+
+def test_attach_asks_for_an_id_if_several_sessions_are_running(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("swarmtui.client.session_client.running_sessions", lambda: ["20260101-1", "20260101-2"])
+    monkeypatch.setattr("swarmtui.tui.launch.describe_sessions", lambda ids: [f"{name}  model" for name in ids])
+    with pytest.raises(BadInput, match="swarmtui attach ID"):
+        attach.main(["20260101"], standalone_mode=False)
+    assert capsys.readouterr() == ("", "20260101-1  model\n20260101-2  model\n")

@@ -32,8 +32,9 @@ SESSION = Session(
 class ClientHarness:
     """Clients on real sockets, and frames that are numbered by `done`."""
 
-    def __init__(self, known: bool) -> None:
+    def __init__(self, known: bool, note: str = BIG) -> None:
         self.frames = 0
+        self._note = note
         self.commands: list[client_protocol.ClientCommand] = []
         self.writers: list[asyncio.StreamWriter] = []
         self.connections = ClientConnections(
@@ -43,7 +44,7 @@ class ClientHarness:
     def frame(self, rows: bool) -> client_protocol.Frame:
         self.frames += 1
         state = LiveState(0)
-        state.note, state.done = BIG, self.frames
+        state.note, state.done = self._note, self.frames
         return state.frame(rows)
 
     async def join(self) -> socket.socket:
@@ -65,12 +66,12 @@ async def read(reader: asyncio.StreamReader) -> client_protocol.SessionMessage:
     return client_protocol.decode_message(await reader.readexactly(size))
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_client_that_does_not_read_gets_no_second_frame(known: bool) -> None:
+@pytest.mark.parametrize(("known", "note"), [(True, BIG), (False, BIG), (True, "short")])
+def test_client_that_does_not_read_gets_no_second_frame(known: bool, note: str) -> None:
     """Also before the hello: checking the endpoint can take minutes."""
 
     async def scenario() -> None:
-        harness = ClientHarness(known)
+        harness = ClientHarness(known, note)
         with await harness.join():
             await harness.wait_for_frames(1)
             await asyncio.sleep(0.5)

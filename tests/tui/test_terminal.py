@@ -157,6 +157,49 @@ def test_a_run_outlives_its_terminal(terminal: OpenTerminal, run: tuple[SessionC
         wait_for(screen, message)
 
 
+def test_ctrl_z_returns_to_the_shell_and_fg_to_the_app(terminal: OpenTerminal, run: tuple[SessionClient, str]) -> None:
+    client, session_id = run
+    screen = terminal(["-i"], program=("sh",), environment={"ENV": ""})
+    screen.press(f"{sys.executable} -m swarmtui attach {session_id}\n".encode())
+    wait_for(screen, b"streams")
+    screen.press(b"\x1a")
+    wait_for(screen, b"Stopped")
+    assert termios.tcgetattr(screen.master)[3] & termios.ECHO
+    assert screen.output.rindex(b"\x1b[?1049l") < screen.output.rindex(b"Stopped")
+    assert continues(client, session_id)
+    screen.press(b"bg\n")  # the app needs the terminal, and stops again
+    wait_for(screen, b"[1] ")
+    screen.output = b""
+    while screen.read(time.monotonic() + 0.2, b"Stopped") is None and time.monotonic() < screen.started + WAIT_S:
+        screen.press(b"jobs\n")
+    in_foreground(screen)
+    os.kill(os.tcgetpgrp(screen.master), signal.SIGSTOP)
+    wait_for(screen, b"Stopped")
+    in_foreground(screen)
+    screen.press(b"d")
+    wait_for(screen, b"continues in the background")
+    screen.press(b"exit\n")
+
+
+def in_foreground(screen: AppScreen) -> None:
+    """Continue the app, which sets up the terminal and paints the whole screen."""
+    screen.output = b""
+    screen.press(b"fg\n")
+    wait_for(screen, b"streams")
+    wait_for(screen, b"quit")
+    assert b"\x1b[?1049h" in screen.output
+    assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
+
+
+def test_ctrl_z_without_a_shell_changes_nothing(terminal: OpenTerminal) -> None:
+    screen = terminal(REPLAY)
+    wait_for(screen, b"streams")
+    screen.press(b"\x1a")
+    wait_for(screen, b"no shell")
+    screen.press(b"q")
+    assert screen.process.wait(WAIT_S) == 0
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_app_although_its_output_is_not_read(
     terminal: OpenTerminal, run: tuple[SessionClient, str], how: signal.Signals
