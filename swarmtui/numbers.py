@@ -8,6 +8,8 @@ from __future__ import annotations
 MISSING = "–"
 _MINUS = "−"
 _GIB = 1 << 30
+# What is smaller is a rounding error of the computation, and shown as 0.
+_SMALLEST = 1e-4
 
 
 def significant(value: float | None, digits: int = 4) -> str:
@@ -27,17 +29,23 @@ def short(value: float | None, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def fixed(value: float, decimals: int) -> str:
+    """Format with this many decimals, and more if the value would be shown as 0: 12.3, 0.4, 0.03."""
+    rounded = round(value, decimals) or 0.0
+    return significant(value, 1) if not rounded and abs(value) >= _SMALLEST else f"{rounded:,.{decimals}f}"
+
+
 def rate(value: float | None) -> str:
-    """Format with at least three digits: 8.42, 84.2, 842, 8,420."""
+    """Format with three digits, below 1 with two: 0.042, 0.84, 8.42, 84.2, 842, 8,420."""
     if value is None:
         return MISSING
-    if value == 0 or value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    if _SMALLEST <= value < 0.1:
+        return significant(value, 2)
+    return f"{value:,.0f}" if value < _SMALLEST or value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def count(value: float | None) -> str:
-    return MISSING if value is None else f"{value:,.0f}"
+    return MISSING if value is None else fixed(value, 0)
 
 
 def seconds(value: float | None, digits: int = 3) -> str:
@@ -64,7 +72,7 @@ def clock(value: float | None) -> str:
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    return MISSING if share is None else f"{100 * share:.{decimals}f} %".replace("-", _MINUS)
+    return MISSING if share is None else f"{fixed(100 * share, decimals)} %".replace("-", _MINUS)
 
 
 def short_percent(share: float | None, digits: int = 3) -> str:
@@ -72,12 +80,12 @@ def short_percent(share: float | None, digits: int = 3) -> str:
 
 
 def signed_percent(change: float | None, decimals: int = 1) -> str:
-    """Format a change with its sign: +25.6 %, −4.1 %; no decimals from 1,000 % on."""
+    """Format a change with its sign: +25.6 %, −0.04 %; without decimals roughly, +0 %, as from 1,000 % on."""
     if change is None:
         return MISSING
     value = abs(100 * change)
-    negative = round(100 * change, decimals) < 0
-    return f"{_MINUS if negative else '+'}{value:,.{0 if value >= 1000 else decimals}f} %"
+    text = fixed(value, decimals) if decimals and value < 1000 else f"{value:,.0f}"
+    return f"{_MINUS if change < 0 and text.strip('0.') else '+'}{text} %"
 
 
 def factor(value: float | None) -> str:
@@ -86,4 +94,4 @@ def factor(value: float | None) -> str:
 
 def gib(size: float | None, decimals: int = 1) -> str:
     """Format bytes as GiB, without the unit."""
-    return MISSING if size is None else f"{size / _GIB:.{decimals}f}"
+    return MISSING if size is None else fixed(size / _GIB, decimals)

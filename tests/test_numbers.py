@@ -18,7 +18,12 @@ from swarmtui import numbers
         ("rate", 84.16, "84.2"),
         ("rate", 8416.0, "8,416"),
         ("rate", 0.0, "0"),
+        ("rate", 0.842, "0.84"),
+        ("rate", 0.0416, "0.042"),
+        ("rate", 0.00042, "0.00042"),
+        ("rate", 1e-17, "0"),
         ("count", 12345.0, "12,345"),
+        ("count", 0.4, "0.4"),
         ("seconds", 0.00042, "0.42 ms"),
         ("seconds", 0.0483, "48.3 ms"),
         ("seconds", 0.18, "180 ms"),
@@ -28,17 +33,28 @@ from swarmtui import numbers
         ("clock", 65.0, "1:05"),
         ("clock", 3665.0, "1:01:05"),
         ("percent", -0.041, "−4 %"),
+        ("percent", 0.0034, "0.3 %"),
+        ("percent", 0.0, "0 %"),
+        ("percent", -1e-17, "0 %"),
         ("short_percent", 0.005, "0.5 %"),
         ("short_percent", 12.344, "1234 %"),
         ("signed_percent", 0.256, "+25.6 %"),
         ("signed_percent", -0.041, "−4.1 %"),
-        ("signed_percent", -0.0004, "+0.0 %"),
+        ("signed_percent", -0.0004, "−0.04 %"),
+        ("signed_percent", -1e-17, "+0.0 %"),
+        ("signed_percent", 0.0, "+0.0 %"),
+        ("signed_percent", -10.0, "−1,000 %"),
         ("signed_percent", 12.3456, "+1,235 %"),
         ("factor", 12.345, "12.3×"),
         ("gib", 150_754_820_096, "140.4"),
+        ("gib", 20 << 20, "0.02"),
     ],
 )
 def test_number_format(name: str, value: float, text: str) -> None:
     format_number = getattr(numbers, name)
     assert format_number(value) == text
     assert format_number(None) == numbers.MISSING
+
+
+def test_change_without_decimals_is_rough() -> None:
+    assert [numbers.signed_percent(change, 0) for change in (-0.002, 0.002, -0.02)] == ["+0 %", "+0 %", "−2 %"]

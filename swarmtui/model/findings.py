@@ -157,7 +157,8 @@ class KvCliff(Stored, frozen=True, kw_only=True):
     """The number of agents from which prompts are evicted from the prefix cache.
 
     `predicted` is the size of the KV cache over the mean context of an agent. `c` is the lowest level with a lower hit
-    rate, null if it did not fall, and `c_before` the highest one below it, null if no hit rate is known.
+    rate, null if it did not fall, and `c_before` the level below it that it is compared with, null if no hit rate is
+    known. `most_before` and `most_after` are the highest possible hit rates of a trace.
     """
 
     pool_tokens: int | None = None
@@ -167,6 +168,8 @@ class KvCliff(Stored, frozen=True, kw_only=True):
     c: int | None = None
     hit_before: float | None = None
     hit_after: float | None = None
+    most_before: float | None = None
+    most_after: float | None = None
 
 
 class Capacity(Stored, frozen=True, kw_only=True):

@@ -198,15 +198,28 @@ def test_answer_names_the_agent_that_evicts() -> None:
     ]
 
 
+def test_hit_rate_that_falls_little_by_little_is_compared_with_the_best() -> None:
+    """0.904 → 0.896 would read 0.90 → 0.90."""
+    found = {c: AgentTally(c, SLO, [GOOD if c < 8 else LATE] * 80, runs=2) for c in (1, 2, 4, 8)}
+    hits = {1: 940, 2: 949, 4: 904, 8: 896}
+    levels = [msgspec.structs.replace(level(c), tokens_in=1000, cached_tokens=hit) for c, hit in hits.items()]
+    answer = capacity(SLO, found, levels)
+    assert answer.sentence.endswith("C=8 evicts: hit rate 0.95 → 0.90")
+    assert answer.kv is not None and answer.kv.c_before == 2
+
+
 def test_hit_rate_of_a_trace_falls_relative_to_what_its_sessions_allow() -> None:
-    found = {c: AgentTally(c, SLO, [GOOD] * 80, runs=2) for c in (1, 2, 4)}
+    found = {c: AgentTally(c, SLO, [GOOD if c < 4 else LATE] * 80, runs=2) for c in (1, 2, 4)}
     rates = {1: (0.95, 0.96), 2: (0.80, 0.81), 4: (0.80, 0.90)}
     levels = [
         level(c, replay=TraceFigures(jobs=1, failed=0, hit_rate=hit, max_hit_rate=most))
         for c, (hit, most) in rates.items()
     ]
-    kv = capacity(SLO, found, levels).kv
+    answer = capacity(SLO, found, levels)
+    kv = answer.kv
     assert kv is not None and (kv.c_before, kv.c, kv.hit_before, kv.hit_after) == (2, 4, 0.80, 0.80)
+    assert answer.sentence.endswith("C=4 evicts: hit rate 0.80 of at most 0.81 → 0.80 of at most 0.90")
+    assert capacity_sentences(answer)[1].endswith("hit rate 0.80 of at most 0.81 at C=2, 0.80 of at most 0.90 at C=4")
 
 
 @pytest.mark.parametrize(("cached", "said"), [(None, "hit rates are not known"), (0, "the hit rate did not fall")])

@@ -69,17 +69,18 @@ def test_all_checks_pass_for_a_good_session() -> None:
     lines = checks()
     assert {line.state for line in lines.values()} == {"ok"}
     assert list(lines) == [
-        "warm_up", "errors", "cap_hits", "samples", "spread", "server_flags", "client_lag", "client_cpu", "in_flight",
-        "other_clients", "token_source", "decode_rate", "cold_cache", "preemptions", "throttling", "gpu_clocks",
-        "journal",
+        "warm_up", "complete", "errors", "cap_hits", "samples", "spread", "server_flags", "client_lag", "client_cpu",
+        "in_flight", "other_clients", "token_source", "decode_rate", "cold_cache", "preemptions", "throttling",
+        "gpu_clocks", "journal",
     ]  # fmt: skip
-    assert checklist_sentence(list(lines.values())) == "publication checklist: all 17 checks pass"
+    assert checklist_sentence(list(lines.values())) == "publication checklist: all 18 checks pass"
 
 
 @pytest.mark.parametrize(
     ("code", "given"),
     [
         ("warm_up", {"warmup": 0}),
+        ("complete", {"levels": [good_level(complete=False), good_level()]}),
         ("errors", {"levels": [good_level(errors=1)]}),
         ("samples", {"levels": [level(2, tps=100, tpot=0.01, runs=[100, 101, 99])]}),
         ("spread", {"levels": [level(2, tps=100, tpot=0.01, runs=[90, 110, 95, 105])]}),
@@ -143,7 +144,7 @@ def test_what_server_or_machine_cannot_report_is_no_obstacle(code: str, fact: st
     assert (lines[code].state, lines[code].value) == ("not applicable", "not reported")
     assert lines[code].sentence
     sentence = checklist_sentence(list(lines.values()))
-    assert sentence == "publication checklist: all 16 checks pass, 1 not applicable"
+    assert sentence == "publication checklist: all 17 checks pass, 1 not applicable"
 
 
 def test_notes_pass() -> None:

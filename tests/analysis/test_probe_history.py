@@ -130,7 +130,7 @@ def test_too_few_probes_are_not_judged() -> None:
     found = probe_history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
     assert found.drifted is None
     assert found.sentence == (
-        "7-day median 80, CV 0.0 %, the latest −50.0 %; drift needs 44 probes of the same server, so far 3"
+        "7 days before: median 80, CV 0.0 %, the latest −50.0 %; drift needs 44 probes of the same server, so far 3"
     )
 
 

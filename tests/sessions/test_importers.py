@@ -107,7 +107,7 @@ def test_vllm_result_becomes_one_level(tmp_path: Path) -> None:
     assert level.out_tps_wall == pytest.approx(225.4, abs=0.1)
     assert level.total_tps == pytest.approx(450.7, abs=0.1)
     assert level.ttft_s.p50 == pytest.approx(1.4)
-    assert level.tpot_s.mean == pytest.approx(0.0151)
+    assert level.tpot_s.p50 == pytest.approx(0.015)
     assert level.icl_s.p50 == pytest.approx(0.015)
     assert (level.out_tps_steady, level.token_source) == (None, None)
     assert summary.session.endpoints[0].model == "qwen36-27b"
@@ -115,12 +115,16 @@ def test_vllm_result_becomes_one_level(tmp_path: Path) -> None:
 
 
 def test_stream_rate_is_weighted_by_tokens_as_in_levels(tmp_path: Path) -> None:
-    """Σ (n − 1) / Σ (e2e − TTFT); without e2e, 1 / mean TPOT."""
+    """Σ (n − 1) / Σ (e2e − TTFT), and TPOT its inverse; null without e2e: the mean over requests is another figure."""
     (level,) = import_result(write_result(tmp_path, AIPERF_0_13)).levels
     assert level.per_stream_tps.mean == pytest.approx((51840 - 96) / (96 * (2.0 - 0.23)))
     assert level.by_run[0].per_stream_tps == level.per_stream_tps.mean
-    (without_e2e,) = import_result(write_result(tmp_path, VLLM)).levels
-    assert without_e2e.per_stream_tps.mean == pytest.approx(1 / 0.0151)
+    assert level.tpot_s.mean == pytest.approx(1 / (level.per_stream_tps.mean or 1.0))
+    summary = import_result(write_result(tmp_path, VLLM))
+    (without_e2e,) = summary.levels
+    assert (without_e2e.per_stream_tps.mean, without_e2e.by_run[0].per_stream_tps) == (None, None)
+    assert without_e2e.tpot_s.mean is None and without_e2e.tpot_s.p50 == pytest.approx(0.015)
+    assert "stream and mean TPOT are null" in summary.events[-1].detail
 
 
 def test_percentile_with_too_few_samples_is_dropped(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def test_vllm_appended_results_become_levels_and_runs(tmp_path: Path) -> None:
     assert four.out_tps_wall == pytest.approx(2 * 16384 / 152.7)
     assert [run.out_tps_wall for run in four.by_run] == [pytest.approx(16384 / 72.7), pytest.approx(16384 / 80)]
     assert four.ttft_s.mean == pytest.approx(1.44) and (four.ttft_s.p50, four.n) == (None, 32)
-    assert eight_again.tpot_s.p50 is None and eight_again.tpot_s.mean == pytest.approx(0.0151)
+    assert eight_again.tpot_s.p50 is None
     assert any("measured 2 times" in event.detail for event in summary.events)
 
 

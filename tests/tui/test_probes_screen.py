@@ -75,7 +75,7 @@ async def test_keys_select_and_filter_targets(probed: Path, until: Until) -> Non
         await pilot.press("L")
         await until(lambda: "sessions" in screen_text(app).splitlines()[0])
         await pilot.press("H")
-        await until(lambda: "✖ 7-day median" in screen_text(app))
+        await until(lambda: "✖ 7 days before: median" in screen_text(app))
         assert ": drifted" in screen_text(app) and "CV between probes" in screen_text(app)
         await pilot.press("n")
         await until(lambda: "no probe in the 7 days before" in screen_text(app))

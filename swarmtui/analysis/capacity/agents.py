@@ -24,7 +24,7 @@ from swarmtui.model.findings import Capacity, KeptShare, KvCliff
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.numbers import count, short
+from swarmtui.numbers import count, fixed, short
 
 # The fewest runs of a level at the border, and the most repetitions of all levels.
 MIN_RUNS, MAX_REPEATS = 3, 12
@@ -239,31 +239,49 @@ def cost_per_million(level: Level | None, price_per_hour: float | None) -> float
     return price_per_hour / 3600.0 / level.headline_tps * 1e6
 
 
-def _hit_rates(level: Level) -> tuple[float, float] | None:
-    """Return the share of prompt tokens that came from the prefix cache, and that share over the highest possible."""
+class _HitRate(NamedTuple):
+    """The share of prompt tokens that came from the prefix cache at a level, and the highest possible one if known."""
+
+    c: int
+    share: float
+    most: float | None
+
+    @property
+    def relative(self) -> float:
+        return self.share / (self.most or 1.0)
+
+
+def _hit_rate(level: Level) -> _HitRate | None:
     if level.replay is not None:
         hit, most = level.replay.hit_rate, level.replay.max_hit_rate
-        return (hit, hit / most) if hit is not None and most else None
+        return _HitRate(level.c, hit, most) if hit is not None and most else None
     found = ratio(level.cached_tokens, level.tokens_in) if level.cached_tokens is not None else None
-    return None if found is None else (found, found)
+    return None if found is None else _HitRate(level.c, found, None)
 
 
 def _kv_cliff(levels: Sequence[Level], predicted: KvCliff) -> KvCliff | None:
-    """Find the lowest level at which the hit rate has fallen; how much is possible differs between sessions."""
-    before: tuple[int, float] | None = None
-    best = 0.0
+    """Find the lowest level at which the hit rate has fallen; how much is possible differs between sessions.
+
+    It is compared with that of the level below, or with the best one if it fell little by little.
+    """
+    before: _HitRate | None = None
+    best: _HitRate | None = None
     for level in sorted(levels, key=lambda level: level.c):
-        found = _hit_rates(level)
+        found = _hit_rate(level)
         if found is None:
             continue
-        hit, relative = found
-        if before is not None and relative <= best - _HIT_DROP:
-            return msgspec.structs.replace(
-                predicted, c_before=before[0], c=level.c, hit_before=before[1], hit_after=hit
-            )
-        before, best = (level.c, hit), max(best, relative)
+        for above in (before, best):
+            if above is not None and found.relative <= above.relative - _HIT_DROP:
+                return msgspec.structs.replace(
+                    predicted, c_before=above.c, hit_before=above.share, most_before=above.most,
+                    c=found.c, hit_after=found.share, most_after=found.most,
+                )  # fmt: skip
+        before = found
+        best = max(best or found, found, key=lambda hit: hit.relative)
     if before is not None:
-        predicted = msgspec.structs.replace(predicted, c_before=before[0], hit_before=before[1])
+        predicted = msgspec.structs.replace(
+            predicted, c_before=before.c, hit_before=before.share, most_before=before.most
+        )
     return predicted if predicted.pool_tokens else None
 
 
@@ -287,7 +305,7 @@ def _reason(answer: Capacity, failing: AgentTally) -> str:
     kv = answer.kv
     if kv is not None and kv.c == failing.c and kv.hit_before is not None and kv.hit_after is not None:
         which = f"the {_ordinal(failing.c)} evicts" if failing.c == answer.agents + 1 else f"C={failing.c} evicts"
-        return f"{which}: hit rate {kv.hit_before:.2f} → {kv.hit_after:.2f}"
+        return f"{which}: hit rate {' → '.join(_hit_texts(kv))}"
     worst = min(failing.slo.conditions(), key=_margin)
     if _margin(worst) >= 0.0:
         return f"the curve through the runs around C={failing.c} falls below the SLO there"
@@ -315,7 +333,16 @@ def kv_sentence(kv: KvCliff) -> str:
     text = prediction_sentence(kv) or "the size of the KV cache is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
         return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"
-    return f"{text}; hit rate {kv.hit_before:.2f} at C={kv.c_before}, {kv.hit_after:.2f} at C={kv.c}"
+    before, after = _hit_texts(kv)
+    return f"{text}; hit rate {before} at C={kv.c_before}, {after} at C={kv.c}"
+
+
+def _hit_texts(kv: KvCliff) -> tuple[str, str]:
+    """Return both hit rates, with the highest possible ones unless these figures show the fall."""
+    before, after = fixed(kv.hit_before or 0.0, 2), fixed(kv.hit_after or 0.0, 2)
+    if float(after) < float(before) or kv.most_before is None or kv.most_after is None:
+        return before, after
+    return f"{before} of at most {fixed(kv.most_before, 2)}", f"{after} of at most {fixed(kv.most_after, 2)}"
 
 
 def prediction_sentence(kv: KvCliff) -> str:

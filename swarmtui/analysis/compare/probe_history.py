@@ -79,10 +79,12 @@ class Drift(Stored, frozen=True, kw_only=True):
 
 
 class ProbeHistory(Stored, frozen=True, kw_only=True):
-    """All probes of one target: `rolling` is the median of the window up to each, `change` that of the latest one.
+    """All probes of one target: `rolling` is the median of the 7 days up to each probe, with it.
 
+    `n`, `median` and `cv_between` are those of the 7 days before the latest one, and `change` compares it with them;
+    `low` and `high` include it.
     `drift` has the state at each probe, null while the reference is too short, and `drifted` judges the latest.
-    `cv_within` is the variation between runs of one probe, `cv_between` that between probes.
+    `cv_within` is the variation between runs of one probe.
     """
 
     probes: tuple[ProbeResult, ...]
@@ -190,11 +192,11 @@ def _window(probes: Sequence[ProbeResult], end: datetime, days: float) -> list[f
 def _sentence(
     days: float, middle: float | None, cv: float | None, change: float | None, drift: Drift | None, since_change: int
 ) -> str:
-    """`7-day median 76.9, CV 1.0 %, the latest −4.1 %; smoothed, outliers clipped: −1.6 % (limit ±1.2 %): drifted`"""
+    """`7 days before: median 76.9, CV 1 %, the latest −4 %; smoothed, outliers clipped: −2 % (limit ±1 %): drifted`"""
     if middle is None or change is None:
         return f"no probe in the {days:g} days before: nothing to compare it with yet"
     variation = "" if cv is None else f", CV {percent(cv, 1)}"
-    head = f"{days:g}-day median {short(middle, 4)}{variation}, the latest {signed_percent(change)}"
+    head = f"{days:g} days before: median {short(middle, 4)}{variation}, the latest {signed_percent(change)}"
     if drift is None:
         needed = LATEST + MIN_REFERENCE
         return f"{head}; drift needs {needed} probes of the same server, so far {since_change}"

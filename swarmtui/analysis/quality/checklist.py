@@ -32,6 +32,7 @@ def publication_checklist(
     flags_found = bool(servers) and all(server.flags is not None for server in servers)
     return (
         _warmup(warmup_requests),
+        _complete(levels),
         _errors(levels),
         _cap_hits(levels),
         _samples(levels),
@@ -79,6 +80,14 @@ def _warmup(requests: int) -> Check:
     sentence = "the warm-up was done and discarded" if requests else "the first answers may include warm-up costs"
     value = count_noun(requests, "request", "requests")
     return _check("warm_up", "warm-up", requests > 0, value, "at least 1, discarded", sentence)
+
+
+def _complete(levels: Sequence[Level]) -> Check:
+    short = [level.name for level in levels if not level.complete]
+    sentence = f"ended early: {', '.join(short)}" if short else "every level ended as planned"
+    ok = None if not levels else not short
+    value = f"{len(levels) - len(short)} of {len(levels)}"
+    return _check("complete", "complete levels", ok, value, "all", sentence if levels else "nothing was measured")
 
 
 def _errors(levels: Sequence[Level]) -> Check:

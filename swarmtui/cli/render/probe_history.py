@@ -18,7 +18,7 @@ _STEPS = "▏▎▍▌▋▊▉█"
 
 
 def probe_line(root: Path, session: str) -> str:
-    """`2026-11-15T01:44:55Z 76.9 tok/s, engine 77.1, TTFT 120 ms; 7-day median …`"""
+    """`2026-11-15T01:44:55Z 76.9 tok/s, engine 77.1, TTFT 120 ms; 7 days before: median …`"""
     for probes in probes_by_target(root).values():
         latest = next((probe for probe in probes if probe.id == session), None)
         if latest is not None and latest.runs:
@@ -60,7 +60,7 @@ def _history(target: str, history: ProbeHistory) -> str:
         ]
         for probe, rate, median in shown
     ]
-    titles = ["when", "tok/s", "engine", "TTFT ms", "median", f"tok/s from {significant(floor, 3)}"]
+    titles = ["when", "tok/s", "engine", "TTFT ms", "rolling median", f"tok/s from {significant(floor, 3)}"]
     table = align_table(titles, rows, right=[False, True, True, True, True, False])
     spread = f"range {significant(history.low)} to {significant(history.high)} tok/s"
     for name, cv in (("between probes", history.cv_between), ("within a probe", history.cv_within)):

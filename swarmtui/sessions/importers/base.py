@@ -8,6 +8,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.endpoint import Endpoint
@@ -94,8 +96,10 @@ def _levels(measured: Sequence[ImportedBenchmark]) -> tuple[tuple[Level, ...], l
     for one in measured:
         by_load.setdefault((one.rate or 0.0, one.c), []).append(one)
     levels = tuple(_level(runs) for _, runs in sorted(by_load.items()))
-    repeated = [level for level in levels if level.runs > 1]
-    return levels, [f"{level.name} was measured {level.runs} times: means, no percentiles" for level in repeated]
+    notes = [f"{one.name} was measured {one.runs} times: means, no percentiles" for one in levels if one.runs > 1]
+    if any(level.per_stream_tps.mean is None and level.tpot_s.n for level in levels):
+        notes.append("no mean e2e: stream and mean TPOT are null, since its mean TPOT is not weighted by tokens")
+    return levels, notes
 
 
 def _level(runs: Sequence[ImportedBenchmark]) -> Level:
@@ -110,7 +114,7 @@ def _level(runs: Sequence[ImportedBenchmark]) -> Level:
     ttft, ttfo, tpot, icl, e2e = (
         _merge_spreads([getattr(one, name) for one in runs]) for name in ("ttft", "ttfo", "tpot", "icl", "e2e")
     )
-    rate = runs[0].rate
+    rate, stream = runs[0].rate, _stream_tps(runs)
     return Level(
         c=runs[0].c, runs=len(runs), n=ok + failed, ok=ok, errors=failed,
         cancelled=sum(one.cancelled for one in runs), error_counts={"not reported": failed} if failed else {},
@@ -119,8 +123,8 @@ def _level(runs: Sequence[ImportedBenchmark]) -> Level:
         tokens_in=tokens_in, tokens_out=tokens_out, cached_tokens=None,
         out_tps_wall=ratio(tokens_out, wall_s) or runs[0].out_tps, out_tps_steady=None,
         prompt_tps=ratio(tokens_in, wall_s), total_tps=ratio(all_tokens, wall_s),
-        per_stream_tps=RateSummary(mean=_stream_tps(runs)), per_stream_tps_clean=RateSummary(),
-        ttft_s=ttft, ttfo_s=ttfo, tpot_s=tpot, icl_s=icl, e2e_s=e2e,
+        per_stream_tps=RateSummary(mean=stream), per_stream_tps_clean=RateSummary(),
+        ttft_s=ttft, ttfo_s=ttfo, tpot_s=msgspec.structs.replace(tpot, mean=ratio(1.0, stream)), icl_s=icl, e2e_s=e2e,
         longest_stall_s=icl.max, straggler=None, contention=None, rate_speedup=None, wall_speedup=None,
         token_ratio=None, pass_rate=None, coalesced_chunks=None, stamp=None, flags=(), by_run=by_run,
         load="closed" if rate is None else "open", rate=rate,
@@ -138,11 +142,11 @@ def _run(number: int, one: ImportedBenchmark) -> RunFigures:
 
 
 def _stream_tps(runs: Sequence[ImportedBenchmark]) -> float | None:
-    """Return Σ (n − first token) / Σ (e2e − TTFT), as for levels; without these 1 / TPOT, a mean over requests."""
+    """Return Σ (n − first token) / Σ (e2e − TTFT), as for levels; null without these: a mean TPOT is over requests."""
     tokens, seconds = 0.0, 0.0
     for one in runs:
         if one.tokens_out is None or one.e2e.mean is None or one.ttft.mean is None:
-            return ratio(1.0, _merge_spreads([run.tpot for run in runs]).mean)
+            return None
         tokens += one.tokens_out - one.ok
         seconds += one.ok * (one.e2e.mean - one.ttft.mean)
     return tokens / seconds if tokens > 0 and seconds > 0 else None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.telemetry import QualityLine
-from swarmtui.numbers import count, percent
+from swarmtui.numbers import count, fixed, percent
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, heading, ljust, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS
@@ -33,7 +33,7 @@ def _load_generator_lines(frame: Frame | None) -> tuple[QualityLine, ...]:
     if frame is None:
         return ()
     rows = (
-        ("client lag", f"{frame.lag_ms:.1f} ms", "delay of the load generator's event loop"),
+        ("client lag", f"{fixed(frame.lag_ms, 1)} ms", "delay of the load generator's event loop"),
         ("client CPU", percent(frame.worker_cpu), "of one core, the busiest worker"),
         ("coalesced chunks", count(frame.coalesced_chunks), "chunks without their own timestamp"),
         ("clock steps", count(frame.clock_steps), "jumps of the wall clock"),

@@ -108,7 +108,7 @@ def _facts(history: ProbeHistory) -> tuple[tuple[str, str], ...]:
 
 def _rows(history: ProbeHistory, drifted: Sequence[bool]) -> list[Line]:
     """Newest first."""
-    head: Line = [(f"   {'created (UTC)':<18}{'tok/s':>9}{'engine':>9}{'TTFT':>9}{'median':>9}{'runs':>6}", "dim")]
+    head: Line = [(f"   {'created (UTC)':<18}{'tok/s':>9}{'engine':>9}{'TTFT':>9}{'rolling':>9}{'runs':>6}", "dim")]
     rows = [
         [
             (" ✖ " if is_drifted else "   ", "bad"),
