@@ -1,4 +1,4 @@
-"""`swarmtui compare` on sessions of `swarmtui run`."""
+"""`swarmtui compare` on sessions in virtual time: their figures do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -6,22 +6,32 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from swarmtui.model.plan import parse_requests
+from swarmtui.model.session import Head, RequestEntry
 from tests.cli.programs import Sandbox, open_sandbox
+from tests.seeds.virtual_session import simulate_journal
+from tests.sessions.session_builders import write_session
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """The same plan with one slot and with eight, four runs each; and one with another output limit."""
     with open_sandbox(tmp_path_factory.mktemp("compared")) as sandbox:
-        for label, slots, cap in (("one", 1, "32"), ("eight", 8, "32"), ("shorter", 8, "16")):
-            ran = sandbox.run_benchmark(
-                f"sim:moe-tp1?speed=5&seats={slots}", "--max-tokens", cap, "--levels", "4", "--runs", "4",
-                "--requests", "8", "--seed", "5", "--label", label, "--quiet",
-                "--server-flags", f"--max-num-seqs {slots}",
+        for number, (label, slots, cap) in enumerate((("one", 1, 32), ("eight", 8, 32), ("shorter", 8, 16))):
+            journal = simulate_journal(
+                f"moe-tp1?seats={slots}", "chat", seed=5, levels=(4,), runs=4, requests=parse_requests("8"),
+                max_tokens=cap,
             )  # fmt: skip
-            assert ran.code == 0, ran
+            session = msgspec.structs.replace(
+                journal.head.session, id=f"20261115-01445{number}-3f9a", label=label,
+                server_flags=f"--max-num-seqs {slots}",
+            )  # fmt: skip
+            requests = [RequestEntry(record=record) for record in journal.records]
+            entries = [Head(session=session, pid=1), *journal.stages, *requests, *journal.ends, journal.end]
+            write_session(sandbox.sessions / session.id, [entry for entry in entries if entry is not None])
         yield sandbox
 
 
