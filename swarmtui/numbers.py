@@ -1,9 +1,11 @@
-"""Format numbers for display: a value that was not measured is a dash, never 0.
+"""Format numbers and times for display: a value that was not measured is a dash, never 0.
 
 Live views use `rate` and `percent`, which have a steady width; tables and reports show more digits with `significant`.
 """
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 MISSING = "–"
 _MINUS = "−"
@@ -60,6 +62,15 @@ def milliseconds(value: float | None, digits: int = 3) -> str:
     if value is None:
         return MISSING
     return f"{significant(1e3 * value, digits if abs(value) >= 1e-3 else digits - 1)} ms"
+
+
+def local_time(stored: str | float, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Format a time in the zone of this host; it is stored in UTC or as seconds since 1970. Empty if it is no time."""
+    try:
+        time = datetime.fromisoformat(stored) if isinstance(stored, str) else datetime.fromtimestamp(stored, UTC)
+        return time.astimezone().strftime(form)
+    except (ValueError, OverflowError):
+        return ""
 
 
 def clock(value: float | None) -> str:

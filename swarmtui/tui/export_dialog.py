@@ -25,7 +25,7 @@ from swarmtui.tui.textual_patches import run_in_background
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
 
-_HINT = "enter: write · tab: format or file · esc: close"
+_HINT = "enter: write · tab: format, directory, file · esc: close"
 
 
 def default_path(root: Path, session_ids: Sequence[str], form: str) -> Path:
@@ -59,8 +59,12 @@ class ExportDialog(ModalScreen[None]):
             formats = PickList(items, id="formats")
             formats.styles.height = len(forms)
             yield formats
+            path = default_path(self._root, self._session_ids, forms[0])
+            # Two fields: the end of a long path would not be visible in one.
+            yield Static("Directory", markup=False, classes="hint")
+            yield TextField(str(path.parent), id="directory", compact=True)
             yield Static("File", markup=False, classes="hint")
-            yield TextField(str(default_path(self._root, self._session_ids, forms[0])), id="path", compact=True)
+            yield TextField(path.name, id="file", compact=True)
             yield Static("", markup=False, id="outcome")
             yield Static(_HINT, markup=False, classes="hint", id="export-hint")
 
@@ -73,15 +77,16 @@ class ExportDialog(ModalScreen[None]):
 
     @property
     def _path(self) -> Path:
-        return Path(self.query_one("#path", Input).value.strip()).expanduser()
+        directory, name = (self.query_one(f"#{part}", Input).value.strip() for part in ("directory", "file"))
+        return Path(directory).expanduser() / Path(name).expanduser()
 
     @on(PickList.Moved)
     def _format_changed(self) -> None:
         """Follow the format with the suffix of the file."""
         self._written = False
-        if self._path.name:
-            suffix = f".{FORMATS[self._form].suffix or self._form}"
-            self.query_one("#path", Input).value = str(self._path.with_suffix(suffix))
+        name = self.query_one("#file", Input)
+        if Path(name.value).name:
+            name.value = str(Path(name.value).with_suffix(f".{FORMATS[self._form].suffix or self._form}"))
         self._describe()
 
     @on(Input.Changed)

@@ -41,10 +41,13 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
         await until(lambda: "four slots" in screen_text(app))
         assert "two slots" in screen_text(app)
 
-        await pilot.press("slash", "f", "o", "u", "r")
-        await until(lambda: "two slots" not in screen_text(app))
+        await pilot.press("slash", "t", "w", "o")
+        await until(lambda: "four slots" not in screen_text(app))
         await pilot.press("escape")
-        await until(lambda: "two slots" in screen_text(app))
+        await until(lambda: "four slots" in screen_text(app))
+        sessions = app.screen.query_one(SessionList)
+        assert sessions.cursor == 1 and sessions.selected_id == first  # the cursor stays on the session
+        await pilot.press("g")
 
         await pilot.press("m", "m", "c")
         await until(lambda: "--max-num-seqs 2 → 4" in screen_text(app))
@@ -88,11 +91,21 @@ async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: 
         assert written.read_bytes().startswith(b"<!doctype html>")
         assert str(written) in str(app.screen.query_one("#outcome", Static).content)
         await pilot.press("j", "tab")
-        app.screen.query_one("#path", Input).value = str(tmp_path / "missing" / "report.md")
+        app.screen.query_one("#file", Input).value = str(tmp_path / "missing" / "report.md")
         await pilot.press("enter")
         await until(lambda: "cannot be written: No such file" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: "Export" not in screen_text(app))
+
+
+@pytest.mark.parametrize("key", ["enter", "m", "c", "e", "D", "P"])
+async def test_keys_on_an_empty_list_say_what_to_do(tmp_path: Path, until: Until, key: str) -> None:
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "no sessions yet" in screen_text(app))
+        await pilot.press(key)
+        await until(lambda: any("F5 on the setup screen" in note.message for note in app._notifications))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")

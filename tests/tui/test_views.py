@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.history import history_point
+from swarmtui.cli.render.tuning import log_text
 from swarmtui.model.client_protocol import Ended, Frame, Status
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry
+from swarmtui.model.tuning import LoggedChange
 from swarmtui.model.worker_protocol import StreamRow
-from swarmtui.numbers import percent, rate, signed_percent
+from swarmtui.numbers import local_time, percent, rate, signed_percent
 from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.store import load_session, write_summary
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
@@ -29,8 +31,9 @@ from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
 from swarmtui.tui.live_model import LiveModel, StreamRate
+from swarmtui.tui.log.screen import _change_line
 from swarmtui.tui.plot import zero_based_axis
-from swarmtui.tui.sessions.screen import SessionColumns, local_time, session_columns, session_line
+from swarmtui.tui.sessions.screen import SessionColumns, session_columns, session_line
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
 from tests.tui.screen_text import text_of
@@ -323,12 +326,18 @@ def test_session_columns_are_those_that_differ() -> None:
     assert f"{'l' * 60} · --flag 1" in session_line(row, "--flag 1", same, 200)
 
 
-def test_sessions_have_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC-5")
     time.tzset()
     try:
-        assert local_time("2026-11-15T20:30:12Z", with_year=True) == "2026-11-16 01:30"
-        assert local_time("never", with_year=True) == ""
+        assert local_time("2026-11-15T20:30:12Z") == "2026-11-16 01:30"
+        assert local_time(1_794_774_612.0, "%H:%M") == "01:30"
+        assert local_time("never") == ""
+        change = LoggedChange(
+            number=1, created="2026-11-15T20:30:12Z", before="", after="", what="", effect="", verdict="no verdict"
+        )
+        assert "2026-11-16 01:30" in log_text([change])
+        assert "2026-11-16 01:30" in text_of([_change_line(change, 120, here=False)])
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -13,7 +13,7 @@ from swarmtui.experiments.grid import all_configurations, halving_rounds, launch
 from swarmtui.experiments.sequential import CHECKPOINTS, detectable_at
 from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LoggedChange, Objective, TuneFile, TuneResult, format_flags
-from swarmtui.numbers import MISSING, gib, short_percent, signed_percent, significant
+from swarmtui.numbers import MISSING, gib, local_time, short_percent, signed_percent, significant
 from swarmtui.text import count_noun, escape, sanitize
 
 _OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}
@@ -176,7 +176,7 @@ def log_text(changes: Sequence[LoggedChange]) -> str:
     rows = [
         [
             str(change.number),
-            change.created[:16],
+            local_time(change.created),
             sanitize(change.what),
             signed_percent(change.change),
             change.verdict,

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from swarmtui.experiments.tune_store import mark_change, read_log
 from swarmtui.model.base import BadInput
 from swarmtui.model.tuning import LoggedChange
-from swarmtui.numbers import signed_percent
+from swarmtui.numbers import local_time, signed_percent
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.cursor_list import CursorList
@@ -32,7 +32,7 @@ _MIN_CHANGE = 18
 
 def _titles(width: int) -> str:
     change, note = _text_widths(width)
-    first = f"  {rjust('', _NUMBER)} {ljust('created (UTC)', _CREATED)}{ljust('change', change)}"
+    first = f"  {rjust('', _NUMBER)} {ljust('created', _CREATED)}{ljust('change', change)}"
     return f"{first}{rjust('effect', _EFFECT)}  {ljust('verdict', _VERDICT)}{ljust('', _KEPT)}{ljust('note', note)}"
 
 
@@ -42,7 +42,7 @@ def _change_line(change: LoggedChange, width: int, here: bool) -> Line:
     return [
         ("› " if here else "  ", "cursor"),
         (rjust(str(change.number), _NUMBER) + " ", "dim"),
-        (ljust(change.created[:16].replace("T", " "), _CREATED), "dim"),
+        (ljust(local_time(change.created), _CREATED), "dim"),
         (ljust(sanitize(change.what), change_width), bold),
         (rjust(signed_percent(change.change), _EFFECT) + "  ", "bold"),
         (ljust(change.verdict, _VERDICT), _STYLES.get(change.verdict, "dim")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from textual.app import ComposeResult
 
 from swarmtui.analysis.compare.probe_history import ProbeHistory
 from swarmtui.model.base import BadInput
-from swarmtui.numbers import percent, rate, seconds, short
+from swarmtui.numbers import local_time, percent, rate, seconds, short
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.input_line import InputLine
@@ -91,7 +90,7 @@ def _ticks(xs: Sequence[float]) -> tuple[tuple[float, str], ...]:
     first, last = xs[0], xs[-1]
     form = "%d %b" if last - first > 3 * 86_400 else "%d %b %H:%M" if last - first > 86_400 else "%H:%M"
     times = [first + (last - first) * part / (_TICKS - 1) for part in range(_TICKS)] if last > first else [first]
-    return tuple((time, datetime.fromtimestamp(time, UTC).strftime(form)) for time in times)
+    return tuple((time, local_time(time, form)) for time in times)
 
 
 def _facts(history: ProbeHistory) -> tuple[tuple[str, str], ...]:
@@ -108,11 +107,11 @@ def _facts(history: ProbeHistory) -> tuple[tuple[str, str], ...]:
 
 def _rows(history: ProbeHistory, drifted: Sequence[bool]) -> list[Line]:
     """Newest first."""
-    head: Line = [(f"   {'created (UTC)':<18}{'tok/s':>9}{'engine':>9}{'TTFT':>9}{'rolling':>9}{'runs':>6}", "dim")]
+    head: Line = [(f"   {'created':<18}{'tok/s':>9}{'engine':>9}{'TTFT':>9}{'rolling':>9}{'runs':>6}", "dim")]
     rows = [
         [
             (" ✖ " if is_drifted else "   ", "bad"),
-            (ljust(probe.created[:16].replace("T", " "), 18), "dim"),
+            (ljust(local_time(probe.created), 18), "dim"),
             (rjust(rate(probe.tps), 9), "bold"),
             (rjust(rate(probe.engine_tps), 9) + rjust(seconds(probe.ttft_s), 9) + rjust(rate(median), 9), ""),
             (rjust(str(len(probe.runs)), 6), "dim"),

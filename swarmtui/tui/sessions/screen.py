@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -17,7 +16,7 @@ from textual.message import Message
 
 from swarmtui.analysis.compare.names import varying_flags
 from swarmtui.model.base import BadInput
-from swarmtui.numbers import MISSING, rate
+from swarmtui.numbers import MISSING, local_time, rate
 from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running
 from swarmtui.text import sanitize
@@ -25,7 +24,7 @@ from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer
-from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, wrap
+from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, wrap, wrapped_note
 from swarmtui.tui.sessions.compare_screen import OverlayPanel, OverlayView, SessionCurve
 from swarmtui.tui.textual_patches import run_in_background
 
@@ -38,6 +37,7 @@ SESSION_ORDERS: dict[SessionOrder, index.SortOrder] = {
 }  # fmt: skip
 
 _TIME, _BEST, _SWEET = 12, 14, 6
+_SHORT_TIME = "%m-%d %H:%M"
 # Above this width the year is shown.
 _WIDE = 120
 # The largest shares of the remaining width that the model and the workload get.
@@ -96,7 +96,7 @@ def session_line(row: SessionRow, flags: str, columns: SessionColumns, width: in
     best = f"{mark}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else MISSING
     sweet = MISSING if row.sweet_spot is None else f"C={row.sweet_spot}"
     name = sanitize(row.problem or "") or session_caption(row, flags)
-    time = local_time(row.created, width >= _WIDE) or sanitize(row.id)
+    time = local_time(row.created, f"%Y-{_SHORT_TIME}" if width >= _WIDE else _SHORT_TIME) or sanitize(row.id)
     return _cells((time, name, _model(row), row.workload, best, sweet, _state(row)), columns, width)
 
 
@@ -104,15 +104,6 @@ def session_caption(row: SessionRow, flags: str) -> str:
     """The name of a session: its label, and the flags in which it differs."""
     label = sanitize(row.label)
     return " · ".join(part for part in (label, flags if flags not in label else "") if part)
-
-
-def local_time(created: str, with_year: bool) -> str:
-    """Convert the time of a session, which is stored in UTC; empty if it is not a time."""
-    try:
-        local = datetime.fromisoformat(created).astimezone()
-    except (ValueError, OverflowError):
-        return ""
-    return f"{local:%Y-%m-%d %H:%M}" if with_year else f"{local:%m-%d %H:%M}"
 
 
 def _model(row: SessionRow) -> str:
@@ -147,7 +138,8 @@ def preview_lines(row: SessionRow, flags: str, width: int) -> list[Line]:
     best = f"{rate(row.best_out_tps)} tok/s at {row.best_at}" if row.best_at else ""
     facts = (
         ("", session_caption(row, flags)),
-        ("time", local_time(row.created, with_year=True)),
+        # With the zone: the id above, and the names of the files, are in UTC.
+        ("time", local_time(row.created, "%Y-%m-%d %H:%M %Z")),
         ("model", _model(row)),
         ("workload", row.workload),
         ("endpoint", row.endpoint),
@@ -187,7 +179,8 @@ class SessionList(CursorList["SessionRow"]):
         self.columns = session_columns(rows)
         self.flags, self.marked, self.empty = flags, marked, empty
         self.note = " · ".join(part for part in (self.columns.common, note) if part)
-        self.set_rows(rows)
+        selected = self.selected_id
+        self.set_rows(rows, next((at for at, row in enumerate(rows) if row.id == selected), None))
 
     @property
     def selected_id(self) -> str:
@@ -200,7 +193,7 @@ class SessionList(CursorList["SessionRow"]):
     def draw(self, width: int, height: int) -> list[Line]:
         head = heading("", "sessions", self.note, width)
         if not self.rows:
-            return [head, [(f" {self.empty}", "dim")]]
+            return [head, *wrapped_note(self.empty, width)]
         lines: list[Line] = [head, [(_titles(self.columns, width), "dim")]]
         for position, row in self.visible_rows(height - self.other_lines):
             here = position == self.cursor
@@ -279,7 +272,9 @@ class SessionsScreen(CursorScreen):
         text = self.filter_text
         rows = index.search_sessions(self._listed.rows, SESSION_ORDERS[self._order], text)
         filtered = f"/{text} · " if text else ""
-        none = f"no session matches “{text}”" if text else f"no sessions yet in {self._root}"
+        none = f"no sessions yet in {self._root}: each run is saved; F5 on the setup screen starts one"
+        if text:
+            none = f"no session matches “{text}”; Esc clears the filter"
         note = f"{filtered}{self._order} · {len(rows)}"
         self.query_one(SessionList).show(rows, self._listed.flags, self._marked, note, self._problem or none)
 
@@ -292,9 +287,7 @@ class SessionsScreen(CursorScreen):
         marked = [row for row in self._listed.rows if row.id in self._marked and row is not selected]
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
-            SessionCurve(
-                sanitize(row.label) or names.get(row.id) or local_time(row.created, with_year=False), row.curve
-            )
+            SessionCurve(sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME), row.curve)
             for row in rows
         )
         empty = "" if any(len(curve.points) > 1 for curve in curves) else "a curve needs two levels"
@@ -313,25 +306,31 @@ class SessionsScreen(CursorScreen):
     def action_filter(self) -> None:
         self.ask_filter("filter sessions:")
 
+    def _selected_id(self) -> str:
+        """The id of the session under the cursor; if there is none, say why and return an empty string."""
+        sessions = self.query_one(SessionList)
+        if not sessions.selected_id:
+            self.app.toast(sessions.empty)
+        return sessions.selected_id
+
     def action_mark(self) -> None:
-        self._marked ^= {self.query_one(SessionList).selected_id} - {""}
+        self._marked ^= {self._selected_id()} - {""}
         self.action_move(1)
         self.update_panels()
 
     def action_replay(self) -> None:
-        selected = self.query_one(SessionList).selected_id
-        if selected:
+        if selected := self._selected_id():
             run_in_background(self, partial(self.app.open_replay, self._root, selected), group="open")
 
     def action_checklist(self) -> None:
-        selected = self.query_one(SessionList).selected_id
-        if selected:
+        if selected := self._selected_id():
             self.app.open_screen("checklist", self._root, selected)
 
     def action_compare(self) -> None:
         """Compare the marked sessions; the oldest is the baseline."""
-        ids = self._to_compare()
-        if len(ids) < 2:
+        if not self._listed.rows:
+            self._selected_id()
+        elif len(ids := self._to_compare()) < 2:
             self.app.toast("no earlier session with this model and workload; mark two or more with m")
         else:
             run_in_background(self, partial(self.app.open_comparison, self._root, ids), group="open")
@@ -354,13 +353,12 @@ class SessionsScreen(CursorScreen):
     def action_export(self) -> None:
         """Export the marked sessions in one file, or the one under the cursor."""
         marked = sorted(row.id for row in self._listed.rows if row.id in self._marked)
-        ids = marked or [self.query_one(SessionList).selected_id]
+        ids = marked or [self._selected_id()]
         if ids[0]:
             self.app.open_screen("export", self._root, ids)
 
     def action_delete(self) -> None:
-        selected = self.query_one(SessionList).selected_id
-        if not selected:
+        if not (selected := self._selected_id()):
             return
         try:
             self._deleted.delete(selected)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from swarmtui.experiments.tune_status import TuneSnapshot, configuration_statuse
 from swarmtui.experiments.tune_store import tune_directories
 from swarmtui.model.base import BadInput
 from swarmtui.model.tuning import format_flags
-from swarmtui.numbers import rate
+from swarmtui.numbers import local_time, rate
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.cursor_list import CursorList
@@ -48,7 +47,7 @@ def tune_line(directory: Path, snapshot: TuneSnapshot) -> TuneLine:
     return TuneLine(
         directory,
         sanitize(snapshot.tune.name),
-        datetime.fromtimestamp(status.begun, UTC).strftime("%Y-%m-%d %H:%M") if status else "",
+        local_time(status.begun) if status else "",
         "tuning" if snapshot.alive else (status.ended if status else "") or "interrupted",
         f"{finished} of {len(configurations)}",
         f"{rate(best.out_tps)} tok/s at C={best.c} with {sanitize(format_flags(best.flags))}"
@@ -58,7 +57,7 @@ def tune_line(directory: Path, snapshot: TuneSnapshot) -> TuneLine:
 
 
 def _titles(name_width: int) -> str:
-    columns = f"{ljust('started (UTC)', _STARTED)}{ljust('state', _STATE)}{rjust('done', _PROGRESS)}  best"
+    columns = f"{ljust('started', _STARTED)}{ljust('state', _STATE)}{rjust('done', _PROGRESS)}  best"
     return f"  {ljust('tune', name_width)}{columns}"
 
 
