@@ -171,3 +171,11 @@ def test_unsent_request_was_never_in_flight() -> None:
         BOOT_NS + 5 * MS,
         BOOT_NS + 9 * MS,
     )
+
+
+def test_chunks_read_together_with_the_last_one_count() -> None:
+    """Their times are rounded up to a microsecond, past the exact time of the last token, which ends the window."""
+    record = request(0, [10, 20, 30, 30], t_last_ns=BOOT_NS + 30 * MS - 311)
+    assert record.t_last_ns is not None
+    found = steady([record], 0, (BOOT_NS, record.t_last_ns))
+    assert found is not None and found.tokens == 4.0

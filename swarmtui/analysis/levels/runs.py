@@ -89,6 +89,9 @@ def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart
         if not times or times[0] > window[1]:
             continue
         if record.t_last_ns is not None:
+            # Chunk times are rounded, so that those read together with the last one may be after it.
+            rounded_up = bisect_right(times, record.t_last_ns)
+            times[rounded_up:] = [record.t_last_ns] * (len(times) - rounded_up)
             times[-1] = record.t_last_ns
         first, last = (bisect_right(times, bound) for bound in window)
         estimated = not record.ok and record.chunk_tokens is None

@@ -229,10 +229,10 @@ def _machine_note(levels: Sequence[Level]) -> str:
         )
     if any(level.energy and level.energy.all_gpus for level in levels):
         notes.append("GPU figures are of all GPUs of the host in use: which of them the server uses is not known")
-    if any(level.ttft_split for level in levels):
-        notes.append("TTFT: parts of the mean of all requests, also unmeasured ones, by the server's histograms")
+    if any(level.ttft_split and not level.ttft_split.estimated for level in levels):
+        notes.append("TTFT: parts of the mean of all requests, also unmeasured ones, as the server reports them")
     if any(level.ttft_split and level.ttft_split.estimated for level in levels):
-        notes.append("est.: estimated from C=1, because the server does not report it")
+        notes.append("est.: estimated from C=1, where the server reported nothing in the time of a level")
     return "; ".join(notes)
 
 
