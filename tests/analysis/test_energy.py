@@ -46,6 +46,16 @@ def test_memory_of_a_span_without_a_reading_is_that_of_the_readings_around_it() 
     assert none is not None and none.peak_memory is None
 
 
+def test_joules_of_short_spans_are_null() -> None:
+    """The GPU is busy from 2.5 to 4.3 s, and idle before and after it: readings in it do not show its power."""
+    counts = [50.0 * t + 250.0 * max(0.0, min(t, 4.3) - 2.5) for t in range(8)]
+    readings = [Telemetry(t_ns=t * S, gpus=(gpu(energy_j=count),)) for t, count in enumerate(counts)]
+    short = energy_used(readings, [(5 * S // 2, 43 * S // 10)], 100)
+    assert short is not None and short.joules is None
+    exact = energy_used(readings, [(2 * S, 5 * S)], 100)
+    assert exact is not None and exact.joules == pytest.approx(150.0 + 450.0)
+
+
 def test_energy_of_runs_is_summed_without_the_time_between() -> None:
     found = energy_used(steady(100.0, 30), [(0, 5 * S), (20 * S, 25 * S)], tokens_out=None)
     assert found is not None and found.joules == pytest.approx(1000.0)
@@ -192,7 +202,7 @@ def test_simulated_gpu_is_marked() -> None:
 @given(
     watts=st.floats(1.0, 1000.0),
     start=st.floats(0.0, 9.0),
-    length=st.floats(1.01, 9.0),
+    length=st.floats(3.5, 9.0),
 )
 def test_constant_power_gives_mean_watts(watts: float, start: float, length: float) -> None:
     found = energy_used(steady(watts, 20), [(int(start * S), int((start + length) * S))], 1)

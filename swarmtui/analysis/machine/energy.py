@@ -18,6 +18,9 @@ THROTTLE_REASONS = frozenset(
 )
 # A counter must have been read within this time of both ends of a span, and the memory if the span is too short.
 _MAX_DISTANCE_NS = 1_500_000_000
+# Power changes near the ends of a span, and between two readings it is not known when. Both intervals together must not
+# be longer than this share of the span: the energy may then be off by 15 %, if a GPU idled before and after it.
+_MAX_BLURRED = 1.0
 # A GPU with less memory in use runs no server: a process that computes on it takes more.
 _MIN_MEMORY = 256 << 20
 
@@ -34,9 +37,8 @@ def energy_used(
 ) -> Energy | None:
     """Return the energy used in all spans by these GPUs, or by all; None if no reading has one of them.
 
-    Joules are null unless each of these GPUs has a counter reading near both ends of each span, and one was taken in a
-    span: two readings around short spans show the same power for all of them. MIG devices have no counters and are part
-    of the whole GPU.
+    Joules are null unless each of these GPUs has counter readings near both ends of each span, and the spans are long
+    enough for the time between readings. MIG devices have no counters and are part of the whole GPU.
     """
     chosen = [
         (reading.t_ns, [gpu for gpu in _whole_gpus(reading) if used is None or gpu.uuid in used.uuids])
@@ -46,14 +48,15 @@ def energy_used(
     if not names:
         return None
     inside = _within(chosen, spans)
-    joules: float | None = 0.0 if inside else None
+    seconds = sum(end - start for start, end in spans) / 1e9
+    joules: float | None = 0.0 if spans else None
     for uuid in names:
         read = {t: g.energy_j for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None}
-        counter = sorted(read.items())
-        for span in spans:
-            in_span = _joules(counter, span)
-            joules = None if joules is None or in_span is None else joules + in_span
-    seconds = sum(end - start for start, end in spans) / 1e9
+        parts = [_joules(sorted(read.items()), span) for span in spans]
+        known = [part for part in parts if part is not None]
+        sharp = sum(blurred_ns for _, blurred_ns in known) <= _MAX_BLURRED * 1e9 * seconds
+        if joules is not None:
+            joules = joules + sum(found for found, _ in known) if sharp and len(known) == len(parts) else None
     throttled, why = throttled_share(inside)
     simulated = any(gpu.simulated for _, gpus in chosen for gpu in gpus)
     return Energy(
@@ -70,8 +73,11 @@ def energy_used(
     )
 
 
-def _joules(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
-    """Return the joules of a span; null if the counter was not read near both ends, or was reset in between."""
+def _joules(counter: Sequence[tuple[int, float]], span: Span) -> tuple[float, int] | None:
+    """Return the joules of a span and the time between the readings around its ends, 0 for a reading at an end.
+
+    Null if the counter was not read near both ends, or was reset in between.
+    """
     start, end = span
     times = [t for t, _ in counter]
     first, last = max(bisect_left(times, start + 1) - 1, 0), min(bisect_left(times, end), len(times) - 1)
@@ -80,7 +86,9 @@ def _joules(counter: Sequence[tuple[int, float]], span: Span) -> float | None:
         return None
     if near[0][0] > start + _MAX_DISTANCE_NS or near[-1][0] < end - _MAX_DISTANCE_NS:
         return None
-    return max(0.0, _interpolate(near[-2], near[-1], end) - _interpolate(near[0], near[1], start))
+    blurred = [(near[0], near[1])] * (start != near[0][0]) + [(near[-2], near[-1])] * (end != near[-1][0])
+    joules = _interpolate(near[-2], near[-1], end) - _interpolate(near[0], near[1], start)
+    return max(0.0, joules), sum(later - earlier for (earlier, _), (later, _) in blurred)
 
 
 def _interpolate(one: tuple[int, float], other: tuple[int, float], t: int) -> float:
