@@ -164,13 +164,12 @@ class _Parser:
             raise self._error("expected and, or, or the end", self._tokens[self._at].start)
 
     def _error(self, problem: str, position: int | None = None) -> BadInput:
-        """Return an error that marks the position below the text."""
+        """Return an error that names the position in the text, in one line."""
         if position is None:
             position = self._tokens[self._at].start if self._at < len(self._tokens) else len(self._text)
         if not self._text.strip():
             return BadInput("is empty; expected something like ttft_p50>1s", key=_KEY)
-        line = self._text.replace("\n", " ").replace("\t", " ")
-        return BadInput(f"{problem}\n  {line}\n  {' ' * position}^", key=_KEY)
+        return BadInput(f"{problem} (at character {position + 1} of {self._text!r})", key=_KEY)
 
 
 def _evaluate(node: _Node, levels: Sequence[Level]) -> LimitResult:
