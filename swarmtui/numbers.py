@@ -54,7 +54,8 @@ def seconds(value: float | None, digits: int = 3) -> str:
     """Format in milliseconds below one second: 48.3 ms, 180 ms, 1.23 s."""
     if value is None:
         return MISSING
-    return f"{significant(value, digits)} s" if abs(value) >= 1 else milliseconds(value, digits)
+    rounded = abs(float(f"{value:.{digits}g}"))
+    return f"{significant(value, digits)} s" if rounded >= 1 else milliseconds(value, digits)
 
 
 def milliseconds(value: float | None, digits: int = 3) -> str:

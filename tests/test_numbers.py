@@ -27,6 +27,7 @@ from swarmtui import numbers
         ("seconds", 0.00042, "0.42 ms"),
         ("seconds", 0.0483, "48.3 ms"),
         ("seconds", 0.18, "180 ms"),
+        ("seconds", 0.9997, "1.00 s"),
         ("seconds", 1.234, "1.23 s"),
         ("seconds", 123.4, "123 s"),
         ("milliseconds", 1.234, "1234 ms"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from pathlib import Path
 
@@ -106,6 +107,19 @@ async def test_keys_on_an_empty_list_say_what_to_do(tmp_path: Path, until: Until
         await until(lambda: "no sessions yet" in screen_text(app))
         await pilot.press(key)
         await until(lambda: any("F5 on the setup screen" in note.message for note in app._notifications))
+
+
+async def test_the_curve_of_a_running_session_follows_at_its_end(tmp_path: Path, until: Until) -> None:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    path = max(root.iterdir()) / "journal.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))  # without its end
+    with path.open("rb") as journal:
+        fcntl.flock(journal, fcntl.LOCK_EX)
+        app = SwarmApp(session_root=root)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.press("L")
+            await until(lambda: "the curve follows at the end" in screen_text(app))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")

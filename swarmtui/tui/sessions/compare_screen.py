@@ -102,8 +102,10 @@ def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> li
 def _pair(pair: Pair, names: dict[str, str], width: int) -> list[Line]:
     from swarmtui.analysis.compare.sessions import headline_row
 
-    lines: list[Line] = [[(f" {names.get(pair.a, pair.a)}  →  {names.get(pair.b, pair.b)}", "title")]]
-    lines.append([(f" {pair.a}  →  {pair.b}", "dim")])
+    before, after = names.get(pair.a, pair.a), names.get(pair.b, pair.b)
+    lines: list[Line] = [[(f" {before}  →  {after}", "title")]]
+    if pair.a not in before or pair.b not in after:
+        lines.append([(f" {pair.a}  →  {pair.b}", "dim")])
     lines += _wrapped(pair.sentence, "", "bold", width)
     for refusal in pair.refused:
         lines += _wrapped(str(refusal), "✖ ", "bad", width)

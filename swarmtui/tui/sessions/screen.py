@@ -291,6 +291,8 @@ class SessionsScreen(CursorScreen):
             for row in rows
         )
         empty = "" if any(len(curve.points) > 1 for curve in curves) else "a curve needs two levels"
+        if empty and selected and _state(selected) == "running":
+            empty = "running: the curve follows at the end"
         unit = "requests/s" if any(row.best_rate is not None for row in rows) else "C"
         self.query_one(SessionCurvePanel).show(OverlayView("output tok/s", curves, unit, empty))
 
