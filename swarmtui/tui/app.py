@@ -259,6 +259,11 @@ class SwarmApp(PatchedApp[AppResult]):
             self._quit_dialog.dismiss("back")
             self.toast("the run has ended; q quits")
 
+    def resumed(self) -> None:
+        super().resumed()
+        if isinstance(self._source, LiveSource):  # for the history of the time in which the app was stopped
+            self._source.send(Subscribe(hz=self.hz, rows=True))
+
     # quitting
 
     @property

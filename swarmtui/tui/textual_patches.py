@@ -111,9 +111,11 @@ class Terminal(LinuxDriver):
 
     def _restart(self) -> None:
         """Set the terminal up again after a SIGSTOP, which came without notice."""
-        self.suspend_application_mode()
-        self.resume_application_mode()
-        cast(PatchedApp[Any], self._app).action_redraw()
+        app = cast(PatchedApp[Any], self._app)
+        if app.is_running:
+            self.suspend_application_mode()
+            self.resume_application_mode()
+            app.resumed()
 
     @property
     def closed(self) -> bool:
@@ -232,9 +234,13 @@ class PatchedApp(App[Result]):
         """Stop the app until the shell continues it (fg); a run has its own process and continues."""
         if isinstance(self._driver, Terminal):
             stopped = self._driver.suspend()
-            self.action_redraw()
+            self.resumed()
             if not stopped:
                 self.notify("there is no shell to return to")
+
+    def resumed(self) -> None:
+        """Show the present state after the process was stopped."""
+        self.action_redraw()
 
     def on_key(self, event: Key) -> None:
         """Pass on text typed at once after the key that opened a field: Textual has sent it to the screen below.

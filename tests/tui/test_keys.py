@@ -311,3 +311,11 @@ async def test_text_typed_at_once_after_the_filter_key_is_part_of_the_filter(unt
             app.simulate_key(key)
         await until(lambda: app.screen.query_one(Input).value == "wxd")
         assert isinstance(app.screen, RunScreen) and app.screen.filter_text == "wxd"
+
+
+async def test_history_is_requested_again_after_the_app_was_stopped() -> None:
+    source = RecordingSource()
+    app = SwarmApp(source=source)
+    async with app.run_test():
+        app.resumed()
+        assert source.commands == [protocol.Subscribe(hz=app.hz, rows=True)]

@@ -231,7 +231,9 @@ def test_columns_of_the_whole_history_stay_in_place() -> None:
         assert 66 <= len(after) <= 100
     assert kept > 290
     ended = history_view(points[:123], 0, 100, whole_session=True, ended=True)
-    assert len(ended.traces[0].values) == 100
+    assert len(ended.traces[0].values) == 100 and None not in ended.traces[0].values
+    stopped = history_view(points[:40] + points[80:123], 0, 122, whole_session=True, ended=True).traces[0].values
+    assert [column for column, value in enumerate(stopped) if value is None] == list(range(42, 80))
 
 
 @given(st.floats(1e-6, 1e9))

@@ -13,6 +13,8 @@ from swarmtui.tui.lines import Line, Panel, bar_columns, heading, ljust, rjust, 
 _LABEL = 15
 # The time between two points.
 _POINT_S = 0.25
+# A longer time between two points is a gap.
+_LONGEST_GAP_S = 1.0
 _STYLES = ("first", "second", "warn", "warn", "dim")
 
 
@@ -71,9 +73,12 @@ def history_view(
             break
         buckets[min(column, len(buckets) - 1)].append(point)
     if whole_session:
-        # A short session has fewer points than columns.
+        # A short session has fewer points than columns. What is not known, as after Ctrl-Z, stays blank.
+        blank = 0
         for column in range(1, len(buckets)):
-            buckets[column] = buckets[column] or buckets[column - 1]
+            blank = 0 if buckets[column] else blank + 1
+            if 0 < blank * step_s <= _LONGEST_GAP_S:
+                buckets[column] = buckets[column - 1]
     newest = now or points[-1]
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
