@@ -74,7 +74,7 @@ class TerminalCells:
 
 
 def changed_ranges(old: Sequence[Cell | None], new: Sequence[Cell]) -> list[tuple[int, int]]:
-    """Return the ranges of cells that differ, of whole characters."""
+    """Return the ranges of cells that differ."""
     ranges: list[tuple[int, int]] = []
     for column, (was, now) in enumerate(zip(old, new, strict=True)):
         if was != now:
@@ -82,12 +82,7 @@ def changed_ranges(old: Sequence[Cell | None], new: Sequence[Cell]) -> list[tupl
                 ranges[-1] = (ranges[-1][0], column + 1)
             else:
                 ranges.append((column, column + 1))
-    return [(start, _character_end(new, end)) for start, end in ranges]
-
-
-def _character_end(cells: Sequence[Cell], end: int) -> int:
-    """Include the second cell of a wide character: it does not differ if both lines have one there."""
-    return end + 1 if end < len(cells) and cells[end][0] == "" else end
+    return ranges
 
 
 def _visible(pen: Pen | None, wanted: Pen) -> Pen:
