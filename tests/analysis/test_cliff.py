@@ -74,6 +74,18 @@ def test_ttft_that_creeps_up_over_close_levels_is_a_cliff(step: float, wait: flo
     assert found is not None and 20 <= found.c_before <= 40
 
 
+@pytest.mark.parametrize("slots", [24, 64])
+def test_ttft_that_grows_with_the_decode_step_is_no_queue(slots: int) -> None:
+    """More streams make steps longer and bring little throughput; only beyond the slots do requests wait."""
+    levels: list[Level] = []
+    while (c := next_level(levels, 1024)) is not None:
+        step = 0.0045 + 0.00146 * min(c, slots)
+        ttft = 4 * step + 10.0 * max(0.0, c / slots - 1)
+        levels.append(level(c, tps=min(c, slots) / step, ttft=ttft, tpot=step))
+    cliff = find_cliff(levels)
+    assert cliff is not None and abs(cliff.c_before / slots - 1.0) <= 0.11
+
+
 def test_one_slow_calm_level_is_no_reference() -> None:
     levels = [level(c, tps=100 * c, ttft=0.1) for c in (1, 2)] + [level(4, tps=400, ttft=0.25)]
     found = find_cliff([*levels, level(8, tps=410, ttft=0.4)])

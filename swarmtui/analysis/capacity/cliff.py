@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.findings import Cliff
@@ -12,6 +12,9 @@ from swarmtui.model.session import Level
 # grows by less than this share of the growth of C.
 QUEUED_TTFT_FACTOR = 3.0
 QUEUED_GAIN = 0.5
+# TTFT grows with the time of a decode step, too, which is no queue: it must grow by this factor more. In virtual time
+# 2 found cliffs far below the slots, 2.5 and 3 more of them above.
+_STEPS_FACTOR = 2.25
 # The levels that TTFT is compared with are this factor apart: between close levels it may grow little although requests
 # queue.
 _REFERENCE_LEVELS, _REFERENCE_STEP = 3, 2
@@ -79,18 +82,21 @@ def _queues(level: Level, unqueued: Sequence[Level]) -> bool:
 
 
 def _waits(level: Level, unqueued: Sequence[Level]) -> bool:
+    """Return whether TTFT grew by more than longer decode steps explain: the steps of full slots are equally long."""
     factor = _ttft_factor(level, unqueued)
-    return factor is not None and factor >= QUEUED_TTFT_FACTOR
+    steps = _factor(level, unqueued, lambda level: level.tpot_s.mean)
+    return factor is not None and factor >= max(QUEUED_TTFT_FACTOR, _STEPS_FACTOR * (steps or 1.0))
 
 
 def _ttft_factor(level: Level, unqueued: Sequence[Level]) -> float | None:
-    """Return the mean TTFT over the median of the mean TTFTs of the last levels that do not queue.
+    """Return the factor of the mean TTFT: with several replicas less than half of the requests may wait."""
+    return _factor(level, unqueued, lambda level: level.ttft_s.mean)
 
-    The median, because a single level may be off by chance. The mean TTFT, because with several replicas less than half
-    of the requests may wait, which their median would not show.
-    """
-    means = (before.ttft_s.mean for before in _reference(level, unqueued))
-    return ratio(level.ttft_s.mean, median(mean for mean in means if mean is not None))
+
+def _factor(level: Level, unqueued: Sequence[Level], figure: Callable[[Level], float | None]) -> float | None:
+    """Return a figure over its median at levels that do not queue: a single one of them may be off by chance."""
+    known = [value for before in _reference(level, unqueued) if (value := figure(before)) is not None]
+    return ratio(figure(level), median(known))
 
 
 def _reference(level: Level, unqueued: Sequence[Level]) -> Sequence[Level]:
