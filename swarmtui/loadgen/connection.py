@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import ssl
 import traceback
-from array import array
 from collections.abc import Callable
-from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
 from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_stamps, monotonic_ns, unpack_timespec
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
+from swarmtui.loadgen.kept_reads import KEPT_BYTES, KeptReads
+from swarmtui.loadgen.receive_ring import ReceiveRing
 from swarmtui.model.endpoint import tls_problem
 
-# Reads that wait are kept in a buffer of this size, one per connection, so that they lie in one page of memory.
-_KEPT_BYTES = 4096
-# The first reads of a stream wait for a part of that, which differs between streams: those that started together would
-# otherwise all have to be parsed in the same moment.
-_first_limits = cycle(range(_KEPT_BYTES // 16, _KEPT_BYTES + 1, _KEPT_BYTES // 16))
+# A read is not larger, so that one saturated stream does not delay the others.
+_buffer = bytearray(32 << 10)
+_buffers, _buffer_view = [_buffer], memoryview(_buffer)
 
-# What exceeds that buffer. A read is not larger, so that one saturated stream does not delay the others.
-_overflow = bytearray(32 << 10)
-_overflow_view = memoryview(_overflow)
+# After an error in sending, what the server had sent is received for at most this long.
+_LAST_READ_NS = 1_000_000_000
 
 # The error name of requests that end with an exception in this program.
 CLIENT_FAULT = "client_fault"
 
 
 class ConnectionUser(Protocol):
-    """Callbacks of a connection. `data_received` has one or more reads: when the kernel had each, and where it ends."""
+    """Callbacks of a connection. `data_received` has one or more reads, and when the kernel had each."""
 
     kernel_stamped: bool
 
     def connection_made(self) -> None: ...
-    def data_received(self, data: bytes, times: list[int], ends: list[int]) -> None: ...
+    def data_received(self, reads: list[bytes], times: list[int]) -> None: ...
     def connection_lost(self, error: str, detail: str) -> None: ...
     def abort(self, error: Exception) -> None: ...
 
@@ -70,52 +68,42 @@ def fault_text(error: Exception) -> str:
 class Connection:
     """A connection whose user is called for each read, or for several together.
 
-    After `keep_reads`, reads that end as it says are kept until a read ends otherwise, they fill their buffer, or
-    `deliver` is called. With many streams, nearly all data in memory has left the processor's caches since the last
-    read of its stream: touching little of it per read, and parsing many reads at once, is what makes reads cheap.
+    After `keep_reads`, reads that end as it says are kept until a read ends otherwise, there are many, or `deliver` is
+    called: parsing many reads at once is what makes them cheap. With a ring, the kernel receives into it.
     """
 
     __slots__ = (
-        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_kept", "_kept_bytes", "_kept_end",
-        "_kept_stamps", "_kept_view", "_limit", "_loop", "_outgoing", "_pending", "_recvmsg", "_sock", "_tls",
-        "_tls_context", "fd", "open", "served", "user",
+        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_receive_key",
+        "_recvmsg", "_ring", "_send_error", "_sock", "_tls", "_tls_context", "fd", "kept", "open", "served", "user",
     )  # fmt: skip
 
     def __init__(
-        self, loop: EventLoop, clock: KernelClock, addresses: list[Any], hostname: str, tls: ssl.SSLContext | None
+        self,
+        loop: EventLoop,
+        clock: KernelClock,
+        addresses: list[Any],
+        hostname: str,
+        tls: ssl.SSLContext | None,
+        ring: ReceiveRing | None = None,
     ) -> None:
-        self._loop, self._clock = loop, clock
+        self._loop, self._clock, self._ring = loop, clock, ring
         self._addresses, self._address, self._hostname = addresses, 0, hostname
         self._tls_context = tls
         self._tls: ssl.SSLObject | None = None
         self._pending = b""
         self._sock: socket.socket | None = None
         self._recvmsg: Callable[..., tuple[int, list[Any], int, Any]]
+        self._receive_key: int | None = None
+        self._send_error: OSError | None = None
         self.fd = -1
         self.open = False
         self.served = False
         self.user: ConnectionUser | None = None
-        self._kept_end: bytes | None = None
-        self._kept = bytearray(_KEPT_BYTES)
-        self._kept_view = memoryview(self._kept)
-        self._kept_bytes = 0
-        # For each read that is kept, when it arrived and where it ends.
-        self._kept_stamps = array("q")
-        self._limit = 0
+        self.kept = KeptReads()
 
     def keep_reads(self, end: bytes | None) -> None:
         """Keep reads that end so from now on; with None, keep no reads."""
-        if end != self._kept_end:
-            self._kept_end, self._limit = end, next(_first_limits)
-
-    @property
-    def kept_reads(self) -> int:
-        return len(self._kept_stamps) // 2
-
-    @property
-    def last_kept_ns(self) -> int:
-        """When the last read that is kept arrived."""
-        return self._kept_stamps[-2]
+        self.kept.keep(end)
 
     def connect(self) -> None:
         """Start connecting; `connection_made` or `connection_lost` follows, possibly before this returns."""
@@ -141,7 +129,10 @@ class Connection:
         if outcome:
             self._next_address(OSError(outcome, os.strerror(outcome)))
             return
-        self._loop.add_fd(self.fd, READ, self._on_ready)
+        if self._ring is not None:
+            self._receive_key = self._ring.add(self)
+        else:
+            self._loop.add_fd(self.fd, READ, self._on_ready)
         if self._tls_context is None:
             self._on_established()
             return
@@ -182,68 +173,82 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._fail(error)
+            if self._receive_key is None:
+                self._fail(error)
+            elif self._send_error is None:
+                # A server that rejects a long request sends the reason before it closes: wait until it is received.
+                self._send_error = error
+                self._loop.call_at(monotonic_ns() + _LAST_READ_NS, self._fail_sending)
             return
         if sent < len(data):
             self._pending = data[sent:]
-            self._loop.modify_fd(self.fd, READ | WRITE)
+            if self._receive_key is not None:
+                self._loop.add_fd(self.fd, WRITE, self._flush)
+            else:
+                self._loop.modify_fd(self.fd, READ | WRITE)
 
-    def _flush(self) -> None:
+    def _fail_sending(self) -> None:
+        if self._send_error is not None and self._sock is not None:
+            self._fail(self._send_error)
+
+    def _flush(self, events: int = WRITE) -> None:
         data, self._pending = self._pending, b""
-        self._loop.modify_fd(self.fd, READ)
+        if self._receive_key is not None:
+            self._loop.remove_fd(self.fd)
+        else:
+            self._loop.modify_fd(self.fd, READ)
         self._write(data)
 
     def _on_ready(self, events: int) -> None:
-        kept = self._kept_bytes
         try:
             # Read before writing: a server that rejects a long request sends the reason before it closes.
-            size, ancillary, _, _ = self._recvmsg([self._kept_view[kept:], _overflow], ANCILLARY_BYTES)
+            size, ancillary, _, _ = self._recvmsg(_buffers, ANCILLARY_BYTES)
         except BlockingIOError:
             size = -1
         except OSError as error:
             self._fail(error)
             return
-        if size > 0:
+        if size >= 0:
+            t = None
             if ancillary:
                 # The timestamp is the only ancillary data that was requested.
                 seconds, nanoseconds = unpack_timespec(ancillary[0][2])
                 clock = self._clock
                 t = seconds * 1_000_000_000 + nanoseconds - clock.offset
                 clock.last_stamp = t = t if clock.low < t < clock.high else clock.recheck(t)
-            else:
-                t = monotonic_ns()
-                if self.user is not None:
-                    self.user.kernel_stamped = False
-            self._kept_bytes = kept = kept + size
-            stamps = self._kept_stamps
-            stamps.append(t)
-            stamps.append(kept)
-            end = self._kept_end
-            if end is None or kept >= self._limit or not self._kept.endswith(end, 0, kept):
-                self.deliver()
-        elif size == 0:
-            self._on_eof()
+            self.received(t, bytes(_buffer_view[:size]))
         if self._pending and events & WRITE:
             self._flush()
 
+    def received(self, t: int | None, data: bytes) -> None:
+        """Take a read, with the kernel's timestamp if it has one; no data is the end of the connection."""
+        if t is None or not data:
+            if not data:
+                self._on_eof()
+                return
+            t = monotonic_ns()
+            if self.user is not None:
+                self.user.kernel_stamped = False
+        kept = self.kept
+        kept.append(t)
+        kept.append(data)
+        if not data.endswith(kept.end) or len(kept) >= kept.limit or len(data) > KEPT_BYTES:
+            self.deliver()
+
+    def receive_failed(self, code: int) -> None:
+        self._fail(self._send_error or OSError(code, os.strerror(code)))
+
     def deliver(self) -> None:
         """Pass what was kept to the user."""
-        stamps, size = self._kept_stamps, self._kept_bytes
-        if not stamps:
+        if not self.kept:
             return
-        data = bytes(self._kept_view[:size])
-        if size > _KEPT_BYTES:
-            data += _overflow_view[: size - _KEPT_BYTES]
-        times, ends = stamps[::2].tolist(), stamps[1::2].tolist()
-        del stamps[:]
-        self._kept_bytes = 0
-        self._limit = _KEPT_BYTES
+        reads, times = self.kept.take()
         user = self.user
         try:
             if self._tls is not None:
-                self._on_tls_data(data, times[-1])
+                self._on_tls_data(b"".join(reads), times[-1])
             elif user is not None:
-                user.data_received(data, times, ends)
+                user.data_received(reads, times)
             else:
                 self._on_unexpected_data()
         except Exception as error:  # noqa: BLE001 — whatever a server sends, other streams of this worker continue
@@ -276,8 +281,7 @@ class Connection:
             self._write(self._outgoing.read())
         if pieces:
             if self.user is not None:
-                plain = b"".join(pieces)
-                self.user.data_received(plain, [t], [len(plain)])
+                self.user.data_received([b"".join(pieces)], [t])
             else:
                 self._on_unexpected_data()
         if closed:
@@ -304,6 +308,9 @@ class Connection:
         self.close()
 
     def _on_eof(self) -> None:
+        if self._send_error is not None:
+            self._fail(self._send_error)
+            return
         self.deliver()
         user, self.user = self.user, None
         self.close()
@@ -328,5 +335,10 @@ class Connection:
             self._loop.remove_fd(self.fd)
             self.fd = -1
         if self._sock is not None:
+            if self._ring is not None and self._receive_key is not None:
+                self._ring.remove(self._receive_key)
+                self._receive_key = None
+                with contextlib.suppress(OSError):
+                    self._sock.shutdown(socket.SHUT_RDWR)
             self._sock.close()
             self._sock = None

@@ -11,6 +11,7 @@ from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.connection import Connection
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.event_loop import EventLoop
+from swarmtui.loadgen.receive_ring import ReceiveRing
 from swarmtui.model.endpoint import PATHS, Secrets, parse_address
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.worker_protocol import Target
@@ -20,8 +21,10 @@ _FAILED_REUSES = 2
 
 
 class EndpointPool:
-    def __init__(self, loop: EventLoop, clock: KernelClock, index: int, target: Target) -> None:
-        self.loop, self._clock = loop, clock
+    def __init__(
+        self, loop: EventLoop, clock: KernelClock, index: int, target: Target, ring: ReceiveRing | None = None
+    ) -> None:
+        self.loop, self._clock, self._ring = loop, clock, ring
         self.index, self.target = index, target
         self.dialect = load_dialect(target.dialect)
         self.in_flight = 0
@@ -59,7 +62,7 @@ class EndpointPool:
         return None
 
     def new_connection(self) -> Connection:
-        return Connection(self.loop, self._clock, self._addresses, self._hostname, self._tls)
+        return Connection(self.loop, self._clock, self._addresses, self._hostname, self._tls, self._ring)
 
     def preconnect(self, ready: Callable[[], None]) -> None:
         """Open a connection for a later request; `ready` is called when it is open or has failed."""
@@ -119,7 +122,7 @@ class _Preconnection:
         self._pool.keep(self._connection)
         self._ready()
 
-    def data_received(self, data: bytes, times: list[int], ends: list[int]) -> None:
+    def data_received(self, reads: list[bytes], times: list[int]) -> None:
         self._connection.close()
 
     def connection_lost(self, error: str, detail: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import httptools
@@ -26,6 +27,9 @@ _KEPT_ENDS = {EventSplitter: b"\n\n\r\n", LineSplitter: b"}\n\r\n"}
 
 # The end of the HTTP chunk with the last event, and of the body.
 _LAST_CHUNKS = b"\r\n0\r\n\r\n"
+
+# The end of an HTTP chunk and the header of the next one, without extensions, are not longer.
+_CHUNK_HEADER = 20
 
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/stream+json")
 
@@ -72,13 +76,13 @@ class HttpExchange:
         self._end_of_body: int | None = None
         self._keep_alive = False
         self._last: bytes | None = None
-        self._unparsed: tuple[bytes, list[int], list[int]] | None = None
+        self._unparsed: tuple[bytes, list[bytes], list[int]] | None = None
         self._body = b""
 
     @property
     def chunks(self) -> int:
         """The chunks with output so far; reads that are not parsed yet count as one each."""
-        return len(self.response.times) + (self._connection.kept_reads if self._connection is not None else 0)
+        return len(self.response.times) + (self._connection.kept.reads if self._connection is not None else 0)
 
     @property
     def span_s(self) -> float:
@@ -86,7 +90,7 @@ class HttpExchange:
         times, connection = self.response.times, self._connection
         if not times:
             return 0.0
-        last = connection.last_kept_ns if connection is not None and connection.kept_reads else times[-1]
+        last = connection.kept.last_ns if connection is not None and connection.kept else times[-1]
         return (last - times[0]) / 1e9
 
     def start(self, request: bytes, new_connection: bool = False) -> None:
@@ -119,19 +123,20 @@ class HttpExchange:
     def read_kept(self, before_ns: int | None = None) -> None:
         """Parse the reads that are kept, if the last of them is older than `before_ns`."""
         connection = self._connection
-        if connection is None or not connection.kept_reads:
+        if connection is None or not connection.kept:
             return
-        if before_ns is None or connection.last_kept_ns < before_ns:
+        if before_ns is None or connection.kept.last_ns < before_ns:
             connection.deliver()
 
-    def data_received(self, data: bytes, times: list[int], ends: list[int]) -> None:
+    def data_received(self, reads: list[bytes], times: list[int]) -> None:
         self.bytes_seen = True
         self.t = times[-1]
+        data = b"".join(reads)
         if self._last is not None and data.endswith(self._last) and b"error" not in data:
-            self._unparsed = data, times, ends
+            self._unparsed = data, reads, times
             self._end(None, "", keep=self._keep_alive)
         else:
-            self._parse(data, times, ends)
+            self._parse(data, reads, times)
 
     def finish_parsing(self) -> None:
         """Parse the end of the response, if that was left for later."""
@@ -140,7 +145,7 @@ class HttpExchange:
             self._parse(*unparsed)
             self._parser = None
 
-    def _parse(self, data: bytes, times: list[int], ends: list[int]) -> None:
+    def _parse(self, data: bytes, reads: list[bytes], times: list[int]) -> None:
         try:
             try:
                 self._parser.feed_data(data)
@@ -149,7 +154,7 @@ class HttpExchange:
                 if self._end_of_body is not None:
                     del self._pieces[self._end_of_body :]
                 if self._pieces:
-                    self._read_body(data, times, ends)
+                    self._read_body(data, reads, times)
                     self._pieces.clear()
                 else:
                     self._count_unframed(len(data))
@@ -167,7 +172,7 @@ class HttpExchange:
         if self.response.error is not None:
             self._end(self.response.error, self.response.error_detail)
 
-    def _read_body(self, data: bytes, times: list[int], ends: list[int]) -> None:
+    def _read_body(self, data: bytes, reads: list[bytes], times: list[int]) -> None:
         """Read the pieces of the body that the parser found in some reads."""
         pieces, response = self._pieces, self.response
         if not self._is_stream:
@@ -176,7 +181,7 @@ class HttpExchange:
         payloads = self._splitter.feed_each(pieces) if len(pieces) == len(times) else None
         if payloads is None:
             payloads, stamps = [], []
-            for body, t in zip(_bodies(data, pieces, ends), times, strict=True):
+            for body, t in zip(_bodies(data, pieces, reads), times, strict=True):
                 events = self._splitter.feed(body)
                 payloads += events
                 stamps += [t] * len(events)
@@ -293,16 +298,19 @@ class HttpExchange:
         self._pool.loop.call_soon(self._done)
 
 
-def _bodies(data: bytes, pieces: list[bytes], ends: list[int]) -> list[bytes]:
-    """Return the part of the body in each read, from its pieces, which are in `data`, and from where reads end there.
+def _bodies(data: bytes, pieces: list[bytes], reads: list[bytes]) -> list[bytes]:
+    """Return the part of the body in each read, from its pieces, which are in `data`, the reads together.
 
     A body that is sent byte by byte thereby costs no more than a whole one.
     """
-    if len(ends) == 1:
+    if len(reads) == 1:
         return [b"".join(pieces)]
+    ends = list(accumulate(map(len, reads)))
     by_read: list[list[bytes]] = [[] for _ in ends]
     position = 0
     for piece in pieces:
-        position = data.index(piece, position) + len(piece)
+        # Search the bytes that can precede the piece only: a search for a long piece in much data is slow to start.
+        found = data.find(piece, position, position + len(piece) + _CHUNK_HEADER)
+        position = (found if found >= 0 else data.index(piece, position)) + len(piece)
         by_read[min(bisect_left(ends, position), len(ends) - 1)].append(piece)
     return [b"".join(parts) for parts in by_read]

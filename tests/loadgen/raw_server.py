@@ -100,7 +100,16 @@ class RawCall:
     def reset(self) -> None:
         """Close the connection with a TCP reset."""
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._sock.close()
         self.open = False
+
+    def read_sent(self) -> None:
+        """Read what the client has sent, until nothing more comes."""
+        self._sock.settimeout(0.1)
+        with contextlib.suppress(TimeoutError):
+            while self._sock.recv(1 << 20):
+                pass
+        self._sock.settimeout(None)
 
 
 class RawServer:

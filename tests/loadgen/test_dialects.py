@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swarmtui.loadgen.dialects import load_dialect
@@ -44,6 +44,60 @@ def payload(**fields: Any) -> bytes:
 
 def delta(**fields: Any) -> bytes:
     return payload(choices=[{"delta": fields}])
+
+
+def _compact(**fields: Any) -> bytes:
+    return json.dumps({"id": "a", "choices": [fields]}, separators=(",", ":")).encode()
+
+
+_TEXTS = st.text(st.sampled_from('ab "\\\n,é\u2028{}[]:'), max_size=3)
+_PAYLOADS = st.one_of(
+    st.builds(lambda text: _compact(delta={"content": text}, finish_reason=None), _TEXTS),
+    st.builds(lambda text: _compact(delta={"role": "assistant", "content": text}), _TEXTS),
+    st.builds(lambda text: _compact(message={"content": text}, delta={"content": "a"}), _TEXTS),
+    st.builds(lambda text: _compact(delta={"content": "a", "reasoning": text}), _TEXTS),
+    st.sampled_from(
+        [
+            _compact(delta={"content": "a"}, finish_reason="stop"),
+            _compact(delta={"content": None}),
+            b'{"id":"a","choices":[{"delta":{"content":"},"finish_reason":null}]}',
+            b'{"id":"a","choices":[{"delta":{"content":"a","content":"b"},"finish_reason":null}]}',
+        ]
+    ),
+)
+
+
+_TWO_TEXTS = [_compact(message={"content": text}, delta={"content": "a"}) for text in "ab"]
+_NO_KEY = b'{"id":"a","choices":[{"delta":{"content":"x","y"},"finish_reason":null}]}'
+
+
+@given(st.lists(_PAYLOADS, max_size=3), _PAYLOADS, st.integers(1, 4))
+@example(_TWO_TEXTS[:1], _TWO_TEXTS[1], 1)
+@example([_compact(delta={"content": "a"}, finish_reason=None)], _NO_KEY, 1)
+def test_payloads_read_together_give_what_each_gives(some: list[bytes], repeated: bytes, times: int) -> None:
+    payloads = [_compact(delta={"content": "first"}), *some, *[repeated] * times]
+    together, single, api = Response(), Response(), load_dialect("chat")
+    api.read(together, payloads[:1], [0])
+    api.read(together, payloads[1:], list(range(1, len(payloads))))
+    for t, one in enumerate(payloads):
+        api.read(single, [one], [t])
+    assert together.error == single.error
+    if single.error is None:
+        found = (together.times, "".join(together.content), together.reasoning, together.chars, together.finish_reason)
+        assert found == (single.times, "".join(single.content), single.reasoning, single.chars, single.finish_reason)
+
+
+def _equal_payloads(text: str) -> bytes:
+    return _compact(delta={"content": text}, finish_reason=None)
+
+
+@given(st.lists(_TEXTS.filter(bool), min_size=2, max_size=40))
+def test_texts_of_equal_payloads(texts: list[str]) -> None:
+    response, api = Response(), load_dialect("chat")
+    api.read(response, [_equal_payloads("first ")], [0])
+    api.read(response, list(map(_equal_payloads, texts)), list(range(1, len(texts) + 1)))
+    assert "".join(response.content) == "first " + "".join(texts)
+    assert list(response.times) == list(range(len(texts) + 1))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from swarmtui.model.record import shift_times
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import Ack, SpoolTo, StreamRow
-from tests.loadgen.driver import DrivenWorker, task
+from tests.loadgen.driver import WORKERS, DrivenWorker, task
 from tests.loadgen.raw_server import DONE, ROLE, WAIT_S, RawCall, RawServer, delta, hello, usage
 
 # Allowed error of converting the kernel's wall-clock stamps on a busy machine.
@@ -22,7 +24,8 @@ _SLACK_NS = 1_000_000
 # stamps and tokens
 
 
-def test_kernel_stamps_are_in_order() -> None:
+@pytest.mark.parametrize("module", WORKERS)
+def test_kernel_stamps_are_in_order(module: str) -> None:
     written: list[int] = []
 
     def handler(call: RawCall) -> None:
@@ -33,7 +36,7 @@ def test_kernel_stamps_are_in_order() -> None:
             time.sleep(0.025)
         call.end_stream()
 
-    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url, module=module) as worker:
         (record,) = worker.run([task(0)])
         received = time.perf_counter_ns()
     assert record.stamp == "kernel"
@@ -50,6 +53,35 @@ def test_kernel_stamps_are_in_order() -> None:
     # A chunk arrives after it was written, and before the next one was.
     for before, stamp, after in zip(written[1:9], times, written[2:10], strict=True):
         assert before - _SLACK_NS <= stamp <= after + _SLACK_NS
+
+
+@pytest.mark.parametrize("module", WORKERS)
+def test_much_that_arrives_at_once_is_complete(module: str) -> None:
+    """More arrives while the worker is stopped than it reads at a time."""
+    streams, texts = 64, [f"{n} " * 2500 for n in range(8)]
+    events = [delta(content=text) for text in texts]
+    connected, sent, stopped = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+    def handler(call: RawCall) -> None:
+        call.begin_stream()
+        connected.release()
+        assert stopped.wait(WAIT_S)
+        call.send(b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events))
+        sent.release()
+        for event in (delta("stop"), usage(len(texts)), DONE):
+            call.chunk(event)
+        call.end_stream()
+
+    with RawServer(handler) as server, DrivenWorker(server.url, module=module) as worker:
+        worker.enqueue(task(n) for n in range(streams))
+        worker.start_stage(streams)
+        assert all(connected.acquire(timeout=WAIT_S) for _ in range(streams))
+        os.kill(worker.pid, signal.SIGSTOP)
+        stopped.set()
+        assert all(sent.acquire(timeout=WAIT_S) for _ in range(streams))
+        os.kill(worker.pid, signal.SIGCONT)
+        records = worker.records(streams)
+    assert [(r.error, r.chunks, r.text) for r in records] == [(None, len(texts), "".join(texts))] * streams
 
 
 def test_role_chunk_is_not_the_first_token() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from swarmtui.loadgen import http_exchange, sse
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import Failed
-from tests.loadgen.driver import DrivenWorker, task
+from tests.loadgen.driver import WORKERS, DrivenWorker, task
 from tests.loadgen.faulty_worker import FAULTS
 from tests.loadgen.raw_server import DONE, HELLO, ROLE, WAIT_S, RawCall, RawServer, delta, event, hello
 
@@ -168,11 +170,14 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> Iterator[dict[str, Record]]:
+@pytest.fixture(scope="module", params=WORKERS)
+def outcomes(request: pytest.FixtureRequest) -> Iterator[dict[str, Record]]:
     """Records of all cases run concurrently on one worker, one agent each."""
-    names = list(CASES)
-    with RawServer(lambda call: CASES[call.prompt].handler(call)) as server, DrivenWorker(server.url) as worker:
+    names, module = list(CASES), request.param
+    with (
+        RawServer(lambda call: CASES[call.prompt].handler(call)) as server,
+        DrivenWorker(server.url, module=module) as worker,
+    ):
         records = worker.run((task(n, name) for n, name in enumerate(names)), agents=len(names))
         yield {names[record.task]: record for record in records}
 
@@ -258,7 +263,8 @@ def test_unknown_host_is_reported() -> None:
         assert "no-such-host.invalid" in report.problem
 
 
-def test_rejection_of_a_long_request_is_read() -> None:
+@pytest.mark.parametrize("module", WORKERS)
+def test_rejection_of_a_long_request_is_read(module: str) -> None:
     """The server responds and closes before it has read the whole request."""
     received = threading.Event()
 
@@ -267,14 +273,40 @@ def test_rejection_of_a_long_request_is_read() -> None:
         received.wait(WAIT_S)
         call.close()
 
-    with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url) as worker:
+    with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url, module=module) as worker:
         (record,) = worker.run([task(0, "x" * (16 << 20))])
         received.set()
         assert (record.error, record.error_detail) == ("http_413", "too large")
 
 
-def test_reset_while_sending() -> None:
-    with RawServer(RawCall.reset, read_body=False) as server, DrivenWorker(server.url) as worker:
+@pytest.mark.parametrize("module", WORKERS)
+def test_rejection_before_a_reset_is_read(module: str) -> None:
+    """The worker can send more, and then learns of both the response and the reset at once."""
+    connected, stopped, reset = threading.Event(), threading.Event(), threading.Event()
+
+    def refuse(call: RawCall) -> None:
+        connected.set()
+        assert stopped.wait(WAIT_S)
+        call.read_sent()
+        call.reply("413 Too large", '{"error":"too large"}')
+        call.reset()
+        reset.set()
+
+    with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url, module=module) as worker:
+        worker.enqueue([task(0, "x" * (16 << 20))])
+        worker.start_stage(1)
+        assert connected.wait(WAIT_S)
+        os.kill(worker.pid, signal.SIGSTOP)
+        stopped.set()
+        assert reset.wait(WAIT_S)
+        os.kill(worker.pid, signal.SIGCONT)
+        (record,) = worker.records(1)
+    assert (record.error, record.error_detail) == ("http_413", "too large")
+
+
+@pytest.mark.parametrize("module", WORKERS)
+def test_reset_while_sending(module: str) -> None:
+    with RawServer(RawCall.reset, read_body=False) as server, DrivenWorker(server.url, module=module) as worker:
         (record,) = worker.run([task(0, "x" * (16 << 20))])
     assert record.error == "reset"
 

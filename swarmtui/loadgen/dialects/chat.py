@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -82,16 +84,23 @@ class _ErrorObject(Chunk):
 
 _decode = msgspec.json.Decoder(_OpenAiChunk).decode
 _decode_all = msgspec.json.Decoder(list[_OpenAiChunk]).decode
+_decode_texts = msgspec.json.Decoder(list[str]).decode
 _decode_error_object = msgspec.json.Decoder(_ErrorObject).decode
+
+_find_content = re.compile(rb'"content": ?"').search
+_json_text = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL).match
 
 
 def _read_chunks(response: Response, payloads: list[bytes], times: list[int]) -> None:
-    """Decode several payloads as one array; one by one if that fails."""
+    """Decode only the texts of payloads that are otherwise equal; else all as one array; else one by one."""
     if payloads and payloads[-1] == DONE:
         _read_chunks(response, payloads[:-1], times[:-1])
         response.finished = True
         return
     if len(payloads) > 1 and not response.finished and ErrorPayload not in map(type, payloads):
+        if response.times and (texts := _texts_of_equals(payloads)) is not None:
+            response.add_contents(times, texts)
+            return
         try:
             chunks = _decode_all(b"[%b]" % b",".join(payloads))
         except DECODE_ERRORS:
@@ -106,6 +115,30 @@ def _read_chunks(response: Response, payloads: list[bytes], times: list[int]) ->
             return
     for payload, t in zip(payloads, times, strict=True):
         _read_chunk(response, payload, t)
+
+
+def _texts_of_equals(payloads: list[bytes]) -> list[str] | None:
+    """Return the texts of payloads that are equal but for their content, without decoding the rest of each.
+
+    Return None if they are not, or have anything but content.
+    """
+    first = payloads[0]
+    key = _find_content(first)
+    text = _json_text(first, key.end()) if key is not None else None
+    if text is None or first.count(b'"content"') > 1:
+        return None
+    start, before, after = text.start(), first[: text.start()], first[text.end() :]
+    if not all(map(bytes.startswith, payloads, repeat(before))) or not all(
+        map(bytes.endswith, payloads, repeat(after))
+    ):
+        return None
+    end = -len(after)
+    try:
+        texts = _decode_texts(b'["%b"]' % b'","'.join([payload[start:end] for payload in payloads]))
+        whole = len(texts) == len(payloads) and all(texts) and _contents([_decode(first)])
+    except DECODE_ERRORS:
+        return None
+    return texts if whole else None
 
 
 def _contents(chunks: list[_OpenAiChunk]) -> list[str]:
