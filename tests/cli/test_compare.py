@@ -86,6 +86,8 @@ def test_result_file_of_another_tool(measured: Sandbox) -> None:
     assert ran.code == 0, ran
     assert "no ratio: different workloads" in ran.out
     assert "64.00" in ran.out
+    assert "client swarmtui 0 → vllm bench serve" in ran.out
+    assert "note   vllm.json: imported from vllm bench serve: wall rates only, no steady rates" in ran.out
 
 
 @pytest.mark.parametrize(

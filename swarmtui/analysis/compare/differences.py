@@ -95,7 +95,7 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
         ("agent_header", "agent header", a.plan.agent_header or "", b.plan.agent_header or ""),
         ("requests", "requests per run", str(a.plan.requests), str(b.plan.requests)),
         ("simulated", "simulated", _yes(a.simulated), _yes(b.simulated)),
-        ("client_version", "client", f"swarmtui {a.client.version}", f"swarmtui {b.client.version}"),
+        ("client_version", "client", _client(a), _client(b)),
         ("client_host", "client host", a.client.host, b.client.host),
         ("hosts", "hosts of the workers", _names(a.hosts), _names(b.hosts)),
     )
@@ -221,6 +221,11 @@ def is_same_configuration(a: Summary, b: Summary) -> bool:
         and a.session.plan.duration_s == b.session.plan.duration_s
         and all(found.code in CLIENT_DIFFERENCES for found in session_differences(a.session, b.session))
     )
+
+
+def _client(session: Session) -> str:
+    """Return what measured: imported sessions name their tool."""
+    return session.tags.get("imported") or f"swarmtui {session.client.version}"
 
 
 def _tags(session: Session) -> dict[str, str]:

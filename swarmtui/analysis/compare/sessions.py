@@ -353,6 +353,7 @@ def _notes(a: Summary, b: Summary) -> Findings:
         found.append(("models", "different models: tokens of two tokenizers are not the same amount of text"))
     for summary in (a, b):
         name = summary.session.id
+        found += [("imported", f"{name}: {event.detail}") for event in summary.events if event.name == "imported"]
         if any(level.tokens_estimated for level in summary.levels):
             found.append(("token_source", f"{name}: tokens are estimates (~)"))
         if any(not level.complete for level in summary.levels):
