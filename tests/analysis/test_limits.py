@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -166,6 +167,22 @@ def test_goodput_of_only_good_requests_is_the_throughput(measured: int) -> None:
     (good,) = goodput([found], {found.key: [r for r in records if r.phase == "level"]}, parse_slo("ttft=10s"))
     assert good.share == 1.0 and good.out_tps == pytest.approx(found.headline_tps)
     assert found.total_tps == pytest.approx((found.headline_tps or 0.0) + (found.prompt_tps or 0.0))
+
+
+def test_goodput_does_not_count_what_failed_requests_wrote() -> None:
+    """Every fourth request ends early, after half of its tokens: the good ones write 6 of 7 tokens."""
+    records = [
+        request(1000 * n, [1000 * n + 200 * k for k in range(1, 5)], task=n, phase="level" if n else "preroll")
+        for n in range(13)
+    ]
+    records[4::4] = [
+        msgspec.structs.replace(one, error="closed_early", tokens_out=None, chunks=2, chunk_us=one.chunk_us[:2])
+        for one in records[4::4]
+    ]
+    (found,) = level_figures(records, [stage()], [end(at=60_000)])
+    (good,) = goodput([found], {found.key: records[1:]}, parse_slo("ttft=10s"))
+    assert found.headline_is_steady and good.good == 9 and found.headline_tps is not None
+    assert good.out_tps == pytest.approx(found.headline_tps * 36 / 42)
 
 
 @pytest.mark.parametrize(

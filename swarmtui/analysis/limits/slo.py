@@ -231,6 +231,7 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
         tally = SloTally(slo, records)
         conditions = tally.conditions()
         low, high = share_bounds(tally.good, tally.n)
+        seconds = _output_s(level, records)
         found.append(
             Goodput(
                 c=level.c,
@@ -240,13 +241,21 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
                 share=ratio(tally.good, tally.n),
                 share_low=low,
                 share_high=high,
-                per_s=ratio(tally.good, level.output_s),
-                out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), level.output_s),
+                per_s=ratio(tally.good, seconds),
+                out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), seconds),
                 kept=all_kept(conditions),
                 conditions=conditions,
             )
         )
     return tuple(found)
+
+
+def _output_s(level: Level, records: Sequence[Record]) -> float | None:
+    """Return the time of the output of these requests; what failed ones wrote is part of the steady rate."""
+    answered, failed = (sum(record.chunks for record in records if record.ok is ok) for ok in (True, False))
+    if level.output_s is None or not answered or not level.headline_is_steady:
+        return level.output_s
+    return level.output_s * (1.0 + failed / answered)
 
 
 @lru_cache(maxsize=1024)  # a search asks for the same levels again and again
