@@ -25,6 +25,8 @@ from swarmtui.tui.textual_patches import run_in_background
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
 
+# The lines of the dialog besides the formats: frame, title, directory, file, an outcome of two lines, hint.
+_OTHER_LINES = 10
 _HINT = "enter: write · tab: format, directory, file · esc: close"
 
 
@@ -57,7 +59,7 @@ class ExportDialog(ModalScreen[None]):
             yield Static(sanitize(title), markup=False)
             items = [PickItem(form, f"{form:<12} {FORMATS[form].description}") for form in forms]
             formats = PickList(items, id="formats")
-            formats.styles.height = len(forms)
+            formats.styles.height = min(len(forms), self.app.size.height - _OTHER_LINES)
             yield formats
             path = default_path(self._root, self._session_ids, forms[0])
             # Two fields: the end of a long path would not be visible in one.

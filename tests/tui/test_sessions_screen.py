@@ -109,6 +109,15 @@ async def test_keys_on_an_empty_list_say_what_to_do(tmp_path: Path, until: Until
         await until(lambda: any("F5 on the setup screen" in note.message for note in app._notifications))
 
 
+async def test_all_lines_of_the_export_dialog_fit_into_the_smallest_terminal(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=saved_sessions(tmp_path))
+    async with app.run_test(size=(60, 16)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("e")
+        await until(lambda: "esc: close" in screen_text(app) and ".html" in screen_text(app))
+
+
 async def test_the_curve_of_a_running_session_follows_at_its_end(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
     shutil.copytree(RECORDED, root)
