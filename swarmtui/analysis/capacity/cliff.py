@@ -12,12 +12,12 @@ from swarmtui.model.session import Level
 # grows by less than this share of the growth of C.
 QUEUED_TTFT_FACTOR = 3.0
 QUEUED_GAIN = 0.5
-# TTFT grows with the time of a decode step, too, which is no queue: it must grow by this factor more. In virtual time
-# 2 found cliffs far below the slots, 2.5 and 3 more of them above.
+_REFERENCE_LEVELS = 3
+# Between close levels TTFT may grow little although requests queue: it is compared with levels this factor apart, too.
+# It also grows with the time of a decode step, which is no queue: it must then grow by the other factor more. In
+# virtual time 2 found cliffs far below the slots, 2.5 and 3 more of them above.
+_REFERENCE_STEP = 2
 _STEPS_FACTOR = 2.25
-# The levels that TTFT is compared with are this factor apart: between close levels it may grow little although requests
-# queue.
-_REFERENCE_LEVELS, _REFERENCE_STEP = 3, 2
 
 # Without a level that queues, doubling ends when two steps together gain less than this.
 MIN_GAIN = 0.05
@@ -28,7 +28,7 @@ _PRECISION = 0.06
 def find_cliff(levels: Sequence[Level]) -> Cliff | None:
     """Return the lowest level that queues, compared with those below it."""
     unqueued, queued = _split(levels)
-    factor = _ttft_factor(queued, unqueued) if queued else None
+    factor = _wait_factor(queued, unqueued) if queued else None
     if queued is None or factor is None:
         return None
     return Cliff(c_before=unqueued[-1].c, c=queued.c, gain=throughput_gain(unqueued[-1], queued), ttft_factor=factor)
@@ -43,7 +43,7 @@ def next_level(levels: Sequence[Level], highest: int) -> int | None:
     if not levels:
         return 1
     unqueued, queued = _split(levels)
-    waiting = next((n for n in range(1, len(unqueued)) if _waits(unqueued[n], unqueued[:n])), None)
+    waiting = next((n for n in range(1, len(unqueued)) if _wait_factor(unqueued[n], unqueued[:n])), None)
     if waiting is not None and (middle := middle_level(unqueued[waiting - 1].c, unqueued[waiting].c)) is not None:
         return middle
     if queued is not None:
@@ -75,17 +75,20 @@ def _split(levels: Sequence[Level]) -> tuple[list[Level], Level | None]:
 
 
 def _queues(level: Level, unqueued: Sequence[Level]) -> bool:
-    if not _waits(level, unqueued):
+    if _wait_factor(level, unqueued) is None:
         return False
     last = unqueued[-1]
     return throughput_gain(last, level) < QUEUED_GAIN * (level.c / last.c - 1.0)
 
 
-def _waits(level: Level, unqueued: Sequence[Level]) -> bool:
-    """Return whether TTFT grew by more than longer decode steps explain: the steps of full slots are equally long."""
+def _wait_factor(level: Level, unqueued: Sequence[Level]) -> float | None:
+    """Return the factor by which TTFT grew, if that means that requests wait for others; otherwise None."""
     factor = _ttft_factor(level, unqueued)
-    steps = _factor(level, unqueued, lambda level: level.tpot_s.mean)
-    return factor is not None and factor >= max(QUEUED_TTFT_FACTOR, _STEPS_FACTOR * (steps or 1.0))
+    if factor is not None and factor >= QUEUED_TTFT_FACTOR:
+        return factor
+    apart = _levels_apart(level, unqueued)
+    factor, steps = _ttft_factor(level, apart), _factor(level, apart, lambda level: level.tpot_s.mean)
+    return factor if factor is not None and factor >= max(QUEUED_TTFT_FACTOR, _STEPS_FACTOR * (steps or 1.0)) else None
 
 
 def _ttft_factor(level: Level, unqueued: Sequence[Level]) -> float | None:
@@ -94,15 +97,15 @@ def _ttft_factor(level: Level, unqueued: Sequence[Level]) -> float | None:
 
 
 def _factor(level: Level, unqueued: Sequence[Level], figure: Callable[[Level], float | None]) -> float | None:
-    """Return a figure over its median at levels that do not queue: a single one of them may be off by chance."""
-    known = [value for before in _reference(level, unqueued) if (value := figure(before)) is not None]
+    """Return a figure over its median at the last levels that do not queue: a single one may be off by chance."""
+    known = [value for before in unqueued[-_REFERENCE_LEVELS:] if (value := figure(before)) is not None]
     return ratio(figure(level), median(known))
 
 
-def _reference(level: Level, unqueued: Sequence[Level]) -> Sequence[Level]:
-    """Return the levels at up to 1/2, 1/4 and 1/8 of C, in descending order; the lowest one if all are higher."""
-    found: list[Level] = []
+def _levels_apart(level: Level, unqueued: Sequence[Level]) -> Sequence[Level]:
+    """Return the levels at up to 1/2, 1/4, 1/8 … of C, in ascending order."""
+    found = [level]
     for before in reversed(unqueued):
-        if before.c * _REFERENCE_STEP <= (found[-1] if found else level).c:
+        if before.c * _REFERENCE_STEP <= found[-1].c:
             found.append(before)
-    return found[:_REFERENCE_LEVELS] or unqueued[:1]
+    return found[:0:-1]
