@@ -311,18 +311,21 @@ class Connection:
         if self._send_error is not None:
             self._fail(self._send_error)
             return
-        self.deliver()
-        user, self.user = self.user, None
-        self.close()
-        if user is not None:
-            user.connection_lost("closed_early", "the server closed the connection")
+        self._lose("closed_early", "the server closed the connection")
 
     def _fail(self, error: OSError) -> None:
+        self._lose(error_name(error), tls_problem(error) or str(error))
+
+    def _lose(self, error: str, detail: str) -> None:
         self.deliver()
-        user, self.user = self.user, None
+        user = self.user
         self.close()
-        if user is not None:
-            user.connection_lost(error_name(error), tls_problem(error) or str(error))
+        if user is None:
+            return
+        try:
+            user.connection_lost(error, detail)
+        except Exception as fault:  # noqa: BLE001 — as in `deliver`: other streams of this worker continue
+            user.abort(fault)
 
     def close(self) -> None:
         self.open = False

@@ -27,7 +27,7 @@ _ENTER_GETEVENTS, _ENTER_EXT_ARG = 1 << 0, 1 << 3
 _SETUP_CQSIZE, _SETUP_SINGLE_ISSUER, _SETUP_DEFER_TASKRUN = 1 << 3, 1 << 12, 1 << 13
 _SQES_OFFSET = 0x10000000
 _OP_RECVMSG, _SELECT_BUFFER, _POLL_FIRST, _MULTISHOT = 10, 1 << 5, 1 << 0, 1 << 1
-_STAYS_IN_EFFECT = 1 << 1
+_HAS_BUFFER, _STAYS_IN_EFFECT = 1 << 0, 1 << 1
 
 _SUBMISSION = struct.Struct("=BBHiQQIIQH22x")
 _COMPLETION = struct.Struct("=QiI")
@@ -114,6 +114,8 @@ class ReceiveRing:
         try:
             self._call(_ENTER, self._fd, (words[tail] - words[self._sq_head]) & 0xFFFFFFFF)
         except OSError as error:
+            # Not to be submitted with the next one: its file descriptor may then be that of another socket.
+            words[tail] = words[self._sq_head]
             self._loop.call_soon(partial(self._fail, key, error.errno or 0))
 
     def _fail(self, key: int, code: int) -> None:
@@ -150,13 +152,13 @@ class ReceiveRing:
         second = start_of_second = -1
         returned = 0
         for key, result, flags in _COMPLETION.iter_unpack(completions):
+            returned += flags & _HAS_BUFFER
             if result < 0:
                 if result == -errno.ENOBUFS and key in all_kept:
                     self._start(key)
                 else:
                     self._fail(key, -result)
                 continue
-            returned += 1
             try:
                 kept = all_kept[key]
             except KeyError:

@@ -225,6 +225,12 @@ class PatchedApp(App[Result]):
             renderable = FullUpdate(renderable, self._terminal_cells)
         super()._display(screen, renderable)
 
+    def _check_resize(self) -> None:
+        """Write the whole screen again even if the size is as before: the terminal may have removed cells."""
+        super()._check_resize()
+        if self._resize_event is None:  # there is a screen, and it was told
+            self.action_redraw()
+
     def action_redraw(self) -> None:
         """Write the whole screen again: another program may have written to the terminal."""
         self._terminal_cells.forget()

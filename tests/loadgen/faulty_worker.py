@@ -9,7 +9,7 @@ from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.response import Response
 from swarmtui.model.workload import Message
 
-FAULTS = ("build", "read", "finish", "record", "encode")
+FAULTS = ("build", "read", "finish", "close", "record", "encode")
 
 _CHAT = load_dialect("chat")
 
@@ -23,7 +23,7 @@ def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
 def _read(response: Response, payloads: list[bytes], times: list[int]) -> None:
     for payload, t in zip(payloads, times, strict=True):
         _CHAT.read(response, [payload], [t])
-        if b'"read"' in payload or b'"finish"' in payload:
+        if any(fault in payload for fault in (b'"read"', b'"finish"', b'"close"')):
             raise OverflowError("fault in read")
         if b'"record"' in payload:
             response.finish_reason = 1  # type: ignore[assignment]

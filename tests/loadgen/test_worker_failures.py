@@ -214,6 +214,10 @@ def test_fault_in_the_client_ends_its_own_request_only() -> None:
     """Other streams of the worker, which run at the same time, are not affected."""
 
     def echo(call: RawCall) -> None:
+        if call.prompt == "close":
+            call.send(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + delta(content="close").rstrip())
+            call.close()
+            return
         call.begin_stream()
         call.chunk(ROLE)
         if call.prompt == "finish":
@@ -224,7 +228,7 @@ def test_fault_in_the_client_ends_its_own_request_only() -> None:
 
     prompts = [*FAULTS, "healthy"] * 3
     with RawServer(echo) as server, DrivenWorker(server.url, module="tests.loadgen.faulty_worker") as worker:
-        records = worker.run((task(n, prompt) for n, prompt in enumerate(prompts)), agents=6)
+        records = worker.run((task(n, prompt) for n, prompt in enumerate(prompts)), agents=7)
     assert len(records) == len(prompts)
     for record in records:
         prompt = prompts[record.task]

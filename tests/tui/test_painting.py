@@ -24,6 +24,7 @@ from textual._compositor import CompositorUpdate
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.drivers.headless_driver import HeadlessDriver
+from textual.events import Resize
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.strip import Strip
@@ -272,6 +273,26 @@ async def test_live_screen_is_painted_like_a_full_repaint(written: list[str]) ->
                 shown.feed("".join(written))
                 written.clear()
                 assert_same(shown, repaint(app, *size))
+
+
+async def test_cells_that_a_smaller_terminal_removed_are_written_again(written: list[str], until: Until) -> None:
+    """The size is as before when Textual handles it."""
+    size, smaller = Size(120, 40), Size(60, 20)
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(size.width, size.height)) as pilot:
+        await pilot.pause()
+        await update(app)
+        shown = Emulator(*size)
+        shown.feed("".join(written))
+        written.clear()
+        for new in (smaller, size):
+            shown.screen.resize(new.height, new.width)
+            app.post_message(Resize(new, new))
+        await until(lambda: len("".join(written)) > 0)
+        await pilot.pause()
+        await update(app)
+        shown.feed("".join(written))
+        assert_same(shown, repaint(app, *size))
 
 
 class _Queue:

@@ -14,8 +14,8 @@ QUEUED_TTFT_FACTOR = 3.0
 QUEUED_GAIN = 0.5
 _REFERENCE_LEVELS = 3
 # Between close levels TTFT may grow little although requests queue: it is compared with levels this factor apart, too.
-# It also grows with the time of a decode step, which is no queue: it must then grow by the other factor more. In
-# virtual time 2 found cliffs far below the slots, 2.5 and 3 more of them above.
+# It also grows with the time of a decode step, which is no queue: it must then grow by the other factor more. On the
+# simulator, cliffs were found far below the slots with 2, and more of them above the slots with 2.5 and 3.
 _REFERENCE_STEP = 2
 _STEPS_FACTOR = 2.25
 

@@ -52,7 +52,8 @@ def energy_used(
     joules: float | None = 0.0 if spans else None
     for uuid in names:
         read = {t: g.energy_j for t, gpus in chosen for g in gpus if g.uuid == uuid and g.energy_j is not None}
-        parts = [_joules(sorted(read.items()), span) for span in spans]
+        counter = sorted(read.items())
+        parts = [_joules(counter, span) for span in spans]
         known = [part for part in parts if part is not None]
         sharp = sum(blurred_ns for _, blurred_ns in known) <= _MAX_BLURRED * 1e9 * seconds
         if joules is not None:
