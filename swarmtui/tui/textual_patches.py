@@ -117,6 +117,11 @@ class Terminal(LinuxDriver):
             self.resume_application_mode()
             app.resumed()
 
+    def stop_application_mode(self) -> None:
+        """Clear our screen before leaving it: tmux shows parts of it in the shell if the window was resized."""
+        self.write("\x1b[2J")
+        super().stop_application_mode()
+
     @property
     def closed(self) -> bool:
         """Whether the other end was closed; a process that ignores SIGHUP, such as under nohup, gets no signal."""

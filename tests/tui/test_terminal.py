@@ -165,7 +165,8 @@ def test_ctrl_z_returns_to_the_shell_and_fg_to_the_app(terminal: OpenTerminal, r
     screen.press(b"\x1a")
     wait_for(screen, b"Stopped")
     assert termios.tcgetattr(screen.master)[3] & termios.ECHO
-    assert screen.output.rindex(b"\x1b[?1049l") < screen.output.rindex(b"Stopped")
+    cleared, left, stopped = (screen.output.rindex(part) for part in (b"\x1b[2J", b"\x1b[?1049l", b"Stopped"))
+    assert cleared < left < stopped
     assert continues(client, session_id)
     screen.press(b"bg\n")  # the app needs the terminal, and stops again
     wait_for(screen, b"[1] ")
