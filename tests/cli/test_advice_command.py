@@ -23,10 +23,10 @@ def advice(sandbox: Sandbox, endpoint: str, *arguments: str) -> dict[str, tuple[
 
 
 def test_more_streams_than_slots_only_queue(sandbox: Sandbox) -> None:
-    found = advice(sandbox, "sim:moe-tp1", "--levels", "4,8", "--requests", "2C", "--max-tokens", "48")
+    found = advice(sandbox, "sim:moe-tp1", "--levels", "4,16", "--requests", "16", "--max-tokens", "48")
     sentence, evidence = found["queue"]
     assert sentence == "beyond C=4 requests only queue: send fewer at once, or give the server more slots"
-    assert re.fullmatch(r"C=8 compared with C=4: [+−]\d % output tok/s, mean TTFT ×\d.*; 4 slots", evidence)
+    assert re.fullmatch(r"C=16 compared with C=4: [+−]\d % output tok/s, mean TTFT ×\d.*; 4 slots", evidence)
 
 
 def test_small_kv_cache_causes_preemptions(sandbox: Sandbox, tmp_path: Path) -> None:
