@@ -149,7 +149,7 @@ class HistoryPanel(Panel[HistoryView]):
         each, more = divmod(room, len(traces))
         for number, trace in enumerate(traces):
             style = _STYLES[view.traces.index(trace) % len(_STYLES)]
-            lines += _trace_lines(trace, each + (1 if number < more else 0), style)
+            lines += trace_lines(trace, each + (1 if number < more else 0), style)
         lines.append([(ljust(" C", _LABEL), "dim"), (_axis(view.marks, width - _LABEL), "dim")])
         return lines
 
@@ -173,7 +173,7 @@ class HistoryStrip(Panel[tuple[HistoryTrace, ...]]):
         return lines
 
 
-def _trace_lines(trace: HistoryTrace, height: int, style: str) -> list[Line]:
+def trace_lines(trace: HistoryTrace, height: int, style: str) -> list[Line]:
     labels = [
         (ljust(f" {trace.label}", _LABEL), "dim"),
         (ljust(f" {trace.now}", _LABEL), "bold"),
@@ -186,7 +186,10 @@ def _trace_lines(trace: HistoryTrace, height: int, style: str) -> list[Line]:
     elif height > 2:
         labels[2] = (ljust(f" 0 to {trace.top_label}", _LABEL), "dim")
     elif height == 2:
-        labels[1] = (ljust(f" {trace.now}/{trace.top_label}", _LABEL), "bold")
+        unit = trace.top_label.partition(" ")[2]
+        both = f" {trace.now.removesuffix(f' {unit}')}/{trace.top_label}"
+        # A blank remains before the bars.
+        labels[1] = (ljust(both if len(both) < _LABEL else f" {trace.now}", _LABEL), "bold")
     shown = bar_columns(trace.values, trace.top, height)
     return [[labels[row], (text, style)] for row, text in enumerate(shown)]
 
