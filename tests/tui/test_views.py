@@ -26,7 +26,7 @@ from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
 from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import header_view, phase, tiles
-from swarmtui.tui.live.history import history_view
+from swarmtui.tui.live.history import HistoryTrace, history_view, trace_lines
 from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
@@ -216,6 +216,15 @@ def test_tiles_and_history_show_the_same_present_values() -> None:
         values["TTFT"],
         values["queue"],
     )
+
+
+@pytest.mark.parametrize(
+    ("now", "top", "shown"),
+    [("48.7 ms", "120 ms", " 48.7/120 ms"), ("319 ms", "1.00 s", " 319 ms/1.00 s"), ("48.7 ms", "1.00 s", " 48.7 ms")],
+)
+def test_a_blank_separates_the_label_of_a_low_trace_from_its_bars(now: str, top: str, shown: str) -> None:
+    label, _ = trace_lines(HistoryTrace("TTFT", now, 1.0, top, (1.0,)), 2, "")[1]
+    assert label[0] == shown.ljust(15) and label[0].endswith(" ")
 
 
 def test_columns_of_the_whole_history_stay_in_place() -> None:
