@@ -92,12 +92,14 @@ def short_percent(share: float | None, digits: int = 3) -> str:
 
 
 def signed_percent(change: float | None, decimals: int = 1) -> str:
-    """Format a change with its sign: +25.6 %, −0.04 %; without decimals roughly, +0 %, as from 1,000 % on."""
+    """Format a change with its sign: +25.6 %, −4.1 %; one more decimal instead of 0, and none from 1,000 % on."""
     if change is None:
         return MISSING
     value = abs(100 * change)
-    text = fixed(value, decimals) if decimals and value < 1000 else f"{value:,.0f}"
-    return f"{_MINUS if change < 0 and text.strip('0.') else '+'}{text} %"
+    decimals = 0 if value >= 1000 else decimals + 1 if decimals and not round(value, decimals) else decimals
+    if not round(value, decimals):
+        return "+0 %"
+    return f"{_MINUS if change < 0 else '+'}{value:,.{decimals}f} %"
 
 
 def factor(value: float | None) -> str:
