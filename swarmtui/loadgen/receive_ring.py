@@ -48,7 +48,7 @@ _FEW_READS = 20
 
 
 class Receiver(Protocol):
-    """What has a socket, and takes its reads: with the kernel's timestamp if there is one, and no data at its end."""
+    """Has a socket, and takes its reads: with the kernel's timestamp if there is one, and no data at its end."""
 
     fd: int
     kept: KeptReads

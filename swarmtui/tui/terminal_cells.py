@@ -39,7 +39,7 @@ Cell = tuple[str, Pen]
 
 
 class TerminalCells:
-    """What the terminal shows, as far as it is known: nothing after `forget`."""
+    """Knows what the terminal shows, which is nothing after `forget`."""
 
     def __init__(self) -> None:
         self._size = Size(0, 0)
@@ -86,7 +86,7 @@ def changed_ranges(old: Sequence[Cell | None], new: Sequence[Cell]) -> list[tupl
 
 
 def _visible(pen: Pen | None, wanted: Pen) -> Pen:
-    """For a blank, keep what is not visible as it is."""
+    """Keep what is not visible of a blank as it is."""
     if wanted.colour is not None:
         return wanted
     if pen is None or not _ON_BLANKS.isdisjoint(pen.attributes):
