@@ -242,7 +242,7 @@ def test_energy_per_token_is_power_over_throughput() -> None:
 @pytest.mark.parametrize("load", ["open", "barrier", "swarm", "dag", "mixed", "closed"])
 @pytest.mark.parametrize("ended", [True, False])
 def test_power_and_throughput_are_of_the_same_time(load: Any, ended: bool) -> None:
-    """The window lasts from the first send to the last token: the GPU idles in the rest, even if its end is not known."""
+    """The window lasts from the first send to the last token: the GPU idles in the rest of the stage."""
     busy = [(t, 100.0 * t + 200.0 * max(0, min(t, 6) - 2)) for t in range(11)]
     readings = [Telemetry(t_ns=BOOT_NS + t * S, gpus=(gpu(energy_j=joules),)) for t, joules in busy]
     requests = [
