@@ -70,8 +70,8 @@ def test_level_table() -> None:
         "\n"
         "steady, wall and stream are output tok/s: while C requests were in flight, from the first request to\n"
         "  the last token, and of one stream (mean). TTFT and e2e in s: median. TPOT in ms: mean. in flight:\n"
-        "  mean, Σ e2e / wall. slowdown: of the stream rate compared with C=1. scaling: steady compared with\n"
-        "  C=1. ▸: best steady before a cliff, at the lowest C within 1 % of it.\n"
+        "  mean, Σ (last token − sent) / wall. slowdown: of the stream rate compared with C=1. scaling:\n"
+        "  steady compared with C=1. ▸: best steady before a cliff, at the lowest C within 1 % of it.\n"
         "C=4: 1 of 16 requests failed: reset 1\n"
         "C=4,8: mean in flight 3.7, planned 4\n"
     )

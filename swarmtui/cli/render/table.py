@@ -66,7 +66,7 @@ def _legend(batches: bool, has_best: bool, counted: str) -> str:
     return (
         f"steady, wall and stream are output tok/s: {counted}, from the first request to the last "
         "token, and of one stream (mean). TTFT and e2e in s: median. TPOT in ms: "
-        "mean. in flight: mean, Σ e2e / wall. slowdown: of the stream rate compared with C=1. "
+        "mean. in flight: mean, Σ (last token − sent) / wall. slowdown: of the stream rate compared with C=1. "
         f"scaling: {headline} compared with C=1.{best}"
     )
 
