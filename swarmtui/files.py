@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,8 @@ MAX_JOURNAL = 16 << 30
 # Longer lines of a journal are damaged: the longest text of a request is bounded.
 MAX_LINE = 64 << 20
 _UNKNOWN_SIZE = 64 << 10
+# Errors of a file system without unnamed files (O_TMPFILE).
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 
 
 def open_regular(path: Path | str, limit: int, flags: int = os.O_RDONLY) -> int:
@@ -70,6 +73,45 @@ def append_whole(path: Path | str, data: bytes) -> None:
             raise
     finally:
         os.close(fd)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    write_parts(path, (content,))
+
+
+def write_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """Replace a file atomically, readable by its owner only, so that readers see the old or the new one.
+
+    Where the file system allows, the new file has no name until it is complete: a killed writer leaves nothing behind.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        fd = _open_temporary(temporary)
+        with os.fdopen(fd, "wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(fd)
+            if not temporary.exists():
+                # Python follows the /proc link to the open file only if dst_dir_fd is given.
+                os.link(f"/proc/self/fd/{fd}", temporary.name, dst_dir_fd=directory)
+        temporary.replace(path)
+        os.fsync(directory)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(directory)
+
+
+def _open_temporary(temporary: Path) -> int:
+    try:
+        return os.open(temporary.parent, os.O_WRONLY | os.O_TMPFILE, 0o600)
+    except OSError as error:
+        if error.errno not in _NO_UNNAMED_FILES:
+            raise
+    return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def runtime_directory() -> Path:

@@ -35,7 +35,7 @@ def main() -> None:
     except UnicodeEncodeError as error:
         _exit_with(2, f"a name is not UTF-8 text: {error.object!r}")
     except Exception as error:  # noqa: BLE001 - our own fault must not look like one of the user or of a limit
-        from swarmtui.client.exits import FAULT, write_crash_report
+        from swarmtui.processes.exits import FAULT, write_crash_report
 
         _exit_with(FAULT, f"internal error, {type(error).__name__}: {error}{write_crash_report(error)}")
     finally:
@@ -124,7 +124,7 @@ def _output(stream: TextIO) -> TextIO:
 
 def _exit_on_interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Handle Ctrl-C until a command installs its own handler; write unbuffered, it may interrupt a print."""
-    from swarmtui.client.exits import exit_if_stuck
+    from swarmtui.processes.exits import exit_if_stuck
 
     exit_if_stuck()
     os.write(2, b"swarmtui: stopped\n")

@@ -14,8 +14,8 @@ from swarmtui.cli.app import is_terminal
 from swarmtui.cli.options import WholeNumber, commands, config_defaults, parse_share, to_json
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
-from swarmtui.client.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.files import read_file
+from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.text import echo, escape, sanitize
 
 # A cache shows in the time to the first token, with prompts that share a long prefix.

@@ -15,7 +15,15 @@ import msgspec
 
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.cli.progress import Progress, open_progress
-from swarmtui.client.exits import (
+from swarmtui.client.session_client import ConnectionLost, SessionClient, StopControl, start_session
+from swarmtui.files import MAX_DATA, read_file
+from swarmtui.model import client_protocol
+from swarmtui.model.base import BadInput
+from swarmtui.model.client_protocol import Ended
+from swarmtui.model.endpoint import AUTO, PATHS
+from swarmtui.model.run_request import RunRequest
+from swarmtui.model.session import Level, Summary
+from swarmtui.processes.exits import (
     BAD_INPUT,
     DONE,
     FAULT,
@@ -25,15 +33,7 @@ from swarmtui.client.exits import (
     exit_if_stuck,
     ignore_signals_unless_stuck,
 )
-from swarmtui.client.session_client import ConnectionLost, SessionClient, StopControl, start_session
-from swarmtui.client.spawn import StartedProcess
-from swarmtui.files import MAX_DATA, read_file
-from swarmtui.model import client_protocol
-from swarmtui.model.base import BadInput
-from swarmtui.model.client_protocol import Ended
-from swarmtui.model.endpoint import AUTO, PATHS
-from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import Level, Summary
+from swarmtui.processes.spawn import StartedProcess
 from swarmtui.text import count_noun, echo
 
 if TYPE_CHECKING:

@@ -201,7 +201,7 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
 
     Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; a second Ctrl-C stops at once.
     """
-    from swarmtui.client.spawn import start_session_process
+    from swarmtui.processes.spawn import start_session_process
 
     # Started first: it imports its modules while the options are checked, and exits if they are wrong.
     process = start_session_process()
@@ -239,7 +239,7 @@ def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: boo
     the bounds of Clopper and Pearson decide. Also says where prompts are evicted from the KV cache. Exit code 1: not
     even one agent keeps the SLO.
     """
-    from swarmtui.client.spawn import start_session_process
+    from swarmtui.processes.spawn import start_session_process
 
     process = start_session_process()
     from swarmtui.cli.follow import follow_run
@@ -317,7 +317,7 @@ def _probe_repeatedly(make_request: Callable[[], RunRequest], every_s: float | N
     """Probe once, or start a probe every `every_s` seconds until stopped; an unreachable server is tried again."""
     import time
 
-    from swarmtui.client.exits import DONE, STOPPED, UNUSABLE
+    from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 
     due = time.monotonic()
     try:
@@ -337,8 +337,8 @@ def _probe_once(request: RunRequest, quiet: bool) -> int:
     from pathlib import Path
 
     from swarmtui.cli.follow import follow_without_report
-    from swarmtui.client.exits import DONE
-    from swarmtui.client.spawn import start_session_process
+    from swarmtui.processes.exits import DONE
+    from swarmtui.processes.spawn import start_session_process
 
     ended, code = follow_without_report(request, start_session_process(), quiet)
     # Between two probes there is no session to stop: a signal just ends the loop.
@@ -353,7 +353,7 @@ def _probe_once(request: RunRequest, quiet: bool) -> int:
 
 def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
     """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the exit."""
-    from swarmtui.client.exits import exit_if_stuck, ignore_signals_unless_stuck
+    from swarmtui.processes.exits import exit_if_stuck, ignore_signals_unless_stuck
 
     exit_if_stuck()
     ignore_signals_unless_stuck()

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from swarmtui.client.catalogue import inspect_server
-from swarmtui.client.selftest import TYPICAL_TPS, SelfTestFailed, measure_client_speed
 from swarmtui.engines.registry import engine_named
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import gib, short
+from swarmtui.processes.selftest import TYPICAL_TPS, SelfTestFailed, measure_client_speed
 from swarmtui.telemetry.discovery import discover
 from swarmtui.telemetry.gpu.readers import read_gpus
 

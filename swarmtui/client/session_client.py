@@ -11,11 +11,11 @@ import subprocess
 import time
 from pathlib import Path
 
-from swarmtui.client.spawn import StartedProcess, error_log, socket_directory, socket_path, start_session_process
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.worker_protocol import Unpacker, pack
+from swarmtui.processes.spawn import StartedProcess, error_log, socket_directory, socket_path, start_session_process
 
 _MOVE_TIMEOUT_S = 10.0
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Protocol
 
-from swarmtui.client.exits import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.client.session_client import (
     ConnectionLost,
     SessionClient,
@@ -23,6 +22,7 @@ from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import Series
+from swarmtui.processes.exits import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.sessions.documents import read_saved_summary
 
 _POLL_S = 0.1

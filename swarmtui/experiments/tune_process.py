@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.client.spawn import module_command
 from swarmtui.experiments.managed_server import server_environment
 from swarmtui.experiments.measure import NoDisplay, StopRequest
 from swarmtui.experiments.tune import TuneRunner
@@ -18,6 +17,7 @@ from swarmtui.files import make_private_directory
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import TuneFile
+from swarmtui.processes.spawn import module_command
 from swarmtui.text import echo
 
 _START_TIMEOUT_S = 20.0

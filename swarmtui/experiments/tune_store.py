@@ -14,11 +14,10 @@ import msgspec
 
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.grid import tune_digest
-from swarmtui.files import MAX_DATA, make_private_directory, read_file
+from swarmtui.files import MAX_DATA, make_private_directory, read_file, write_file
 from swarmtui.model.base import BadInput
 from swarmtui.model.parsing import parse_json
 from swarmtui.model.tuning import ChangeLog, LoggedChange, TuneFile, TuneResult, TuneState, TuneStatus
-from swarmtui.sessions.files import write_file
 
 T = TypeVar("T")
 

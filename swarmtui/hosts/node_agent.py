@@ -18,10 +18,10 @@ import msgspec
 import psutil
 
 import swarmtui
-from swarmtui.client.spawn import start_worker_on
 from swarmtui.files import read_file
 from swarmtui.model import host_protocol, worker_protocol
 from swarmtui.model.hosts import Host
+from swarmtui.processes.spawn import start_worker_on
 
 _CONNECT_TIMEOUT_S = 10.0
 # A connection that is silent for longer than this is tested, and given up after as long again.
@@ -139,7 +139,7 @@ class NodeAgent:
         reader.close()
 
     def _measure_speed(self) -> None:
-        from swarmtui.client.selftest import SelfTestFailed, measure_client_speed
+        from swarmtui.processes.selftest import SelfTestFailed, measure_client_speed
 
         try:
             found = measure_client_speed()

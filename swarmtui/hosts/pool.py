@@ -22,13 +22,13 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 import swarmtui
-from swarmtui.client.spawn import StartedProcess, start_launcher
 from swarmtui.hosts.clocks import HostClock, RoundTrip, best_offset
 from swarmtui.hosts.node_agent import keep_alive, machine_id
 from swarmtui.model import host_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.telemetry import Gpu
+from swarmtui.processes.spawn import StartedProcess, start_launcher
 
 T = TypeVar("T")
 

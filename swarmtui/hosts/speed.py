@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from swarmtui.client.selftest import TYPICAL_TPS
 from swarmtui.hosts.pool import HostLink, HostPool
 from swarmtui.model.host_protocol import HostSpeed
 from swarmtui.model.hosts import Host
 from swarmtui.model.telemetry import QualityLine
+from swarmtui.processes.selftest import TYPICAL_TPS
 from swarmtui.text import count_noun
 
 Result = tuple[Host, HostSpeed]

@@ -2,7 +2,7 @@
 
 import signal
 
-from swarmtui.client.spawn import start_worker
+from swarmtui.processes.spawn import start_worker
 
 
 def run() -> None:

@@ -10,11 +10,11 @@ import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
-from swarmtui.client.spawn import child_environment, module_command
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, RequestEntry, StageEnd, StageStart, entry_encoder
 from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.processes.spawn import child_environment, module_command
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.sessions.journal import GapCache

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from swarmtui.analysis.capacity.slots import server_slots
-from swarmtui.client.spawn import SimulatorProcess, StartedProcess, error_log, socket_path, start_worker
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
@@ -28,6 +27,7 @@ from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.session import ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
+from swarmtui.processes.spawn import SimulatorProcess, StartedProcess, error_log, socket_path, start_worker
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.session_process import finish, preflight

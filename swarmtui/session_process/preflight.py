@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from swarmtui.analysis.compare.differences import describe_server_changes, server_changes
-from swarmtui.client.spawn import SimulatorProcess
 from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
 from swarmtui.http_client import HttpClient, HttpReply, RequestFailed
 from swarmtui.loadgen.dialects import load_dialect, names_with_tools
@@ -21,6 +20,7 @@ from swarmtui.model.endpoint import AUTO, PATHS, Address, Dialect, Endpoint, dia
 from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, Tool, Workload
+from swarmtui.processes.spawn import SimulatorProcess
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
 from swarmtui.prompts.generator import TaskGenerator, tools_of
 from swarmtui.prompts.library import WorkloadFile

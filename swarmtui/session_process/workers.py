@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.client.spawn import StartedProcess
 from swarmtui.model import worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
@@ -24,6 +23,7 @@ from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.record import Phase
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.workload import Task
+from swarmtui.processes.spawn import StartedProcess
 from swarmtui.session_process.dispatch import Dispatcher
 from swarmtui.session_process.load_modes import LOAD_MODES
 from swarmtui.session_process.task_sources import TaskSource

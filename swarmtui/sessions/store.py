@@ -25,13 +25,13 @@ from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
 from swarmtui.analysis.quality.judge import add_stored_lines, judge
-from swarmtui.files import MAX_JOURNAL, open_regular
+from swarmtui.files import MAX_JOURNAL, open_regular, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.findings import Capacity, Slots
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, TRACE_PROMPT, Event, Level, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
-from swarmtui.sessions.files import sessions_root, write_file, write_parts
+from swarmtui.sessions.files import sessions_root
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import (
     INDEX,

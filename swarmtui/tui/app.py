@@ -21,13 +21,13 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.theme import Theme
 
-from swarmtui.client.exits import exit_if_stuck
 from swarmtui.client.session_client import start_session
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
 from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import TuneStatus
+from swarmtui.processes.exits import exit_if_stuck
 from swarmtui.text import sanitize
 from swarmtui.tui.frame_source import LiveSource, ReplaySource
 from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap

@@ -128,8 +128,8 @@ class ExportDialog(ModalScreen[None]):
 
 def write_export(root: Path, session_ids: Sequence[str], form: str, path: Path) -> int:
     """Write sessions in one format, the oldest first, and return the size of the file."""
+    from swarmtui.files import write_file
     from swarmtui.sessions.export import export
-    from swarmtui.sessions.files import write_file
     from swarmtui.sessions.store import load_session
 
     content = export([load_session(root, session_id) for session_id in sorted(session_ids)], form)

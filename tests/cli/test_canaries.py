@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.client.spawn import SimulatorProcess
+from swarmtui.processes.spawn import SimulatorProcess
 from swarmtui.prompts.canaries import COUNT
 from swarmtui.sessions.journal import read_journal
 from tests.cli.corrupting_proxy import CorruptingProxy

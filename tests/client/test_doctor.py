@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from swarmtui.client import doctor
-from swarmtui.client.selftest import measure_client_speed
 from swarmtui.model.config import EndpointConfig
 
 UTF8 = {"TERM": "xterm-256color", "LANG": "en_GB.UTF-8"}
@@ -60,9 +59,3 @@ def test_endpoint_without_a_server_is_wrong() -> None:
         port = free.getsockname()[1]
     line = doctor.check_endpoint(EndpointConfig(url=f"http://127.0.0.1:{port}/v1"))
     assert line.state == "wrong" and line.value == f"http://127.0.0.1:{port}"
-
-
-def test_self_test_reads_real_streams() -> None:
-    found = measure_client_speed()
-    assert found.token_us > 0.5, "reading a token takes longer"
-    assert found.streams > 0 and 0.0 <= found.coalesced_chunks <= 1.0

@@ -13,10 +13,10 @@ import pytest
 
 from swarmtui.client import session_client
 from swarmtui.client.session_client import attach, move_session
-from swarmtui.client.spawn import socket_path
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.worker_protocol import pack
+from swarmtui.processes.spawn import socket_path
 from swarmtui.session_process.live_state import LiveState
 
 NAME = "20260101-000000-0000"

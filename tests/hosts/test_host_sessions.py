@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from swarmtui.client.session_client import start_session
-from swarmtui.client.spawn import StartedProcess
 from swarmtui.hosts import pool as pool_module
 from swarmtui.hosts.pool import HostPool
 from swarmtui.hosts.ray_cluster import check_reachable, first_line, refusal
@@ -25,6 +24,7 @@ from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import ClockEntry
 from swarmtui.model.worker_protocol import pack
+from swarmtui.processes.spawn import StartedProcess
 from swarmtui.sessions.journal import read_entries, read_journal
 from tests.cli.programs import SIM, Sandbox, open_sandbox, send_signal, wait_until
 from tests.hosts.plain_launcher import AHEAD_S, clocks_can_differ

@@ -7,12 +7,12 @@ import socket
 from types import SimpleNamespace
 from typing import Any, cast
 
-from swarmtui.client.spawn import start_worker
 from swarmtui.hosts.clocks import HostClock
 from swarmtui.model import worker_protocol
 from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.workload import Message, Task
+from swarmtui.processes.spawn import start_worker
 from swarmtui.session_process.workers import WorkerLink, WorkerPool
 
 # Larger than the buffers between two processes.

@@ -14,12 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from swarmtui.files import write_file
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, RequestEntry, Session, Summary
 from swarmtui.sessions.documents import summary_json
-from swarmtui.sessions.files import is_session_id, new_session_id, sessions_root, write_file
+from swarmtui.sessions.files import is_session_id, new_session_id, sessions_root
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.store import load_session, remove_session, summarise, write_summary
 from tests.sessions.session_builders import (
@@ -133,7 +134,7 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from swarmtui.sessions.files import write_parts
+from swarmtui.files import write_parts
 
 def parts():
     yield b"new " * 100_000

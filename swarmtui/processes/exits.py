@@ -23,8 +23,7 @@ def write_crash_report(error: BaseException) -> str:
 
     from platformdirs import user_state_dir
 
-    from swarmtui.files import make_private_directory
-    from swarmtui.sessions.files import write_file
+    from swarmtui.files import make_private_directory, write_file
 
     path = Path(user_state_dir("swarmtui")) / "crash.txt"
     try:

@@ -13,12 +13,12 @@ import sys
 import threading
 import time
 
-from swarmtui.client.spawn import child_environment, module_command
 from swarmtui.model import worker_protocol
 from swarmtui.model.base import Stored
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.model.workload import Message, Task
+from swarmtui.processes.spawn import child_environment, module_command, start_worker
 
 STREAMS, TICK_S, TOKENS = 256, 0.01, 100
 TYPICAL_TPS = 50.0
@@ -41,20 +41,17 @@ class SelfTestFailed(Exception):
 
 def measure_client_speed() -> ClientSpeed:
     """Tokens arrive one at a time, as real ones do: bursts are cheaper to read, and would give too high a result."""
-    ours, theirs = socket.socketpair()
-    env = child_environment()
-    server = subprocess.Popen(module_command(__name__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
-    with theirs:
-        worker = subprocess.Popen(
-            module_command("swarmtui.loadgen.worker"), stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env
-        )
+    server = subprocess.Popen(
+        module_command(__name__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
+    )
+    pipe, worker = start_worker()
     try:
         assert server.stdout is not None
         port = server.stdout.readline().decode().strip()
         if not port:
             raise SelfTestFailed("the pacing server did not start")
-        with ours:
-            records, cpu_s = _drive(ours, f"http://127.0.0.1:{port}")
+        with pipe:
+            records, cpu_s = _drive(pipe, f"http://127.0.0.1:{port}")
     except OSError as error:
         raise SelfTestFailed(str(error)) from None
     finally:
