@@ -1,0 +1,171 @@
+"""What a result consists of before it is painted: tables of cells, sentences and facts.
+
+A table is built once, from columns that read their cell from an item, and painted by `text`, `markdown`, `html` and the
+app. Nothing is looked up by a title or styled by a text: columns have ids, and cells have codes.
+
+    c = Column("c", "C", lambda level: level.c)
+    ttft = Column("ttft", "TTFT", lambda level: level.ttft_s.median, seconds)
+    print(paint([tabulate("Latency", levels, [c, ttft])]))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from swarmtui.numbers import MISSING, significant
+from swarmtui.text import display_width, sanitize, truncate
+
+Item = TypeVar("Item")
+
+Code = Literal[
+    "ok", "missed", "unknown", "not applicable", "missing", "estimated",  # of a value or a check
+    "best", "cliff", "partial", "failed",  # of a row
+    "faster", "slower", "same", "unsure", "refused",  # of a comparison
+    "title", "lead", "alarm", "note", "difference", "detail",  # of a sentence
+]  # fmt: skip
+
+
+class Cell(NamedTuple):
+    """The text of a cell, and what it means if it means more than its text; painters choose a style by the code."""
+
+    text: str
+    code: Code | None = None
+
+
+Value = Cell | str | float | None
+Row = tuple[Cell, ...]
+
+
+class Column(NamedTuple, Generic[Item]):
+    """A column; `value` reads its cell from the item of a row, and `number` formats it; None is not measured.
+
+    `least` is the width to which its cells may be truncated; 0 if they are always shown in full.
+    """
+
+    id: str
+    title: str
+    value: Callable[[Item], Value] | None = None
+    number: Callable[[float], str] | None = None
+    right: bool = True
+    least: int = 0
+
+    def cell(self, item: Item) -> Cell:
+        found = self.value(item) if self.value else None
+        if found is None:
+            return Cell(MISSING, "missing")
+        if isinstance(found, (int, float)):
+            return Cell(
+                self.number(found) if self.number else str(found) if isinstance(found, int) else significant(found)
+            )
+        return found if isinstance(found, Cell) else Cell(found)
+
+
+class Table(NamedTuple):
+    """Rows with a cell for each column; `drop` are the ids of columns that a narrow page leaves out, first to last."""
+
+    title: str
+    columns: tuple[Column[Any], ...]
+    rows: tuple[Row, ...]
+    note: str = ""
+    drop: tuple[str, ...] = ()
+
+    def without(self, ids: Iterable[str]) -> Table:
+        left_out = set(ids)
+        kept = [at for at, column in enumerate(self.columns) if column.id not in left_out]
+        return self._replace(
+            columns=tuple(self.columns[at] for at in kept),
+            rows=tuple(tuple(row[at] for at in kept) for row in self.rows),
+        )
+
+    def without_missing(self) -> Table:
+        """Leave out the columns that have no value in any row."""
+        cells = zip(*self.rows, strict=True)
+        return self.without(
+            column.id
+            for column, of in zip(self.columns, cells, strict=False)
+            if all(cell.code == "missing" for cell in of)
+        )
+
+
+class Sentence(NamedTuple):
+    text: str
+    code: Code | None = None
+
+
+class Facts(NamedTuple):
+    """Names with their values, such as what was measured and how."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+Block = Table | Sentence | Facts
+
+
+def tabulate(
+    title: str,
+    items: Iterable[Item],
+    columns: Sequence[Column[Item]],
+    note: str = "",
+    drop: Sequence[str] = (),
+) -> Table:
+    """Build a table with one row per item."""
+    rows = tuple(tuple(column.cell(item) for column in columns) for item in items)
+    # Without the functions, so that tables can be compared.
+    plain = tuple(column._replace(value=None, number=None) for column in columns)
+    return Table(title, plain, rows, note, tuple(drop))
+
+
+class Layout(NamedTuple):
+    """A table as it fits a page: titles and cells truncated to `widths`, `gap` blanks or bars between columns."""
+
+    columns: tuple[Column[Any], ...]
+    titles: tuple[str, ...]
+    rows: tuple[Row, ...]
+    widths: tuple[int, ...]
+    gap: int
+    dropped: tuple[str, ...]
+
+
+def fit(table: Table, width: int | None, gaps: Sequence[int]) -> Layout:
+    """Lay out a table for a page: cells are truncated first, then gaps narrowed, then columns dropped.
+
+    Each column takes its width and a gap. A table that is too wide even so keeps its columns.
+    """
+    clean = table._replace(
+        columns=tuple(column._replace(title=sanitize(column.title)) for column in table.columns),
+        rows=tuple(tuple(cell._replace(text=sanitize(cell.text)) for cell in row) for row in table.rows),
+    )
+    present = {column.id for column in clean.columns}
+    drop = [name for name in clean.drop if name in present]
+    for count in range(len(drop) + 1):
+        shown = clean.without(drop[:count])
+        full = [
+            max(2, display_width(column.title), *(display_width(row[at].text) for row in shown.rows))
+            for at, column in enumerate(shown.columns)
+        ]
+        for gap in gaps:
+            widths = _truncated(shown.columns, full, None if width is None else width - gap * len(full))
+            if width is None or sum(widths) + gap * len(widths) <= width:
+                break
+        else:
+            continue
+        break
+    titles = tuple(truncate(column.title, w) for column, w in zip(shown.columns, widths, strict=True))
+    rows = tuple(
+        tuple(cell._replace(text=truncate(cell.text, w)) for cell, w in zip(row, widths, strict=True))
+        for row in shown.rows
+    )
+    dropped = tuple(column.title for column in clean.columns if column.id in drop[:count])
+    return Layout(shown.columns, titles, rows, tuple(widths), gap, dropped)
+
+
+def _truncated(columns: Sequence[Column[Any]], full: Sequence[int], room: int | None) -> list[int]:
+    """Return widths that fit the room, if they can: the widest column is truncated first."""
+    widths = list(full)
+    while room is not None and sum(widths) > room:
+        wider = [at for at, column in enumerate(columns) if column.least and widths[at] > column.least]
+        if not wider:
+            break
+        widths[max(wider, key=lambda at: widths[at])] -= 1
+    return widths

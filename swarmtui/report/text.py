@@ -1,0 +1,95 @@
+"""Paint tables, sentences and facts as text for a terminal; the tables are also valid Markdown."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from swarmtui.report.table import Block, Cell, Facts, Layout, Sentence, Table, fit
+from swarmtui.text import pad, sanitize
+
+MAX_WIDTH = 100
+_MIN_WIDTH = 40
+_NAME = 12
+
+
+def paint(blocks: Iterable[Block]) -> str:
+    """Paint blocks below each other: blank lines around tables and facts, and before titles."""
+    parts: list[list[str]] = []
+    before: Block | None = None
+    for block in blocks:
+        lines = _lines(block)
+        joined = isinstance(block, Sentence) and isinstance(before, Sentence) and block.code != "title"
+        if joined:
+            parts[-1] += lines
+        elif lines:
+            parts.append(lines)
+        before = block
+    return "".join("\n".join(part) + "\n" for part in _spaced(parts))
+
+
+def _spaced(parts: Sequence[list[str]]) -> list[list[str]]:
+    return [["", *part] if at else part for at, part in enumerate(parts)]
+
+
+def _lines(block: Block) -> list[str]:
+    if isinstance(block, Table):
+        return paint_table(block)
+    return wrap(sanitize(block.text)) if isinstance(block, Sentence) else _facts(block)
+
+
+def _facts(facts: Facts) -> list[str]:
+    indent = " " * (_NAME + 1)
+    return [
+        line
+        for name, value in facts.rows
+        for line in textwrap.wrap(
+            sanitize(value), page_width(), initial_indent=f"{name.lower():<{_NAME}} ", subsequent_indent=indent
+        )
+    ]
+
+
+def paint_table(table: Table) -> list[str]:
+    """Return a table with its title, what was dropped, and its note."""
+    layout = fit(_without_bars(table), page_width() - 1, gaps=(3, 2, 1))
+    hint = (
+        f"not shown for lack of space: {', '.join(layout.dropped)}. A wider terminal or `swarmtui export` shows them."
+    )
+    below = [*(wrap(hint) if layout.dropped else []), *wrap(sanitize(table.note))]
+    title = [sanitize(table.title), ""] if table.title else []
+    return [*title, *markdown_rows(layout), *([""] if below else []), *below]
+
+
+def _without_bars(table: Table) -> Table:
+    rows = tuple(tuple(Cell(cell.text.replace("|", "¦"), cell.code) for cell in row) for row in table.rows)
+    return table._replace(rows=rows)
+
+
+def markdown_rows(layout: Layout) -> list[str]:
+    """Pad the cells and join them with bars; a gap of 1 is a bar without blanks."""
+    before, after = " " * min(layout.gap - 1, 1), " " * (layout.gap - 2)
+    right = [column.right for column in layout.columns]
+    rule = [("-" * (w - 1) + ":" if to_right else "-" * w) for w, to_right in zip(layout.widths, right, strict=True)]
+    rows = (layout.titles, *([cell.text for cell in row] for row in layout.rows))
+    padded = [
+        [pad(text, w, right=to_right) for text, w, to_right in zip(row, layout.widths, right, strict=True)]
+        for row in rows
+    ]
+    return [f"|{before}{f'{after}|{before}'.join(row)}{after}|" for row in (padded[0], rule, *padded[1:])]
+
+
+def page_width() -> int:
+    """Return the width of the terminal, at most 100; always 100 if stdout is a pipe or a file."""
+    if not sys.stdout.isatty():
+        return MAX_WIDTH
+    try:
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return MAX_WIDTH
+    return max(_MIN_WIDTH, min(MAX_WIDTH, columns)) if columns else MAX_WIDTH
+
+
+def wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, page_width(), subsequent_indent="  ")
