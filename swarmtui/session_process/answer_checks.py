@@ -56,6 +56,8 @@ class UncountedAnswers:
         self._chars = 0
 
     def add(self, record: Record) -> None:
+        if record.phase == "warmup":
+            return
         if record.ok and record.token_source == "chunks" and self._chars < _MAX_UNCOUNTED_CHARS:
             self._chars += len(record.text or "") + len(record.reasoning or "") + _CHARS_PER_ANSWER
             self.records.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))

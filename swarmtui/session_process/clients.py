@@ -8,8 +8,9 @@ import os
 import socket
 import struct
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,19 +23,39 @@ _CLOSE_TIMEOUT_S = 2.0
 # More streams than a large terminal shows.
 _MAX_TAILS = 256
 
+SendFrames = Callable[[asyncio.StreamWriter, client_protocol.Subscribe], Coroutine[Any, Any, None]]
+
+
+class Client:
+    """One connected UI: how often it gets frames, and the streams whose text it shows."""
+
+    def __init__(self, writer: asyncio.StreamWriter, send_frames: SendFrames) -> None:
+        self.writer, self._send_frames = writer, send_frames
+        self.tails: tuple[int, ...] = ()
+        self._sending: asyncio.Task[None] | None = None
+
+    def subscribe(self, subscription: client_protocol.Subscribe) -> None:
+        self.unsubscribe()
+        self._sending = asyncio.create_task(self._send_frames(self.writer, subscription))
+
+    def unsubscribe(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+
 
 class ClientConnections:
+    """Accepts clients; `handle_command` gets their commands, the only place that tells these apart."""
+
     def __init__(
         self,
         hello: Callable[[], client_protocol.Hello | None],
         frame: Callable[[bool], client_protocol.Frame],
-        handle_command: Callable[[client_protocol.ClientCommand], None],
+        handle_command: Callable[[Client, client_protocol.ClientCommand], None],
     ) -> None:
         self._hello, self._frame, self._handle_command = hello, frame, handle_command
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tails: dict[asyncio.StreamWriter, tuple[int, ...]] = {}
+        self._clients: set[Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, path: Path) -> None:
@@ -50,45 +71,32 @@ class ClientConnections:
         if not _is_same_user(writer.get_extra_info("socket")):
             writer.close()
             return
-        self._writers.add(writer)
-        task = asyncio.create_task(self._serve(reader, writer))
+        client = Client(writer, self._send_frames)
+        self._clients.add(client)
+        task = asyncio.create_task(self._serve(reader, client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, client: Client) -> None:
         # With no buffer, `drain` at the end waits until the client has received everything.
-        writer.transport.set_write_buffer_limits(0)
-        sending: asyncio.Task[None] | None = None
+        client.writer.transport.set_write_buffer_limits(0)
         unpacker = Unpacker()
         try:
             while data := await reader.read(1 << 16):
                 for body in unpacker.feed(data):
-                    command = client_protocol.decode_command(body)
-                    if isinstance(command, client_protocol.Subscribe):
-                        if sending is not None:
-                            sending.cancel()
-                        sending = asyncio.create_task(self._send_frames(writer, command))
-                    elif isinstance(command, client_protocol.WatchTails):
-                        self._watch_tails(writer, command.agents)
-                    else:
-                        self._handle_command(command)
+                    self._handle_command(client, client_protocol.decode_command(body))
         except (ConnectionError, msgspec.DecodeError, ValueError, RecursionError):
             pass  # the client has disconnected or sends invalid data; the run continues
         finally:
-            if sending is not None:
-                sending.cancel()
-            self._writers.discard(writer)
-            writer.close()
-            if writer in self._tails:
-                self._watch_tails(writer, ())
+            client.unsubscribe()
+            self._clients.discard(client)
+            client.writer.close()
+            if client.tails:
+                self._handle_command(client, client_protocol.WatchTails(()))
 
-    def _watch_tails(self, writer: asyncio.StreamWriter, agents: tuple[int, ...]) -> None:
-        """Watch the tails that any client shows; those of a client that disconnects are no longer watched."""
-        self._tails[writer] = agents
-        if not agents:
-            del self._tails[writer]
-        shown = sorted({agent for watched in self._tails.values() for agent in watched})
-        self._handle_command(client_protocol.WatchTails(tuple(shown[:_MAX_TAILS])))
+    def watched_tails(self) -> tuple[int, ...]:
+        """Return the streams whose text any of the clients shows."""
+        return tuple(sorted({agent for client in self._clients for agent in client.tails})[:_MAX_TAILS])
 
     async def _send_frames(self, writer: asyncio.StreamWriter, subscription: client_protocol.Subscribe) -> None:
         pause = 1.0 / min(_MAX_HZ, max(_MIN_HZ, subscription.hz))
@@ -104,12 +112,12 @@ class ClientConnections:
 
     async def close(self, last: client_protocol.Ended, frame: client_protocol.Frame) -> None:
         """Send the final state; a client that does not read delays this only for a short time."""
-        for writer in list(self._writers):
-            writer.write(pack(frame) + pack(last))
+        for client in self._clients:
+            client.writer.write(pack(frame) + pack(last))
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 # A client that has disconnected must not keep the others from receiving the end.
-                await asyncio.gather(*(writer.drain() for writer in self._writers), return_exceptions=True)
+                await asyncio.gather(*(client.writer.drain() for client in self._clients), return_exceptions=True)
         except TimeoutError:
             pass
         if self._server is not None:

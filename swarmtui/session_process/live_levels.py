@@ -44,6 +44,8 @@ class LevelRecords:
 
     def add(self, record: Record) -> None:
         """Add a record that is already in the journal."""
+        if record.phase == "warmup":
+            return
         self.answered = self.answered or record.ok
         if self._records is None:
             return
@@ -121,9 +123,10 @@ class RequestTimes:
         self._seconds: defaultdict[int, float] = defaultdict(float)
         self._count: defaultdict[int, int] = defaultdict(int)
 
-    def add(self, c: int, e2e_s: float) -> None:
-        self._seconds[c] += e2e_s
-        self._count[c] += 1
+    def add(self, record: Record) -> None:
+        if record.ok and record.phase == "level" and record.e2e_s is not None:
+            self._seconds[record.c] += record.e2e_s
+            self._count[record.c] += 1
 
     def estimate(self, c: int, slots: int | None) -> tuple[float, bool] | None:
         """Return the expected time of a request at `c`, and whether it is a lower bound; None before the first one.

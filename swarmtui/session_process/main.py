@@ -31,7 +31,7 @@ from swarmtui.processes.spawn import SimulatorProcess, StartedProcess, error_log
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.session_process import finish, preflight
-from swarmtui.session_process.clients import ClientConnections
+from swarmtui.session_process.clients import Client, ClientConnections
 from swarmtui.session_process.finish import run_interruptible
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
@@ -74,7 +74,6 @@ class SessionProcess:
         self._endpoints: tuple[Endpoint, ...] = ()
         self._scheduler: Scheduler | None = None
         self._journal: JournalQueue | None = None
-        self._outage: Outage | None = None
         self._events: ServerEvents | None = None
         self._save_refused: SessionWarning | None = None
         self._simulators: list[SimulatorProcess] = []
@@ -83,7 +82,7 @@ class SessionProcess:
         self._findings = PreflightFindings()
         self._interrupted = asyncio.Event()
         self._interruption = self._lost_host = ""
-        self._early_commands: list[client_protocol.ClientCommand] = []
+        self._early_commands: list[tuple[Client, client_protocol.ClientCommand]] = []
         self._stopped_early = asyncio.Event()
         self._load_ended = False
         self._stop_now = asyncio.Event()
@@ -198,17 +197,22 @@ class SessionProcess:
             keep_text=request.keep_text,
             previews=request.previews,
         )
-        self._outage = outage = Outage(
+        outage = Outage(
             self._state,
             journal,
-            scheduler.handle_command,
+            scheduler.steering,
             lambda: preflight.all_respond(request, endpoints),
             lambda: preflight.describe_changed_servers(request, self._state.servers, endpoints),
             request.restart_timeout_s,
         )
+        scheduler.observers += [
+            self._quality.add_record, self._ttft_split.add_record, outage.add_record, events.add_record,
+        ]  # fmt: skip
         receiving = self._workers.start(partial(worker_setup, request, journal.directory, endpoints))
-        for command in self._early_commands:
-            self._handle_command(command)
+        for client, command in self._early_commands:
+            self._handle_command(client, command)
+        if self._stopped_early.is_set():
+            scheduler.steering.stop(grace_s=0.0)
         sampler = Sampler(endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts)
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
         sampling = asyncio.create_task(self._sample(sampler, journal, events))
@@ -289,23 +293,47 @@ class SessionProcess:
             return None
         return client_protocol.Hello(self._session, str(self._journal.directory), tuple(self._state.history))
 
-    def _handle_command(self, command: client_protocol.ClientCommand) -> None:
-        if isinstance(command, client_protocol.Stop):
-            if command.immediate:
-                self._exit_now.set()
-            if command.immediate or self._load_ended:
-                self._stop_now.set()
-        if isinstance(command, client_protocol.Describe) and self._session is not None and self._journal is not None:
-            self._session = msgspec.structs.replace(self._session, label=command.label, note=command.note)
-            self._journal.write(DescriptionEntry(label=command.label, note=command.note))
-        elif isinstance(command, client_protocol.SaveTo) and self._session is not None and self._journal is not None:
-            self._move(self._journal, Path(command.directory))
-        elif self._scheduler is not None:
-            self._scheduler.handle_command(command)
+    def _handle_command(self, client: Client, command: client_protocol.ClientCommand) -> None:
+        """Do what a client asks; what concerns the plan waits until it runs."""
+        scheduler, session, journal = self._scheduler, self._session, self._journal
+        match command:
+            case client_protocol.Subscribe():
+                client.subscribe(command)
+            case client_protocol.Stop(grace_s, immediate):
+                self._stop(grace_s, immediate=immediate)
+            case _ if scheduler is None or session is None or journal is None:
+                self._early_commands.append((client, command))
+            case client_protocol.Pause():
+                scheduler.steering.pause()
+            case client_protocol.Resume():
+                scheduler.steering.end_pause()
+            case client_protocol.NextLevel():
+                scheduler.steering.end_run()
+            case client_protocol.WatchStream(agent):
+                self._state.watched.select(agent)
+                self._workers.watch(agent)
+            case client_protocol.WatchTails(agents):
+                client.tails = agents
+                if self._request.previews:
+                    self._state.watch_tails(self._clients.watched_tails())
+                    self._workers.send_tails(self._clients.watched_tails())
+            case client_protocol.Describe(label, note):
+                self._session = msgspec.structs.replace(session, label=label, note=note)
+                journal.write(DescriptionEntry(label=label, note=note))
+            case client_protocol.SaveTo(directory):
+                self._move(journal, Path(directory))
+            case _:
+                scheduler.set_goal(command)
+
+    def _stop(self, grace_s: float, *, immediate: bool = False) -> None:
+        if immediate:
+            self._exit_now.set()
+        if immediate or self._load_ended:
+            self._stop_now.set()
+        if self._scheduler is not None:
+            self._scheduler.steering.stop(grace_s)
         else:
-            self._early_commands.append(command)
-            if isinstance(command, client_protocol.Stop):
-                self._stopped_early.set()
+            self._stopped_early.set()
 
     def _move(self, journal: JournalQueue, root: Path) -> None:
         self._save_refused = None
@@ -329,20 +357,17 @@ class SessionProcess:
         match report:
             case worker_protocol.Finished(record=record) if scheduler is not None:
                 scheduler.finish_request(link, record)
-                self._quality.add_record(record)
-                self._ttft_split.add_record(record)
-                if self._outage is not None and self._events is not None:
-                    self._outage.add_record(record)
-                    self._events.add_record(record)
             case worker_protocol.Ready(stage):
                 self._workers.worker_ready(link, stage)
             case worker_protocol.Returned(tasks) if scheduler is not None:
                 scheduler.tasks_returned(link, tasks)
             case worker_protocol.WorkerFrame() if scheduler is not None:
-                scheduler.update_worker(link, report)
+                link.frame = report
+                self._state.update_worker(link.number, report)
                 self._quality.add_frame(link.number, report)
                 if self._events is not None:
                     self._events.add_frame(link.number, report)
+                scheduler.continue_stage()
                 self._update_warnings()
             case worker_protocol.Failed(problem):
                 self._interrupt(problem)
@@ -374,7 +399,7 @@ class SessionProcess:
 
     def stop(self) -> None:
         """Handle SIGTERM: stop without a grace period."""
-        self._handle_command(client_protocol.Stop(grace_s=0.0))
+        self._stop(grace_s=0.0)
 
     async def _save(self, ending: Ending, message: str) -> finish.SavedSession:
         assert self._journal is not None
@@ -390,7 +415,7 @@ class SessionProcess:
             journal.close()
             discard_session(journal.directory)
             return finish.SavedSession(ending, message)
-        if scheduler is not None and scheduler.stop_now.is_set():
+        if scheduler is not None and scheduler.steering.stop_now.is_set():
             self._stop_now.set()
         if scheduler is not None and (uncounted := scheduler.uncounted.records):
             self._state.note = f"counting the tokens of {len(uncounted)} answers"

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from swarmtui.analysis.machine.server_counters import counter_change
-from swarmtui.model import client_protocol
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
+from swarmtui.session_process.steering import Steering
 
 # Errors of streams that a dying server cuts off, and of connections to a server that is gone.
 _CUT_OFF = ("reset", "closed_early")
@@ -147,12 +147,12 @@ class Outage:
         self,
         state: LiveState,
         journal: JournalQueue,
-        handle_command: Callable[[client_protocol.ClientCommand], None],
+        steering: Steering,
         responds: Callable[[], bool],
         describe_changes: Callable[[], str],
         timeout_s: float,
     ) -> None:
-        self._state, self._journal, self._handle_command = state, journal, handle_command
+        self._state, self._journal, self._steering = state, journal, steering
         self._responds, self._describe_changes, self._timeout_s = responds, describe_changes, timeout_s
         self._errors_in_a_row = 0
         self._waiting: asyncio.Task[None] | None = None
@@ -172,24 +172,24 @@ class Outage:
         self._journal.log_event("server_gone", f"{problem}: {record.error_detail}")
         started = time.monotonic()
         if self._timeout_s:
-            self._handle_command(client_protocol.Pause())
+            self._steering.pause()
             if await self._wait_for_server(problem, started):
                 await self._handle_return(record, started)
                 return
             problem += f", and was not back within {self._timeout_s:g} s"
         self.failure = problem
-        self._handle_command(client_protocol.Stop(grace_s=0.0))
+        self._steering.stop(grace_s=0.0)
 
     async def _handle_return(self, record: Record, started: float) -> None:
         after = f"after {time.monotonic() - started:.0f} s"
         self.changes = await asyncio.to_thread(self._describe_changes)
         if self.changes:
             self._journal.log_event("server_changed", f"{after}: {self.changes}")
-            self._handle_command(client_protocol.Stop(grace_s=0.0))
+            self._steering.stop(grace_s=0.0)
             return
         self._journal.log_event("server_back", f"{after}; C={record.c} starts again")
         self._errors_in_a_row, self._waiting = 0, None
-        self._handle_command(client_protocol.Resume())
+        self._steering.end_pause()
 
     async def _wait_for_server(self, problem: str, started: float) -> bool:
         """Check the server in a thread, so that one that does not answer does not stop the countdown."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from typing import Literal
 
 from swarmtui.analysis.capacity import agents
@@ -12,7 +13,7 @@ from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.analysis.live_trace import TraceCounts
-from swarmtui.model import client_protocol, worker_protocol
+from swarmtui.model import client_protocol
 from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, TRACE_PROMPT, Level, RequestEntry, StageEnd, StageStart
@@ -23,7 +24,7 @@ from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import PlannedLoad
-from swarmtui.session_process.steering import Steering, SteeringState
+from swarmtui.session_process.steering import Goal, Steering, SteeringState
 from swarmtui.session_process.task_sources import CanaryTasks, RepeatedTasks, TaskFactory, TaskSource, WarmupTasks
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 
@@ -46,70 +47,45 @@ class Scheduler:
     ) -> None:
         self._plan, self._workers, self._state, self._journal = plan, workers, state, journal
         self._factory = TaskFactory(generator)
-        self._previews = previews
         self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
         self._load = PlannedLoad(plan, self._factory)
         self._stage: ActiveStage | None = None
         self._stages = 0
         self._records = LevelRecords(plan, journal)
         self._levels = LiveLevels(self._records, state)
-        self._steering = Steering(plan)
-        self._changed = asyncio.Event()
+        self.steering = Steering(plan)
         self._times = RequestTimes()
         # The run of a search for the capacity.
         self._tally: agents.AgentTally | None = None
         self.first_error: Record | None = None
         self.uncounted = UncountedAnswers()
-
-    @property
-    def stop_now(self) -> asyncio.Event:
-        return self._steering.stop_now
+        # Each gets every finished request, as it is in the journal.
+        self.observers: list[Callable[[Record], None]] = [
+            state.add_record, self._records.add, self._times.add, self._add_to_tally, self._keep_first_error,
+        ]  # fmt: skip
 
     # commands and reports
 
-    def handle_command(self, command: client_protocol.ClientCommand) -> None:
-        if isinstance(command, client_protocol.WatchStream):
-            self._state.watched.select(command.agent)
-            self._workers.watch(command.agent)
-        elif isinstance(command, client_protocol.WatchTails):
-            if self._previews:
-                self._state.watch_tails(command.agents)
-                self._workers.send_tails(command.agents)
+    def set_goal(self, goal: Goal) -> None:
+        if not self.steering.set_goal(goal):
             return
-        elif not self._steering.handle_command(command):
-            return
-        elif self._steering.state == "new_goal":
-            self._load.switch_to_manual()
-            stage = self._stage
-            if (
-                isinstance(command, client_protocol.SetConcurrency)
-                and command.cancel
-                and stage is not None
-                and command.c < stage.c
-                and not stage.source.continues
-            ):
-                self._workers.start_stage(stage, c=max(1, command.c), cancel=True)
-        self._changed.set()
+        self._load.switch_to_manual()
+        match goal, self._stage:
+            case client_protocol.SetConcurrency(c, cancel=True), ActiveStage() as stage:
+                if c < stage.c and not stage.source.continues:
+                    self._workers.start_stage(stage, c=max(1, c), cancel=True)
 
     def finish_request(self, link: WorkerLink, record: Record) -> None:
-        """Write a record to the journal, then count it."""
+        """Write a record to the journal, then pass it to the observers and continue the stage."""
         # Many requests end and start at the same time: let a server on this host run in between.
         os.sched_yield()
         task = self._workers.dispatcher.task(link.number, record.task)
         record = self._checker.check(task, record)
-        kept = self._checker.trim_text(task, record)
-        link.unacknowledged.append(self._journal.write(RequestEntry(record=kept)))
-        self._state.add_record(kept)
-        if record.phase != "warmup":
-            self._records.add(record)
-            self.uncounted.add(record)
-        if self._tally is not None and record.phase == "level" and record.error != CANCELLED:
-            self._tally.add(record)
-        if record.error is None:
-            if record.phase == "level" and record.e2e_s is not None:
-                self._times.add(record.c, record.e2e_s)
-        elif record.error != CANCELLED:
-            self.first_error = self.first_error or record
+        self.uncounted.add(record)
+        record = self._checker.trim_text(task, record)
+        link.unacknowledged.append(self._journal.write(RequestEntry(record=record)))
+        for observe in self.observers:
+            observe(record)
         if task is None or (record.error is None and record.turn < len(task.followups)):
             return
         self._workers.dispatcher.finished(link.number, record.task)
@@ -124,29 +100,36 @@ class Scheduler:
             if not stage.source.preparing:
                 stage.start_clock()
         self._supply()
-        self._changed.set()
+        self.steering.changed.set()
+
+    def _add_to_tally(self, record: Record) -> None:
+        if self._tally is not None and record.phase == "level" and record.error != CANCELLED:
+            self._tally.add(record)
+
+    def _keep_first_error(self, record: Record) -> None:
+        if record.error not in (None, CANCELLED):
+            self.first_error = self.first_error or record
 
     def tasks_returned(self, link: WorkerLink, tasks: tuple[int, ...]) -> None:
         self._workers.dispatcher.returned(link.number, tasks)
         self._supply()
 
-    def update_worker(self, link: WorkerLink, frame: worker_protocol.WorkerFrame) -> None:
-        link.frame = frame
-        self._state.update_worker(link.number, frame)
+    def continue_stage(self) -> None:
+        """Acknowledge what was saved, hand out what is due and check the deadlines, with each frame of a worker."""
         self._workers.acknowledge(self._journal.saved())
         self._state.left_s, self._state.left_at_least = self._time_left()
         if self._stage is not None and self._stage.scheduled:
             self._supply()
-        self._changed.set()
+        self.steering.changed.set()
 
     def _supply(self) -> None:
         stage = self._stage
-        if stage is not None and self._steering.state == "run":
+        if stage is not None and self.steering.state == "run":
             self._workers.supply(stage)
 
     def _time_left(self) -> tuple[float | None, bool]:
         """Estimate the time to the end of a sweep, and whether it is a lower bound."""
-        stage, goal, load = self._stage, self._steering.goal, self._load
+        stage, goal, load = self._stage, self.steering.goal, self._load
         if stage is None or stage.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
             return None, False
         order = load.run_order(goal.levels, goal.runs)
@@ -173,14 +156,14 @@ class Scheduler:
 
     async def run(self) -> Literal["done", "stopped", "unusable"]:
         if self._plan.warmup and not await self._warm_up():
-            return "stopped" if self._steering.state == "stop" else "unusable"
+            return "stopped" if self.steering.state == "stop" else "unusable"
         if self._plan.canaries:
             self._state.status = "warming up"
             await self._run_stage(1, 0, "canary", CanaryTasks(self._factory, 1, CANARIES))
         while True:
-            if self._steering.current_state() == "new_goal":
-                self._steering.resume()
-            match self._steering.goal:
+            if self.steering.current_state() == "new_goal":
+                self.steering.resume()
+            match self.steering.goal:
                 case client_protocol.SetConcurrency(c):
                     await self._run_manual(min(MAX_STREAMS, max(1, c)))
                 case client_protocol.Sweep(levels, runs):
@@ -190,11 +173,11 @@ class Scheduler:
                     await self._find_cliff(max_c)
                 case client_protocol.FindCapacity(slo, max_c):
                     await self._find_capacity(slo, max_c)
-            if self._steering.current_state() != "new_goal":
+            if self.steering.current_state() != "new_goal":
                 break
-        await self._levels.wait(self.stop_now)
-        manual = isinstance(self._steering.goal, client_protocol.SetConcurrency)
-        return "stopped" if self._steering.state == "stop" and not manual else "done"
+        await self._levels.wait(self.steering.stop_now)
+        manual = isinstance(self.steering.goal, client_protocol.SetConcurrency)
+        return "stopped" if self.steering.state == "stop" and not manual else "done"
 
     async def _warm_up(self) -> bool:
         """Return whether at least one request succeeded, or a command ended it before."""
@@ -202,9 +185,9 @@ class Scheduler:
         count = self._plan.warmup
         streams = min(count, max(self._plan.levels))
         stage = await self._run_stage(streams, 0, "warmup", WarmupTasks(self._factory, streams, count))
-        state = self._steering.current_state()
+        state = self.steering.current_state()
         if state == "next":
-            self._steering.resume()
+            self.steering.resume()
         return state != "stop" and (state != "run" or stage.succeeded > 0)
 
     async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
@@ -216,7 +199,7 @@ class Scheduler:
         order = self._load.run_order(levels, runs)
         for number, (key, run) in enumerate(order, 1):
             await self._run_level(key, run, runs)
-            if self._steering.current_state() in ("stop", "new_goal"):
+            if self.steering.current_state() in ("stop", "new_goal"):
                 return True
             is_last_run = number == len(order) or order[number][0] != key
             if is_last_run and not self._records.answered:
@@ -241,8 +224,8 @@ class Scheduler:
         while (c := next_level(measured(), max_c)) is not None:
             searched.add(c)
             await self._run_level((c, None), 1, 1)
-            await self._levels.wait(self.stop_now)
-            if self._steering.current_state() in ("stop", "new_goal"):
+            await self._levels.wait(self.steering.stop_now)
+            if self.steering.current_state() in ("stop", "new_goal"):
                 return
         self._state.search_result = cliff_search_sentence(measured(), self._state.slots)
         self._journal.log_event("cliff", self._state.search_result)
@@ -262,8 +245,8 @@ class Scheduler:
             self._tally = agents.AgentTally(c, slo, runs=1)
             await self._run_level((c, None), run, run, least=agents.repeat_requests(slo) if level.runs else 0)
             tally, self._tally = self._tally, None
-            await self._levels.wait(self.stop_now)
-            if self._steering.current_state() in ("stop", "new_goal"):
+            await self._levels.wait(self.steering.stop_now)
+            if self.steering.current_state() in ("stop", "new_goal"):
                 reading.cancel()
                 return
             level.merge(tally)
@@ -301,14 +284,14 @@ class Scheduler:
             if source.skipped:
                 self._journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
             contents = self._load.serial_contents(c, source.contents)
-            if self._steering.current_state() == "run" and contents:
+            if self.steering.current_state() == "run" and contents:
                 self._state.note = "the same tasks serially"
                 await self._run_stage(c, run, "serial", RepeatedTasks(self._factory, c, contents), streams=1)
                 self._state.c = c  # clients show the figures of the level
             self._levels.refresh()
-            if self._steering.state == "next":
-                self._steering.resume()
-            if self._steering.state != "pause" or await self._wait_while_paused() != "run":
+            if self.steering.state == "next":
+                self.steering.resume()
+            if self.steering.state != "pause" or await self._wait_while_paused() != "run":
                 return
 
     async def _run_manual(self, c: int) -> None:
@@ -322,20 +305,20 @@ class Scheduler:
         source = self._load.continuous_source(c)
         await self._run_stage(c, 1, "level", source, duration_s=duration_s, steered=True)
         self._levels.refresh()
-        if self._steering.current_state() == "pause":
+        if self.steering.current_state() == "pause":
             await self._drain()
             await self._wait_while_paused()
-        if self._steering.current_state() == "next":
-            self._steering.resume()
-        return self._steering.current_state() == "run"
+        if self.steering.current_state() == "next":
+            self.steering.resume()
+        return self.steering.current_state() == "run"
 
     async def _wait_while_paused(self) -> SteeringState:
         self._state.status = "paused"
         self._journal.log_event("paused")
-        while self._steering.state == "pause":
+        while self.steering.state == "pause":
             await self._wait_for_change()
         self._journal.log_event("resumed")
-        return self._steering.state
+        return self.steering.state
 
     # stages
 
@@ -373,14 +356,14 @@ class Scheduler:
         self._journal.write(start)
         self._workers.start_stage(stage)
         self._supply()
-        while not (ended := self._has_ended(stage)) and self._steering.state == "run":
+        while not (ended := self._has_ended(stage)) and self.steering.state == "run":
             await self._wait_for_change()
         complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else ended
         # Under manual control the running streams continue; everything else starts without requests in flight.
-        taken_over = self._steering.current_state() == "new_goal" and isinstance(
-            self._steering.goal, client_protocol.SetConcurrency
+        taken_over = self.steering.current_state() == "new_goal" and isinstance(
+            self.steering.goal, client_protocol.SetConcurrency
         )
-        if self._steering.current_state() == "stop" or not (steered or taken_over):
+        if self.steering.current_state() == "stop" or not (steered or taken_over):
             await self._drain(cancel=ended and source.fills)
         elif source.fills and not source.continues:
             self._workers.drop(cancel=False)
@@ -409,9 +392,9 @@ class Scheduler:
         self._workers.drop(cancel=cancel)
         started, cancelled = time.monotonic(), cancel
         while not self._workers.idle:
-            if self._steering.state == "stop":
+            if self.steering.state == "stop":
                 self._state.status = "stopping"
-                if not cancelled and time.monotonic() - started >= self._steering.grace_s:
+                if not cancelled and time.monotonic() - started >= self.steering.grace_s:
                     cancelled = True
                     self._workers.drop(cancel=True)
             elif self._stage is not None and self._stage.done < self._stage.issued:
@@ -421,9 +404,9 @@ class Scheduler:
 
     async def _wait_for_change(self) -> None:
         """Wait for a command or a report, but not longer than the interval in which deadlines are checked."""
-        self._changed.clear()
+        self.steering.changed.clear()
         try:
             async with asyncio.timeout(_POLL_S):
-                await self._changed.wait()
+                await self.steering.changed.wait()
         except TimeoutError:
             pass

@@ -32,38 +32,41 @@ class Steering:
             self.goal = client_protocol.SetConcurrency(plan.levels[0])
         self.grace_s = 0.0
         self.stop_now = asyncio.Event()
+        # Set whenever the scheduler has to look at what happened: a command, a report of a worker.
+        self.changed = asyncio.Event()
         # The tasks of these workloads depend on each other and cannot run as a closed loop.
         self._fixed = plan.load in FIXED_MODES
 
-    def handle_command(self, command: client_protocol.ClientCommand) -> bool:
-        """Apply a command; return whether it changed anything."""
-        match command:
-            case client_protocol.Stop(grace_s):
-                stopping = self.state == "stop"
-                if stopping or not grace_s:
-                    self.stop_now.set()
-                self.grace_s = min(grace_s, self.grace_s) if stopping else grace_s
-                self.state = "stop"
-            case _ if self.state == "stop":
-                return False
-            case (
-                client_protocol.SetConcurrency()
-                | client_protocol.Sweep()
-                | client_protocol.FindCliff()
-                | client_protocol.FindCapacity()
-            ):
-                if self._fixed:
-                    return False
-                self.goal, self.state = command, "new_goal"
-            case client_protocol.NextLevel():
-                self.state = "next"
-            case client_protocol.Pause() if self.state == "run":
-                self.state = "pause"
-            case client_protocol.Resume() if self.state == "pause":
-                self.state = "run"
-            case _:
-                return False
+    def stop(self, grace_s: float) -> None:
+        stopping = self.state == "stop"
+        if stopping or not grace_s:
+            self.stop_now.set()
+        self.grace_s = min(grace_s, self.grace_s) if stopping else grace_s
+        self._set("stop")
+
+    def set_goal(self, goal: Goal) -> bool:
+        """Return whether the goal changes: a session that stops, or whose tasks are fixed, accepts none."""
+        if self._fixed or self.state == "stop":
+            return False
+        self.goal = goal
+        self._set("new_goal")
         return True
+
+    def end_run(self) -> None:
+        if self.state != "stop":
+            self._set("next")
+
+    def pause(self) -> None:
+        if self.state == "run":
+            self._set("pause")
+
+    def end_pause(self) -> None:
+        if self.state == "pause":
+            self._set("run")
+
+    def _set(self, state: SteeringState) -> None:
+        self.state = state
+        self.changed.set()
 
     def current_state(self) -> SteeringState:
         """Return the state. It may change during an await, but a type checker would assume that `state` has not."""

@@ -11,7 +11,7 @@ from swarmtui.model import client_protocol
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Session
 from swarmtui.model.worker_protocol import HEADER_BYTES, pack
-from swarmtui.session_process.clients import ClientConnections
+from swarmtui.session_process.clients import Client, ClientConnections
 from swarmtui.session_process.live_state import LiveState
 
 # Far larger than a socket's buffer.
@@ -35,11 +35,17 @@ class ClientHarness:
     def __init__(self, known: bool, note: str = BIG) -> None:
         self.frames = 0
         self._note = note
-        self.commands: list[client_protocol.ClientCommand] = []
         self.writers: list[asyncio.StreamWriter] = []
         self.connections = ClientConnections(
-            lambda: client_protocol.Hello(SESSION, "") if known else None, self.frame, self.commands.append
+            lambda: client_protocol.Hello(SESSION, "") if known else None, self.frame, self.handle_command
         )
+
+    def handle_command(self, client: Client, command: client_protocol.ClientCommand) -> None:
+        match command:
+            case client_protocol.Subscribe():
+                client.subscribe(command)
+            case client_protocol.WatchTails(agents):
+                client.tails = agents
 
     def frame(self, rows: bool) -> client_protocol.Frame:
         self.frames += 1
@@ -168,7 +174,7 @@ def test_texts_are_watched_for_all_clients_until_they_disconnect() -> None:
 
         async def watched(*agents: int) -> None:
             async with asyncio.timeout(10.0):
-                while harness.commands[-1:] != [client_protocol.WatchTails(agents)]:
+                while harness.connections.watched_tails() != agents:
                     await asyncio.sleep(0.01)
 
         with await harness.join() as one, await harness.join() as other:

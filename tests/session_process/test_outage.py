@@ -8,28 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.model import client_protocol
+from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.outage import Outage, ServerEvents
+from swarmtui.session_process.steering import Steering
 from swarmtui.sessions.journal import read_journal
 from tests.sessions.session_builders import head
 
 
 class OutageHarness:
-    """An outage whose server responds or not, with the commands and events that it causes."""
+    """An outage whose server responds or not, what it makes of the run, and the events that it causes."""
 
     def __init__(self, directory: Path, *, responds: bool = True, changes: str = "", timeout_s: float = 5.0) -> None:
-        self.commands: list[client_protocol.ClientCommand] = []
         self.directory = directory
+        self.steering = Steering(Plan())
         self.journal = JournalQueue(directory)
         self.journal.write(head())
-        self.outage = Outage(
-            LiveState(0), self.journal, self.commands.append, lambda: responds, lambda: changes, timeout_s
-        )
+        self.outage = Outage(LiveState(0), self.journal, self.steering, lambda: responds, lambda: changes, timeout_s)
 
     def add(self, *errors: str | None, c: int = 4, phase: str = "level") -> None:
         for error in errors:
@@ -83,25 +82,25 @@ def test_only_levels_wait_for_the_server(tmp_path: Path, phase: str) -> None:
 
 
 def test_run_resumes_when_the_server_responds(tmp_path: Path) -> None:
-    async def scenario() -> list[client_protocol.ClientCommand]:
+    async def scenario() -> None:
         harness = OutageHarness(tmp_path)
         harness.add(*["refused"] * 4)
-        await harness.wait_for(lambda: len(harness.commands) == 2)
+        await harness.wait_for(lambda: harness.steering.state == "pause")
+        await harness.wait_for(lambda: harness.steering.state == "run")
         assert not harness.is_recognised and not harness.outage.failure
         harness.add("refused")
         assert not harness.is_recognised, "the errors are counted from the start again"
         assert harness.events() == ["server_gone", "server_back"]
-        return harness.commands
 
-    assert asyncio.run(scenario()) == [client_protocol.Pause(), client_protocol.Resume()]
+    asyncio.run(scenario())
 
 
 def test_run_stops_if_the_server_comes_back_changed(tmp_path: Path) -> None:
     async def scenario() -> Outage:
         harness = OutageHarness(tmp_path, changes="--max-num-seqs 2 → 4")
         harness.add(*["refused"] * 4)
-        await harness.wait_for(lambda: len(harness.commands) == 2)
-        assert harness.commands == [client_protocol.Pause(), client_protocol.Stop(grace_s=0.0)]
+        await harness.wait_for(lambda: harness.steering.state == "pause")
+        await harness.wait_for(harness.steering.stop_now.is_set)
         assert harness.events() == ["server_gone", "server_changed"]
         return harness.outage
 
@@ -114,8 +113,7 @@ def test_run_fails_if_the_server_does_not_come_back_in_time(tmp_path: Path, time
         harness = OutageHarness(tmp_path, responds=False, timeout_s=timeout_s)
         harness.add(*["refused"] * 4)
         await harness.wait_for(lambda: harness.outage.failure)
-        assert harness.commands[-1] == client_protocol.Stop(grace_s=0.0)
-        assert (client_protocol.Pause() in harness.commands) == bool(timeout_s)
+        assert harness.steering.state == "stop" and harness.steering.stop_now.is_set()
         return harness.outage.failure
 
     assert asyncio.run(scenario()).startswith("the server went away at C=4 (refused)")

@@ -25,15 +25,15 @@ GOALS = (client_protocol.SetConcurrency(3), client_protocol.Sweep((1, 2)), clien
 
 def test_second_stop_sets_stop_now() -> None:
     steering = Steering(Plan())
-    assert steering.handle_command(client_protocol.Stop(grace_s=5.0))
+    steering.stop(grace_s=5.0)
     assert (steering.state, steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, False)
-    assert steering.handle_command(client_protocol.Stop(grace_s=9.0))
+    steering.stop(grace_s=9.0)
     assert (steering.state, steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, True)
 
 
 def test_stop_without_grace_sets_stop_now() -> None:
     steering = Steering(Plan())
-    steering.handle_command(client_protocol.Stop(grace_s=0.0))
+    steering.stop(grace_s=0.0)
     assert steering.stop_now.is_set()
 
 
@@ -61,21 +61,25 @@ def test_command_before_the_first_answer_ends_the_warm_up(harness: SessionHarnes
 def test_fixed_load_mode_keeps_its_goal(load: LoadModeName, goal: Goal) -> None:
     steering = Steering(Plan(load=load))
     before = steering.goal
-    assert not steering.handle_command(goal)
+    assert not steering.set_goal(goal)
     assert (steering.goal, steering.state) == (before, "run")
-    assert steering.handle_command(client_protocol.Pause()) and steering.handle_command(client_protocol.Resume())
-    assert steering.handle_command(client_protocol.NextLevel()) and steering.current_state() == "next"
-    assert steering.handle_command(client_protocol.Stop()) and steering.current_state() == "stop"
+    seen = []
+    for command in (steering.pause, steering.end_pause, steering.end_run, lambda: steering.stop(5.0)):
+        command()
+        seen.append(steering.current_state())
+    assert seen == ["pause", "run", "next", "stop"]
 
 
 @pytest.mark.parametrize("load", [mode for mode in get_args(LoadModeName) if mode not in FIXED_MODES])
 @pytest.mark.parametrize("goal", GOALS)
 def test_other_load_modes_accept_a_new_goal_until_they_stop(load: LoadModeName, goal: Goal) -> None:
     steering = Steering(Plan(load=load))
-    assert steering.handle_command(goal)
+    assert steering.set_goal(goal)
     assert (steering.goal, steering.state) == (goal, "new_goal")
-    steering.handle_command(client_protocol.Stop())
-    assert not steering.handle_command(client_protocol.SetConcurrency(7))
+    steering.stop(grace_s=5.0)
+    assert not steering.set_goal(client_protocol.SetConcurrency(7))
+    steering.end_run()
+    steering.pause()
     assert (steering.goal, steering.state) == (goal, "stop")
 
 

@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.model.record import Record
 from swarmtui.session_process.live_levels import RequestTimes
 
 
 def times(**seconds: float) -> RequestTimes:
     found = RequestTimes()
     for name, value in seconds.items():
-        found.add(int(name[1:]), 0.5 * value)
-        found.add(int(name[1:]), 1.5 * value)
+        for e2e_s in (0.5 * value, 1.5 * value):
+            found.add(Record(task=0, c=int(name[1:]), t_sent_ns=0, t_last_ns=round(e2e_s * 1e9)))
     return found
 
 
