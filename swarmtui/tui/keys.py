@@ -6,6 +6,8 @@ from typing import Literal, NamedTuple
 
 from textual.binding import Binding
 
+from swarmtui.tui.live.panels import PANELS
+
 KeyContext = Literal[
     "live", "replay", "watch", "setup", "stream", "sessions", "tune", "tunes", "log", "probes", "page", "compare",
     "pick", "everywhere",
@@ -79,12 +81,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("text", "v", "v", "text", "Show or hide the text of the streams", "View", _PANELS),
     Action("heat_map", "m", "m", "heat map", "Streams as a heat map, or one line each", "View", _PANELS),
     Action("open_stream", "enter", "enter", "open stream", "Text and timestamps of the stream", "View", _PANELS),
-    Action("panel(1)", "1", "1", "streams", "Streams only; Esc shows all panels again", "View", _PANELS),
-    Action("panel(2)", "2", "2", "history", "History only, for the whole session", "View", _PANELS),
-    Action("panel(3)", "3", "3", "GPUs", "GPUs only", "View", _PANELS),
-    Action("panel(4)", "4", "4", "levels", "Levels only, with all columns and remarks", "View", _PANELS),
-    Action("panel(5)", "5", "5", "curve", "Curve only", "View", _PANELS),
-    Action("panel(6)", "6", "6", "quality", "Measurement quality only", "View", _PANELS),
+    *(Action(f"panel({key})", str(key), str(key), panel.label, panel.tooltip, "View", _PANELS)
+      for key, panel in sorted(PANELS.items())),
     Action("play", "space", "space", "play", "Play or pause", "Replay", ("replay",), True),
     Action("faster", "plus,equals_sign", "+", "faster", "Faster, up to ×50", "Replay", ("replay",), True),
     Action("slower", "minus", "-", "slower", "Slower, down to ×1", "Replay", ("replay",), True),

@@ -39,8 +39,6 @@ class LineWidget(LaidOutOnce):
         self._shown: list[Line] = []
         self._shown_size = Size(0, 0)
         self._rendering = False
-        # Set where the view depends on the size: calls `show` with a view for the present size.
-        self.update_view: Callable[[LineWidget], None] | None = None
 
     @property
     def empty(self) -> str:
@@ -49,6 +47,9 @@ class LineWidget(LaidOutOnce):
 
     def draw(self, width: int, height: int) -> list[Line]:
         raise NotImplementedError
+
+    def fit_view(self) -> None:
+        """Show a view for the present size, where the view depends on it."""
 
     def redraw(self) -> None:
         """Draw the lines again and request a repaint of those that differ."""
@@ -81,10 +82,9 @@ class LineWidget(LaidOutOnce):
         base = self.rich_style
         if self._shown_size != self.size:
             # Textual renders before it sends the resize event: update now rather than paint twice.
-            if self.update_view is not None:
-                self._rendering = True
-                self.update_view(self)
-                self._rendering = False
+            self._rendering = True
+            self.fit_view()
+            self._rendering = False
             self._make_lines()
         if y >= len(self._shown):
             return Strip.blank(width, base)
@@ -93,10 +93,8 @@ class LineWidget(LaidOutOnce):
         return Strip(segments).adjust_cell_length(width, base)
 
     def on_resize(self) -> None:
-        if self.update_view is not None:
-            self.update_view(self)
-        else:
-            self.redraw()
+        self.fit_view()
+        self.redraw()
 
     def on_show(self) -> None:
         self.on_resize()

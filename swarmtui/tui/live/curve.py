@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log2
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.model.findings import Scaling, Slots
 from swarmtui.model.session import Level
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, heading, ljust, longest_fit, wrapped_note
+from swarmtui.tui.lines import Line, ljust, longest_fit, wrapped_note
 from swarmtui.tui.live.levels import best_load
+from swarmtui.tui.live.panels import LivePanel
 from swarmtui.tui.live_model import ProvisionalLevel
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
+
+if TYPE_CHECKING:
+    from swarmtui.tui.live.screen import LiveScreen
 
 
 class CurveView(NamedTuple):
@@ -77,14 +81,21 @@ def level_points(levels: Sequence[Level], value_of: Callable[[Level], float | No
     return tuple((level.offered_load, value) for level in levels if (value := value_of(level)) is not None)
 
 
-class CurvePanel(PlotPanel[CurveView]):
+class CurvePanel(LivePanel, PlotPanel[CurveView]):
+    key, title = 5, "curve"
+
+    def update_from(self, screen: LiveScreen) -> None:
+        live, baseline = screen.shown, screen.baseline
+        levels, slots = (live.frame.levels, live.frame.slots) if live.frame else ((), None)
+        self.show_made(curve_view, levels, baseline.levels, baseline.name, screen.no_curve, live.provisional, slots)
+
     @property
     def empty(self) -> str:
         return self.view.empty if self.view else ""
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        lines = [heading("5", "curve", longest_fit(view.summary, width - 13) if view else "", width)]
+        lines = [self.heading(longest_fit(view.summary, width - 13) if view else "", width)]
         if view is None or view.empty or self.plotext is None or height < 6 or width < 24:
             return [*lines, *wrapped_note((view.empty or "drawing …") if view else "", width)]
         legend: Line = [(" ● output tok/s", "first"), ("  ◆ TTFT s", "second")]

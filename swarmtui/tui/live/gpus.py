@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.model.telemetry import Gpu, ServerState, Telemetry
 from swarmtui.numbers import count, gib, percent, rate
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Panel, bar, heading, ljust, rjust, scale_top, sparkline, wrapped_note
+from swarmtui.tui.lines import Line, Panel, bar, ljust, rjust, scale_top, sparkline, wrapped_note
+from swarmtui.tui.live.panels import LivePanel
+
+if TYPE_CHECKING:
+    from swarmtui.tui.live.screen import LiveScreen
 
 _TEXT = 15
 _MIN_SAMPLES, _MAX_SAMPLES = 12, 60
@@ -24,7 +28,14 @@ class GpusView(NamedTuple):
     is_replay: bool
 
 
-class GpusPanel(Panel[GpusView]):
+class GpusPanel(LivePanel, Panel[GpusView]):
+    key, title = 3, "GPUs"
+
+    def update_from(self, screen: LiveScreen) -> None:
+        live = screen.shown
+        telemetry = live.frame.telemetry if live.frame else None
+        self.show(GpusView(telemetry, dict(live.power), dict(live.memory), screen.is_replay))
+
     @property
     def empty(self) -> str:
         """Why there are no GPUs, and the state of the server, which does not need them."""
@@ -36,10 +47,10 @@ class GpusPanel(Panel[GpusView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:
-            return [heading("3", "GPUs", "", width)]
+            return [self.heading("", width)]
         telemetry = view.telemetry
         gpus = telemetry.gpus if telemetry else ()
-        lines = [heading("3", "GPUs", "SIMULATED" if any(gpu.simulated for gpu in gpus) else "", width)]
+        lines = [self.heading("SIMULATED" if any(gpu.simulated for gpu in gpus) else "", width)]
         if telemetry is None or not gpus:
             lines += wrapped_note(_no_gpus(view), width)
         for gpu in gpus:

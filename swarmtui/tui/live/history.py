@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from swarmtui.analysis.history import history_point
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.numbers import clock, count, rate, seconds
-from swarmtui.tui.lines import Line, Panel, bar_columns, heading, ljust, rjust, scale_top, sparkline
+from swarmtui.tui.lines import Line, Panel, bar_columns, ljust, rjust, scale_top, sparkline
+from swarmtui.tui.live.panels import LivePanel
+
+if TYPE_CHECKING:
+    from swarmtui.tui.live.screen import LiveScreen
 
 _LABEL = 15
 # The time between two points.
@@ -131,8 +136,18 @@ def _marks(buckets: list[list[HistoryPoint]]) -> tuple[CMark, ...]:
 # widgets
 
 
-class HistoryPanel(Panel[HistoryView]):
+class HistoryPanel(LivePanel, Panel[HistoryView]):
     """All traces, each on a scale from 0 to the value beside it."""
+
+    key, title, row = 2, "history", "upper"
+
+    def update_from(self, screen: LiveScreen) -> None:
+        live, ended = screen.shown, screen.has_ended
+        now = history_point(live.frame) if live.frame else None
+        whole_session = ended or screen.only_panel == self.key
+        view = history_view(live.points, screen.t0_ns, self.columns, whole_session, ended, now)
+        # The C of an open loop is the number of agents in reserve.
+        self.show(view._replace(marks=()) if live.frame is not None and live.frame.load == "open" else view)
 
     @property
     def columns(self) -> int:
@@ -142,8 +157,8 @@ class HistoryPanel(Panel[HistoryView]):
         view = self.view
         if view is None or not view.traces:
             empty = view.empty if view else ""
-            return [heading("2", "history", "", width), [(f" {empty}", "dim")]]
-        lines = [heading("2", "history", f"{view.start} to {view.end}", width)]
+            return [self.heading("", width), [(f" {empty}", "dim")]]
+        lines = [self.heading(f"{view.start} to {view.end}", width)]
         room = height - 2
         traces = view.traces if room >= 2 * len(view.traces) else view.traces[: max(1, room // 2)]
         each, more = divmod(room, len(traces))
@@ -154,8 +169,12 @@ class HistoryPanel(Panel[HistoryView]):
         return lines
 
 
-class HistoryStrip(Panel[tuple[HistoryTrace, ...]]):
+class HistoryStrip(LivePanel, Panel[tuple[HistoryTrace, ...]]):
     """One line per trace, for small screens."""
+
+    def update_from(self, screen: LiveScreen) -> None:
+        live = screen.shown
+        self.show(strip_view(live.points, screen.t0_ns, self.columns, screen.has_ended))
 
     @property
     def columns(self) -> int:

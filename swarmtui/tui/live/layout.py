@@ -7,22 +7,10 @@ from typing import Any, NamedTuple
 from textual.screen import Screen
 from textual.widget import Widget
 
-from swarmtui.tui.lines import Line, LineWidget, Panel, ljust
-from swarmtui.tui.live.curve import CurvePanel
-from swarmtui.tui.live.gpus import GpusPanel
-from swarmtui.tui.live.levels import LevelsPanel
-from swarmtui.tui.live.quality import QualityPanel
+from swarmtui.tui.lines import Line, Panel, ljust
+from swarmtui.tui.live.panels import LivePanel
 from swarmtui.tui.live.streams import StreamsPanel
 
-# The title and key of panels that become one line if they are empty.
-_COLLAPSIBLE: dict[type[LineWidget], tuple[str, str]] = {
-    LevelsPanel: ("levels", "4"),
-    GpusPanel: ("GPUs", "3"),
-    CurvePanel: ("curve", "5"),
-    QualityPanel: ("measurement quality", "6"),
-}
-# The levels alone do not need the height of a curve.
-_MAX_LEVELS_HEIGHT = 14
 # The lines that the history needs below the streams.
 _HISTORY_HEIGHT = 7
 
@@ -50,26 +38,24 @@ def is_small(screen: Screen[Any]) -> bool:
 def collapse_panels(screen: Screen[Any], *, ended: bool, single_panel: bool) -> None:
     """Show panels that are empty as one line, and give their room to the others."""
     found: list[EmptyPanel] = []
-    visible: list[LineWidget] = []
-    # The result contains the levels; the quality has a place on large screens only.
+    visible: list[LivePanel] = []
     large = screen.has_class("-wide") and screen.has_class("-high")
-    unused_keys = ("4" if ended else "", "" if large else "6")
-    for panel in screen.query("#lower > LineWidget").results(LineWidget):
-        name, key = _COLLAPSIBLE[type(panel)]
-        unused = key in unused_keys
-        why = "" if unused or single_panel or is_small(screen) else panel.empty
+    for panel in screen.query("#lower > LivePanel").results(LivePanel):
+        unused = (panel.hidden_after_end and ended) or (panel.large_screens_only and not large)
+        can_collapse = panel.collapsible and not (unused or single_panel or is_small(screen))
+        why = panel.empty if can_collapse else ""
         panel.set_class(bool(why), "-empty")
         if why:
-            found.append(EmptyPanel(key, name, why))
+            found.append(EmptyPanel(str(panel.key), panel.title, why))
         elif not unused:
             visible.append(panel)
     for lower in screen.query("#lower"):
         lower.set_class(not visible, "-empty")
-        match visible:
-            case [LevelsPanel() as levels] if found:
-                lower.styles.height = min(_MAX_LEVELS_HEIGHT, levels.lines_needed)
-            case _:
-                _clear_height(lower)
+        alone = visible[0] if len(visible) == 1 and found else None
+        if alone is not None and alone.height_needed is not None:
+            lower.styles.height = alone.height_needed
+        else:
+            _clear_height(lower)
     for lines in screen.query(CollapsedPanels):
         lines.styles.height = len(found)
         lines.display = bool(found)

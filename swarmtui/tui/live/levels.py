@@ -10,11 +10,13 @@ from swarmtui.model.findings import ALARMS
 from swarmtui.model.session import Level, Spread, TaskFigures
 from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_percent
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Panel, heading, rjust, wrap, wrapped_note
+from swarmtui.tui.lines import Line, Panel, rjust, wrap, wrapped_note
+from swarmtui.tui.live.panels import LivePanel
 from swarmtui.tui.live_model import ProvisionalLevel
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
+    from swarmtui.tui.live.screen import LiveScreen
 
 Cell = TypeVar("Cell")
 
@@ -23,6 +25,8 @@ _BASELINE_TITLES, _BASELINE_WIDTHS, _BASELINE_AT = ("baseline", "change"), (9, 2
 MARKS = "▸ best · ▼ past the cliff"
 PROVISIONAL_MARKS = "▸ best · ▼ cliff · ○ so far"
 INCOMPLETE_MARKS = "▸ best · ▼ cliff · ○ incomplete"
+# The table alone does not need the height of a curve.
+_MAX_HEIGHT = 14
 # In a narrower panel the figures of the tasks would be cut.
 _TASKS_WIDTH = 64
 
@@ -223,21 +227,31 @@ _IN_FLIGHT = LevelColumn("in flight", 10, lambda level: rate(level.c_achieved))
 # widget
 
 
-class LevelsPanel(Panel[LevelsView]):
+class LevelsPanel(LivePanel, Panel[LevelsView]):
+    key, title = 4, "levels"
+    hidden_after_end = True
+
+    def update_from(self, screen: LiveScreen) -> None:
+        live = screen.shown
+        levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
+        self.show_made(levels_view, levels, screen.pair, tasks, screen.no_level, live.provisional)
+
     @property
     def empty(self) -> str:
         return self.view.empty if self.view and not self.view.lines else ""
 
     @property
-    def lines_needed(self) -> int:
+    def height_needed(self) -> int:
         """The lines of the table with its heading and titles, one for remarks, and a blank one."""
-        return len(self.view.lines) + len(self.view.alarms) + bool(self.view.remarks) + 3 if self.view else 1
+        if self.view is None:
+            return 1
+        return min(_MAX_HEIGHT, len(self.view.lines) + len(self.view.alarms) + bool(self.view.remarks) + 3)
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:
-            return [heading("4", "levels", "", width)]
-        lines = [heading("4", "levels", marks_note(view), width)]
+            return [self.heading("", width)]
+        lines = [self.heading(marks_note(view), width)]
         if not view.lines:
             return [*lines, *wrapped_note(view.empty, width)]
         titles, *rows = table_lines(view, width)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import count, fixed, percent
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Panel, heading, ljust, wrap
+from swarmtui.tui.lines import Line, Panel, ljust, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS
+from swarmtui.tui.live.panels import LivePanel
+
+if TYPE_CHECKING:
+    from swarmtui.tui.live.screen import LiveScreen
 
 _NAME, _VALUE = 20, 38
 _SIDE_BY_SIDE = 100
@@ -41,13 +45,19 @@ def _load_generator_lines(frame: Frame | None) -> tuple[QualityLine, ...]:
     return tuple(QualityLine(name=name, state="note", value=value, sentence=text) for name, value, text in rows)
 
 
-class QualityPanel(Panel[QualityView]):
+class QualityPanel(LivePanel, Panel[QualityView]):
+    key, title = 6, "measurement quality"
+    large_screens_only = True
+
+    def update_from(self, screen: LiveScreen) -> None:
+        self.show(quality_view(screen.shown.frame, screen.is_replay))
+
     @property
     def empty(self) -> str:
         return self.view.empty if self.view and not self.view.lines else ""
 
     def draw(self, width: int, height: int) -> list[Line]:
-        lines = [heading("6", "measurement quality", "", width)]
+        lines = [self.heading("", width)]
         if self.view is None:
             return lines
         if self.view.empty:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.model.client_protocol import Ended, Frame
@@ -14,6 +14,10 @@ from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, wrap
 from swarmtui.tui.live.header import ending_text, saved_text
 from swarmtui.tui.live.levels import LevelsView, alarm_lines, marks_note, remark_lines, table_lines
+from swarmtui.tui.live.panels import LivePanel
+
+if TYPE_CHECKING:
+    from swarmtui.tui.live.screen import LiveScreen
 
 # The order in which the next steps are offered.
 _NEXT = ("again", "export", "compare_baseline", "baseline", "sessions", "play", "back")
@@ -59,11 +63,12 @@ def _finding(frame: Frame | None) -> str:
     return sanitize(scaling(frame.levels, frame.slots).sentence) if enough else ""
 
 
-class ResultPanel(Page):
+class ResultPanel(LivePanel, Page):
     def __init__(self) -> None:
-        super().__init__("result")
+        super().__init__(title="result")
 
-    def show_result(self, view: ResultView) -> None:
+    def update_from(self, screen: LiveScreen) -> None:
+        view = screen.result()
         self.note = marks_note(view.levels)
         self.show(result_lines(view, self.size.width, self.size.height))
 

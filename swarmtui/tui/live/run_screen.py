@@ -76,12 +76,12 @@ class RunScreen(LiveScreen):
         return self._is_in_progress and frame is not None and frame.steered
 
     @property
-    def _no_level(self) -> str:
-        return f"no level yet: 4·C requests make one; {_SWEEP_HINT}" if self._is_manual else super()._no_level
+    def no_level(self) -> str:
+        return f"no level yet: 4·C requests make one; {_SWEEP_HINT}" if self._is_manual else super().no_level
 
     @property
-    def _no_curve(self) -> str:
-        return f"{super()._no_curve}; {_SWEEP_HINT}" if self._is_manual else super()._no_curve
+    def no_curve(self) -> str:
+        return f"{super().no_curve}; {_SWEEP_HINT}" if self._is_manual else super().no_curve
 
     # steering
 

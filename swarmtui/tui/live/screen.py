@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.events import Click
 
-from swarmtui.analysis.history import history_point
 from swarmtui.model.client_protocol import WatchTails
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
@@ -18,24 +17,14 @@ from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
-from swarmtui.tui.lines import LineWidget, Movable
-from swarmtui.tui.live.curve import CurvePanel, curve_view
-from swarmtui.tui.live.gpus import GpusPanel, GpusView
-from swarmtui.tui.live.header import HeaderPanel, ReplayClock, TilesPanel, header_view, tiles
-from swarmtui.tui.live.history import HistoryPanel, HistoryStrip, history_view, strip_view
+from swarmtui.tui.lines import Movable
+from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, TilesPanel, header_view, tiles
+from swarmtui.tui.live.history import HistoryStrip
 from swarmtui.tui.live.layout import CollapsedPanels, collapse_panels, stack_streams
-from swarmtui.tui.live.levels import LevelsPanel, levels_view
-from swarmtui.tui.live.quality import QualityPanel, quality_view
-from swarmtui.tui.live.result import ResultPanel, result_view
-from swarmtui.tui.live.streams import (
-    STREAM_ORDERS,
-    StreamOrder,
-    StreamsPanel,
-    is_heat_map,
-    mixed_rates,
-    primary_type,
-    streams_view,
-)
+from swarmtui.tui.live.levels import levels_view
+from swarmtui.tui.live.panels import LivePanel, load_panels
+from swarmtui.tui.live.result import ResultPanel, ResultView, result_view
+from swarmtui.tui.live.streams import STREAM_ORDERS, StreamOrder, StreamsPanel, is_heat_map, mixed_rates
 from swarmtui.tui.textual_patches import Row, run_in_background
 
 if TYPE_CHECKING:
@@ -44,7 +33,6 @@ if TYPE_CHECKING:
     from swarmtui.model.telemetry import DiscoveredServer
     from swarmtui.tui.live_model import LiveModel
 
-_PANELS: tuple[type[LineWidget], ...] = (StreamsPanel, HistoryPanel, GpusPanel, LevelsPanel, CurvePanel, QualityPanel)
 _RETRY_S = 0.1
 # With this many streams, their panel is 8 lines high, and the levels below it at least 6.
 _FEW_STREAMS, _FEW_STREAMS_HEIGHT = 6, 23
@@ -55,22 +43,23 @@ class LiveScreen(CursorScreen):
 
     # Otherwise Esc closes the screen, and with it the source.
     _is_own_run = True
-    _is_replay = False
+    is_replay = False
 
     def __init__(self, source: FrameSource) -> None:
         super().__init__()
         self.source = source
-        self._order: StreamOrder = "agent"
+        self.order: StreamOrder = "agent"
         self._map_chosen: bool | None = None
         self._tails_watched: tuple[int, ...] = ()
-        self._only_panel: type[LineWidget] | None = None
+        # The key of the only panel that is shown; None if all are.
+        self.only_panel: int | None = None
         self._frozen: LiveModel | None = None
         self._requested_c: int | None = None
         self._retry_pending = False
-        self._baseline = Baseline()
+        self.baseline = Baseline()
         self._baseline_requested = self._end_handled = False
         self._comparison = ""
-        self._pair: Pair | None = None
+        self.pair: Pair | None = None
         self._compared: tuple[tuple[Level, ...], str] = ((), "")
         self._servers: tuple[DiscoveredServer, ...] = ()
 
@@ -78,15 +67,12 @@ class LiveScreen(CursorScreen):
         yield HeaderPanel()
         yield TilesPanel()
         yield HistoryStrip()
+        panels = load_panels()
         with Row(id="upper"):
-            yield StreamsPanel()
             yield ResultPanel()
-            yield HistoryPanel()
+            yield from (panel() for panel in panels if panel.row == "upper")
         with Row(id="lower"):
-            yield LevelsPanel()
-            yield GpusPanel()
-            yield CurvePanel()
-            yield QualityPanel()
+            yield from (panel() for panel in panels if panel.row == "lower")
         yield CollapsedPanels()
         yield InputLine()
         yield KeyFooter()
@@ -95,18 +81,16 @@ class LiveScreen(CursorScreen):
         """Return the actions of this moment."""
         every = self.app.keys.actions(self.key_context)
         back = self._back_label
-        now = [action for action in every if action.available(self._has_ended) and (back or action.id != "back")]
-        now = in_footer(now, "back", *(["heat_map"] if self._is_map else []))
-        labels = {"back": back} | ({"heat_map": "rows"} if self._is_map else {})
+        now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
+        now = in_footer(now, "back", *(["heat_map"] if self.is_map else []))
+        labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Let keys with two actions have the one for this moment."""
-        return all(known.available(self._has_ended) for known in ACTIONS if known.id == action)
+        return all(known.available(self.has_ended) for known in ACTIONS if known.id == action)
 
     def on_mount(self) -> None:
-        for panel in self.query(LineWidget).exclude("KeyFooter"):
-            panel.update_view = self._update_panel
         self.source.open(self.data_changed)
 
     def on_unmount(self) -> None:
@@ -148,41 +132,60 @@ class LiveScreen(CursorScreen):
         self.data_changed()
 
     @property
-    def _shown(self) -> LiveModel:
+    def shown(self) -> LiveModel:
         """The state to show: the present one, or that at which the display was frozen."""
         return self._frozen or self.source.live
 
     @property
-    def _has_ended(self) -> bool:
+    def t0_ns(self) -> int:
+        session = self.shown.session
+        return session.t0_ns if session else 0
+
+    @property
+    def has_ended(self) -> bool:
         """Whether the shown moment is after the end, which a replay may leave again."""
-        live = self._shown
+        live = self.shown
         return live.ended is not None or (live.frame is not None and live.frame.status == "ended")
 
     @property
     def _levels_fit_below(self) -> bool:
         """Whether a small screen has room for the levels below the streams."""
-        frame = self._shown.frame
-        if frame is None or frame.load in ("open", "sessions") or self._has_ended or self._only_panel is not None:
+        frame = self.shown.frame
+        if frame is None or frame.load in ("open", "sessions") or self.has_ended or self.only_panel is not None:
             return False
         return frame.c <= _FEW_STREAMS and self.app.size.height >= _FEW_STREAMS_HEIGHT
 
     @property
-    def _is_map(self) -> bool:
-        return is_heat_map(self._shown.frame, self._map_chosen)
+    def is_map(self) -> bool:
+        return is_heat_map(self.shown.frame, self._map_chosen)
 
     def update_panels(self) -> None:
-        self.set_class(self._has_ended, "-ended")
+        self.set_class(self.has_ended, "-ended")
         self.set_class(self._levels_fit_below, "-few")
-        for panel in self.query(LineWidget):
+        for header in self.query(HeaderPanel):
+            header.show(self._header_view())
+        for tiles_panel in self.query(TilesPanel):
+            live = self.shown
+            rates = mixed_rates(live.session, live.frame, live.stream_rates)
+            tiles_panel.show(tiles(live.frame, self._requested_c, rates))
+        for footer in self.query(KeyFooter):
+            footer.show(self.actions(), ended=self.has_ended and not self.is_replay)
+        for panel in self.query(LivePanel):
             if (panel.is_on_screen and panel.size) or panel.has_class("-empty"):
-                self._update_panel(panel)
-        single_panel = self._only_panel is not None
-        collapse_panels(self, ended=self._has_ended, single_panel=single_panel)
+                panel.update_from(self)
+        single_panel = self.only_panel is not None
+        collapse_panels(self, ended=self.has_ended, single_panel=single_panel)
         # There are no panels while the app closes.
         for streams in self.query(StreamsPanel):
-            stack_streams(self, streams, ended=self._has_ended, single_panel=single_panel)
+            stack_streams(self, streams, ended=self.has_ended, single_panel=single_panel)
             if self._frozen is None:
                 self._watch_tails(self._visible_streams(streams))
+
+    def _header_view(self) -> HeaderView:
+        live = self.shown
+        notices = (self._comparison, self._server_notice())
+        view = header_view(live.session, live.frame, live.ended, self._replay_clock(), *notices)
+        return view._replace(frozen=self._frozen is not None)
 
     def _visible_streams(self, streams: StreamsPanel) -> tuple[int, ...]:
         """The agents whose text is shown."""
@@ -196,79 +199,21 @@ class LiveScreen(CursorScreen):
             self._tails_watched = agents
             self.source.send(WatchTails(agents))
 
-    def _update_panel(self, panel: LineWidget) -> None:
-        """Show the current view for the panel's size."""
-        live = self._shown
-        frame, session = live.frame, live.session
-        t0_ns = session.t0_ns if session else 0
-        levels = frame.levels if frame else ()
-        tasks = frame.tasks if frame else ()
-        provisional = live.provisional
-        match panel:
-            case HeaderPanel():
-                notices = (self._comparison, self._server_notice())
-                view = header_view(session, frame, live.ended, self._replay_clock(), *notices)
-                panel.show(view._replace(frozen=self._frozen is not None))
-            case TilesPanel():
-                panel.show(tiles(frame, self._requested_c, mixed_rates(session, frame, live.stream_rates)))
-            case HistoryStrip():
-                panel.show(strip_view(live.points, t0_ns, panel.columns, self._has_ended))
-            case StreamsPanel():
-                self._update_streams(panel)
-            case HistoryPanel():
-                whole_session = self._has_ended or self._only_panel is HistoryPanel
-                now = history_point(frame) if frame else None
-                history = history_view(live.points, t0_ns, panel.columns, whole_session, self._has_ended, now)
-                # The C of an open loop is the number of agents in reserve.
-                panel.show(history._replace(marks=()) if frame is not None and frame.load == "open" else history)
-            case GpusPanel():
-                telemetry = frame.telemetry if frame else None
-                panel.show(GpusView(telemetry, dict(live.power), dict(live.memory), self._is_replay))
-            case LevelsPanel():
-                panel.show_made(levels_view, levels, self._pair, tasks, self._no_level, provisional)
-            case ResultPanel():
-                self._update_result(panel)
-            case CurvePanel():
-                baseline, slots = (self._baseline.levels, self._baseline.name), frame.slots if frame else None
-                panel.show_made(curve_view, levels, *baseline, self._no_curve, provisional, slots)
-            case KeyFooter():
-                panel.show(self.actions(), ended=self._has_ended and not self._is_replay)
-            case QualityPanel():
-                panel.show(quality_view(frame, self._is_replay))
-
-    def _update_streams(self, panel: StreamsPanel) -> None:
-        panel.as_map = self._is_map
-        panel.scroll_to_cursor()
-        live = self._shown
-        panel.show(
-            streams_view(
-                live.frame,
-                live.stream_rates,
-                self._order,
-                self.filter_text,
-                panel.first,
-                panel.rows,
-                primary_type(live.session),
-                as_map=panel.as_map,
-                with_text=self.app.stream_text,
-            )
-        )
-
-    def _update_result(self, panel: ResultPanel) -> None:
-        live = self._shown
+    def result(self) -> ResultView:
+        live = self.shown
         frame = live.frame
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
-        table = levels_view(levels, self._pair, tasks, provisional=live.provisional)
-        comparison = self._comparison or (f"compared with {sanitize(self._baseline.name)}" if self._pair else "")
-        panel.show_result(result_view(frame, live.ended, table, comparison, self._server_notice(), self.actions()))
+        table = levels_view(levels, self.pair, tasks, provisional=live.provisional)
+        comparison = self._comparison or (f"compared with {sanitize(self.baseline.name)}" if self.pair else "")
+        return result_view(frame, live.ended, table, comparison, self._server_notice(), self.actions())
 
     @property
-    def _no_level(self) -> str:
+    def no_level(self) -> str:
         """Why the table of levels is empty."""
-        return "no level was measured" if self._has_ended else "no level yet: the first one is running"
+        return "no level was measured" if self.has_ended else "no level yet: the first one is running"
 
     @property
-    def _no_curve(self) -> str:
+    def no_curve(self) -> str:
         return "a curve needs two levels"
 
     def _replay_clock(self) -> ReplayClock | None:
@@ -282,24 +227,24 @@ class LiveScreen(CursorScreen):
     async def _find_baseline(self, directory: str) -> None:
         session = self.source.live.session
         if session is not None and directory:
-            self._baseline = await asyncio.to_thread(find_baseline, Path(directory).parent, session)
+            self.baseline = await asyncio.to_thread(find_baseline, Path(directory).parent, session)
             self._compare_flags()
             # After the end, and in a paused replay, no other frame follows.
             self.data_changed()
 
     def _compare_flags(self) -> None:
-        self._comparison = changed_flags(self._baseline, self._servers) if not self._is_replay else ""
+        self._comparison = changed_flags(self.baseline, self._servers) if not self.is_replay else ""
 
     def _compare_new_levels(self, live: LiveModel) -> None:
         """Compare in a thread: with many runs the statistics take a while."""
-        key = (live.frame.levels if live.frame else (), self._baseline.name)
-        if key != self._compared and live.session is not None and self._baseline.summary is not None:
+        key = (live.frame.levels if live.frame else (), self.baseline.name)
+        if key != self._compared and live.session is not None and self.baseline.summary is not None:
             self._compared = key
             work = partial(self._compare_levels, live.session, key[0])
             run_in_background(self, work, group="compare")
 
     async def _compare_levels(self, session: Session, levels: tuple[Level, ...]) -> None:
-        self._pair = await asyncio.to_thread(compare_levels, self._baseline, session, levels)
+        self.pair = await asyncio.to_thread(compare_levels, self.baseline, session, levels)
         if self._frozen is None:
             self.update_in_front()
 
@@ -325,29 +270,28 @@ class LiveScreen(CursorScreen):
 
     def on_click(self, event: Click) -> None:
         """Show only the panel that was clicked, or all again; rows of a panel handle their clicks themselves."""
-        kind = next((number for number, kind in enumerate(_PANELS, 1) if isinstance(event.widget, kind)), None)
-        if kind is not None:
-            self.action_panel(kind)
+        if isinstance(event.widget, LivePanel) and event.widget.key:
+            self.action_panel(event.widget.key)
 
-    def action_panel(self, number: int) -> None:
-        kind = _PANELS[number - 1]
-        self._show_only(None if self._only_panel is kind else kind)
+    def action_panel(self, key: int) -> None:
+        self._show_only(None if self.only_panel == key else key)
 
-    def _show_only(self, kind: type[LineWidget] | None) -> None:
-        self._only_panel = kind
+    def _show_only(self, key: int | None) -> None:
+        self.only_panel = key
         self.set_class(self._levels_fit_below, "-few")
-        self.set_class(kind is not None, "-only")
-        for panel in _PANELS:
-            self.query_one(panel).set_class(panel is kind, "-this")
+        self.set_class(key is not None, "-only")
         for row in self.query("#upper, #lower"):
-            row.set_class(kind is not None and self.query_one(kind).parent is row, "-this")
+            panels = row.query_children(LivePanel)
+            for panel in panels:
+                panel.set_class(panel.key == key, "-this")
+            row.set_class(any(panel.key == key for panel in panels), "-this")
         self.update_panels()
 
     def action_back(self) -> None:
         """Clear the filter, else show all panels, else close the screen unless a run is in progress."""
         if self.filter_text:
             self.set_filter("")
-        elif self._only_panel is not None:
+        elif self.only_panel is not None:
             self._show_only(None)
         elif not self._is_in_progress and len(self.app.screen_stack) > 1:
             self.source.close()
@@ -360,7 +304,7 @@ class LiveScreen(CursorScreen):
         """Return the label of Esc in the footer; empty if it does nothing."""
         if self.filter_text:
             return "clear filter"
-        if self._only_panel is not None:
+        if self.only_panel is not None:
             return "all panels"
         return "back" if len(self.app.screen_stack) > 1 and not self._is_in_progress else ""
 
@@ -372,8 +316,8 @@ class LiveScreen(CursorScreen):
         self.app.toast("this is the first screen; q quits")
 
     def action_sort(self) -> None:
-        position = STREAM_ORDERS.index(self._order) + 1
-        self._order = STREAM_ORDERS[position % len(STREAM_ORDERS)]
+        position = STREAM_ORDERS.index(self.order) + 1
+        self.order = STREAM_ORDERS[position % len(STREAM_ORDERS)]
         self.update_panels()
 
     def action_text(self) -> None:
@@ -382,7 +326,7 @@ class LiveScreen(CursorScreen):
         self.update_panels()
 
     def action_heat_map(self) -> None:
-        self._map_chosen = not self._is_map
+        self._map_chosen = not self.is_map
         self.update_panels()
 
     def action_beside(self, by: int) -> None:
@@ -429,10 +373,10 @@ class LiveScreen(CursorScreen):
         """Compare this session with the baseline that the curve shows."""
         if self._measured is None:
             self.app.toast("nothing to compare: no level is complete")
-        elif self._baseline.summary is None:
+        elif self.baseline.summary is None:
             self.app.toast("no earlier session with this model and workload; L lists all sessions")
         else:
-            root, baseline = Path(self.source.live.directory).parent, self._baseline.summary.session.id
+            root, baseline = Path(self.source.live.directory).parent, self.baseline.summary.session.id
             work = partial(self.app.open_comparison, root, (baseline, self._measured.id))
             run_in_background(self, work, group="comparison")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from rich.cells import cell_len
@@ -15,10 +15,14 @@ from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Movable, heading, ljust, rjust, scale_top, sparkline
+from swarmtui.tui.lines import Line, Movable, ljust, rjust, scale_top, sparkline
 from swarmtui.tui.live.header import MixedRates
 from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
+from swarmtui.tui.live.panels import LivePanel
 from swarmtui.tui.live_model import RECENT_RATES, StreamRate
+
+if TYPE_CHECKING:
+    from swarmtui.tui.live.screen import LiveScreen
 
 StreamOrder = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
 STREAM_ORDERS: tuple[StreamOrder, ...] = ("agent", "tok/s", "tokens", "TTFT", "state")
@@ -228,8 +232,11 @@ def _empty_reason(frame: Frame, filter_text: str) -> str:
 # widget
 
 
-class StreamsPanel(Movable):
-    """Holds the cursor and the scroll position; `update_view` makes the view for the visible rows."""
+class StreamsPanel(LivePanel, Movable):
+    """Holds the cursor and the scroll position; its view has the visible rows."""
+
+    key, title, row = 1, "streams", "upper"
+    hidden_after_end = True
 
     view: StreamsView | None = None
     cursor = 0
@@ -280,7 +287,25 @@ class StreamsPanel(Movable):
         self.cursor = min(self.cursor, max(0, view.total - 1))
         self.redraw()
 
-    def scroll_to_cursor(self) -> None:
+    def update_from(self, screen: LiveScreen) -> None:
+        live = screen.shown
+        self.as_map = screen.is_map
+        self._scroll_to_cursor()
+        self.show(
+            streams_view(
+                live.frame,
+                live.stream_rates,
+                screen.order,
+                screen.filter_text,
+                self.first,
+                self.rows,
+                primary_type(live.session),
+                as_map=self.as_map,
+                with_text=self.app.stream_text,
+            )
+        )
+
+    def _scroll_to_cursor(self) -> None:
         total = self.view.total if self.view else 0
         self.cursor = min(max(0, self.cursor), max(0, total - 1))
         if self.cursor < self.top:
@@ -295,8 +320,7 @@ class StreamsPanel(Movable):
 
     def move_by_streams(self, by: int) -> None:
         self.cursor += by
-        if self.update_view is not None:
-            self.update_view(self)
+        self.fit_view()
 
     def on_click(self, event: Click) -> None:
         """Choose the clicked stream, and open it with a double click; other clicks are for the whole panel."""
@@ -319,8 +343,8 @@ class StreamsPanel(Movable):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None:
-            return [heading("1", "streams", "", width)]
-        lines = [heading("1", "streams", _note(view, self.rows), width)]
+            return [self.heading("", width)]
+        lines = [self.heading(_note(view, self.rows), width)]
         if not view.shown:
             return [*lines, [(f" {view.empty}", "dim")]]
         columns = _columns(width, view.has_text)

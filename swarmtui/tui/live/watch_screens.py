@@ -24,7 +24,7 @@ class ReplayScreen(LiveScreen):
 
     key_context = "replay"
     _is_own_run = False
-    _is_replay = True
+    is_replay = True
 
     def __init__(self, source: ReplaySource) -> None:
         super().__init__(source)
