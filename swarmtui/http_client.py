@@ -17,8 +17,8 @@ import httpx2
 import msgspec
 
 from swarmtui.model.base import BadInput
-from swarmtui.model.endpoint import Secrets, parse_address, tls_problem
-from swarmtui.model.redaction import Redactor
+from swarmtui.model.endpoint import parse_address, tls_problem
+from swarmtui.model.redaction import Redactor, Secrets
 
 _MAX_BYTES = 16 << 20
 _NO_SECRETS = Secrets()
@@ -69,8 +69,8 @@ class HttpClient:
     """Sends single requests. Redirects are not followed, and proxies set in the environment are not used.
 
     The secrets go to URLs with the scheme, host and port of one of `endpoints`, and to no others, as do the headers in
-    `auth`, in which an API wants its key; by default that is a Bearer token. `stopped` is called while waiting: if it
-    returns true, the request fails.
+    `auth`, in which an API wants its key; by default that is a Bearer token. URLs of endpoints are given as they are
+    shown. `stopped` is called while waiting: if it returns true, the request fails.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class HttpClient:
         self._headers = {n: value for n, value in auth.items() if n.lower() not in overridden} | secrets.headers
         self._ca_file, self._insecure, self._stopped = ca_file, insecure, stopped
         self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._addresses = [(parse_address(shown).root, parse_address(url)) for shown, url in secrets.urls.items()]
         self.redactor = Redactor(secrets)
 
     def __enter__(self) -> HttpClient:
@@ -148,7 +149,7 @@ class HttpClient:
         origin, body, redact = _origin(url), bytearray(), self.redactor.redact
         headers = self._headers if origin in self._origins else {}
         client, extensions = self._client(origin[0]), {"trace": state.trace}
-        request = client.build_request(method, url, headers=headers, json=json, extensions=extensions)
+        request = client.build_request(method, self._sent(url), headers=headers, json=json, extensions=extensions)
         async with asyncio.timeout(timeout_s):
             try:
                 response = await client.send(request, stream=True)
@@ -165,6 +166,13 @@ class HttpClient:
                         raise RequestFailed("too_large", f"more than {max_bytes >> 20} MB, not read")
             content_type, server = (redact(response.headers.get(name, "")) for name in ("content-type", "server"))
             return HttpReply(response.status_code, content_type, server, bytes(body), self.redactor)
+
+    def _sent(self, url: str) -> str:
+        """Return the URL with the path and the query of the real endpoint, if it begins with one that is shown."""
+        for shown, real in self._addresses:
+            if url == shown or url.startswith(f"{shown}/"):
+                return real.root + url[len(shown) :] + (f"?{real.query}" if real.query and "?" not in url else "")
+        return url
 
     def _client(self, scheme: str) -> httpx2.AsyncClient:
         """Create the client on first use: loading certificates takes longer than everything else here."""

@@ -21,7 +21,7 @@ import pytest
 
 from swarmtui import http_client
 from swarmtui.http_client import HttpClient, RequestFailed, check_connection
-from swarmtui.model.endpoint import Secrets
+from swarmtui.model.redaction import Secrets
 from tests.cli.programs import ROOT
 from tests.loadgen.raw_server import RawCall, RawServer
 from tests.telemetry.text_server import TextReply, serving

@@ -92,8 +92,7 @@ def _inspect_configured(found: set[str]) -> Any:
 
     from swarmtui.client.catalogue import inspect_server
     from swarmtui.client.config_file import read_config
-    from swarmtui.model.endpoint import parse_address
-    from swarmtui.model.run_request import SIMULATOR_PREFIX
+    from swarmtui.model.endpoint import SIMULATOR_PREFIX, parse_address
 
     servers = [known for known in read_config().endpoints.values() if not known.url.startswith(SIMULATOR_PREFIX)]
     others = [known for known in servers if parse_address(known.url).root not in found]

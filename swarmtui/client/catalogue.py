@@ -13,9 +13,9 @@ import msgspec
 
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import EndpointConfig
-from swarmtui.model.endpoint import Address, Endpoint, Secrets, parse_address
+from swarmtui.model.endpoint import SIMULATOR_PREFIX, Address, Endpoint, check_url, hide_urls, parse_address
 from swarmtui.model.plan import Plan
-from swarmtui.model.run_request import SIMULATOR_PREFIX
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Workload, WorkloadDescription, iter_checks
 
@@ -59,13 +59,14 @@ def inspect_server(endpoint: EndpointConfig, timeout_s: float = 2.0) -> Discover
     from swarmtui.http_client import HttpClient
     from swarmtui.telemetry.fingerprint import fingerprint
 
-    address = parse_address(endpoint.url)
+    (url,), secrets = hide_urls((endpoint.url,), Secrets(headers=endpoint.headers))
+    address = parse_address(url)
     if endpoint.ca_file is not None:
         try:
             check_ca_file(endpoint.ca_file)
         except BadInput as error:
             return DiscoveredServer(url=address.root, reachable=False, problem=str(error))
-    secrets = Secrets(api_key=os.environ.get(endpoint.api_key_env or ""), headers=endpoint.headers)
+    secrets = msgspec.structs.replace(secrets, api_key=os.environ.get(endpoint.api_key_env or ""))
     with HttpClient((), secrets, ca_file=endpoint.ca_file, insecure=endpoint.insecure) as client:
         found = fingerprint(address.root, timeout_s=timeout_s, client=client)
         if found is not None:
@@ -192,6 +193,6 @@ def validate_endpoint(text: str) -> None:
 
         parse_spec(text.removeprefix(SIMULATOR_PREFIX))
     elif text:
-        parse_address(text)
+        check_url(text)
     else:
         raise BadInput("choose an endpoint: enter a URL, or select the simulator", key="endpoint")

@@ -10,7 +10,7 @@ import msgspec
 
 from swarmtui.files import read_file
 from swarmtui.model.base import BadInput
-from swarmtui.model.config import Config, EndpointConfig, parse_config
+from swarmtui.model.config import Config, EndpointConfig, is_variable_name, parse_config
 from swarmtui.sessions.files import config_path
 
 _HEADER_VALUE = re.compile(r"[\t -~]*")
@@ -55,6 +55,8 @@ def read_api_key(variable: str | None) -> str | None:
     if variable is None:
         return None
     value = os.environ.get(variable, "").strip()
+    if not value and not is_variable_name(variable):
+        raise BadInput("expected the name of an environment variable that holds the key, not the key")
     if not value:
         raise BadInput(f"the variable {variable} is not set, or empty")
     if not _HEADER_VALUE.fullmatch(value):

@@ -15,7 +15,8 @@ from swarmtui.client.catalogue import inspect_server
 from swarmtui.engines.registry import engine_named
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.config import EndpointConfig
-from swarmtui.model.endpoint import parse_address
+from swarmtui.model.endpoint import hide_urls, parse_address
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import gib, short
 from swarmtui.processes.selftest import TYPICAL_TPS, SelfTestFailed, measure_client_speed
@@ -109,11 +110,12 @@ def check_gpus(metrics_urls: tuple[str, ...] = ()) -> DoctorFinding:
 
 
 def check_endpoint(endpoint: EndpointConfig) -> DoctorFinding:
-    root = parse_address(endpoint.url).root
+    (url,), secrets = hide_urls((endpoint.url,), Secrets())
+    root = parse_address(url).root
     found = inspect_server(endpoint, _TIMEOUT_S)
     if not found.reachable or (found.problem and not found.models):
         return DoctorFinding("wrong", root, found.problem)
-    round_trip_ms = _round_trip_ms(root, endpoint)
+    round_trip_ms = _round_trip_ms(root, endpoint, secrets)
     server = " ".join(filter(None, (found.engine, found.version, ", ".join(found.models[:2]))))
     if round_trip_ms is None:
         return DoctorFinding("wrong", root, f"{server}: it stopped answering")
@@ -165,10 +167,10 @@ def check_client_speed(streams: int) -> DoctorFinding:
     return DoctorFinding("doubtful", value, sentence)
 
 
-def _round_trip_ms(root: str, endpoint: EndpointConfig) -> float | None:
+def _round_trip_ms(root: str, endpoint: EndpointConfig, secrets: Secrets) -> float | None:
     """Return the shortest of a few round trips on an open connection."""
     best = None
-    with HttpClient(ca_file=endpoint.ca_file, insecure=endpoint.insecure) as client:
+    with HttpClient((), secrets, ca_file=endpoint.ca_file, insecure=endpoint.insecure) as client:
         for _ in range(_ROUND_TRIPS):
             started = time.perf_counter()
             try:

@@ -14,10 +14,11 @@ from swarmtui.client.catalogue import load_workload, validate_endpoint
 from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig, merge_endpoints
-from swarmtui.model.endpoint import AUTO, PATHS, Secrets, dialect_from_url, parse_address
+from swarmtui.model.endpoint import AUTO, PATHS, dialect_from_url, hide_urls, parse_address, show_url
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.plan import AgentHeader, Plan, parse_timeouts
 from swarmtui.model.plan_options import PROBE, LoadOptions, PlanOptions, build_plan, probe_series
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.run_request import RunRequest, parse_restart
 from swarmtui.model.session import Session
 from swarmtui.model.workload import Workload
@@ -113,6 +114,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         catch("endpoints", validate_endpoint, configured.url)
     endpoint = catch("endpoints", merge_endpoints, list(choices.endpoints)) or EndpointConfig(url="")
     urls = tuple(configured.url for configured in choices.endpoints)
+    catch("endpoints", hide_urls, urls, Secrets())
     api = catch("api", _api, choices.api) or endpoint.api
     workload = catch("workload", load_workload, choices.workload)
     if workload is not None:
@@ -245,7 +247,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
 def _metrics_addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
     for url in urls:
         if "://" not in url:
-            raise BadInput(f"{url!r} is not of the form http://HOST:PORT/metrics")
+            raise BadInput(f"{show_url(url)!r} is not of the form http://HOST:PORT/metrics")
         parse_address(url)
     return urls
 

@@ -6,11 +6,8 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from swarmtui.model.redaction import MASK, is_secret_name
+from swarmtui.model.redaction import MASK, has_key_prefix, is_secret_name
 
-_SECRET_VALUE = re.compile(
-    r"\bhf_\w{16,}|\bsk-[\w-]{16,}|\bgh[pousr]_\w{16,}|\beyJ[\w-]{10,}\.|://[^/\s]*@|\bBearer\s", re.IGNORECASE
-)
 # NAME=… and {"name": …} inside a value.
 _INNER_NAME = re.compile(r"([A-Za-z][\w-]*)[\"']?\s*[:=]")
 _INTERPRETER = re.compile(r"(.*/)?(python|pypy)[\d.]*")
@@ -51,7 +48,7 @@ def split_words(text: str) -> list[str]:
 
 def is_secret(name: str, value: str) -> bool:
     names = (name, *_INNER_NAME.findall(value))
-    return bool(_SECRET_VALUE.search(value)) or any(map(is_secret_name, names))
+    return has_key_prefix(value) or any(map(is_secret_name, names))
 
 
 def redact_flags(text: str) -> str:

@@ -26,8 +26,9 @@ from swarmtui.experiments.managed_server import (
 from swarmtui.experiments.measure import FrameDisplay, Measurement, StopRequest, measure
 from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.model.base import Stored
+from swarmtui.model.endpoint import SIMULATOR_PREFIX, show_url
 from swarmtui.model.plan import AgentHeader
-from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.tuning import LoggedChange
@@ -105,7 +106,7 @@ class AbRunner:
     def run(self, stop: StopRequest) -> AbResult:
         """Evaluate the runs at each checkpoint until the test is done; an A/A test ends at the first."""
         test = self._test
-        result = AbResult(test=msgspec.structs.replace(test, a=redact_flags(test.a), b=redact_flags(test.b)))
+        result = AbResult(test=msgspec.structs.replace(test, a=_shown(test.a), b=_shown(test.b)))
         for index, side in enumerate(interleaved_sides(2 * CHECKPOINTS[-1], test.seed)):
             self._report(f"run {index + 1}: {side}")
             try:
@@ -206,6 +207,10 @@ def interleaved_sides(count: int, seed: int) -> list[Side]:
     while len(order) < count:
         order += ["A", "B", "B", "A"] if random.random() < 0.5 else ["B", "A", "A", "B"]
     return order[:count]
+
+
+def _shown(target: str) -> str:
+    return redact_flags(target) if is_command(target) else show_url(target)
 
 
 def is_command(target: str) -> bool:

@@ -12,6 +12,7 @@ from random import Random
 import msgspec
 
 from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.endpoint import check_url
 from swarmtui.model.plan import Requests
 from swarmtui.model.tuning import Flags, Objective, TuneFile, TuneResult, Value, is_env_variable
 
@@ -69,24 +70,34 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str) -> LaunchComma
             arguments.append(name)
         elif value is not False:
             arguments += [name, str(value)]
-    url = _fill(tune.url, flags, port)
+    url = _address(tune.url, flags, port)
     ready = _fill(tune.ready, flags, port)
     return LaunchCommand(
         command=tuple(arguments),
         env=env,
         url=url,
-        ready=ready if "://" in ready else url.rstrip("/") + "/" + ready.lstrip("/"),
+        ready=ready if "://" in ready else _ready(url, ready),
         stop=tuple(_filled(_split(tune.stop, "stop"), flags, port)),
     )
+
+
+def _address(url: str, flags: Flags, port: int | str) -> str:
+    check_url(_fill(url, flags, 1))
+    return _fill(url, flags, port)
+
+
+def _ready(url: str, path: str) -> str:
+    base, mark, query = url.partition("?")
+    return f"{base.rstrip('/')}/{path.lstrip('/')}{mark}{query}"
 
 
 def launch_for_command(command: str, url: str | None, port: int | str, option: str) -> LaunchCommand:
     """Launch a command of `ab`; without a URL it must contain {port}."""
     if url is None and "{port}" not in command:
         raise BadInput("put {port} into the command, or give the address of the server with --url", key=option)
-    address = _fill(url or "http://127.0.0.1:{port}", {}, port)
+    address = _address(url or "http://127.0.0.1:{port}", {}, port)
     arguments = tuple(_filled(_split(command, option), {}, port))
-    return LaunchCommand(command=arguments, env={}, url=address, ready=address.rstrip("/") + "/v1/models")
+    return LaunchCommand(command=arguments, env={}, url=address, ready=_ready(address, "v1/models"))
 
 
 def tune_digest(tune: TuneFile) -> str:

@@ -21,8 +21,7 @@ from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, ServerSpec
 from swarmtui.files import make_private_directory
 from swarmtui.http_client import HttpClient, RequestFailed
-from swarmtui.model.endpoint import Secrets
-from swarmtui.model.redaction import Redactor, is_secret_name
+from swarmtui.model.redaction import Redactor, Secrets, is_secret_name
 from swarmtui.processes.spawn import module_command
 from swarmtui.text import sanitize
 

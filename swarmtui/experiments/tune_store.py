@@ -16,6 +16,7 @@ from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.grid import tune_digest
 from swarmtui.files import MAX_DATA, make_private_directory, read_file, write_file
 from swarmtui.model.base import BadInput
+from swarmtui.model.endpoint import show_url
 from swarmtui.model.parsing import parse_json
 from swarmtui.model.tuning import ChangeLog, LoggedChange, TuneFile, TuneResult, TuneState, TuneStatus
 
@@ -76,7 +77,8 @@ def add_row(directory: Path, state: TuneState, row: TuneResult) -> TuneState:
 
 def write_tune(directory: Path, tune: TuneFile) -> None:
     """Store the tune for UIs that show it, without anything that may be secret."""
-    _write(directory / "tune.json", msgspec.structs.replace(tune, command=redact_flags(tune.command), stop="", env={}))
+    shown = {"command": redact_flags(tune.command), "url": show_url(tune.url)}
+    _write(directory / "tune.json", msgspec.structs.replace(tune, **shown, stop="", env={}))
 
 
 def read_saved_tune(directory: Path) -> TuneFile:

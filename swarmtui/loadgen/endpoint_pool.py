@@ -12,8 +12,8 @@ from swarmtui.loadgen.connection import Connection
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.loadgen.receive_ring import ReceiveRing
-from swarmtui.model.endpoint import PATHS, Secrets, parse_address
-from swarmtui.model.redaction import Redactor
+from swarmtui.model.endpoint import PATHS, parse_address
+from swarmtui.model.redaction import Redactor, Secrets
 from swarmtui.model.worker_protocol import Target
 
 # After this many reused connections in a row that the server had closed, none is reused.
@@ -32,7 +32,7 @@ class EndpointPool:
         self.rejected_fields: set[str] = set()
         self._idle: list[Connection] = []
         self._failed_reuses = 0
-        self.redactor = Redactor(Secrets(api_key=target.api_key, headers=target.headers))
+        self.redactor = Redactor(Secrets(api_key=target.api_key, headers=target.headers, urls={"": target.url}))
         address = parse_address(target.url)
         self._hostname = address.host
         self._addresses: list[Any] = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -46,7 +46,8 @@ class EndpointPool:
         } | self.dialect.auth_headers(target.api_key)
         overridden = {name.lower() for name in target.headers}
         headers = {name: value for name, value in headers.items() if name.lower() not in overridden} | target.headers
-        lines = [f"POST {address.base}{PATHS[target.dialect]} HTTP/1.1"]
+        query = f"?{address.query}" if address.query else ""
+        lines = [f"POST {address.base}{PATHS[target.dialect]}{query} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode("latin-1", "replace")
 

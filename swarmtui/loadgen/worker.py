@@ -22,6 +22,7 @@ from swarmtui.loadgen.schedule import Schedule
 from swarmtui.loadgen.session_pipe import SessionPipe
 from swarmtui.loadgen.unacknowledged import UnacknowledgedRecords
 from swarmtui.model import worker_protocol as protocol
+from swarmtui.model.endpoint import show_url
 from swarmtui.model.record import Record
 from swarmtui.model.workload import Task
 
@@ -124,7 +125,7 @@ class Worker:
                 EndpointPool(self._loop, self._clock, i, target, self._ring) for i, target in enumerate(setup.targets)
             ]
         except (OSError, ssl.SSLError) as error:
-            self._send(protocol.Failed(f"cannot reach {setup.targets[0].url}: {error}"))
+            self._send(protocol.Failed(f"cannot reach {show_url(setup.targets[0].url)}: {error}"))
             self._loop.stop()
 
     def _start_stage(self, stage: protocol.StartStage) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 
 from swarmtui.model.base import BadInput, InputStruct
-from swarmtui.model.endpoint import ApiChoice, parse_address
+from swarmtui.model.endpoint import SIMULATOR_PREFIX, ApiChoice, check_url, show_url
 from swarmtui.model.parsing import parse_toml, suggest
-from swarmtui.model.redaction import is_secret_name
-from swarmtui.model.run_request import SIMULATOR_PREFIX
+from swarmtui.model.redaction import is_secret_name, looks_like_key
 
 _NO_SECRETS = "do not store a key in a file; set api_key_env to the environment variable that holds it"
 
@@ -96,17 +95,21 @@ def parse_config(text: str, source: str) -> Config:
 def _validate_endpoint(endpoint: EndpointConfig, key: str, source: str) -> None:
     if not endpoint.url.startswith(SIMULATOR_PREFIX):
         try:
-            parse_address(endpoint.url)
+            check_url(endpoint.url)
         except BadInput as problem:
             raise BadInput(problem.problem, source=source, key=f"{key}.url") from None
-    variable = endpoint.api_key_env
-    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+    if endpoint.api_key_env is not None and not is_variable_name(endpoint.api_key_env):
         raise BadInput(
             f"expected the name of an environment variable; {_NO_SECRETS}", source=source, key=f"{key}.api_key_env"
         )
     for header in endpoint.headers:
         if is_secret_name(header):
             raise BadInput(f"{_NO_SECRETS}, or use --header", source=source, key=f"{key}.headers.{header}")
+
+
+def is_variable_name(text: str) -> bool:
+    """Return whether this may be the name of a variable that holds a key, and is not the key itself."""
+    return bool(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text)) and not looks_like_key(text)
 
 
 def find_endpoint(text: str, endpoints: dict[str, EndpointConfig], source: str) -> EndpointConfig:
@@ -126,10 +129,8 @@ def merge_endpoints(endpoints: list[EndpointConfig]) -> EndpointConfig:
     for other in others:
         for name in ("model", "api", "api_key_env", "headers", "ca_file", "insecure"):
             if getattr(first, name) != getattr(other, name):
-                raise BadInput(
-                    f"{first.url} and {other.url} differ in {name}; the endpoints of a run must share it",
-                    key="--endpoint",
-                )
+                both = f"{show_url(first.url)} and {show_url(other.url)}"
+                raise BadInput(f"{both} differ in {name}; the endpoints of a run must share it", key="--endpoint")
     urls = {
         name: tuple(dict.fromkeys(url for one in endpoints for url in getattr(one, name)))
         for name in ("metrics_urls", "gpu_metrics_urls")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
 from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.redaction import MASK, Secrets, cover_url, is_secret_name, looks_like_key
 
 # The URL path of each API dialect, whose code is the module of that name in swarmtui/loadgen/dialects. If the API is to
 # be detected, the first one that the server knows is used.
@@ -20,6 +21,8 @@ PATHS = {
 }
 
 AUTO = "auto"
+
+SIMULATOR_PREFIX = "sim:"
 
 Dialect = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(PATHS)})$")]
 
@@ -55,16 +58,6 @@ def api_text(endpoint: Endpoint) -> str:
     return "" if endpoint.dialect == "chat" else f"{endpoint.dialect} API"
 
 
-class Secrets(Stored, frozen=True, kw_only=True):
-    """Credentials for requests. They are passed between processes in pipes, and never stored."""
-
-    api_key: str | None = None
-    headers: dict[str, str] = {}
-
-    def __repr__(self) -> str:
-        return "Secrets(…)"
-
-
 class Address(Stored, frozen=True, kw_only=True):
     """The parts of a URL that a connection needs."""
 
@@ -72,6 +65,7 @@ class Address(Stored, frozen=True, kw_only=True):
     host: str
     port: int
     base: str
+    query: str = ""
 
     @property
     def authority(self) -> str:
@@ -100,7 +94,7 @@ def _is_host_name(host: str) -> bool:
 
 def parse_address(url: str) -> Address:
     """Parse `host:port`, `http://host:port/v1` or a full path to `/v1/chat/completions`."""
-    text = url.strip()
+    text, shown = url.strip(), show_url(url)
     if "://" not in text:
         text = f"http://{text}"
     try:
@@ -110,13 +104,13 @@ def parse_address(url: str) -> Address:
         hint = (
             "; write an IPv6 address in brackets: http://[::1]:8000" if text.count(":") > 2 and "[" not in text else ""
         )
-        raise BadInput(f"not a URL: {error}{hint}", key=url) from None
+        raise BadInput(f"not a URL: {error}{hint}", key=shown) from None
     if parts.scheme not in ("http", "https"):
-        raise BadInput(f"unsupported scheme {parts.scheme}://; expected http:// or https://", key=url)
+        raise BadInput(f"unsupported scheme {parts.scheme}://; expected http:// or https://", key=shown)
     if not parts.hostname:
-        raise BadInput("no host; expected a URL like http://127.0.0.1:8000", key=url)
+        raise BadInput("no host; expected a URL like http://127.0.0.1:8000", key=shown)
     if not _is_host_name(parts.hostname):
-        raise BadInput(f"{parts.hostname!r} is not a host name", key=url)
+        raise BadInput(f"{parts.hostname!r} is not a host name", key=shown)
     if parts.username or parts.password:
         raise BadInput("a URL must not contain a password; use --api-key-env or --header", key=parts.hostname)
     base = parts.path
@@ -127,7 +121,38 @@ def parse_address(url: str) -> Address:
         host=parts.hostname,
         port=port or (443 if parts.scheme == "https" else 80),
         base=base,
+        query=quote(parts.query, safe="!$&'()*+,;=:@/?%"),
     )
+
+
+def check_url(url: str) -> None:
+    """Raise BadInput unless this is the URL of an endpoint without a key."""
+    address = parse_address(url)
+    for part in address.query.split("&"):
+        name, _, value = map(unquote, part.partition("="))
+        if value != MASK and (is_secret_name(name) or looks_like_key(name) or looks_like_key(value)):
+            named = "" if looks_like_key(name) else f" ({name})"
+            raise BadInput(
+                f"a URL must not contain a key{named}: set it in an environment variable and name that with "
+                "--api-key-env, or send it with --header",
+                key=address.host,
+            )
+
+
+def show_url(url: str) -> str:
+    """Return a URL as it is stored and shown: of its query only harmless values, of its path no keys."""
+    return url if url.startswith(SIMULATOR_PREFIX) else cover_url(url)[0]
+
+
+def hide_urls(urls: tuple[str, ...], secrets: Secrets) -> tuple[tuple[str, ...], Secrets]:
+    """Return the URLs as they are stored and shown, and the secrets with which requests to them find the real ones."""
+    shown = {url: show_url(url) for url in urls}
+    if len(set(shown.values())) < len(shown):
+        raise BadInput("two endpoints differ only in what is not shown: a value of the query, or a key in the path")
+    sent = {
+        show: url for url, show in shown.items() if ("?" in url and not url.startswith(SIMULATOR_PREFIX)) or show != url
+    }
+    return tuple(shown[url] for url in urls), msgspec.structs.replace(secrets, urls=sent)
 
 
 def tls_problem(error: BaseException) -> str:

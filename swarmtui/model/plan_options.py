@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.model.base import BadInput
+from swarmtui.model.endpoint import show_url
 from swarmtui.model.load import Closed, Load, Open, Sessions, make_plan, mode_of, replays
 from swarmtui.model.plan import (
     Arrival,
@@ -63,7 +64,7 @@ PROBE = PlanOptions(levels="1", requests="1", warmup="1", preroll=False)
 
 
 def probe_series(endpoints: tuple[str, ...]) -> Series:
-    return Series(kind="probe", name=",".join(endpoints))
+    return Series(kind="probe", name=",".join(map(show_url, endpoints)))
 
 
 def build_plan(workload: Workload, options: PlanOptions, **given: Any) -> Plan:

@@ -6,11 +6,11 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, TypeVar
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 import msgspec
 
-from swarmtui.model.endpoint import Secrets
+from swarmtui.model.base import Stored
 
 T = TypeVar("T")
 
@@ -28,7 +28,20 @@ _SECRET_WORDS = frozenset(
 )  # fmt: skip
 # "authtoken" and "apikey" are secrets, "tokens" and "tokenizer" are not.
 _SECRET_ENDINGS = ("key", "token", "secret", "password")
-_QUERY = re.compile(r"(?<=[?&;])([^=&;#]+)=[^&;#]*")
+_SECRET_VALUE = re.compile(
+    r"\b(?:hf|gsk|gh[pousr])_\w{8,}|\b(?:sk|pk|xai|nvapi)-[\w-]{8,}|\beyJ[\w-]{10,}\.|://[^/\s]*@|\bBearer\s",
+    re.IGNORECASE,
+)
+# A long word of letters and digits.
+_RANDOM = re.compile(r"(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{12,}", re.IGNORECASE)
+_URL = re.compile(
+    r"(?P<scheme>[^:/?#]*://)?(?:(?P<user>[^/?#]*)@)?(?P<host>[^/?#]*)(?P<path>[^?#]*)"
+    r"(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?",
+    re.DOTALL,
+)
+# The parts of a path, and the names in a query, whose values are stored and shown.
+_SHOWN_PATH = re.compile(r"v\d+|api|chat|completions|messages|responses|metrics|")
+_SHOWN_QUERY = frozenset(("api-version", "api_version", "version", "model", "deployment", "region", "location", "beta"))
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -38,9 +51,63 @@ def is_secret_name(name: str) -> bool:
     return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
 
 
-def redact_url(url: str) -> str:
-    """Replace the values of the query that are named like a secret."""
-    return _QUERY.sub(lambda part: f"{part[1]}={MASK}" if is_secret_name(part[1]) else part[0], url)
+def looks_like_key(value: str) -> bool:
+    """Return whether a text has the form of a key: a known prefix, or a long word of letters and digits."""
+    return has_key_prefix(value) or bool(_RANDOM.search(value))
+
+
+def has_key_prefix(value: str) -> bool:
+    return bool(_SECRET_VALUE.search(value))
+
+
+def mask_secrets(value: Any) -> Any:
+    """Mask the values in decoded JSON or TOML that are secret by their name or form, at any depth."""
+    match value:
+        case dict():
+            return {name: MASK if is_secret_name(name) else mask_secrets(part) for name, part in value.items()}
+        case list() | tuple():
+            return [mask_secrets(part) for part in value]
+        case str() if has_key_prefix(value):
+            return MASK
+    return value
+
+
+def cover_url(url: str) -> tuple[str, list[str]]:
+    """Mask what may be secret in a URL; return the result, and what was masked."""
+    found, hidden = _URL.fullmatch(url), list[str]()
+    assert found is not None  # any text matches
+    scheme, user, host, path, query, fragment = (part or "" for part in found.groups())
+
+    def mask(text: str) -> str:
+        hidden.extend((text, unquote(text)))
+        return MASK
+
+    names = path.split("/")
+    for i, name in enumerate(names):
+        named = is_secret_name(name) and re.search(r"[\d=]", name)
+        follows = i > 0 and is_secret_name(names[i - 1]) and not _SHOWN_PATH.fullmatch(name)
+        names[i] = mask(name) if named or follows or looks_like_key(name) else name
+    values = []
+    for part in query.split("&") if query else ():
+        name, equals, value = part.rpartition("=") if "=" not in part else part.partition("=")
+        harmless = unquote(name).lower() in _SHOWN_QUERY and not looks_like_key(value)
+        values.append(f"{name}{equals}{value if harmless else mask(value)}")
+    shown = scheme + (f"{mask(user)}@" if user else "") + host + "/".join(names)
+    return shown + (f"?{'&'.join(values)}" if values else "") + (f"#{mask(fragment)}" if fragment else ""), hidden
+
+
+class Secrets(Stored, frozen=True, kw_only=True):
+    """Credentials for requests. They are passed between processes in pipes, and never stored.
+
+    `urls` are the endpoints whose URL has a query or a part that is not shown, by the URL that is shown.
+    """
+
+    api_key: str | None = None
+    headers: dict[str, str] = {}
+    urls: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return "Secrets(…)"
 
 
 class Redactor:
@@ -60,6 +127,8 @@ class Redactor:
         for name, value in secrets.headers.items():
             if not is_secret_name(name) and len(value) >= _MIN_LENGTH:
                 self._wholes.update(_forms(value))
+        for value in (part for url in secrets.urls.values() for part in cover_url(url)[1] if len(part) >= _MIN_LENGTH):
+            self._wholes.update(_forms(value))
         forms = (*self._parts, *self._wholes)
         self._starts = {form[:length] for form in forms for length in range(1, len(form))}
         self.longest = max(map(len, forms), default=0)

@@ -7,14 +7,13 @@ from collections.abc import Callable
 import msgspec
 
 from swarmtui.model.base import BadInput, Stored
-from swarmtui.model.endpoint import ApiChoice, Secrets
+from swarmtui.model.endpoint import ApiChoice
 from swarmtui.model.plan import Plan, parse_seconds
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.session_tags import Series
 
 # How long a run waits for a server that went away.
 RESTART_TIMEOUT_S = 120.0
-
-SIMULATOR_PREFIX = "sim:"
 
 
 def parse_restart(text: str, key: str) -> float:

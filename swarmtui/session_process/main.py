@@ -21,7 +21,7 @@ from swarmtui.analysis.capacity.slots import server_slots
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
-from swarmtui.model.endpoint import Endpoint, parse_address
+from swarmtui.model.endpoint import Endpoint, hide_urls, parse_address
 from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
@@ -443,7 +443,9 @@ def _describe_failure(endpoint: Endpoint, first_error: Record | None) -> str:
 async def serve(pipe: socket.socket, first_worker: StartedProcess) -> None:
     reader, writer = await asyncio.open_connection(sock=pipe)
     size = int.from_bytes(await reader.readexactly(worker_protocol.HEADER_BYTES), "big")
-    process = SessionProcess(decode_run_request(await reader.readexactly(size)), first_worker)
+    request = decode_run_request(await reader.readexactly(size))
+    endpoints, secrets = hide_urls(request.endpoints, request.secrets)
+    process = SessionProcess(msgspec.structs.replace(request, endpoints=endpoints, secrets=secrets), first_worker)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, process.stop)
     await process.run(reader, writer)
 

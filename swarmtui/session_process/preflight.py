@@ -16,8 +16,17 @@ from swarmtui.analysis.compare.differences import describe_server_changes, serve
 from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
 from swarmtui.http_client import HttpClient, HttpReply, RequestFailed
 from swarmtui.loadgen.dialects import load_dialect, names_with_tools
-from swarmtui.model.endpoint import AUTO, PATHS, Address, Dialect, Endpoint, dialect_from_url, parse_address
-from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
+from swarmtui.model.endpoint import (
+    AUTO,
+    PATHS,
+    SIMULATOR_PREFIX,
+    Address,
+    Dialect,
+    Endpoint,
+    dialect_from_url,
+    parse_address,
+)
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, Tool, Workload
 from swarmtui.processes.spawn import SimulatorProcess

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from swarmtui.engines.registry import engine_named
-from swarmtui.model.endpoint import Endpoint, parse_address
-from swarmtui.model.redaction import redact_url
+from swarmtui.model.endpoint import Endpoint, parse_address, show_url
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
 
@@ -181,7 +180,7 @@ class Sampler:
         for url, t_ns, text in self._findings.metrics_pages:
             state = parse_page(url, text, self._endpoints[0].engine)
             if state is not None:
-                self.baseline.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=redact_url(url)),)))
+                self.baseline.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=show_url(url)),)))
 
     def _identify(self, client: HttpClient) -> None:
         from swarmtui.telemetry.discovery import identify, with_gpus

@@ -14,7 +14,7 @@ from swarmtui.engines.command_line import redact_flags
 from swarmtui.engines.simulator import Simulator
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.hosts import Host
-from swarmtui.model.redaction import MASK, Redactor, is_secret_name
+from swarmtui.model.redaction import Redactor, mask_secrets
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import ClientInfo, Session
 from swarmtui.prompts.filler_text import Calibration
@@ -69,5 +69,5 @@ def _workload_spec(workload: WorkloadFile) -> dict[str, object]:
     spec = msgspec.to_builtins(workload.workload)
     kept = {key: value for key, value in spec.items() if key not in _PROMPT_KEYS}
     if "extra" in kept:
-        kept["extra"] = {name: MASK if is_secret_name(name) else value for name, value in spec["extra"].items()}
+        kept["extra"] = mask_secrets(kept["extra"])
     return kept | {"primary": {"type": spec["primary"]["type"]}} if "primary" in spec else kept

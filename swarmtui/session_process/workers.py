@@ -86,7 +86,7 @@ def worker_setup(
     secrets = request.secrets
     targets = tuple(
         worker_protocol.Target(
-            endpoint.url,
+            secrets.urls.get(endpoint.url, endpoint.url),
             endpoint.model,
             endpoint.dialect,
             secrets.api_key,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from swarmtui.http_client import HttpClient, RequestFailed
-from swarmtui.model.redaction import redact_url
+from swarmtui.model.endpoint import show_url
 
 TIMEOUT_S = 2.0
 MAX_BYTES = 4 << 20
@@ -108,13 +108,13 @@ class Fetcher:
     def _fetch(self, url: str) -> FetchResult:
         until, wait_s, problem = self._failed.get(url, (0.0, self._retry_s, ""))
         if time.monotonic() < until:
-            return FetchResult(redact_url(url), "", problem)
+            return FetchResult(show_url(url), "", problem)
         body, problem = self._get(url)
         if problem:
             self._failed[url] = (time.monotonic() + wait_s, min(2 * wait_s, _MAX_RETRY_S), problem)
         else:
             self._failed.pop(url, None)
-        return FetchResult(redact_url(url), body, problem)
+        return FetchResult(show_url(url), body, problem)
 
     def _get(self, url: str) -> tuple[str, str]:
         try:

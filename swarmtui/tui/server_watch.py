@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from swarmtui.analysis.compare.differences import describe_server_changes
 from swarmtui.client import catalogue
-from swarmtui.model.endpoint import Endpoint, Secrets
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.telemetry import DiscoveredServer
 
 _INTERVAL_S = 1.0

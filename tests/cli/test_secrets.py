@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
+from swarmtui.sessions.export import FORMATS
 from tests.cli.programs import Sandbox, wait_until
 from tests.cli.scripted_server import (
     ReceivedRequest,
     ScriptedHandler,
+    model_list,
     respond_with_status,
     respond_with_words,
     scripted_server,
@@ -40,6 +44,62 @@ def test_secrets_are_sent_but_not_saved(sandbox: Sandbox) -> None:
     assert KEY not in ran.out + ran.err and VALUE not in ran.out + ran.err
     assert leaks(sandbox) == []
     assert sandbox.show_session()["session"]["endpoints"][0]["header_names"] == ["X-Team"]
+
+
+def test_query_and_path_of_the_url_are_sent_but_not_saved(sandbox: Sandbox) -> None:
+    listed: list[str] = []
+    workload = sandbox.home / "nested.toml"
+    nested = f'[extra.inner]\nlist = [{{ api_key = "{KEY}" }}]\n'
+    workload.write_text(f'name = "x"\nkind = "prompts"\n[[prompts]]\ntext = "hello"\n{nested}')
+
+    def listing(to: ScriptedHandler) -> None:
+        listed.append(to.path)
+        model_list(to)
+
+    with scripted_server(respond_with_words(20, gap_s=0.01), listing) as server:
+        url = f"{server.url}/token/{KEY}/v1?api-version=2024-10-21&user={VALUE}"
+        program = sandbox.start_benchmark(url, "--workload", str(workload), "--levels", "1", "--requests", "8")
+        wait_until(lambda: len(server.received) >= 2, "requests in flight")
+        for process in sandbox.processes():
+            if process.pid != program.pid:
+                assert not contains_secret(Path("/proc") / str(process.pid) / "cmdline")
+        ran = [program.wait()]
+        workload.unlink()
+        ran.append(sandbox.run("doctor", "--endpoint", url))
+        ran.append(sandbox.run("probe", "--endpoint", url, "--session-dir", str(sandbox.sessions)))
+        ran.append(sandbox.run("ab", "--a", url, "--b", url, "--aa", "--session-dir", str(sandbox.sessions)))
+        sent = f"/token/{KEY}/v1/chat/completions?api-version=2024-10-21&user={VALUE}"
+        assert {request.path for request in server.received} == {sent}
+    assert ran[0].code == 0, ran[0]
+    assert listed and all(f"/token/{KEY}/" in path and path.endswith(sent.partition("?")[2]) for path in listed)
+    kept = ("--session-dir", str(sandbox.sessions))
+    for form in FORMATS:
+        ran.append(sandbox.run("export", "last", "--format", form, "-o", str(sandbox.home / f"out.{form}"), *kept))
+        assert ran[-1].code == 0, ran[-1]
+    ran += [sandbox.run("sessions", *kept), sandbox.run("sessions", "show", "last", *kept)]
+    for one in ran:
+        assert KEY not in one.out + one.err and VALUE not in one.out + one.err, one
+    assert leaks(sandbox) == []
+    assert not [path for top in (sandbox.home, sandbox.runtime) for path in top.rglob("*") if KEY in path.name]
+    shown = sandbox.list_sessions()[0]["endpoint"]
+    assert shown == f"{server.url}/token/…/v1?api-version=2024-10-21&user=…"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--endpoint", f"http://127.0.0.1:1/v1?api_key={KEY}"),
+        ("--endpoint", f"http://127.0.0.1:1/v1?x=sk-{KEY}"),
+        ("--endpoint", f"ftp://{KEY}:{KEY}@127.0.0.1:1/v1?x={KEY}"),
+        ("--endpoint", "http://127.0.0.1:1", "--api-key-env", f"sk-{KEY}"),
+        ("--endpoint", "http://127.0.0.1:1", "--api-key-env", "SK0123456789ABCDEF0"),
+    ],
+)
+def test_keys_in_the_wrong_place_are_refused_and_not_repeated(sandbox: Sandbox, given: tuple[str, ...]) -> None:
+    ran = sandbox.run("run", *given)
+    said = ran.error_line(2)
+    assert KEY not in said and "0123456789" not in said
+    assert "environment variable" in said or "ftp" in said
 
 
 def test_key_in_an_error_response_is_not_printed(sandbox: Sandbox) -> None:

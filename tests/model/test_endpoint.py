@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from swarmtui.model.base import BadInput
-from swarmtui.model.endpoint import Address, Dialect, Secrets, dialect_from_url, parse_address
+from swarmtui.model.endpoint import Address, Dialect, check_url, dialect_from_url, hide_urls, parse_address
+from swarmtui.model.redaction import Secrets
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,36 @@ def test_invalid_addresses_are_refused(url: str, says: str) -> None:
         parse_address(url)
     assert says in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://box/v1?api_key=canary",
+        "http://box/v1?x=1&%61uth=canary",
+        "http://box/v1?user=hf_canary01234",
+        "http://box/v1?sk-canary01234",
+        "ftp://canary:canary@box/v1?x=canary",
+    ],
+)
+def test_keys_in_a_url_are_refused_without_repeating_them(url: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        check_url(url)
+    assert "canary" not in str(caught.value)
+
+
+def test_query_of_a_url_is_kept_for_requests() -> None:
+    url = "http://box/v1?api-version=2024-10-21&user=a b"
+    check_url(url)
+    assert parse_address(url).query == "api-version=2024-10-21&user=a%20b"
+    shown, secrets = hide_urls((url, "http://box:1"), Secrets(api_key="k"))
+    assert shown == ("http://box/v1?api-version=2024-10-21&user=…", "http://box:1")
+    assert secrets == Secrets(api_key="k", urls={shown[0]: url})
+
+
+def test_endpoints_that_look_the_same_are_refused() -> None:
+    with pytest.raises(BadInput, match="differ only in what is not shown"):
+        hide_urls(("http://box?user=a", "http://box?user=b"), Secrets())
 
 
 @pytest.mark.parametrize(

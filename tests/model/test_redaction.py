@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from swarmtui.model.endpoint import Secrets
-from swarmtui.model.redaction import Redactor, is_secret_name, redact_url
+from swarmtui.model.endpoint import show_url
+from swarmtui.model.redaction import Redactor, Secrets, is_secret_name, mask_secrets
 from swarmtui.model.telemetry import DiscoveredServer
 
 KEY = "sk-Live/7Qm+4zT2=xW9aB3cD5eF7gH1jK6mN8pR0s"
@@ -109,13 +109,36 @@ def test_all_text_of_a_struct_is_redacted() -> None:
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("http://h:1/metrics?token=abc&name=x", "http://h:1/metrics?token=…&name=x"),
-        ("http://h:1/metrics?name=x&api_key=#end", "http://h:1/metrics?name=x&api_key=…#end"),
+        ("http://h:1/metrics?token=abc&name=x", "http://h:1/metrics?token=…&name=…"),
+        ("http://h:1/metrics?Api-Version=2024-10-21&%6bey=#end", "http://h:1/metrics?Api-Version=2024-10-21&%6bey=…#…"),
+        ("http://h:1/v1?api-version=sk-live-0123456789", "http://h:1/v1?api-version=…"),
+        ("h:1?hunter2", "h:1?…"),
+        ("http://me:hunter2@h:1/v1", "http://…@h:1/v1"),
+        ("https://h/openai/deployments/gpt-4o-2024-08-06/v1", "https://h/openai/deployments/gpt-4o-2024-08-06/v1"),
+        ("https://a1b2c3d4e5f6g7.proxy.net/token/hunter/v1", "https://a1b2c3d4e5f6g7.proxy.net/token/…/v1"),
+        ("https://h/auth/v1/messages", "https://h/auth/v1/messages"),
+        ("https://h/9f86d081884c7d659a2f/v1", "https://h/…/v1"),
+        ("https://h/sk-ant-abcdefgh/v1", "https://h/…/v1"),
         ("http://h:1/metrics", "http://h:1/metrics"),
     ],
 )
-def test_secrets_in_the_query_of_a_url_are_redacted(url: str, shown: str) -> None:
-    assert redact_url(url) == shown
+def test_what_is_shown_of_a_url(url: str, shown: str) -> None:
+    assert show_url(url) == shown
+    assert show_url(shown) == shown
+
+
+def test_hidden_parts_of_a_url_are_redacted() -> None:
+    hidden = Redactor(Secrets(urls={"": "http://h/token/canary-1/v1?user=canary%2D2&api-version=2024-10-21"}))
+    assert hidden.redact("canary-1 CANARY-2 canary%2D2 2024-10-21") == "… … … 2024-10-21"
+
+
+def test_secrets_are_masked_at_any_depth() -> None:
+    extra = {
+        "a": [{"apiKey": "canary"}, {"b": {"user_token": {"c": "canary"}}}],
+        "max_tokens": 3,
+        "x": "sk-canary-0123",
+    }
+    assert mask_secrets(extra) == {"a": [{"apiKey": "…"}, {"b": {"user_token": "…"}}], "max_tokens": 3, "x": "…"}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from swarmtui.http_client import HttpClient
-from swarmtui.model.endpoint import PATHS, Dialect, Endpoint, Secrets, parse_address
+from swarmtui.model.endpoint import PATHS, Dialect, Endpoint, parse_address
 from swarmtui.model.plan import Plan
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.prompts.library import find_workload

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.http_client import HttpClient
-from swarmtui.model.endpoint import Secrets
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.telemetry import ServerState
 from swarmtui.telemetry.metrics import MetricsReader, metrics_url, parse_page, parse_prometheus
 from tests.telemetry.text_server import Reply, TextReply, serving

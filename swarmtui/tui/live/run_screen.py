@@ -13,9 +13,9 @@ import msgspec
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.base import BadInput
-from swarmtui.model.endpoint import Secrets
 from swarmtui.model.plan import CLOSED_LOOPS, MAX_STREAMS, LoadModeName, parse_levels
 from swarmtui.model.plan_options import FIXED_MODES
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.input_line import InputLine

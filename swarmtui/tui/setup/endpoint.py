@@ -18,8 +18,7 @@ from textual.worker import Worker, WorkerState
 from swarmtui.client import catalogue
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig
-from swarmtui.model.endpoint import AUTO, PATHS
-from swarmtui.model.run_request import SIMULATOR_PREFIX
+from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
 from swarmtui.tui.cursor_list import PickItem, PickList

@@ -12,6 +12,7 @@ from swarmtui.client.request_builder import FieldError, PlanKind, RunChoices
 from swarmtui.files import make_private_directory, read_file
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config, Defaults, EndpointConfig
+from swarmtui.model.endpoint import show_url
 from swarmtui.model.plan import LoadModeName
 
 PlanField = Literal["levels", "rate", "runs", "requests", "warmup", "canaries"]
@@ -138,7 +139,9 @@ def write_setup_choices(choices: SetupChoices, config: Config, directory: Path |
         name: "" if getattr(choices, name) == getattr(defaults, name) else getattr(choices, name)
         for name in SetupChoices.__struct_fields__
     }
-    saved["recent"] = tuple(dict.fromkeys(choices.recent))[:_RECENT]
+    # An endpoint with a part that must not be stored has to be typed again.
+    saved["endpoint"] = saved["endpoint"] if show_url(saved["endpoint"]) == saved["endpoint"] else ""
+    saved["recent"] = tuple(url for url in dict.fromkeys(choices.recent) if show_url(url) == url)[:_RECENT]
     try:
         make_private_directory(path.parent)
         path.write_bytes(msgspec.json.encode(SetupChoices(**saved)))

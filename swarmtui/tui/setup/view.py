@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from swarmtui.analysis.compare.differences import option_name
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.request_builder import PlanKind
+from swarmtui.model.endpoint import SIMULATOR_PREFIX, show_url
 from swarmtui.model.plan import Plan
-from swarmtui.model.run_request import SIMULATOR_PREFIX, RunRequest
+from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import clock
 from swarmtui.text import count_noun, sanitize
@@ -66,7 +67,7 @@ def server_rows(
     """Return URL and text of the discovered, configured and recently used endpoints, each once."""
     rows = {server.url: server_text(server) for server in found}
     for name, url in configured.items():
-        rows.setdefault(url, f"{sanitize(name)}  {sanitize(url)}")
+        rows.setdefault(url, f"{sanitize(name)}  {sanitize(show_url(url))}")
     for url in recent:
         if not url.startswith(SIMULATOR_PREFIX) or "?" in url:
             rows.setdefault(url, f"{sanitize(url)}  recent")
@@ -187,7 +188,7 @@ def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
     action = "does not answer; Enter tries anyway" if unreachable else "Enter starts"
     text = f"{'▲' if unreachable else '●'} {action}: {plan_text(request.plan)}"
     text += f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
-    address = f" · {sanitize(request.endpoints[0])}"
+    address = f" · {sanitize(show_url(request.endpoints[0]))}"
     return text + address if len(text + address) < width else text
 
 
