@@ -52,10 +52,10 @@ _OUTPUT = "speed=2&output.median=90"
 _SWEEP = ("--levels", "1,2,4,8,16,32", "--requests", "3C", "--runs", "1", "--seed", "7", "--keep-text")
 # Endpoint and options of the sessions, by their label.
 RUNS = {
-    "8 slots": (f"sim:moe-tp1?seats=8&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 8"),
-    "16 slots": (f"sim:moe-tp1?seats=16&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 16"),
+    "8 slots": (f"sim:moe-tp1?slots=8&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 8"),
+    "16 slots": (f"sim:moe-tp1?slots=16&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 16"),
     "two GPUs": (
-        f"sim:moe-tp2-nvlink?seats=16&{_OUTPUT}", *_SWEEP,
+        f"sim:moe-tp2-nvlink?slots=16&{_OUTPUT}", *_SWEEP,
         "--server-flags", "--max-num-seqs 16 --tensor-parallel-size 2",
     ),
     "64 agents": (
@@ -67,7 +67,7 @@ TUNE = """\
 name = "slots and replicas"
 command = "swarmtui sim moe-tp1 --speed=10 --port={port}"
 [grid]
-"--seats" = [4, 8, 16]
+"--slots" = [4, 8, 16]
 "--replicas" = [1, 2]
 [plan]
 levels = [4, 16]

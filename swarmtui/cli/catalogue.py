@@ -65,7 +65,7 @@ def check_workload(file: str) -> None:
     "--port", default=0, type=WholeNumber(0, 65535), metavar="PORT", help="Port to listen on; 0 picks a free one."
 )
 @click.option("--speed", type=Number(0.0, min_open=True), metavar="X", help="Speed-up over real time.")
-@click.option("--slots", "--seats", "seats", type=WholeNumber(1), metavar="N", help="Concurrent requests per replica.")
+@click.option("--slots", type=WholeNumber(1), metavar="N", help="Concurrent requests per replica.")
 @click.option("--replicas", type=WholeNumber(1), metavar="N", help="Replicas behind one address.")
 @click.option("--list", "listing", is_flag=True, help="List the presets and exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print one JSON document.")

@@ -25,7 +25,7 @@ class Simulator(Engine):
         return self._server(
             info,
             slots=self.slots(None, info),
-            flags={name: str(info[name]) for name in ("preset", "seats", "replicas", "speed") if name in info},
+            flags={name: str(info[name]) for name in ("preset", "slots", "replicas", "speed") if name in info},
         )
 
     def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
@@ -33,6 +33,6 @@ class Simulator(Engine):
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         info = info or {}
-        per_replica = positive(info.get("seats")) or flag_number(flags, "seats")
+        per_replica = positive(info.get("slots")) or flag_number(flags, "slots")
         replicas = positive(info.get("replicas")) or flag_number(flags, "replicas") or 1
         return None if per_replica is None else per_replica * replicas

@@ -55,7 +55,7 @@ class AbTest(Stored, frozen=True, kw_only=True):
     url: str | None = None
     figure: AbFigure = "out_tps"
     detect: float = 0.02
-    max_runs: int = msgspec.field(default=16, name="most")
+    max_runs: int = 16
     seed: int = 0
     aa: bool = False
     agent_header: AgentHeader | None = None
@@ -75,7 +75,7 @@ class AbRun(Stored, frozen=True, kw_only=True):
 class AbResult(Stored, frozen=True, kw_only=True):
     """The runs so far. `problem` says why the test ended early; `decision` is of the last checkpoint, if any."""
 
-    test: AbTest = msgspec.field(name="contest")
+    test: AbTest
     runs: tuple[AbRun, ...] = ()
     decision: Decision | None = None
     header: HeaderEffect | None = None

@@ -44,10 +44,10 @@ class HalvingRound(Stored, frozen=True, kw_only=True):
 
 
 def all_configurations(tune: TuneFile) -> tuple[Flags, ...]:
-    """The product of the grid, then the configurations listed under [[cells]]; without duplicates."""
+    """The product of the grid, then the configurations listed under [[configurations]]; without duplicates."""
     grid = [dict(zip(tune.grid, values, strict=True)) for values in product(*tune.grid.values())] if tune.grid else []
     found: dict[str, Flags] = {}
-    for flags in (*grid, *tune.cells):
+    for flags in (*grid, *tune.configurations):
         found.setdefault(configuration_key(flags), flags)
     return tuple(found.values())
 
@@ -103,7 +103,7 @@ def launch_for_command(command: str, url: str | None, port: int | str, option: s
 def tune_digest(tune: TuneFile) -> str:
     """A digest of everything but the flags: flags can be added to a tune without repeating what is finished."""
     rest = msgspec.to_builtins(
-        msgspec.structs.replace(tune, grid={}, cells=(), name="", seed=0, objective="out_tps"), str_keys=True
+        msgspec.structs.replace(tune, grid={}, configurations=(), name="", seed=0, objective="out_tps"), str_keys=True
     )
     del rest["pass_env"]  # the names of keys do not change what is measured
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()[:8]

@@ -15,7 +15,7 @@ import msgspec
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.grid import tune_digest
 from swarmtui.files import MAX_DATA, make_private_directory, read_file, write_file
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, Versioned, check_schema
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.parsing import parse_json
 from swarmtui.model.tuning import ChangeLog, LoggedChange, TuneFile, TuneResult, TuneState, TuneStatus
@@ -130,11 +130,13 @@ def mark_change(root: Path, number: int, kept: Literal["kept", "reverted"] | Non
 def _read(path: Path, kind: type[T]) -> T | None:
     """Return the struct that a file holds; None if there is no file."""
     try:
-        return parse_json(read_file(path, MAX_DATA), kind, str(path))
+        data = read_file(path, MAX_DATA)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
+    check_schema(parse_json(data, Versioned, str(path)).schema, str(path))
+    return parse_json(data, kind, str(path))
 
 
 def _write(path: Path, value: msgspec.Struct) -> None:

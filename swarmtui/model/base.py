@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,6 +15,12 @@ class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """Base of structs that swarmtui writes: unknown keys are ignored, because a newer version may have added them."""
+
+
+class Versioned(Stored, frozen=True, kw_only=True):
+    """The part of a stored file that all versions have in common."""
+
+    schema: int = SCHEMA_VERSION
 
 
 class BadInput(Exception):
@@ -37,6 +43,13 @@ class BadInput(Exception):
         super().__init__(": ".join(part for part in (where, key, problem) if part))
         self.problem, self.source, self.key, self.line = problem, source, key, line
         self.unknown, self.missing = unknown, missing
+
+
+def check_schema(schema: int, source: str) -> None:
+    """Refuse a file that a version with another schema wrote."""
+    if schema != SCHEMA_VERSION:
+        advice = "update swarmtui" if schema > SCHEMA_VERSION else "read it with the version that wrote it"
+        raise BadInput(f"has schema {schema}, but this version reads schema {SCHEMA_VERSION}; {advice}", source=source)
 
 
 def unreadable_error(path: Path, error: OSError) -> BadInput:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
-
-import msgspec
+from typing import Literal
 
 from swarmtui.model.base import Stored
 from swarmtui.model.plan import PerLevel
@@ -24,21 +21,7 @@ class Finding(Stored, frozen=True, kw_only=True):
         return self.text
 
 
-if TYPE_CHECKING:
-    Findings = tuple[Finding, ...]
-    Refusals = dict[str, Finding]
-else:  # schema 1 stored the texts alone
-    Findings = tuple[Finding | str, ...]
-    Refusals = dict[str, Finding | str]
-
-
-def with_code(found: object) -> Finding:
-    """Return the finding itself, or one without a code for a text stored by schema 1."""
-    return found if isinstance(found, Finding) else Finding(code="", text=str(found))
-
-
-def with_codes(found: Iterable[object]) -> Findings:
-    return tuple(map(with_code, found))
+Findings = tuple[Finding, ...]
 
 
 class Check(Stored, frozen=True, kw_only=True):
@@ -101,7 +84,7 @@ class Scaling(Stored, frozen=True, kw_only=True):
     `fit_error` is the largest relative distance of a measured step from the line.
     """
 
-    slots: Slots | None = msgspec.field(default=None, name="seats")
+    slots: Slots | None = None
     step_a_s: float | None = None
     step_c_s: float | None = None
     fit_error: float | None = None
@@ -110,14 +93,10 @@ class Scaling(Stored, frozen=True, kw_only=True):
     knee: float | None = None
     sweet_spot: int | None = None
     cliff: Cliff | None = None
-    queueing_delay: tuple[QueueingDelay, ...] = msgspec.field(default=(), name="queue_tax")
+    queueing_delay: tuple[QueueingDelay, ...] = ()
     anomalies: Findings = ()
-    refused: Refusals = {}
+    refused: dict[str, Finding] = {}
     sentence: str = ""
-
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "anomalies", with_codes(self.anomalies))
-        msgspec.structs.force_setattr(self, "refused", {name: with_code(why) for name, why in self.refused.items()})
 
 
 class KeptShare(Stored, frozen=True, kw_only=True):
@@ -158,7 +137,7 @@ class KvCliff(Stored, frozen=True, kw_only=True):
 
     `predicted` is the size of the KV cache over the mean context of an agent. `c` is the lowest level with a lower hit
     rate, null if it did not fall, and `c_before` the level below it that it is compared with, null if no hit rate is
-    known. `most_before` and `most_after` are the highest possible hit rates of a trace.
+    known. `max_hit_before` and `max_hit_after` are the highest possible hit rates of a trace.
     """
 
     pool_tokens: int | None = None
@@ -168,8 +147,8 @@ class KvCliff(Stored, frozen=True, kw_only=True):
     c: int | None = None
     hit_before: float | None = None
     hit_after: float | None = None
-    most_before: float | None = None
-    most_after: float | None = None
+    max_hit_before: float | None = None
+    max_hit_after: float | None = None
 
 
 class Capacity(Stored, frozen=True, kw_only=True):

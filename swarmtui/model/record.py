@@ -38,7 +38,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     `t_first_ns`. `chunk_tokens` has the tokens of each chunk; null if the server only reports their sum. In very long
     sessions both are empty for most requests, and `stall_us` is the longest gap. `first_tokens` is the part of
     `tokens_out` up to the first chunk. `t_finish_ns` is the event that stands for a token without output: the finish
-    reason at the end of a sequence. `shared_reads` counts chunks that were read together with the chunk before, and
+    reason at the end of a sequence. `coalesced_chunks` counts chunks that were read together with the chunk before, and
     have its timestamp. `retried`: the server had closed the idle connection, and the request was sent again;
     `new_connection`: it does so after each response, and connections are no longer reused. `left_out` names request
     fields that were omitted because the server refused them. `replayed` is the recorded request of a trace.
@@ -48,7 +48,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     turn: int = 0
     id: str = ""
     type: str = ""
-    stage: int = msgspec.field(default=0, name="stretch")
+    stage: int = 0
     c: int = 0
     run: int = 0
     phase: Phase = "level"
@@ -66,7 +66,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     t_done_ns: int | None = None
     stamp: Literal["kernel", "read"] = "read"
     chunks: int = 0
-    coalesced_chunks: int = msgspec.field(default=0, name="shared_reads")
+    coalesced_chunks: int = 0
     chunk_us: tuple[int, ...] = ()
     chunk_tokens: tuple[int, ...] | None = None
     stall_us: int | None = None

@@ -8,11 +8,11 @@ import msgspec
 
 from swarmtui.model.base import SCHEMA_VERSION, Stored
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling, with_codes
+from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.plan import CLOSED_LOOPS, LoadModeName, PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
-from swarmtui.model.session_tags import ModelFacts, Series, model_facts_from_tags, series_from_tags
+from swarmtui.model.session_tags import ModelFacts, Series
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityFacts, QualityLine, Telemetry, TtftSplit
 
 # A stream may be faster than at C=1 by this much and still have a slowdown of 0 %.
@@ -59,12 +59,6 @@ class Session(Stored, frozen=True, kw_only=True):
     series: Series | None = None
     model_facts: ModelFacts | None = None
 
-    def __post_init__(self) -> None:
-        if self.series is None:
-            msgspec.structs.force_setattr(self, "series", series_from_tags(self.tags))
-        if self.model_facts is None:
-            msgspec.structs.force_setattr(self, "model_facts", model_facts_from_tags(self.tags))
-
 
 class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
     """The first line of a journal."""
@@ -74,7 +68,7 @@ class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
     schema: int = SCHEMA_VERSION
 
 
-class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch"):
+class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     """The start of a stage with `c` streams; `of` is the planned number of requests, if there is one.
 
     `steered`: C was set by manual control or a ramp; the level is complete only if the stage lasted long enough. `rate`
@@ -92,7 +86,7 @@ class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stret
     rate: float | None = None
 
 
-class StageEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stretch_end"):
+class StageEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stage_end"):
     """The end of a stage; `complete`: it ran as planned."""
 
     number: int
@@ -135,7 +129,7 @@ class TokenCount(Stored, frozen=True, kw_only=True, tag_field="kind", tag="token
 
     task: int
     turn: int
-    stage: int = msgspec.field(name="stretch")
+    stage: int
     tokens_out: int
 
 
@@ -153,16 +147,11 @@ class ClockEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="clock
     clock: ClockOffset
 
 
-class QualityEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="trust"):
-    """The measurement quality at the end of a session, and the `facts` that it was judged from.
-
-    `lag_p99_s` and `cpu` are those of the facts: schema 1 stored nothing else of them.
-    """
+class QualityEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="quality"):
+    """The measurement quality at the end of a session, and the `facts` that it was judged from."""
 
     lines: tuple[QualityLine, ...]
-    lag_p99_s: float | None = None
-    cpu: float | None = None
-    facts: QualityFacts | None = None
+    facts: QualityFacts
 
 
 class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
@@ -359,8 +348,8 @@ class Level(PerLevel, frozen=True, kw_only=True):
     repeated after an outage or a pause.
     Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave out cap hits. `c_achieved`
     is the mean number in flight, `c_held` that while the client had work for C streams (null for other loads),
-    `shared_reads` the share of chunks that were read together with the chunk before.
-    With a `rate` (open loop), latencies count from when a request was due, and `lateness_s` is how much later it was
+    `coalesced_chunks` the share of chunks that were read together with the chunk before.
+    With a `rate` (open loop), latencies count from when a request was due, and `send_delay_s` is how much later it was
     sent; `arrived_per_s` and `served_per_s` are measured from the first to the last request due, or completed. There
     `c` is only the maximum in flight, and levels differ by their rate.
     """
@@ -400,14 +389,14 @@ class Level(PerLevel, frozen=True, kw_only=True):
     wall_speedup: float | None
     token_ratio: float | None
     pass_rate: float | None
-    coalesced_chunks: float | None = msgspec.field(name="shared_reads")
+    coalesced_chunks: float | None
     stamp: Literal["kernel", "read", "mixed"] | None
     flags: Findings
     by_run: tuple[RunFigures, ...]
     energy: Energy | None = None
     ttft_split: TtftSplit | None = None
     load: LoadModeName = "closed"
-    lateness_s: Spread | None = None
+    send_delay_s: Spread | None = None
     arrived_per_s: float | None = None
     served_per_s: float | None = None
     serial: SerialBaseline | None = None
@@ -415,9 +404,6 @@ class Level(PerLevel, frozen=True, kw_only=True):
     replicas: tuple[Replica, ...] = ()
     canaries: CanaryFigures | None = None
     replay: TraceFigures | None = None
-
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "flags", with_codes(self.flags))
 
     @property
     def has_complete_run(self) -> bool:
@@ -478,6 +464,6 @@ class Summary(Stored, frozen=True, kw_only=True):
     bandwidth: tuple[BandwidthUse, ...] = ()
     servers: tuple[DiscoveredServer, ...] = ()
     gpus: tuple[str, ...] = ()
-    quality: tuple[QualityLine, ...] = msgspec.field(default=(), name="trust")
+    quality: tuple[QualityLine, ...] = ()
     tasks: tuple[TaskFigures, ...] = ()
     pooled_sessions: int = 0

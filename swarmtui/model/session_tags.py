@@ -1,7 +1,4 @@
-"""Facts that a session keeps in fields of their own, and how to read them from tags.
-
-The user gives facts about the model as tags, and sessions of schema 1 kept their series in a tag.
-"""
+"""What a session belongs to, and the facts about its model that the user gives as tags."""
 
 from __future__ import annotations
 
@@ -40,14 +37,6 @@ class ModelFacts(Stored, frozen=True, kw_only=True):
     model_bytes: float | None = None
     experts: tuple[int, int] | None = None
     heads: int | None = None
-
-
-def series_from_tags(tags: Mapping[str, str]) -> Series | None:
-    if "probe" in tags:
-        return Series(kind="probe", name=tags["probe"])
-    if "tune" in tags:
-        return Series(kind="tune", name=tags["tune"])
-    return Series(kind="ab", name=tags["ab"], side=tags.get("side", "")) if "ab" in tags else None
 
 
 def model_facts_from_tags(tags: Mapping[str, str]) -> ModelFacts | None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from swarmtui.model.base import Stored
 
 
@@ -182,7 +180,7 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
     version: str = ""
     models: tuple[str, ...] = ()
     context: int | None = None
-    slots: int | None = msgspec.field(default=None, name="seats")
+    slots: int | None = None
     kv_tokens: int | None = None
     block_size: int | None = None
     pid: int | None = None
@@ -250,8 +248,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
 class QualityLine(Stored, frozen=True, kw_only=True):
     """One line of measurement quality: the value, and in one sentence what it means for the figures.
 
-    A note is worth knowing, and does not affect a figure. `wrong` is a failed check of `swarmtui doctor`, or of an
-    older session.
+    A note is worth knowing, and does not affect a figure. `wrong` is a failed check of `swarmtui doctor`.
     """
 
     name: str

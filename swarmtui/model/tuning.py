@@ -6,7 +6,6 @@ import re
 from math import prod
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
 
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, InputStruct, Stored
@@ -67,7 +66,7 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     pass_env: tuple[str, ...] = ()
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] = {}
-    cells: tuple[Flags, ...] = ()
+    configurations: tuple[Flags, ...] = ()
     plan: TunePlan = TunePlan()
     halving: Halving | None = None
     objective: Objective = "out_tps"
@@ -137,7 +136,7 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     before: str
     after: str
     what: str
-    effect: str = msgspec.field(name="gave")
+    effect: str
     verdict: Literal["faster", "slower", "differ", "equivalent", "undecided", "no verdict", "refused"]
     change: float | None = None
     kept: Literal["kept", "reverted", ""] = ""
@@ -156,11 +155,11 @@ def is_env_variable(name: str) -> bool:
 
 def parse_tune(text: str, source: str) -> TuneFile:
     tune = parse_toml(text, TuneFile, source)
-    if not tune.grid and not tune.cells:
-        raise BadInput("give a [grid] of flags, or [[cells]], or both", source=source, key="grid")
+    if not tune.grid and not tune.configurations:
+        raise BadInput("give a [grid] of flags, or [[configurations]], or both", source=source, key="grid")
     if "{port}" in tune.url and "{port}" not in tune.command:
         raise BadInput("give the server's address, or use {port} in the command", source=source, key="url")
-    if prod(map(len, tune.grid.values())) + len(tune.cells) > _MAX_CONFIGURATIONS:
+    if prod(map(len, tune.grid.values())) + len(tune.configurations) > _MAX_CONFIGURATIONS:
         raise BadInput(f"more than {_MAX_CONFIGURATIONS:,} configurations", source=source, key="grid")
     for key, values in tune.grid.items():
         if len({(type(value), value) for value in values}) < len(values):

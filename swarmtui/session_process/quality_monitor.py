@@ -130,7 +130,7 @@ class QualityMonitor:
     def final(self, levels: tuple[Level, ...]) -> QualityEntry:
         """Judge the whole session, once all requests have ended."""
         facts = self.facts(levels, ended=True)
-        return QualityEntry(lines=judge(facts), lag_p99_s=facts.lag_p99_s, cpu=self.cpu, facts=facts)
+        return QualityEntry(lines=judge(facts), facts=facts)
 
     def facts(self, levels: tuple[Level, ...], *, ended: bool = False) -> QualityFacts:
         growth = self._counter_growth(self._baseline or self._first)

@@ -17,6 +17,7 @@ from swarmtui.model.hosts import Host
 from swarmtui.model.redaction import Redactor, mask_secrets
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import ClientInfo, Session
+from swarmtui.model.session_tags import model_facts_from_tags
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.library import WorkloadFile
 
@@ -56,6 +57,7 @@ def describe_session(
         label=request.label,
         note=request.note,
         tags=request.tags,
+        model_facts=model_facts_from_tags(request.tags),
         series=request.series,
         server_flags=redact_flags(redact(request.server_flags)),
         previous=request.previous,

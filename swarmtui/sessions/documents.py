@@ -42,13 +42,14 @@ def detail_json(summary: Summary, records: Sequence[Record]) -> Iterator[bytes]:
 
 
 def read_saved_summary(directory: str) -> Summary | None:
-    """Read `detail.json` without the requests; None if it is missing or damaged, or without a directory."""
+    """Read `detail.json` without the requests; None if it is missing, damaged or of another schema."""
     if not directory:
         return None
     try:
-        return _summary_decoder.decode(read_file(Path(directory) / "detail.json", MAX_DATA))
+        summary = _summary_decoder.decode(read_file(Path(directory) / "detail.json", MAX_DATA))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    return summary if summary.schema == SCHEMA_VERSION else None
 
 
 def summary_toml(summary: Summary) -> bytes:
@@ -97,19 +98,17 @@ def summary_toml(summary: Summary) -> bytes:
 
 
 def _request_fields(record: Record, session: Session) -> dict[str, Any]:
-    fields = _encoded_fields(record, JOURNAL_ONLY_FIELDS)
+    fields = _fields(record, JOURNAL_ONLY_FIELDS)
     known = 0 <= record.endpoint < len(session.endpoints)
     return fields | {"endpoint": session.endpoints[record.endpoint].url if known else None}
 
 
 def _level_fields(level: Level) -> dict[str, Any]:
-    return _encoded_fields(level, _NOT_IN_TOML)
+    return _fields(level, _NOT_IN_TOML)
 
 
-def _encoded_fields(struct: msgspec.Struct, excluded: tuple[str, ...]) -> dict[str, Any]:
-    """Map the names that fields have in files to their values."""
-    names = zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True)
-    return {stored: getattr(struct, name) for stored, name in names if stored not in excluded}
+def _fields(struct: msgspec.Struct, excluded: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(struct).items() if name not in excluded}
 
 
 def _trimmed(value: Any) -> Any:

@@ -11,16 +11,16 @@ import msgspec
 
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines
-from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored, check_schema
 from swarmtui.model.plan import level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import DescriptionEntry, End, Head, Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.files import is_session_id
-from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, spool_files
+from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
-_INDEX_VERSION = 3
+_INDEX_VERSION = 4
 _TAIL_BYTES = 16 << 10
 _HEAD_BYTES = 16 << 20
 
@@ -122,12 +122,12 @@ def _read_row(directory: Path) -> SessionRow:
     try:
         size = os.fstat(fd).st_size
         row = _row_from_index(directory, size) or _row_from_journal(fd, size)
-        if row is None:
-            return _unreadable_row(directory, f"{JOURNAL} has no readable first line")
         if row.state is None or row.state == "running":
             row = msgspec.structs.replace(row, state="running" if is_locked(fd) else "interrupted")
         if row.requests is None and row.state != "running":
             row = msgspec.structs.replace(row, requests=_count_requests(directory))
+    except BadInput as error:
+        return _unreadable_row(directory, str(error))
     except OSError as error:
         file = Path(error.filename or JOURNAL).name  # or one of its spool files
         return _unreadable_row(directory, f"{file} cannot be read: {error.strerror}")
@@ -158,11 +158,13 @@ def is_indexed(directory: Path) -> bool:
     return _row_from_index(directory, (directory / JOURNAL).stat().st_size) is not None
 
 
-def _row_from_journal(fd: int, size: int) -> SessionRow | None:
+def _row_from_journal(fd: int, size: int) -> SessionRow:
     """Read the row from the first and the last lines of a journal, without what is between them."""
-    head = decode_line(_first_line(fd))
+    first = _first_line(fd)
+    head = decode_line(first)
+    check_schema(schema_of(first), JOURNAL)
     if not isinstance(head, Head):
-        return None
+        raise BadInput("has no readable first line", source=JOURNAL)
     row = _head_row(head.session)
     tail = os.pread(fd, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     described = False
@@ -182,7 +184,7 @@ class _RecordKey(msgspec.Struct, frozen=True):
 
     task: int
     turn: int = 0
-    stage: int = msgspec.field(default=0, name="stretch")
+    stage: int = 0
     phase: str = "level"
     error: str | None = None
 

@@ -21,7 +21,7 @@ from swarmtui.files import (
     read_lines,
     runtime_directory,
 )
-from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
+from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored, Versioned, check_schema
 from swarmtui.model.record import Record
 from swarmtui.model.session import (
     DescriptionEntry,
@@ -83,10 +83,9 @@ def read_journal(directory: Path) -> Journal:
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=error.filename or str(path)) from None
     head = next((entry for entry in found if isinstance(entry, Head)), None)
+    check_schema(head.schema if head else schema_of(next(iter(read_lines(path)), None) or b""), str(path))
     if head is None:
         raise BadInput("has no readable first line, so what it measured is unknown", source=str(path))
-    if head.schema > SCHEMA_VERSION:
-        raise BadInput(f"was written by a newer swarmtui (schema {head.schema}); update this one", source=str(path))
     for more, more_damaged in spooled:
         found += (entry for entry in more if isinstance(entry, RequestEntry))
         damaged += more_damaged
@@ -112,6 +111,14 @@ def read_journal(directory: Path) -> Journal:
         end=next((entry for entry in reversed(possible) if isinstance(entry, End)), None),
         damaged_lines=damaged,
     )
+
+
+def schema_of(line: bytes) -> int:
+    """Return the schema of a journal by its first line, which this version may not be able to read otherwise."""
+    try:
+        return msgspec.json.decode(line, type=Versioned).schema
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return SCHEMA_VERSION
 
 
 def spool_paths(directory: Path, worker: int, *, other_machine: bool = False) -> tuple[Path, ...]:

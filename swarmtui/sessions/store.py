@@ -24,7 +24,7 @@ from swarmtui.analysis.machine.by_level import add_machine_figures, bandwidth_us
 from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
-from swarmtui.analysis.quality.judge import add_stored_lines, judge
+from swarmtui.analysis.quality.judge import judge
 from swarmtui.files import MAX_JOURNAL, open_regular, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.findings import Capacity, Slots
@@ -105,8 +105,6 @@ def summarise(loaded: LoadedSession) -> Summary:
     )
     levels = flag_outages(figures, journal.stages, journal.events)
     quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.quality))
-    if journal.quality is not None:
-        quality = add_stored_lines(quality, journal.quality.lines)
     slots = journal_slots(journal)
     finished = finished_by_level(journal.records, journal.stages, journal.ends)
     slo = _find_slo(journal)

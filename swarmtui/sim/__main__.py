@@ -14,11 +14,11 @@ from swarmtui.text import echo
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m swarmtui.sim", description=__doc__)
     parser.add_argument(
-        "preset", nargs="?", default="moe-tp1", help="a preset, with optional settings: moe-tp1?seats=8"
+        "preset", nargs="?", default="moe-tp1", help="a preset, with optional settings: moe-tp1?slots=8"
     )
     parser.add_argument("--port", type=int, default=0, help="0 (the default) uses a free port")
     parser.add_argument("--speed", help="run this many times faster than the simulated machine")
-    parser.add_argument("--seats", help="requests that one replica runs at once (slots)")
+    parser.add_argument("--slots", help="requests that one replica runs at once (slots)")
     parser.add_argument("--replicas", help="engines behind one address")
     parser.add_argument("--watch-stdin", action="store_true", help="exit when stdin is closed")
     given = parser.parse_args(arguments)
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _spec(given: argparse.Namespace) -> str:
     """Return the preset with the settings that were given as options."""
-    settings = [f"{key}={getattr(given, key)}" for key in ("speed", "seats", "replicas") if getattr(given, key)]
+    settings = [f"{key}={getattr(given, key)}" for key in ("speed", "slots", "replicas") if getattr(given, key)]
     return f"{given.preset}{'&' if '?' in given.preset else '?'}{'&'.join(settings)}" if settings else str(given.preset)
 
 

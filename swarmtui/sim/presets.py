@@ -1,4 +1,4 @@
-"""Presets of simulated machines, their settings, and the parser for `moe-tp1?speed=10&seats=8`."""
+"""Presets of simulated machines, their settings, and the parser for `moe-tp1?speed=10&slots=8`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Preset(InputStruct, frozen=True, kw_only=True):
     prefill_tps: Positive
     description: str = ""
     source: str = ""
-    slots: Count = msgspec.field(default=4, name="seats")
+    slots: Count = 4
     replicas: Count = 1
     budget: Count = 2048
     waiting_factor: Positive = 1.0
@@ -201,7 +201,7 @@ def validate_preset(preset: Preset, source: str) -> None:
     if preset.kv_tokens is not None and preset.kv_tokens < preset.max_model_len:
         refuse("kv_tokens", "must be at least max_model_len")
     if preset.budget <= preset.slots * preset.speculative.tokens + preset.slots:
-        refuse("budget", "must be above seats × (1 + speculative.tokens), or no budget is left for prefill")
+        refuse("budget", "must be above slots × (1 + speculative.tokens), or no budget is left for prefill")
     shares = (failures.http_500, failures.http_503, failures.reset, failures.cut, failures.error_event, failures.stall)
     if sum(shares) > 1.0:
         refuse("failures", "the shares add up to more than 1")

@@ -82,7 +82,7 @@ class SimulatorServer:
         """Return what distinguishes two simulators; the default speed is left out."""
         preset = self._preset
         speed = {} if self._speed == 1 else {"speed": f"{self._speed:g}"}
-        info = {"version": VERSION, "preset": preset.name, "seats": preset.slots, "replicas": preset.replicas}
+        info = {"version": VERSION, "preset": preset.name, "slots": preset.slots, "replicas": preset.replicas}
         return msgspec.json.encode(info | speed)
 
     def _handle(self, connection: SimConnection, request: HttpRequest) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from swarmtui.model.base import SCHEMA_VERSION
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Level, RateSummary, RunFigures, Session, Spread, Summary
@@ -69,7 +70,7 @@ def session(name: str = "20261115-014455-3f9a", **fields: Any) -> Session:
 
 def summary(levels: Sequence[Level], name: str = "20261115-014455-3f9a", **fields: Any) -> Summary:
     return Summary(
-        schema=1,
+        schema=SCHEMA_VERSION,
         state="done",
         message="",
         session=session(name, **fields),

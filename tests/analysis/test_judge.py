@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.quality.judge import RULES, add_stored_lines, judge
+from swarmtui.analysis.quality.judge import RULES, judge
 from swarmtui.model.telemetry import QualityFacts, QualityLine
 
 GOOD = QualityFacts(
@@ -136,15 +136,6 @@ def test_idle_server_alone_does_not_rule_out_other_clients() -> None:
 def test_cold_cache_is_unknown_without_a_cached_share() -> None:
     assert judge(QualityFacts(cold_expected=True)) == ()
     assert judge(QualityFacts(cached_share=0.9)) == ()
-
-
-def test_schema_1_lines_fill_in_what_cannot_be_derived() -> None:
-    def stored(name: str) -> QualityLine:
-        return QualityLine(name=name, state="doubtful", value="x", sentence="y")
-
-    lines = judge(QualityFacts(clock_steps=0))
-    merged = add_stored_lines(lines, [stored("clock"), stored("tokens"), stored("client lag")])
-    assert [(line.code, line.state) for line in merged] == [("client_clock", "ok"), ("token_counts", "doubtful")]
 
 
 @settings(max_examples=100)

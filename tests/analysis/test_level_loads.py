@@ -77,7 +77,7 @@ def test_open_loop_latency_counts_from_due_time() -> None:
     (level,) = level_figures(records, [stage(1, 64, load="open", rate=8.0)], [end(1)])
     assert level.ttft_s.p50 == pytest.approx(0.040)
     assert level.e2e_s.p50 == pytest.approx(0.050)
-    assert level.lateness_s is not None and level.lateness_s.max == pytest.approx(0.030)
+    assert level.send_delay_s is not None and level.send_delay_s.max == pytest.approx(0.030)
     assert (level.rate, level.straggler) == (8.0, None)
     assert [flag.code for flag in level.flags] == ["send_delay"]
 

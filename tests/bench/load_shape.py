@@ -12,7 +12,7 @@ from swarmtui.model.plan import Requests
 from swarmtui.model.session import Level
 from tests.seeds.virtual_session import simulate_session
 
-SIMULATOR = "moe-tp1?seats=64&output.median=100&output.cv=0.5"
+SIMULATOR = "moe-tp1?slots=64&output.median=100&output.cv=0.5"
 LEVELS = (1, 4, 8, 16, 50)
 DEFAULT = Requests()
 FIGURES = ("steady", "stream", "TTFT mean", "TTFT median")

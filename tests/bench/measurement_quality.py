@@ -46,7 +46,7 @@ def start_run(url: str, *options: str, python: str = sys.executable) -> subproce
 def doubtful(run: subprocess.Popen[str]) -> tuple[list[str], list[str]]:
     """Return the doubtful lines of a run, and the flags of its levels."""
     found: dict[str, Any] = json.loads(run.communicate(timeout=180)[0])
-    lines = [f"{line['code']} ({line['value']})" for line in found["trust"] if line["state"] not in ("ok", "note")]
+    lines = [f"{line['code']} ({line['value']})" for line in found["quality"] if line["state"] not in ("ok", "note")]
     return lines, [f"C={level['c']} {flag['code']}" for level in found["levels"] for flag in level["flags"]]
 
 

@@ -140,7 +140,7 @@ def _bytecode() -> Path:
 
 def run_swarm(c: int, root: Path) -> tuple[SessionClient, str]:
     """Start a run with `c` streams; return when all of them are in flight."""
-    endpoint = f"sim:b70-swarm?seats={max(64, c)}&speed=4&budget={max(2048, 2 * c)}"
+    endpoint = f"sim:b70-swarm?slots={max(64, c)}&speed=4&budget={max(2048, 2 * c)}"
     request = RunRequest(
         endpoints=(endpoint,),
         workload="coding",

@@ -30,7 +30,7 @@ def run_script(folder: Path, word: str = "undecided", code: int = 0, **options: 
     (folder / "swarmtui" / "__init__.py").write_text("")
     (folder / "swarmtui" / "__main__.py").write_text(STUB)
     result = {
-        "contest": {"figure": "out_tps", "a": "server-1 --port {port}", "b": "server-2 --port {port}"},
+        "test": {"figure": "out_tps", "a": "server-1 --port {port}", "b": "server-2 --port {port}"},
         "runs": [{"side": side, "value": value} for side, value in (("A", 100), ("B", 90), ("B", 92), ("A", 104))],
         "decision": {"word": word, "sentence": "−10.8 % (95 % interval −14 to −7 %)"},
     }

@@ -31,7 +31,7 @@ def test_more_streams_than_slots_only_queue(sandbox: Sandbox) -> None:
 
 def test_small_kv_cache_causes_preemptions(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "kv.toml").write_text(KV.format(200, 200))
-    spec = "sim:moe-tp1?speed=2&max_model_len=512&kv_tokens=1200&seats=8"
+    spec = "sim:moe-tp1?speed=2&max_model_len=512&kv_tokens=1200&slots=8"
     found = advice(sandbox, spec, "--levels", "8", "--requests", "2C", "--workload", str(tmp_path / "kv.toml"))
     sentence, evidence = found["preemptions"]
     assert sentence.startswith("the KV cache is too small for this many requests: use fewer slots")
@@ -40,7 +40,7 @@ def test_small_kv_cache_causes_preemptions(sandbox: Sandbox, tmp_path: Path) -> 
 
 def test_full_kv_cache_without_preemptions(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "kv.toml").write_text(KV.format(270, 20))
-    spec = "sim:dense-tp1?seats=1&max_model_len=292&kv_tokens=292"
+    spec = "sim:dense-tp1?slots=1&max_model_len=292&kv_tokens=292"
     found = advice(sandbox, spec, "--levels", "1", "--requests", "6", "--workload", str(tmp_path / "kv.toml"))
     assert re.fullmatch(r"C=1: KV cache up to (9[5-9]|100) % full, no preemptions counted", found["KV full"][1])
 

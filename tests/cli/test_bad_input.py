@@ -152,8 +152,8 @@ def test_empty_model_list(sandbox: Sandbox) -> None:
 
 
 def test_invalid_simulator(sandbox: Sandbox) -> None:
-    error = sandbox.run_benchmark("sim:moe-tp1?seats=0").error_line(2)
-    assert "seats" in error
+    error = sandbox.run_benchmark("sim:moe-tp1?slots=0").error_line(2)
+    assert "slots" in error
     assert "did you mean moe-tp1?" in sandbox.run_benchmark("sim:moe-tp11").error_line(2)
 
 

@@ -12,10 +12,10 @@ PLAN = ("--levels", "4", "--runs", "4", "--requests", "8", "--max-tokens", "16",
 
 def test_run_compared_with_the_last_is_logged(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
-        sandbox.run_benchmark("sim:moe-tp1?seats=1", *PLAN, "--server-flags", "--max-num-seqs 1")
+        sandbox.run_benchmark("sim:moe-tp1?slots=1", *PLAN, "--server-flags", "--max-num-seqs 1")
         first = sandbox.list_sessions()[0]["id"]
         ran = sandbox.run_benchmark(
-            "sim:moe-tp1?seats=4", *PLAN, "--server-flags", "--max-num-seqs 4", "--baseline", "last"
+            "sim:moe-tp1?slots=4", *PLAN, "--server-flags", "--max-num-seqs 4", "--baseline", "last"
         )
         assert ran.code == 0, ran
         assert re.search(r"^C=4, output tok/s: these two sessions differ: \+\d+\.\d % \(9", ran.out, re.MULTILINE)

@@ -16,7 +16,7 @@ from tests.cli.programs import Sandbox
 
 def capacity(*arguments: str) -> tuple[str, ...]:
     # One slot: with a second agent, each request waits for a whole answer of 240 ms.
-    return ("capacity", "--endpoint", "sim:moe-tp1?seats=1&output.cv=0", "--workload", "chat", *arguments)
+    return ("capacity", "--endpoint", "sim:moe-tp1?slots=1&output.cv=0", "--workload", "chat", *arguments)
 
 
 def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -> None:

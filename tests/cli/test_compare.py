@@ -22,7 +22,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     with open_sandbox(tmp_path_factory.mktemp("compared")) as sandbox:
         for number, (label, slots, cap) in enumerate((("one", 1, 32), ("eight", 8, 32), ("shorter", 8, 16))):
             journal = simulate_journal(
-                f"moe-tp1?seats={slots}", "chat", seed=5, levels=(4,), runs=4, requests=parse_requests("8"),
+                f"moe-tp1?slots={slots}", "chat", seed=5, levels=(4,), runs=4, requests=parse_requests("8"),
                 max_tokens=cap,
             )  # fmt: skip
             session = msgspec.structs.replace(

@@ -139,7 +139,7 @@ def test_simulator_presets_are_listed(sandbox: Sandbox) -> None:
 
 
 def test_sim_prints_its_url_and_serves_until_stopped(sandbox: Sandbox) -> None:
-    simulator = sandbox.start("sim", "moe-tp1", "--speed", "20", "--seats", "2")
+    simulator = sandbox.start("sim", "moe-tp1", "--speed", "20", "--slots", "2")
     url = wait_until(simulator.stdout_so_far, "its URL").strip()
     with urllib.request.urlopen(f"{url}/v1/models", timeout=60) as answer:
         assert json.load(answer)["data"][0]["owned_by"] == "swarmtui-sim"

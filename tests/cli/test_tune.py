@@ -17,7 +17,7 @@ from tests.cli.programs import Sandbox, open_sandbox, send_signal, wait_until
 # A server that works, runs out of memory at its start, or hangs with a child process and ignores SIGTERM.
 SERVER = """\
 import os, signal, subprocess, sys, time
-port, mode, seats = sys.argv[1], sys.argv[sys.argv.index("--mode") + 1], sys.argv[sys.argv.index("--seats") + 1]
+port, mode, slots = sys.argv[1], sys.argv[sys.argv.index("--mode") + 1], sys.argv[sys.argv.index("--slots") + 1]
 if mode == "crash":
     print("loading weights", flush=True)
     sys.exit("CUDA out of memory: tried to allocate 20 GiB")
@@ -27,20 +27,20 @@ if mode == "hang":
     subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
     print("compiling graphs", flush=True)
     time.sleep(600)
-words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}", f"--seats={seats}"]
+words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}", f"--slots={slots}"]
 os.execv(sys.executable, words)
 """
 
 
 CELLS = """
 [grid]
-"--seats" = [1, 4]
+"--slots" = [1, 4]
 "--mode" = ["serve"]
-[[cells]]
-"--seats" = 4
+[[configurations]]
+"--slots" = 4
 "--mode" = "crash"
-[[cells]]
-"--seats" = 4
+[[configurations]]
+"--slots" = 4
 "--mode" = "hang"
 """
 
@@ -49,7 +49,7 @@ def tune_file(sandbox: Sandbox, grid: str, **keys: str) -> Path:
     script = sandbox.home / "server.py"
     script.write_text(SERVER)
     lines = {
-        "name": '"seats"', "command": f'"{sys.executable} {script} {{port}}"', "ready_within": '"3s"',
+        "name": '"slots"', "command": f'"{sys.executable} {script} {{port}}"', "ready_within": '"3s"',
         "stop_within": '"1s"',
     } | keys  # fmt: skip
     path = sandbox.home / "tune.toml"
@@ -100,9 +100,9 @@ def test_crash_and_hang_are_rows_with_reason_and_log(
 
 def test_more_slots_rank_first_with_the_effect_of_the_flag(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
     found = tuned[1]
-    assert found["leaderboard"][0]["flags"]["--seats"] == 4
+    assert found["leaderboard"][0]["flags"]["--slots"] == 4
     (effect,) = [effect for effect in found["effects"] if effect["pairs"]]
-    assert (effect["flag"], effect["base"], effect["value"]) == ("--seats", 1, 4)
+    assert (effect["flag"], effect["base"], effect["value"]) == ("--slots", 1, 4)
     assert effect["change"] == pytest.approx(effect["after"] / effect["before"] - 1) and effect["change"] > 0
 
 
@@ -123,12 +123,12 @@ def test_sessions_store_the_flags_of_their_configuration(tuned: tuple[Sandbox, d
     sandbox, found = tuned
     best = found["leaderboard"][0]
     session = sandbox.show_session(best["session"])["session"]
-    assert session["server_flags"] == "--seats 4 --mode serve"
+    assert session["server_flags"] == "--slots 4 --mode serve"
 
 
 def test_killed_tune_leaves_no_server_and_resumes(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
-        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1, 2, 3, 4]')
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1, 2, 3, 4]')
         program = sandbox.start(*tune_command(sandbox, path, "--yes"))
         wait_until(
             lambda: program.stderr_so_far().count("ready after") >= 2 and sandbox.processes("swarmtui.sim"),
@@ -148,7 +148,7 @@ def test_killed_tune_leaves_no_server_and_resumes(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_the_server_and_tells_how_to_continue(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
-        path = tune_file(sandbox, '[grid]\n"--mode" = ["hang"]\n"--seats" = [1, 2]', ready_within='"5m"')
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["hang"]\n"--slots" = [1, 2]', ready_within='"5m"')
         program = sandbox.start(*tune_command(sandbox, path, "--yes"))
         wait_until(lambda: sandbox.processes("left by the server"), "the server runs")
         assert "this tune is already running" in sandbox.run(*tune_command(sandbox, path, "--yes")).error_line(2)
@@ -162,7 +162,7 @@ def test_ctrl_c_stops_the_server_and_tells_how_to_continue(tmp_path: Path) -> No
 
 def test_failed_configurations_are_repeated_only_on_request(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
-        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]')
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1]')
         (tmp_path / "server.py").write_text("raise SystemExit(7)")
         for more, expected in (((), "broken"), (("--retry-failed",), "done")):
             ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
@@ -174,10 +174,10 @@ def test_failed_configurations_are_repeated_only_on_request(tmp_path: Path) -> N
 
 def test_commands_are_shown_before_they_run(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
-        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]')
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1]')
         ran = sandbox.run(*tune_command(sandbox, path))
         assert "add --yes" in ran.error_line(2)
-        assert "server.py PORT --mode serve --seats 1" in ran.err
+        assert "server.py PORT --mode serve --slots 1" in ran.err
         assert not list(sandbox.sessions.glob(".tuning/*/*.log"))
 
 
@@ -185,7 +185,7 @@ def test_tune_ends_beside_a_server_that_holds_the_port(tmp_path: Path) -> None:
     """It is left alone, and no configuration is recorded as failed."""
     with open_sandbox(tmp_path) as sandbox, socket.create_server(("127.0.0.1", 0)) as foreign:
         port = foreign.getsockname()[1]
-        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1]', url=f'"http://127.0.0.1:{port}"')
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1]', url=f'"http://127.0.0.1:{port}"')
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert f"another server is already listening on http://127.0.0.1:{port}" in ran.error_line(2)
         assert not list(sandbox.sessions.glob(".tuning/*/state.json"))
@@ -196,13 +196,13 @@ def test_tune_ends_beside_a_server_that_holds_the_port(tmp_path: Path) -> None:
 def test_halving_repeats_the_best_with_more_requests(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
         path = tune_file(
-            sandbox, '[grid]\n"--mode" = ["serve"]\n"--seats" = [1, 4]\n[halving]\nfactor = 2\nrounds = 2'
+            sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1, 4]\n[halving]\nfactor = 2\nrounds = 2'
         )  # fmt: skip
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
         rows = state(sandbox)["rows"]
         assert [row["round"] for row in rows] == [0, 0, 1]
-        assert rows[2]["flags"]["--seats"] == 4
+        assert rows[2]["flags"]["--slots"] == 4
         requests = [sandbox.show_session(row["session"])["levels"][0]["n"] for row in rows]
         assert requests == [4, 4, 8]
 

@@ -26,7 +26,7 @@ while True:
         word, name, *rest = command.read_text().split()
         if word == "run":
             sim = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5"]
-            running[name] = subprocess.Popen([*sim, f"--port={rest[0]}", f"--seats={rest[1]}"])
+            running[name] = subprocess.Popen([*sim, f"--port={rest[0]}", f"--slots={rest[1]}"])
         elif name in running:
             process = running.pop(name)
             process.terminate()
@@ -41,7 +41,7 @@ import os, sys, time
 from pathlib import Path
 commands, *rest = sys.argv[1:]
 command = Path(commands) / f"{time.monotonic_ns()}.command"
-command.with_suffix(".new").write_text(" ".join(word for word in rest if word != "--seats"))
+command.with_suffix(".new").write_text(" ".join(word for word in rest if word != "--slots"))
 command.with_suffix(".new").rename(command)
 while rest[0] == "stop" and command.exists():
     time.sleep(0.02)
@@ -54,7 +54,7 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         sim = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5"]
-        os.execv(sys.executable, [*sim, f"--port={sys.argv[1]}", f"--seats={sys.argv[3]}"])
+        os.execv(sys.executable, [*sim, f"--port={sys.argv[1]}", f"--slots={sys.argv[3]}"])
     os._exit(0)
 os.wait()
 """
@@ -65,7 +65,7 @@ PLAN = '[plan]\nlevels = [2]\nrequests = "2C"\nmax_tokens = 64\nwarmup = 1\n'
 def tune_file(sandbox: Sandbox, command: str, stop: str, slots: str = "[1, 2]") -> Path:
     path = sandbox.home / "tune.toml"
     head = f'name = "detached"\ncommand = "{command}"\nstop = "{stop}"\nready_within = "20s"\nstop_within = "5s"\n'
-    path.write_text(f'{head}[grid]\n"--seats" = {slots}\n{PLAN}')
+    path.write_text(f'{head}[grid]\n"--slots" = {slots}\n{PLAN}')
     return path
 
 
@@ -156,7 +156,7 @@ def test_tune_outlives_its_ui_and_is_shown_again(tmp_path: Path, number: signal.
         path, server = sandbox.home / "tune.toml", sandbox.home / "server.py"
         server.write_text(GATED)
         command = f"{sys.executable} {server} {sandbox.home} --port={{port}}"
-        path.write_text(f'name = "gated"\ncommand = "{command}"\n[grid]\n"--seats" = [1, 2, 3]\n{PLAN}')
+        path.write_text(f'name = "gated"\ncommand = "{command}"\n[grid]\n"--slots" = [1, 2, 3]\n{PLAN}')
         screen = TerminalProgram(sandbox, *tune_command(sandbox, path, "--yes"))
         wait_until(lambda: "1 of 3 configurations" in screen.text(), "the first result is shown")
         send_signal(screen.process.pid, number)

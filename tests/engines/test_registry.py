@@ -105,8 +105,8 @@ def test_reported_settings_become_flags_without_secrets() -> None:
         ("TGI", {"max-batch-size": "16", "max-concurrent-requests": "128"}, None, 16),
         ("TGI", {"max-concurrent-requests": "128"}, None, None),
         ("TGI", None, {"max_batch_size": 8}, 8),
-        ("simulator", {"seats": "2", "replicas": "2"}, None, 4),
-        ("simulator", None, {"seats": 3, "replicas": 2}, 6),
+        ("simulator", {"slots": "2", "replicas": "2"}, None, 4),
+        ("simulator", None, {"slots": 3, "replicas": 2}, 6),
         ("something else", {"max-num-seqs": "4"}, None, None),
     ],
 )

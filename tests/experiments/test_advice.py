@@ -7,6 +7,7 @@ from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.experiments.advice import Advice, ServerCounters, advise
 from swarmtui.model.findings import Slots
 from swarmtui.model.session import Summary
+from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import Energy, QualityLine
 from tests.analysis.level_builders import level, summary
 
@@ -93,9 +94,9 @@ def test_slots_near_the_ceiling_add_no_throughput() -> None:
 
 
 def test_tensor_parallel_size_that_does_not_divide_the_heads() -> None:
-    made = summary([level(1, tps=10)], server_flags="--tensor-parallel-size 3", tags={"heads": "40"})
+    made = summary([level(1, tps=10)], server_flags="--tensor-parallel-size 3", model_facts=ModelFacts(heads=40))
     assert "TP=3 does not divide 40 heads" in only(advise(made)).sentence
-    assert advise(summary([level(1, tps=10)], server_flags="-tp 4", tags={"heads": "40"})) == ()
+    assert advise(summary([level(1, tps=10)], server_flags="-tp 4", model_facts=ModelFacts(heads=40))) == ()
     assert advise(summary([level(1, tps=10)], server_flags="-tp 3")) == ()
 
 

@@ -57,8 +57,11 @@ def test_log_keeps_changes_in_order_with_their_marks(tmp_path: Path) -> None:
         mark_change(tmp_path, 3, "kept", None)
 
 
-def test_damaged_log_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "problem"), [("{", "not valid JSON"), ('{"schema": 3, "changes": []}', "has schema 3")]
+)
+def test_damaged_log_and_that_of_another_schema_are_errors(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / ".tuning").mkdir()
-    (tmp_path / ".tuning" / "log.json").write_text("{")
-    with pytest.raises(BadInput, match=r"log\.json"):
+    (tmp_path / ".tuning" / "log.json").write_text(text)
+    with pytest.raises(BadInput, match=rf"log\.json.*{problem}"):
         read_log(tmp_path)

@@ -31,11 +31,12 @@ command = "vllm serve m --port {port}"
 """
 
 
-def test_grid_is_the_product_followed_by_cells_without_duplicates() -> None:
-    cells = all_configurations(tune(GRID + '[[cells]]\n"--max-num-seqs" = 8\n[[cells]]\n"--max-num-seqs" = 8\n'))
-    assert len(cells) == 5
-    assert cells[0] == {"--max-num-seqs": 2, "--enforce-eager": True, "VLLM_USE_V1": 1}
-    assert cells[-1] == {"--max-num-seqs": 8}
+def test_grid_is_the_product_followed_by_the_listed_ones_without_duplicates() -> None:
+    listed = '[[configurations]]\n"--max-num-seqs" = 8\n'
+    found = all_configurations(tune(GRID + 2 * listed))
+    assert len(found) == 5
+    assert found[0] == {"--max-num-seqs": 2, "--enforce-eager": True, "VLLM_USE_V1": 1}
+    assert found[-1] == {"--max-num-seqs": 8}
 
 
 def test_flags_are_appended_and_capitals_go_to_the_environment() -> None:
@@ -71,11 +72,11 @@ def test_command_without_port_needs_a_url() -> None:
 
 
 def test_order_is_random_but_reproducible() -> None:
-    cells: list[Flags] = [{"--n": n} for n in range(12)]
-    assert shuffled(cells, 3, 0) == shuffled(list(reversed(cells)), 3, 0)
-    assert shuffled(cells, 3, 0) != shuffled(cells, 4, 0)
-    assert shuffled(cells, 3, 0) != shuffled(cells, 3, 1)
-    assert sorted(map(configuration_key, shuffled(cells, 3, 0))) == sorted(map(configuration_key, cells))
+    listed: list[Flags] = [{"--n": n} for n in range(12)]
+    assert shuffled(listed, 3, 0) == shuffled(list(reversed(listed)), 3, 0)
+    assert shuffled(listed, 3, 0) != shuffled(listed, 4, 0)
+    assert shuffled(listed, 3, 0) != shuffled(listed, 3, 1)
+    assert sorted(map(configuration_key, shuffled(listed, 3, 0))) == sorted(map(configuration_key, listed))
 
 
 def test_digest_depends_on_the_plan_but_not_on_the_flags() -> None:

@@ -10,16 +10,16 @@ from swarmtui.experiments.tune_status import process_start_time
 from swarmtui.experiments.tune_store import add_row, write_status, write_tune
 from swarmtui.model.tuning import Flags, Halving, TuneFile, TuneResult, TuneState, TuneStatus
 
-SEATS = TuneFile(
-    command="serve --port {port}", name="seats", grid={"--seats": (1, 2, 4), "--fast": (False, True)}
+SLOTS = TuneFile(
+    command="serve --port {port}", name="slots", grid={"--slots": (1, 2, 4), "--fast": (False, True)}
 )  # fmt: skip
 HALVED = TuneFile(
-    command="serve --port {port}", name="halved", grid={"--seats": (1, 2, 4, 8)}, halving=Halving(factor=2, rounds=2)
+    command="serve --port {port}", name="halved", grid={"--slots": (1, 2, 4, 8)}, halving=Halving(factor=2, rounds=2)
 )
 
-ONE: Flags = {"--seats": 1, "--fast": False}
-TWO: Flags = {"--seats": 2, "--fast": False}
-FOUR: Flags = {"--seats": 4, "--fast": False}
+ONE: Flags = {"--slots": 1, "--fast": False}
+TWO: Flags = {"--slots": 2, "--fast": False}
+FOUR: Flags = {"--slots": 4, "--fast": False}
 
 
 def done(flags: Flags, tps: float, number: int = 0, **fields: Any) -> TuneResult:

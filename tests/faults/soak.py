@@ -84,7 +84,7 @@ def soak(options: argparse.Namespace) -> bool:
     """Return whether the memory of every process and the figures stayed constant."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = options.url or stack.enter_context(simulator(f"{_SIM}?seats={options.c}&speed={options.speed:g}"))
+        url = options.url or stack.enter_context(simulator(f"{_SIM}?slots={options.c}&speed={options.speed:g}"))
         sessions = folder / "sessions"
         for name in ("sessions", "run", "data", "config", "state", "leak"):
             (folder / name).mkdir(mode=0o700)

@@ -138,7 +138,7 @@ def test_invalid_on_restart_is_refused(sandbox: Sandbox) -> None:
 
 
 def simulator(port: int, slots: int) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}", f"--seats={slots}"]
+    words = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}", f"--slots={slots}"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -166,6 +166,6 @@ def test_server_that_comes_back_with_other_flags_ends_the_run(sandbox: Sandbox, 
     assert ran.code == code, ran
     names = [name for name in events(sandbox) if name != "server_restarted"]  # detected by its counters, at any time
     assert names == ["server_gone", "server_changed" if code else "server_back"]
-    assert ("the server came back with other flags: --seats 2 → 4" in ran.err) == bool(code)
+    assert ("the server came back with other flags: --slots 2 → 4" in ran.err) == bool(code)
     summary = sandbox.show_session()
-    assert summary["levels"][0]["complete"] and summary["servers"][0]["flags"]["seats"] == "2"
+    assert summary["levels"][0]["complete"] and summary["servers"][0]["flags"]["slots"] == "2"

@@ -13,7 +13,7 @@ from tests.cli.programs import Sandbox
 from tests.seeds.test_seeds import run_and_summarise
 
 OPEN = "sim:moe-tp1?speed=40&output.cv=0&output.median=10"
-ONE_SLOT = "sim:moe-tp1?speed=10&seats=1&output.cv=0&output.median=100"
+ONE_SLOT = "sim:moe-tp1?speed=10&slots=1&output.cv=0&output.median=100"
 
 
 def level_requests(sandbox: Sandbox) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def test_recorded_arrivals_follow_the_poisson_process(sandbox: Sandbox, seed: st
     distance = max(max(abs(p - i / len(cdf)), abs(p - (i + 1) / len(cdf))) for i, p in enumerate(cdf))
     assert distance < 1.63 / math.sqrt(len(cdf))
     assert all(request["t_sent_ns"] >= request["t_sched_ns"] for request in requests)
-    assert level["lateness_s"]["n"] == count and level["lateness_s"]["p99"] is not None
+    assert level["send_delay_s"]["n"] == count and level["send_delay_s"]["p99"] is not None
 
 
 def test_latency_above_capacity_counts_from_the_due_time(sandbox: Sandbox) -> None:
@@ -96,6 +96,6 @@ def test_figures_of_each_of_two_replicas(sandbox: Sandbox) -> None:
 
 def test_cliff_search_chooses_its_levels(sandbox: Sandbox) -> None:
     words = ("--find-cliff", "--workload", "chat", "--max-tokens", "60", "--seed", "1")
-    summary = run_and_summarise(sandbox, "sim:moe-tp1?speed=10&seats=2&output.cv=0", *words)
+    summary = run_and_summarise(sandbox, "sim:moe-tp1?speed=10&slots=2&output.cv=0", *words)
     assert [level["c"] for level in summary["levels"]][:2] == [1, 2]
     assert any(event["name"] == "cliff" and event["detail"] for event in summary["events"])

@@ -60,7 +60,7 @@ def test_s0_rotated_levels_share_no_prompt(sandbox: Sandbox) -> None:
     endpoint = "sim:moe-tp1?speed=40&output.cv=0&output.echo=true"
     summary = run_and_summarise(sandbox, endpoint, *words, "--keep-text")
     journal = [json.loads(line) for line in (sandbox.session / "journal.jsonl").read_text().splitlines()]
-    order = [(e["run"], e["c"]) for e in journal if e["kind"] == "stretch" and e["phase"] == "level"]
+    order = [(e["run"], e["c"]) for e in journal if e["kind"] == "stage" and e["phase"] == "level"]
     assert order == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (2, 1)]
     assert [level["runs"] for level in summary["levels"]] == [2, 2, 2]
     records = [e["record"] for e in journal if e["kind"] == "request"]
@@ -82,7 +82,7 @@ def test_s1_curve_and_summary(sandbox: Sandbox) -> None:
     assert [(level["c"], level["n"], level["errors"]) for level in summary["levels"]] == [
         (1, 2, 0), (2, 4, 0), (4, 8, 0), (8, 16, 0),
     ]  # fmt: skip
-    slots = summary["scaling"]["seats"]
+    slots = summary["scaling"]["slots"]
     assert (slots["replicas"], slots["per_replica"]) == (2, 2)
     assert "queue forms at C=8" in " ".join(ran.out.split())
 

@@ -242,7 +242,7 @@ def _calibrate(seed: int) -> Calibration:
 
 
 def _discovered(preset: Preset) -> DiscoveredServer:
-    flags = {"seats": str(preset.slots), "replicas": str(preset.replicas)}
+    flags = {"slots": str(preset.slots), "replicas": str(preset.replicas)}
     return DiscoveredServer(url="http://127.0.0.1:1", slots=preset.slots * preset.replicas, flags=flags)
 
 

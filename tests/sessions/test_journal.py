@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.record import Record
 from swarmtui.model.session import End, Event, Head, RequestEntry, TokenCount, entry_encoder
 from swarmtui.sessions.journal import JournalWriter, is_running, read_journal
@@ -84,12 +84,22 @@ def test_journal_without_head_is_rejected(tmp_path: Path, text: bytes) -> None:
         read_journal(tmp_path)
 
 
-def test_missing_journal_and_newer_schema_are_rejected(tmp_path: Path) -> None:
+def test_missing_journal_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file"):
         read_journal(tmp_path)
-    write_session(tmp_path / "s", [Head(session=head().session, pid=1, schema=99)])
-    with pytest.raises(BadInput, match="newer swarmtui"):
+
+
+@pytest.mark.parametrize(("schema", "advice"), [(99, "update swarmtui"), (3, "read it with the version that wrote it")])
+def test_journal_of_another_schema_is_rejected(tmp_path: Path, schema: int, advice: str) -> None:
+    write_session(tmp_path / "s", [Head(session=head().session, pid=1, schema=schema)])
+    with pytest.raises(BadInput, match=f"has schema {schema}, but .* reads schema {SCHEMA_VERSION}; {advice}"):
         read_journal(tmp_path / "s")
+
+
+def test_head_of_another_schema_need_not_be_readable_to_be_recognised(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(b'{"kind":"session","session":{"of":"another"},"schema":3}\n')
+    with pytest.raises(BadInput, match="has schema 3"):
+        read_journal(tmp_path)
 
 
 def test_spooled_records_are_merged_once(tmp_path: Path) -> None:

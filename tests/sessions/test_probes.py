@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,17 +51,6 @@ def test_probes_are_grouped_by_target(tmp_path: Path) -> None:
     assert (newer.id, newer.engine_tps, older.engine_tps) == ("20261115-020000-aaaa", None, 101.0)
     assert older.tps == pytest.approx(100.0)
     assert older.ttft_s == pytest.approx(0.05)
-
-
-def test_probe_saved_with_a_tag_is_still_recognised(tmp_path: Path) -> None:
-    """Sessions of schema 1 have no `series`; their tag named the probe."""
-    directory = write_probe(tmp_path, "20261115-010000-aaaa", series=None, tags={"probe": "http://127.0.0.1:8000"})
-    journal = (directory / "journal.jsonl").read_bytes()
-    old = re.sub(rb',"series":\{.*?\}', b"", journal)
-    assert old != journal
-    (directory / "journal.jsonl").write_bytes(old)
-    write_summary(directory)
-    assert list(probes_by_target(tmp_path)) == ["http://127.0.0.1:8000 qwen3 coding"]
 
 
 def test_changed_server_is_noticed_even_across_probes_that_do_not_know_it(tmp_path: Path) -> None:

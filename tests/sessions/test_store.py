@@ -211,23 +211,30 @@ def test_list_is_newest_first_and_names_problems(tmp_path: Path) -> None:
     (tmp_path / "20261115-040000-0003").mkdir()
     (tmp_path / "20261115-040000-0003" / "journal.jsonl").write_bytes(b"\x00\x00")
     (tmp_path / "20261115-050000-0004" / "journal.jsonl").mkdir(parents=True)
+    (tmp_path / "20261115-060000-0005").mkdir()
+    (tmp_path / "20261115-060000-0005" / "journal.jsonl").write_bytes(b'{"kind":"session","session":{},"schema":3}\n')
     (tmp_path / "holiday photos").mkdir()
     (tmp_path / "a file").write_text("")
 
     rows = list_sessions(tmp_path)
     assert [(row.id, row.state, row.problem) for row in rows] == [
+        (
+            "20261115-060000-0005",
+            None,
+            "journal.jsonl: has schema 3, but this version reads schema 4; read it with the version that wrote it",
+        ),
         ("20261115-050000-0004", None, "journal.jsonl cannot be read: Is a directory"),
-        ("20261115-040000-0003", None, "journal.jsonl has no readable first line"),
+        ("20261115-040000-0003", None, "journal.jsonl: has no readable first line"),
         ("20261115-030000-0002", None, "contains no journal.jsonl"),
         (running, "interrupted", None),
         (done, "done", None),
         ("holiday photos", None, "contains no journal.jsonl"),
     ]
-    assert (rows[3].endpoint, rows[3].requests, rows[3].best_out_tps) == ("u +1", 0, None)
-    assert (rows[4].label, rows[4].model, rows[4].levels, rows[4].requests) == ("A", "qwen3", (1, 2), 15)
-    assert rows[4].best_c == 2
-    assert rows[4].best_out_tps == pytest.approx(142.857, rel=1e-5)
-    assert rows[4].directory == str(tmp_path / done)
+    assert (rows[4].endpoint, rows[4].requests, rows[4].best_out_tps) == ("u +1", 0, None)
+    assert (rows[5].label, rows[5].model, rows[5].levels, rows[5].requests) == ("A", "qwen3", (1, 2), 15)
+    assert rows[5].best_c == 2
+    assert rows[5].best_out_tps == pytest.approx(142.857, rel=1e-5)
+    assert rows[5].directory == str(tmp_path / done)
     assert list_sessions(tmp_path / "nowhere") == []
 
 
@@ -285,7 +292,7 @@ def test_sessions_of_older_versions_are_read(tmp_path: Path) -> None:
         for part, kind in (("session", Session), ("record", Record)):
             if part in entry:
                 needed = {field.name for field in msgspec.structs.fields(kind) if field.required}
-                kept = needed | {"stretch", "phase", "c", "run", "tokens_out", "token_source", "chunk_us", "chunks"}
+                kept = needed | {"stage", "phase", "c", "run", "tokens_out", "token_source", "chunk_us", "chunks"}
                 entry[part] = {key: value for key, value in entry[part].items() if key in kept or key.startswith("t_")}
         older.append(json.dumps({key: value for key, value in entry.items() if key not in ("load", "rate", "steered")}))
     path.write_text("\n".join(older) + "\n")

@@ -31,7 +31,7 @@ def test_spec_without_knobs_is_the_preset() -> None:
 
 def test_spec_with_knobs() -> None:
     preset, settings = parse_spec(
-        "moe-tp1?speed=10&seed=7&seats=8&failures.http_500=0.1&prefix_cache=true&api_key=secret&step_ms.a=2.5"
+        "moe-tp1?speed=10&seed=7&slots=8&failures.http_500=0.1&prefix_cache=true&api_key=secret&step_ms.a=2.5"
     )
     assert (settings.speed, settings.seed) == (10.0, 7)
     assert (preset.slots, preset.prefix_cache, preset.api_key) == (8, True, "secret")
@@ -43,15 +43,15 @@ def test_spec_with_knobs() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("moe-tp1?seat=8", "seat: unknown key, did you mean seats?"),
+        ("moe-tp1?slot=8", "slot: unknown key, did you mean slots?"),
         ("moe-tp1?failures.http500=0.1", "failures.http500: unknown key, did you mean http_500?"),
         ("moe-tp1?nothing.at_all=1", "nothing.at_all: no table of this name"),
-        ("moe-tp1?seats", "seats: expected key=value"),
-        ("moe-tp1?seats=0", "seats: expected a whole number >= 1"),
-        ("moe-tp1?seats=many", "seats: expected a whole number, got text"),
+        ("moe-tp1?slots", "slots: expected key=value"),
+        ("moe-tp1?slots=0", "slots: expected a whole number >= 1"),
+        ("moe-tp1?slots=many", "slots: expected a whole number, got text"),
         ("moe-tp1?speed=0", "speed: expected a number > 0.0"),
         ("moe-tp1?failures.reset=0.7&failures.stall=0.7", "failures: moe-tp1: the shares add up to more than 1"),
-        ("moe-tp1?seats=4000", "budget: moe-tp1: must be above seats"),
+        ("moe-tp1?slots=4000", "budget: moe-tp1: must be above slots"),
         ("moe-tp1?kv_tokens=100", "kv_tokens: moe-tp1: must be at least max_model_len"),
         ('moe-tp1?step_ms.at={"1":5}', "step_ms: moe-tp1: give either a and c, or at"),
     ],

@@ -51,7 +51,7 @@ def test_replicas_have_separate_labels() -> None:
 
 
 def test_disconnected_client_frees_its_slot() -> None:
-    with simulator("moe-tp1?seats=1") as sim:
+    with simulator("moe-tp1?slots=1") as sim:
         hog = sim.open(CHAT, sim.chat(max_tokens=15000, ignore_eos=True, stream=True))
         sim.until(lambda seen: seen["vllm:generation_tokens_total"] > 0)
         with sim.open(CHAT, sim.chat(max_tokens=3, stream=True)) as waiting:

@@ -321,7 +321,7 @@ def test_no_cache_usage_without_a_cache(sim: Sim) -> None:
 
 
 def test_sigterm_ends_it_and_only_the_url_is_printed() -> None:
-    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--port", "0", "--seats", "2", "--speed", "3"]
+    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--port", "0", "--slots", "2", "--speed", "3"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline().startswith("http://127.0.0.1:")
@@ -334,9 +334,9 @@ def test_sigterm_ends_it_and_only_the_url_is_printed() -> None:
     ("arguments", "message"),
     [
         (["moe-tp11"], "sim:moe-tp11: no such preset; did you mean moe-tp1?"),
-        (["moe-tp1?seat=3"], "sim:moe-tp1: seat: unknown key, did you mean seats?"),
-        (["moe-tp1?seats=2", "--speed", "fast"], "sim:moe-tp1: speed: expected a number, got text"),
-        (["moe-tp1?seats"], "sim:moe-tp1: seats: expected key=value"),
+        (["moe-tp1?slot=3"], "sim:moe-tp1: slot: unknown key, did you mean slots?"),
+        (["moe-tp1?slots=2", "--speed", "fast"], "sim:moe-tp1: speed: expected a number, got text"),
+        (["moe-tp1?slots"], "sim:moe-tp1: slots: expected key=value"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(arguments: list[str], message: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 @pytest.fixture
 def simulator() -> Iterator[str]:
-    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--seats=6", "--watch-stdin"]
+    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--slots=6", "--watch-stdin"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         yield process.stdout.readline().strip()
@@ -33,7 +33,7 @@ def test_discover_lists_simulator_with_slots(simulator: str) -> None:
     code, servers = swarmtui("discover", "--timeout", "30")
     (found,) = [server for server in servers if server["url"] == simulator]
     assert code == 0
-    assert (found["engine"], found["seats"], found["reachable"]) == ("simulator", 6, True)
+    assert (found["engine"], found["slots"], found["reachable"]) == ("simulator", 6, True)
 
 
 def test_doctor_accepts_responding_endpoint_and_rejects_missing_one(simulator: str, tmp_path: Path) -> None:

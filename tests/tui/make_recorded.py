@@ -21,7 +21,7 @@ from swarmtui.sessions.journal import JOURNAL
 RECORDED = Path(__file__).with_name("recorded")
 
 
-SESSIONS = (("two slots each", "sim:qwen36-27b-2x?speed=2"), ("four slots each", "sim:qwen36-27b-2x?speed=2&seats=4"))
+SESSIONS = (("two slots each", "sim:qwen36-27b-2x?speed=2"), ("four slots each", "sim:qwen36-27b-2x?speed=2&slots=4"))
 
 
 def main() -> None:

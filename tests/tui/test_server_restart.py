@@ -29,7 +29,7 @@ from tests.tui.screen_text import screen_text, text_of
 
 @contextmanager
 def simulator(port: int, slots: int) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=2", f"--port={port}", f"--seats={slots}"]
+    command = [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=2", f"--port={port}", f"--slots={slots}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None and process.stdout.readline()
@@ -79,20 +79,20 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
             await pilot.press("R")
             await until(lambda: "the server is down; press R when it is back" in screen_text(app))
             with simulator(port, 4):
-                await until(lambda: "the server is back: --seats 1 → 4; R runs the same plan again" in notice(app))
+                await until(lambda: "the server is back: --slots 1 → 4; R runs the same plan again" in notice(app))
                 await pilot.press("R")
                 await until(lambda: run_screen(app).source.live is not first)
                 again = run_screen(app).source.live
                 await until(lambda: "baseline" in screen_text(app) and "change" in screen_text(app))
                 await until(lambda: again.ended is not None)
-                await until(lambda: "--seats 1 → 4: C=4, output tok/s: these two sessions differ: +" in result(app))
+                await until(lambda: "--slots 1 → 4: C=4, output tok/s: these two sessions differ: +" in result(app))
                 await until(lambda: "% differ" in screen_text(app))
                 assert "4 v 4 runs" in result(app)
     assert first.session is not None and again.session is not None
     assert again.session.previous == first.session.id
     assert again.session.plan.seed == first.session.plan.seed == 7
     (change,) = read_log(tmp_path / "sessions")
-    assert (change.what, change.verdict) == ("--seats 1 → 4", "differ")
+    assert (change.what, change.verdict) == ("--slots 1 → 4", "differ")
     assert (change.before, change.after) == (first.session.id, again.session.id)
 
 

@@ -18,7 +18,7 @@ from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
 from swarmtui.tui.tune.screen import TuneScreen
 from swarmtui.tui.tune.view import tune_view
-from tests.experiments.tune_builders import FOUR, ONE, SEATS, TWO, done, failed, tune_status, write_tune_directory
+from tests.experiments.tune_builders import FOUR, ONE, SLOTS, TWO, done, failed, tune_status, write_tune_directory
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import frame
 from tests.tui.screen_text import screen_text
@@ -39,7 +39,7 @@ def first_configuration(app: SwarmApp) -> str:
 async def test_tune_screen_matches_snapshot(tmp_path: Path, until: Until, size: tuple[int, int]) -> None:
     """A stopped tune, so that nothing changes."""
     directory = write_tune_directory(
-        tmp_path / "sessions" / ".tuning" / "seats", SEATS, ROWS, tune_status(ended="stopped")
+        tmp_path / "sessions" / ".tuning" / "slots", SLOTS, ROWS, tune_status(ended="stopped")
     )
     app = SwarmApp(tune=directory)
     async with app.run_test(size=size) as pilot:
@@ -55,14 +55,14 @@ async def test_tune_screen_matches_snapshot(tmp_path: Path, until: Until, size: 
 
 async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path: Path, until: Until) -> None:
     directory = write_tune_directory(
-        tmp_path / "sessions" / ".tuning" / "seats", SEATS, ROWS, tune_status(ended="stopped")
+        tmp_path / "sessions" / ".tuning" / "slots", SLOTS, ROWS, tune_status(ended="stopped")
     )
     app = SwarmApp(tune=directory)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(lambda: "✖ failed" in screen_text(app))
-        assert first_configuration(app) == "--seats 1"
+        assert first_configuration(app) == "--slots 1"
         await pilot.press("o")
-        await until(lambda: first_configuration(app) == "--seats 4")
+        await until(lambda: first_configuration(app) == "--slots 4")
         await pilot.press("o", "j", "enter")
         await until(lambda: "not measured yet" in screen_text(app))
         await pilot.press("j", "enter")
@@ -71,7 +71,7 @@ async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path
         await until(lambda: "1 configurations" in screen_text(app))
         await pilot.press("3")
         await until(lambda: "Pareto front: tok/s and J/token" in screen_text(app))
-        assert "1.40 J SIMULATED" in screen_text(app) and "+150.0 %  --seats 1 → 4" in screen_text(app)
+        assert "1.40 J SIMULATED" in screen_text(app) and "+150.0 %  --slots 1 → 4" in screen_text(app)
         await pilot.press("2")
         await until(lambda: "2 leaderboard" in screen_text(app) and "1 configurations" not in screen_text(app))
         await pilot.press("escape")
@@ -82,23 +82,23 @@ async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path
 
 def test_current_configuration_shows_live_figures() -> None:
     now = tune_status(flags=FOUR, phase="running", session="s")
-    view = tune_view(TuneSnapshot(tune=SEATS, rows=tuple(ROWS[:2]), status=now, alive=True), frame(4), 1_102.0, False)
+    view = tune_view(TuneSnapshot(tune=SLOTS, rows=tuple(ROWS[:2]), status=now, alive=True), frame(4), 1_102.0, False)
     line = next(line for line in view.configurations if line.state == "▶ running")
     assert line.figures[:5] == ("160", "4", "123 ms", "1.25", "200")
-    assert view.header.notice == "--seats 4: running, C=4 run 1/2 3/8, 1:00; enter opens it"
+    assert view.header.notice == "--slots 4: running, C=4 run 1/2 3/8, 1:00; enter opens it"
     assert view.header.progress == "2 of 6 configurations, 1 failed"
     starting = tune_view(
-        TuneSnapshot(tune=SEATS, status=tune_status(flags=ONE, phase="starting"), alive=True), None, 1_100.0, False
+        TuneSnapshot(tune=SLOTS, status=tune_status(flags=ONE, phase="starting"), alive=True), None, 1_100.0, False
     )
-    assert "--seats 1: the server is starting, 0:58" in starting.header.notice
-    killed = tune_view(TuneSnapshot(tune=SEATS, status=now, alive=False), None, 1_100.0, False)
+    assert "--slots 1: the server is starting, 0:58" in starting.header.notice
+    killed = tune_view(TuneSnapshot(tune=SLOTS, status=now, alive=False), None, 1_100.0, False)
     assert killed.header.notice.startswith("interrupted; the same command resumes it")
 
 
 async def test_configurations_can_be_watched_and_the_tune_continues_after_detach(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
     command = f"{sys.executable} -m swarmtui.sim moe-tp1 --speed=2 --port={{port}}"
-    tune = TuneFile(command=command, name="two", grid={"--seats": (1, 2)}, stop_within="5s")
+    tune = TuneFile(command=command, name="two", grid={"--slots": (1, 2)}, stop_within="5s")
     # Long enough to be watched, and left, on a busy machine.
     plan = Plan(levels=(2,), requests=Requests(count=24), warmup=1, max_tokens=100, seed=1)
     request = RunRequest(endpoints=(), workload="coding", plan=plan, session_root=str(root))
@@ -152,7 +152,7 @@ async def test_stopping_a_tune_stops_its_server(tmp_path: Path, until: Until, mo
 
 async def test_tune_list_opens_a_tune(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
-    write_tune_directory(root / ".tuning" / "seats", SEATS, ROWS, tune_status(ended="stopped"))
+    write_tune_directory(root / ".tuning" / "slots", SLOTS, ROWS, tune_status(ended="stopped"))
     (root / ".tuning" / "damaged").mkdir()
     (root / ".tuning" / "damaged" / "tune.json").write_text("{")
     app = SwarmApp(session_root=root)
@@ -161,7 +161,7 @@ async def test_tune_list_opens_a_tune(tmp_path: Path, until: Until) -> None:
         await pilot.press("U")
         await until(lambda: "3 of 6" in screen_text(app))
         shown = screen_text(app)
-        assert "250 tok/s at C=4 with --seats 4" in shown and "stopped" in shown and "unreadable" in shown
+        assert "250 tok/s at C=4 with --slots 4" in shown and "stopped" in shown and "unreadable" in shown
         row = next(position for position, line in enumerate(shown.splitlines()[2:]) if "3 of 6" in line)
         await pilot.press(*["j"] * row, "enter")
         await until(lambda: "✖ failed" in screen_text(app))

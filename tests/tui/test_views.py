@@ -153,7 +153,7 @@ def test_figures_of_levels_are_those_of_reports() -> None:
              for name, tps, n in (("a", 400.0, 4.0), ("b", 20.0, 396.0))]  # fmt: skip
     view = levels_view([level(2, tps=50.0, load="mixed")], tasks=[task, *sides])
     assert dict(zip(view.titles, view.lines[0].cells, strict=True))["side"] == rate(400 / (4 / 400 + 396 / 20))
-    late = level(512, tps=50.0, load="open", rate=2.0, lateness_s=Spread(n=400, p99=0.002, max=0.5))
+    late = level(512, tps=50.0, load="open", rate=2.0, send_delay_s=Spread(n=400, p99=0.002, max=0.5))
     view = levels_view([late])
     assert dict(zip(view.titles, view.lines[0].cells, strict=True))["send delay"] == "2.00 ms"
     unsteady = level(2, tps=50.0, out_tps_steady=None)
@@ -286,11 +286,11 @@ def test_changed_flags_since_the_last_session_are_reported(tmp_path: Path) -> No
     assert before.levels and not before.server_name  # another port may be another server
     chosen = find_baseline(root, msgspec.structs.replace(session, previous=old))
     assert chosen.levels == before.levels
-    assert "--seats 2 → 4" in changed_flags(chosen, journal.servers)
+    assert "--slots 2 → 4" in changed_flags(chosen, journal.servers)
 
 
 def test_same_or_unknown_flags_are_not_reported() -> None:
-    server = DiscoveredServer(url="http://127.0.0.1:8000", flags={"seats": "2"})
+    server = DiscoveredServer(url="http://127.0.0.1:8000", flags={"slots": "2"})
     before = Baseline(server=server, server_name="last")
     assert changed_flags(before, (server,)) == ""
     assert changed_flags(before, ()) == ""

@@ -30,7 +30,7 @@ def main() -> int:
 
 def summary(result: dict) -> str:
     """Return the result as Markdown: the verdict, and a table of the runs."""
-    test, decision = result["contest"], result["decision"]
+    test, decision = result["test"], result["decision"]
     values = {side: [run["value"] for run in result["runs"] if run["side"] == side] for side in "AB"}
     rows = [f"| {n} | {a:,.4g} | {b:,.4g} |" for n, (a, b) in enumerate(zip(values["A"], values["B"], strict=True), 1)]
     means = [sum(values[side]) / len(values[side]) for side in "AB"]

@@ -273,14 +273,14 @@ def _kv_cliff(levels: Sequence[Level], predicted: KvCliff) -> KvCliff | None:
         for above in (before, best):
             if above is not None and found.relative <= above.relative - _HIT_DROP:
                 return msgspec.structs.replace(
-                    predicted, c_before=above.c, hit_before=above.share, most_before=above.most,
-                    c=found.c, hit_after=found.share, most_after=found.most,
+                    predicted, c_before=above.c, hit_before=above.share, max_hit_before=above.most,
+                    c=found.c, hit_after=found.share, max_hit_after=found.most,
                 )  # fmt: skip
         before = found
         best = max(best or found, found, key=lambda hit: hit.relative)
     if before is not None:
         predicted = msgspec.structs.replace(
-            predicted, c_before=before.c, hit_before=before.share, most_before=before.most
+            predicted, c_before=before.c, hit_before=before.share, max_hit_before=before.most
         )
     return predicted if predicted.pool_tokens else None
 
@@ -340,9 +340,9 @@ def kv_sentence(kv: KvCliff) -> str:
 def _hit_texts(kv: KvCliff) -> tuple[str, str]:
     """Return both hit rates, with the highest possible ones unless these figures show the fall."""
     before, after = fixed(kv.hit_before or 0.0, 2), fixed(kv.hit_after or 0.0, 2)
-    if float(after) < float(before) or kv.most_before is None or kv.most_after is None:
+    if float(after) < float(before) or kv.max_hit_before is None or kv.max_hit_after is None:
         return before, after
-    return f"{before} of at most {fixed(kv.most_before, 2)}", f"{after} of at most {fixed(kv.most_after, 2)}"
+    return f"{before} of at most {fixed(kv.max_hit_before, 2)}", f"{after} of at most {fixed(kv.max_hit_after, 2)}"
 
 
 def prediction_sentence(kv: KvCliff) -> str:

@@ -118,7 +118,7 @@ class LeaderboardRow(Stored, frozen=True, kw_only=True):
 class Comparison(Stored, frozen=True, kw_only=True):
     sessions: tuple[str, ...]
     pairs: tuple[Pair, ...]
-    leaderboard: tuple[LeaderboardRow, ...] = msgspec.field(name="stages")
+    leaderboard: tuple[LeaderboardRow, ...]
 
 
 def compare(

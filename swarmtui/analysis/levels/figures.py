@@ -143,7 +143,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
         by_run=by_run,
         load=load,
         rate=rate,
-        lateness_s=_send_delay_s(runs),
+        send_delay_s=_send_delay_s(runs),
         arrived_per_s=_events_per_s(runs, lambda record: record.t_sent_ns) if rate is not None else None,
         served_per_s=_events_per_s(runs, lambda record: record.t_last_ns if record.ok else None)
         if rate is not None

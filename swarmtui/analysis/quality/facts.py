@@ -43,15 +43,12 @@ def session_facts(
     measured: QualityEntry | None = None,
 ) -> QualityFacts:
     """Return the facts of a whole session; `measured` adds what only its own process could see."""
-    live = QualityFacts()
-    if measured is not None:
-        live = measured.facts or QualityFacts(lag_p99_s=measured.lag_p99_s, worker_cpu=measured.cpu)
     turnaround = Turnaround()
     if session.plan.load in CLOSED_LOOPS:
         for record in sorted(records, key=lambda record: record.t_sent_ns or 0):
             turnaround.add(record)
     return merge_facts(
-        live,
+        measured.facts if measured is not None else QualityFacts(),
         _telemetry_facts(records, telemetry, sum(level.tokens_in or 0 for level in levels)),
         record_facts([record for record in records if record.ok and record.phase == "level"]),
         level_facts(levels),
@@ -135,7 +132,7 @@ def level_facts(levels: Sequence[Level]) -> QualityFacts:
 
 def send_delay_share(level: Level) -> float | None:
     """Return how much of the mean TTFT of scheduled requests is that they were sent late."""
-    return ratio(level.lateness_s.mean, level.ttft_s.mean) if level.lateness_s is not None else None
+    return ratio(level.send_delay_s.mean, level.ttft_s.mean) if level.send_delay_s is not None else None
 
 
 def other_clients(samples: Sequence[tuple[float, float]]) -> float | None:

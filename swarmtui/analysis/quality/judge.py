@@ -85,21 +85,6 @@ def judge(facts: QualityFacts) -> tuple[QualityLine, ...]:
     return tuple(lines)
 
 
-# Lines of schema 1, which have no code and whose facts were not stored, by their name.
-_SCHEMA_1 = {"others on the server": "other_clients", "tokens": "token_counts", "clock": "client_clock"}
-
-
-def add_stored_lines(lines: Sequence[QualityLine], stored: Sequence[QualityLine]) -> tuple[QualityLine, ...]:
-    """Add stored lines of schema 1 whose facts cannot be derived again."""
-    known = {line.code for line in lines}
-    older = [
-        QualityLine(code=code, name=line.name, state=line.state, value=line.value, sentence=line.sentence)
-        for line in stored
-        if not line.code and (code := _SCHEMA_1.get(line.name)) is not None and code not in known
-    ]
-    return (*lines, *older)
-
-
 def _server_restart(facts: QualityFacts) -> Grade | None:
     bad_sentence = "the server restarted during the session: its counters, and perhaps its flags, changed"
     return Grade("doubtful", "restarted", "", bad_sentence) if facts.restarted else None

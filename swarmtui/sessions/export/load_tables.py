@@ -95,7 +95,7 @@ def _arrivals(summary: Summary) -> Table:
             significant(level.arrived_per_s, 3),
             significant(level.served_per_s, 3),
             significant(level.c_achieved, 3),
-            _send_delay(level.lateness_s),
+            _send_delay(level.send_delay_s),
             seconds(level.ttft_s.median),
             seconds(level.ttft_s.p99 if level.ttft_s.p99 is not None else level.ttft_s.max),
             seconds(level.e2e_s.median),
@@ -125,7 +125,7 @@ def _sessions(summary: Summary) -> Table:
             significant(found.jobs_per_h_gpu, 3),
             seconds(found.job_s.median),
             count(found.live_context),
-            _send_delay(level.lateness_s),
+            _send_delay(level.send_delay_s),
         )
         for level in summary.levels
         if (found := level.replay) is not None and level.load == "sessions"

@@ -143,7 +143,7 @@ def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures], loads: Set[s
             LevelColumn("done/s", 8, lambda level: rate(level.served_per_s)),
             LevelColumn("tok/s", 8, lambda level: _tokens(level, level.out_tps_wall)),
             LevelColumn("TTFT", 8, lambda level: seconds(level.ttft_s.median)),
-            LevelColumn("send delay", 11, lambda level: _send_delay(level.lateness_s)),
+            LevelColumn("send delay", 11, lambda level: _send_delay(level.send_delay_s)),
             *passes, _N, _ERRORS, _STREAM, _IN_FLIGHT,
         )  # fmt: skip
     if loads == {"mixed"}:
