@@ -106,9 +106,16 @@ class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     detail: str = ""
 
 
-# Events of a search for the capacity: its start, with the SLO, and mean tokens: in the context of an agent, and in the
-# prompts of a trace.
-CAPACITY_SEARCH, KV_CONTEXT, TRACE_PROMPT = "capacity_search", "kv_context", "trace_prompt"
+class CapacitySearch(Stored, frozen=True, kw_only=True, tag_field="kind", tag="capacity_search"):
+    """The start of a search for the capacity; written again when the mean tokens are known.
+
+    These are the tokens in the context of an agent, and in the prompts of a trace.
+    """
+
+    t_ns: int
+    slo: str
+    context_tokens: float | None = None
+    prompt_tokens: int | None = None
 
 
 class DescriptionEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):
@@ -166,6 +173,7 @@ Entry = (
     | StageEnd
     | RequestEntry
     | Event
+    | CapacitySearch
     | DescriptionEntry
     | TelemetryEntry
     | TokenCount

@@ -8,23 +8,20 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from swarmtui.analysis.capacity import agents
-from swarmtui.analysis.capacity.cliff import next_level
-from swarmtui.analysis.capacity.scaling import cliff_search_sentence
-from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model import client_protocol
-from swarmtui.model.plan import MAX_STREAMS, MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, TRACE_PROMPT, Level, RequestEntry, StageEnd, StageStart
+from swarmtui.model.session import RequestEntry, StageEnd, StageStart
 from swarmtui.prompts.canaries import COUNT as CANARIES
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
+from swarmtui.session_process.goals import Goal, pursue, sweep
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import PlannedLoad
-from swarmtui.session_process.steering import Goal, Steering, SteeringState
+from swarmtui.session_process.steering import Steering, SteeringState
 from swarmtui.session_process.task_sources import CanaryTasks, RepeatedTasks, TaskFactory, TaskSource, WarmupTasks
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 
@@ -45,23 +42,21 @@ class Scheduler:
         keep_text: bool = False,
         previews: bool = True,
     ) -> None:
-        self._plan, self._workers, self._state, self._journal = plan, workers, state, journal
+        self.plan, self._workers, self.state, self.journal = plan, workers, state, journal
         self._factory = TaskFactory(generator)
         self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
-        self._load = PlannedLoad(plan, self._factory)
+        self.load = PlannedLoad(plan, self._factory)
         self._stage: ActiveStage | None = None
         self._stages = 0
-        self._records = LevelRecords(plan, journal)
-        self._levels = LiveLevels(self._records, state)
+        self.records = LevelRecords(plan, journal)
+        self._levels = LiveLevels(self.records, state)
         self.steering = Steering(plan)
         self._times = RequestTimes()
-        # The run of a search for the capacity.
-        self._tally: agents.AgentTally | None = None
         self.first_error: Record | None = None
         self.uncounted = UncountedAnswers()
         # Each gets every finished request, as it is in the journal.
         self.observers: list[Callable[[Record], None]] = [
-            state.add_record, self._records.add, self._times.add, self._add_to_tally, self._keep_first_error,
+            state.add_record, self.records.add, self._times.add, self._keep_first_error,
         ]  # fmt: skip
 
     # commands and reports
@@ -69,7 +64,7 @@ class Scheduler:
     def set_goal(self, goal: Goal) -> None:
         if not self.steering.set_goal(goal):
             return
-        self._load.switch_to_manual()
+        self.load.switch_to_manual()
         match goal, self._stage:
             case client_protocol.SetConcurrency(c, cancel=True), ActiveStage() as stage:
                 if c < stage.c and not stage.source.continues:
@@ -83,7 +78,7 @@ class Scheduler:
         record = self._checker.check(task, record)
         self.uncounted.add(record)
         record = self._checker.trim_text(task, record)
-        link.unacknowledged.append(self._journal.write(RequestEntry(record=record)))
+        link.unacknowledged.append(self.journal.write(RequestEntry(record=record)))
         for observe in self.observers:
             observe(record)
         if task is None or (record.error is None and record.turn < len(task.followups)):
@@ -94,17 +89,13 @@ class Scheduler:
             if record.phase == stage.phase:
                 stage.done += 1
                 stage.succeeded += record.error is None
-            self._state.done, self._state.total = stage.done, stage.source.total
+            self.state.done, self.state.total = stage.done, stage.source.total
         if stage is not None and (record.stage == stage.number or stage.source.continues):
             stage.source.task_finished(task, record)
             if not stage.source.preparing:
                 stage.start_clock()
         self._supply()
         self.steering.changed.set()
-
-    def _add_to_tally(self, record: Record) -> None:
-        if self._tally is not None and record.phase == "level" and record.error != CANCELLED:
-            self._tally.add(record)
 
     def _keep_first_error(self, record: Record) -> None:
         if record.error not in (None, CANCELLED):
@@ -116,8 +107,8 @@ class Scheduler:
 
     def continue_stage(self) -> None:
         """Acknowledge what was saved, hand out what is due and check the deadlines, with each frame of a worker."""
-        self._workers.acknowledge(self._journal.saved())
-        self._state.left_s, self._state.left_at_least = self._time_left()
+        self._workers.acknowledge(self.journal.saved())
+        self.state.left_s, self.state.left_at_least = self._time_left()
         if self._stage is not None and self._stage.scheduled:
             self._supply()
         self.steering.changed.set()
@@ -129,195 +120,86 @@ class Scheduler:
 
     def _time_left(self) -> tuple[float | None, bool]:
         """Estimate the time to the end of a sweep, and whether it is a lower bound."""
-        stage, goal, load = self._stage, self.steering.goal, self._load
-        if stage is None or stage.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
+        stage, goal, slots = self._stage, self.steering.goal, self.state.slots
+        if stage is None or not isinstance(goal, client_protocol.Sweep):
             return None, False
-        order = load.run_order(goal.levels, goal.runs)
-        current = ((stage.c, stage.rate), stage.run)
-        next_runs = order[order.index(current) + 1 :] if current in order else []
-        if load.duration_s is not None:
-            here = load.duration_s if stage.until is None else max(0.0, stage.until - time.monotonic())
-            return here + load.duration_s * len(next_runs), False
-        if load.mode.scheduled or load.mode.continuous or stage.source.total is None:
-            return None, False
-        slots = self._state.slots
-        ahead = [(stage.c, max(0, stage.source.total - stage.done) / stage.streams)]
-        ahead += [(c, load.requests_in_sequence(c)) for (c, _), _ in next_runs]
-        left, at_least = 0.0, False
-        for c, in_sequence in ahead:
-            found = self._times.estimate(c, slots.total if slots else None)
-            if found is None:
-                return None, False
-            left += found[0] * in_sequence
-            at_least = at_least or found[1]
-        return left, at_least
+        return sweep.time_left(goal, stage, self.load, self._times, slots.total if slots else None)
 
     # the plan
 
     async def run(self) -> Literal["done", "stopped", "unusable"]:
-        if self._plan.warmup and not await self._warm_up():
+        if self.plan.warmup and not await self._warm_up():
             return "stopped" if self.steering.state == "stop" else "unusable"
-        if self._plan.canaries:
-            self._state.status = "warming up"
+        if self.plan.canaries:
+            self.state.status = "warming up"
             await self._run_stage(1, 0, "canary", CanaryTasks(self._factory, 1, CANARIES))
         while True:
             if self.steering.current_state() == "new_goal":
                 self.steering.resume()
-            match self.steering.goal:
-                case client_protocol.SetConcurrency(c):
-                    await self._run_manual(min(MAX_STREAMS, max(1, c)))
-                case client_protocol.Sweep(levels, runs):
-                    if not await self._sweep(levels, runs):
-                        return "unusable"
-                case client_protocol.FindCliff(max_c):
-                    await self._find_cliff(max_c)
-                case client_protocol.FindCapacity(slo, max_c):
-                    await self._find_capacity(slo, max_c)
+            if not await pursue(self.steering.goal, self):
+                return "unusable"
             if self.steering.current_state() != "new_goal":
                 break
-        await self._levels.wait(self.steering.stop_now)
+        await self.levels_computed()
         manual = isinstance(self.steering.goal, client_protocol.SetConcurrency)
         return "stopped" if self.steering.state == "stop" and not manual else "done"
 
     async def _warm_up(self) -> bool:
         """Return whether at least one request succeeded, or a command ended it before."""
-        self._state.status = "warming up"
-        count = self._plan.warmup
-        streams = min(count, max(self._plan.levels))
+        self.state.status = "warming up"
+        count = self.plan.warmup
+        streams = min(count, max(self.plan.levels))
         stage = await self._run_stage(streams, 0, "warmup", WarmupTasks(self._factory, streams, count))
         state = self.steering.current_state()
         if state == "next":
             self.steering.resume()
         return state != "stop" and (state != "run" or stage.succeeded > 0)
 
-    async def _sweep(self, levels: tuple[int, ...], runs: int) -> bool:
-        """Return False, and skip the remaining levels, if no request of the first level succeeded."""
-        await self._drain()
-        if self._load.mode.continuous:
-            await self._ramp(levels)
-            return self._records.answered
-        order = self._load.run_order(levels, runs)
-        for number, (key, run) in enumerate(order, 1):
-            await self._run_level(key, run, runs)
-            if self.steering.current_state() in ("stop", "new_goal"):
-                return True
-            is_last_run = number == len(order) or order[number][0] != key
-            if is_last_run and not self._records.answered:
-                return False
-        return True
-
-    async def _ramp(self, levels: tuple[int, ...]) -> None:
-        """Raise C while requests continue; each C becomes a level if enough requests ended during it."""
-        for c in levels:
-            if not await self._run_continuous(c, self._plan.every_s):
-                return
-        await self._drain()
-
-    async def _find_cliff(self, max_c: int) -> None:
-        await self._drain()
-        searched: set[int] = set()
-
-        def measured() -> list[Level]:
-            """Levels that were only passed under manual control are measured again."""
-            return [level for level in self._state.levels if level.has_complete_run or level.c in searched]
-
-        while (c := next_level(measured(), max_c)) is not None:
-            searched.add(c)
-            await self._run_level((c, None), 1, 1)
-            await self._levels.wait(self.steering.stop_now)
-            if self.steering.current_state() in ("stop", "new_goal"):
-                return
-        self._state.search_result = cliff_search_sentence(measured(), self._state.slots)
-        self._journal.log_event("cliff", self._state.search_result)
-
-    async def _find_capacity(self, slo_text: str, max_c: int) -> None:
-        """Run levels until the most agents that keep the SLO are known; each run adds to what is known of its level."""
-        await self._drain()
-        self._journal.log_event(CAPACITY_SEARCH, slo_text)
-        slo = parse_slo(slo_text)
-        found: dict[int, agents.AgentTally] = {}
-        context = prompt = None
-        # A large trace is read while the first level runs.
-        reading = asyncio.create_task(self._load.trace_means())
-        while (c := agents.next_level(found, max_c, prompt)) is not None:
-            level = found.setdefault(c, agents.AgentTally(c, slo))
-            run = level.runs + 1
-            self._tally = agents.AgentTally(c, slo, runs=1)
-            await self._run_level((c, None), run, run, least=agents.repeat_requests(slo) if level.runs else 0)
-            tally, self._tally = self._tally, None
-            await self._levels.wait(self.steering.stop_now)
-            if self.steering.current_state() in ("stop", "new_goal"):
-                reading.cancel()
-                return
-            level.merge(tally)
-            if not self._records.answered:
-                break
-            if len(found) == level.runs == 1:
-                # Known before the load that could fill the KV cache.
-                means = await reading
-                context = means.live_context or level.context_tokens
-                if context is not None:
-                    self._journal.log_event(KV_CONTEXT, f"{context:.0f}")
-                if means.prompt is not None:
-                    prompt = round(means.prompt)
-                    self._journal.log_event(TRACE_PROMPT, str(prompt))
-                self._state.search_result = agents.prediction_sentence(
-                    agents.predict_kv_cliff(context, self._state.servers)
-                )
-        reading.cancel()
-        state = self._state
-        answer = agents.capacity(slo, found, state.levels, state.servers, context_tokens=context, prompt_tokens=prompt)
-        self._state.search_result = answer.sentence
-        self._journal.log_event("capacity", answer.sentence)
-
-    async def _run_level(self, key: LevelKey, run: int, runs: int, least: int = 0) -> None:
+    async def run_level(self, key: LevelKey, run: int, runs: int, least: int = 0) -> None:
         """Run a level once, then its tasks serially if the plan says so; after a pause, run it again.
 
         `least` is the smallest number of requests of the run, if the plan gives a number.
         """
         while True:
-            self._state.status, self._state.runs, self._state.note = "running", runs, ""
-            if self._tally is not None:
-                self._tally.clear()
-            source, c = self._load.task_source(key, run, least), key[0]
-            await self._run_stage(c, run, "level", source, rate=key[1], duration_s=self._load.duration_s)
+            self.state.status, self.state.runs, self.state.note = "running", runs, ""
+            source, c = self.load.task_source(key, run, least), key[0]
+            await self._run_stage(c, run, "level", source, rate=key[1], duration_s=self.load.duration_s)
             if source.skipped:
-                self._journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
-            contents = self._load.serial_contents(c, source.contents)
+                self.journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
+            contents = self.load.serial_contents(c, source.contents)
             if self.steering.current_state() == "run" and contents:
-                self._state.note = "the same tasks serially"
+                self.state.note = "the same tasks serially"
                 await self._run_stage(c, run, "serial", RepeatedTasks(self._factory, c, contents), streams=1)
-                self._state.c = c  # clients show the figures of the level
+                self.state.c = c  # clients show the figures of the level
             self._levels.refresh()
             if self.steering.state == "next":
                 self.steering.resume()
             if self.steering.state != "pause" or await self._wait_while_paused() != "run":
                 return
 
-    async def _run_manual(self, c: int) -> None:
-        """Keep C streams busy until the next command."""
-        while await self._run_continuous(c, None):
-            pass
-
-    async def _run_continuous(self, c: int, duration_s: float | None) -> bool:
+    async def run_continuous(self, c: int, duration_s: float | None) -> bool:
         """Run a stage whose requests continue after it; return whether another stage may follow."""
-        self._state.status, self._state.runs = "running", 1
-        source = self._load.continuous_source(c)
+        self.state.status, self.state.runs = "running", 1
+        source = self.load.continuous_source(c)
         await self._run_stage(c, 1, "level", source, duration_s=duration_s, steered=True)
         self._levels.refresh()
         if self.steering.current_state() == "pause":
-            await self._drain()
+            await self.drain()
             await self._wait_while_paused()
         if self.steering.current_state() == "next":
             self.steering.resume()
         return self.steering.current_state() == "run"
 
+    async def levels_computed(self) -> None:
+        """Wait until the levels of the live state are up to date, or the user wants to wait for nothing."""
+        await self._levels.wait(self.steering.stop_now)
+
     async def _wait_while_paused(self) -> SteeringState:
-        self._state.status = "paused"
-        self._journal.log_event("paused")
+        self.state.status = "paused"
+        self.journal.log_event("paused")
         while self.steering.state == "pause":
             await self._wait_for_change()
-        self._journal.log_event("resumed")
+        self.journal.log_event("resumed")
         return self.steering.state
 
     # stages
@@ -336,13 +218,13 @@ class Scheduler:
     ) -> ActiveStage:
         """Run a stage from its first request to its last answer, or until the next command."""
         self._stages += 1
-        load: LoadModeName = "closed" if phase in ("warmup", "canary") else self._load.mode_name
+        load: LoadModeName = "closed" if phase in ("warmup", "canary") else self.load.mode_name
         stage = ActiveStage(
             self._stages, c, run, phase, source,
             load=load, rate=rate, duration_s=duration_s, streams=streams or source.streams,
         )  # fmt: skip
         self._stage = stage
-        state = self._state
+        state = self.state
         state.c, state.run, state.done, state.total = streams or c, run, 0, source.total
         state.load, state.rate, state.steered = load, rate, steered
         if not steered:
@@ -352,8 +234,8 @@ class Scheduler:
             number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
             steered=steered, load=load, rate=rate,
         )  # fmt: skip
-        self._records.starts.append(start)
-        self._journal.write(start)
+        self.records.starts.append(start)
+        self.journal.write(start)
         self._workers.start_stage(stage)
         self._supply()
         while not (ended := self._has_ended(stage)) and self.steering.state == "run":
@@ -364,12 +246,12 @@ class Scheduler:
             self.steering.goal, client_protocol.SetConcurrency
         )
         if self.steering.current_state() == "stop" or not (steered or taken_over):
-            await self._drain(cancel=ended and source.fills)
+            await self.drain(cancel=ended and source.fills)
         elif source.fills and not source.continues:
             self._workers.drop(cancel=False)
         end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
-        self._records.ends.append(end)
-        self._journal.write(end)
+        self.records.ends.append(end)
+        self.journal.write(end)
         self._stage = None
         return stage
 
@@ -383,7 +265,7 @@ class Scheduler:
             self._supply()
         return self._workers.measured_ended
 
-    async def _drain(self, *, cancel: bool = False) -> None:
+    async def drain(self, *, cancel: bool = False) -> None:
         """Wait for the requests in flight, or cancel them; after a stop, cancel when its grace period is over."""
         if self._stage is not None:
             self._stage.source.close()
@@ -393,12 +275,12 @@ class Scheduler:
         started, cancelled = time.monotonic(), cancel
         while not self._workers.idle:
             if self.steering.state == "stop":
-                self._state.status = "stopping"
+                self.state.status = "stopping"
                 if not cancelled and time.monotonic() - started >= self.steering.grace_s:
                     cancelled = True
                     self._workers.drop(cancel=True)
             elif self._stage is not None and self._stage.done < self._stage.issued:
-                self._state.status = "draining"
+                self.state.status = "draining"
             await self._wait_for_change()
         self._workers.dispatcher.forget_tasks()
 

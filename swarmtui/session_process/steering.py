@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from swarmtui.model import client_protocol
 from swarmtui.model.plan import Plan
 from swarmtui.model.plan_options import FIXED_MODES
-
-Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.FindCliff | client_protocol.FindCapacity
+from swarmtui.session_process.goals import Goal, goal_of
 
 # run: continue; next: end this run; new_goal: end it, run the new goal; pause: send nothing; stop: end the session.
 SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
@@ -23,13 +21,7 @@ class Steering:
 
     def __init__(self, plan: Plan) -> None:
         self.state: SteeringState = "run"
-        self.goal: Goal = client_protocol.Sweep(plan.levels, plan.runs)
-        if plan.mode == "cliff":
-            self.goal = client_protocol.FindCliff(plan.max_c)
-        elif plan.mode == "capacity":
-            self.goal = client_protocol.FindCapacity(plan.slo, plan.max_c)
-        elif plan.mode == "manual":
-            self.goal = client_protocol.SetConcurrency(plan.levels[0])
+        self.goal = goal_of(plan)
         self.grace_s = 0.0
         self.stop_now = asyncio.Event()
         # Set whenever the scheduler has to look at what happened: a command, a report of a worker.
@@ -71,6 +63,11 @@ class Steering:
     def current_state(self) -> SteeringState:
         """Return the state. It may change during an await, but a type checker would assume that `state` has not."""
         return self.state
+
+    @property
+    def ends_goal(self) -> bool:
+        """Whether the session stops or has another goal now."""
+        return self.state in ("stop", "new_goal")
 
     def resume(self) -> None:
         self.state = "run"

@@ -24,6 +24,7 @@ from swarmtui.files import (
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored, Versioned, check_schema
 from swarmtui.model.record import Record
 from swarmtui.model.session import (
+    CapacitySearch,
     DescriptionEntry,
     End,
     Entry,
@@ -62,6 +63,7 @@ class Journal(Stored, frozen=True, kw_only=True):
     ends: tuple[StageEnd, ...] = ()
     records: tuple[Record, ...] = ()
     events: tuple[Event, ...] = ()
+    search: CapacitySearch | None = None
     telemetry: tuple[Telemetry, ...] = ()
     servers: tuple[DiscoveredServer, ...] = ()
     quality: QualityEntry | None = None
@@ -105,6 +107,7 @@ def read_journal(directory: Path) -> Journal:
             [entry for entry in possible if isinstance(entry, TokenCount)],
         ),
         events=tuple(entry for entry in possible if isinstance(entry, Event)),
+        search=next((entry for entry in reversed(possible) if isinstance(entry, CapacitySearch)), None),
         telemetry=tuple(entry.telemetry for entry in possible if isinstance(entry, TelemetryEntry)),
         servers=tuple(entry.server for entry in possible if isinstance(entry, ServerEntry)),
         quality=next((entry for entry in reversed(possible) if isinstance(entry, QualityEntry)), None),
@@ -274,7 +277,7 @@ def _is_plausible(entry: Entry, session: Session) -> bool:
             )
         case StageStart(c=c, phase="level", load="closed") if c < 1:
             return False
-        case StageStart() | StageEnd() | Event() | End():
+        case StageStart() | StageEnd() | Event() | CapacitySearch() | End():
             return abs(entry.t_ns - t0) <= _MAX_SPAN_NS
     return True
 

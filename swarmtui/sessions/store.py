@@ -29,7 +29,7 @@ from swarmtui.files import MAX_JOURNAL, open_regular, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.findings import Capacity, Slots
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.session import CAPACITY_SEARCH, KV_CONTEXT, TRACE_PROMPT, Event, Level, SessionState, Summary
+from swarmtui.model.session import Event, Level, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.files import sessions_root
 from swarmtui.sessions.importers import import_result
@@ -147,19 +147,18 @@ def _find_slo(journal: Journal) -> Slo | None:
 
     None if there is none, or if another version wrote it and it cannot be parsed.
     """
-    searched = [event.detail for event in journal.events if event.name == CAPACITY_SEARCH]
     try:
-        return parse_slo(searched[-1] if searched else journal.head.session.plan.slo)
+        return parse_slo(journal.search.slo if journal.search else journal.head.session.plan.slo)
     except BadInput:
         return None
 
 
 def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity | None:
     """Answer the last search for the capacity from the runs after its start."""
-    start_ns = max((event.t_ns for event in journal.events if event.name == CAPACITY_SEARCH), default=None)
-    if start_ns is None:
+    search = journal.search
+    if search is None:
         return None
-    stages = [stage for stage in journal.stages if stage.t_ns >= start_ns and not stage.steered]
+    stages = [stage for stage in journal.stages if stage.t_ns >= search.t_ns and not stage.steered]
     numbers = {stage.number for stage in stages}
     records = [record for record in journal.records if record.stage in numbers]
     runs = runs_by_level(records, stages, journal.ends)
@@ -169,17 +168,13 @@ def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity
     }
     gpus = len(gpu_names(journal.telemetry, journal.servers))
     price = journal.head.session.plan.price_per_hour
-    since = {event.name: event.detail for event in journal.events if event.t_ns >= start_ns}
-    context, prompt = (
-        float(since[name]) if since.get(name, "").isdecimal() else None for name in (KV_CONTEXT, TRACE_PROMPT)
-    )
     return capacity(
         slo,
         tallies,
         levels,
         journal.servers,
-        context_tokens=context,
-        prompt_tokens=prompt,
+        context_tokens=search.context_tokens,
+        prompt_tokens=search.prompt_tokens,
         gpus=gpus,
         price_per_hour=price,
     )

@@ -31,7 +31,7 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     # The preset has no limit, so the simulator reports room for one context in each slot.
     assert found["kv"]["pool_tokens"] == 16384 and found["kv"]["predicted"] > 20
     named = {event["name"]: event["detail"] for event in summary["events"]}
-    assert named["capacity_search"] == "ttft_p50=120ms" and named["capacity"] == found["sentence"]
+    assert found["slo"] == "TTFT p50 ≤ 120 ms" and named["capacity"] == found["sentence"]
     (sandbox.session / "detail.json").unlink()
     (sandbox.session / "summary.toml").unlink()
     shown = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions))
@@ -67,7 +67,9 @@ def test_exit_codes_and_mean_prompt_of_a_trace(sandbox: Sandbox, monkeypatch: py
         return derive(*arguments, prompt_tokens=prompt_tokens, **others)
 
     monkeypatch.setattr(store, "capacity", observed)
-    summary = store.summarise(store.load_session(sandbox.sessions, "last"))
+    loaded = store.load_session(sandbox.sessions, "last")
+    search, summary = loaded.journal.search, store.summarise(loaded)
+    assert search is not None and search.slo == "ttft_p95=1us"
+    assert search.prompt_tokens == 250 and prompts == [250]
     named = {event.name: event.detail for event in summary.events}
-    assert named["trace_prompt"] == "250" and prompts == [250.0]
     assert summary.capacity is not None and summary.capacity.sentence == named["capacity"]

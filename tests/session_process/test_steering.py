@@ -11,7 +11,8 @@ import pytest
 from swarmtui.model import client_protocol
 from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.plan_options import FIXED_MODES
-from swarmtui.session_process.steering import Goal, Steering
+from swarmtui.session_process.goals import Goal
+from swarmtui.session_process.steering import Steering
 from swarmtui.sessions.store import load_session, summarise
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
 from tests.session_process.harness import SessionHarness, plan, ramp

@@ -52,11 +52,6 @@ class AgentTally:
         for record in records:
             self.add(record)
 
-    def clear(self) -> None:
-        """Forget the requests of a run that starts again."""
-        self.slo = SloTally(self.slo.slo)
-        self._context = self._seconds = 0.0
-
     def add(self, record: Record) -> None:
         self.slo.add(record)
         span = in_flight_span(record)

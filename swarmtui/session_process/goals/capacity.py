@@ -1,0 +1,80 @@
+"""A search for the capacity: levels are run until the most agents that keep the SLO are known."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from swarmtui.analysis.capacity import agents
+from swarmtui.analysis.limits.slo import Slo, parse_slo
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import CapacitySearch
+
+if TYPE_CHECKING:
+    from swarmtui.session_process.scheduler import Scheduler
+
+
+async def search(scheduler: Scheduler, slo_text: str, max_c: int) -> None:
+    """Each run adds to what is known of its level."""
+    await scheduler.drain()
+    state, journal, slo = scheduler.state, scheduler.journal, parse_slo(slo_text)
+    begun = CapacitySearch(t_ns=time.perf_counter_ns(), slo=slo_text)
+    journal.write(begun)
+    found: dict[int, agents.AgentTally] = {}
+    # A large trace is read while the first level runs.
+    reading = asyncio.create_task(scheduler.load.trace_means())
+    try:
+        while (c := agents.next_level(found, max_c, begun.prompt_tokens)) is not None:
+            level = found.setdefault(c, agents.AgentTally(c, slo))
+            run = RunTally(c, slo)
+            scheduler.observers.append(run.add)
+            least = agents.repeat_requests(slo) if level.runs else 0
+            await scheduler.run_level((c, None), level.runs + 1, level.runs + 1, least=least)
+            scheduler.observers.remove(run.add)
+            await scheduler.levels_computed()
+            if scheduler.steering.ends_goal:
+                return
+            level.merge(run.tally)
+            if not scheduler.records.answered:
+                break
+            if len(found) == level.runs == 1:
+                # Known before the load that could fill the KV cache.
+                means = await reading
+                begun = msgspec.structs.replace(
+                    begun,
+                    context_tokens=means.live_context or level.context_tokens,
+                    prompt_tokens=None if means.prompt is None else round(means.prompt),
+                )
+                journal.write(begun)
+                predicted = agents.predict_kv_cliff(begun.context_tokens, state.servers)
+                state.search_result = agents.prediction_sentence(predicted)
+    finally:
+        reading.cancel()
+    answer = agents.capacity(
+        slo,
+        found,
+        state.levels,
+        state.servers,
+        context_tokens=begun.context_tokens,
+        prompt_tokens=begun.prompt_tokens,
+    )
+    state.search_result = answer.sentence
+    journal.log_event("capacity", answer.sentence)
+
+
+class RunTally:
+    """Adds up the requests of one run; one that a pause interrupted starts again, as another stage."""
+
+    def __init__(self, c: int, slo: Slo) -> None:
+        self._c, self._slo, self._stage = c, slo, 0
+        self.tally = agents.AgentTally(c, slo, runs=1)
+
+    def add(self, record: Record) -> None:
+        if record.phase != "level" or record.error == CANCELLED:
+            return
+        if record.stage != self._stage:
+            self._stage, self.tally = record.stage, agents.AgentTally(self._c, self._slo, runs=1)
+        self.tally.add(record)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.model import client_protocol
+from swarmtui.model.plan import Plan
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import CapacitySearch
+from swarmtui.session_process.goals import Goal, goal_of
+from swarmtui.session_process.goals.capacity import RunTally
+from swarmtui.sessions.journal import read_journal
+from tests.sessions.session_builders import head, write_session
+
+
+@pytest.mark.parametrize(
+    ("plan", "goal"),
+    [
+        (Plan(levels=(2, 4), runs=3), client_protocol.Sweep((2, 4), 3)),
+        (Plan(mode="manual", levels=(5,)), client_protocol.SetConcurrency(5)),
+        (Plan(mode="cliff", max_c=64), client_protocol.FindCliff(64)),
+        (Plan(mode="capacity", slo="ttft=1s", max_c=64), client_protocol.FindCapacity("ttft=1s", 64)),
+    ],
+)
+def test_first_goal_is_that_of_the_plan(plan: Plan, goal: Goal) -> None:
+    assert goal_of(plan) == goal
+
+
+def test_run_that_starts_again_after_a_pause_is_counted_anew() -> None:
+    slo = parse_slo("ttft=1s")
+    assert slo is not None
+    run = RunTally(2, slo)
+    for stage, error in ((3, None), (3, None), (4, None), (4, "reset"), (4, CANCELLED)):
+        run.add(Record(task=0, stage=stage, error=error, t_sent_ns=0, t_first_ns=10**8, t_last_ns=2 * 10**8))
+    run.add(Record(task=0, stage=4, phase="filler", t_sent_ns=0, t_first_ns=10**8))
+    assert (run.tally.c, run.tally.runs, run.tally.slo.n) == (2, 1, 2)
+
+
+def test_last_search_for_the_capacity_counts(tmp_path: Path) -> None:
+    entries = [
+        CapacitySearch(t_ns=1, slo="ttft=1s"),
+        CapacitySearch(t_ns=2, slo="ttft=2s"),
+        CapacitySearch(t_ns=2, slo="ttft=2s", context_tokens=1234.5, prompt_tokens=250),
+    ]
+    assert read_journal(write_session(tmp_path / "s", [head(), *entries])).search == entries[-1]
