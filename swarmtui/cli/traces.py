@@ -12,6 +12,8 @@ from swarmtui.cli.options import commands, to_json
 from swarmtui.model.base import BadInput
 from swarmtui.text import count_noun, echo
 
+_MAX_NAMED = 10
+
 if TYPE_CHECKING:
     from swarmtui.prompts.traces.agent_logs import CodingAgent
 
@@ -66,20 +68,31 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
     """
     from swarmtui.files import make_private_directory
     from swarmtui.prompts.traces.agent_logs import LOG_FOLDERS, record_sessions
-    from swarmtui.prompts.traces.weka import weka_json
+    from swarmtui.prompts.traces.weka import read_weka, weka_json
 
     directory = Path(output).expanduser()
     if directory.exists():
         raise BadInput("already exists; choose a new directory", source=output, key="--output")
     logs = Path(path or LOG_FOLDERS[agent]).expanduser()
-    count = 0
+    count, left_out = 0, list[str]()
     try:
-        for session in record_sessions(agent, logs):
+        for session in record_sessions(agent, logs, left_out.append):
             make_private_directory(directory)
-            (directory / f"{session.id}.json").write_bytes(weka_json(session))
+            file = directory / f"{session.id}.json"
+            file.write_bytes(weka_json(session))
+            try:
+                list(read_weka(file))
+            except BadInput as error:
+                file.unlink()
+                left_out.append(f"a session of {count_noun(len(session.requests), 'call', 'calls')}: {error.problem}")
+                continue
             count += 1
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", source=output) from None
+    for problem in left_out[:_MAX_NAMED]:
+        echo(f"left out: {problem}", err=True)
+    if len(left_out) > _MAX_NAMED:
+        echo(f"left out: {len(left_out) - _MAX_NAMED:,} more", err=True)
     if not count:
         raise BadInput(
             "no session with calls of a model found; give the file or directory of the logs as PATH", source=str(logs)

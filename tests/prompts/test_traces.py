@@ -222,17 +222,26 @@ def claude_log(folder: Path) -> None:
     write_lines(folder / f"{SECRET}.jsonl", rows).open("a").write(torn)
 
 
-def codex_log(folder: Path) -> None:
+def codex_count(second: int, tokens: int) -> dict[str, Any]:
     def usage(tokens: int) -> dict[str, int]:
         return {"input_tokens": tokens, "cached_input_tokens": 0, "output_tokens": 9}
 
-    def count(second: int, tokens: int) -> dict[str, Any]:
-        info = {"last_token_usage": usage(tokens), "total_token_usage": usage(10 * tokens)}
-        return {
-            "timestamp": f"2026-01-01T00:00:{second:02}Z",
-            "type": "event_msg",
-            "payload": {"type": "token_count", "info": info},
-        }
+    info = {"last_token_usage": usage(tokens), "total_token_usage": usage(10 * tokens)}
+    return {
+        "timestamp": f"2026-01-01T00:00:{second:02}Z",
+        "type": "event_msg",
+        "payload": {"type": "token_count", "info": info},
+    }
+
+
+def codex_thread(folder: Path, name: str, thread: str, parent: str | None, seconds: Iterable[int]) -> None:
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": parent}}} if parent else "cli"
+    meta = {"type": "session_meta", "timestamp": "2026-01-01T00:00:00Z", "payload": {"id": thread, "source": spawn}}
+    write_lines(folder / f"{name}.jsonl", [meta, *(codex_count(second, 640 + second) for second in seconds)])
+
+
+def codex_log(folder: Path) -> None:
+    count = codex_count
 
     def said(second: int, kind: str) -> dict[str, Any]:
         payload = {"type": kind, "message": SECRET, "output": SECRET}
@@ -262,7 +271,7 @@ def test_recording_keeps_lengths_times_and_subagents_but_no_text(tmp_path: Path,
     logs = tmp_path / "logs"
     logs.mkdir()
     make(logs)
-    (session,) = record_sessions(agent, logs)
+    (session,) = record_sessions(agent, logs, pytest.fail)
     first, second = session.requests
     assert (first.input_tokens, second.input_tokens) == (640, 896)
     assert (second.at_s, second.think_s) == (10.0, 6.0)
@@ -280,6 +289,50 @@ def test_recording_keeps_lengths_times_and_subagents_but_no_text(tmp_path: Path,
     assert SECRET not in written.read_text() + written.name + done.output.replace(str(tmp_path), "")
     (again,) = sessions_of(written)
     assert list(requests_of(again)) == list(requests_of(session))
+
+
+@pytest.mark.parametrize(
+    "threads",
+    [
+        [("a", None, (1, 2, 3)), ("b", "a", (4, 5, 6)), ("c", "b", (7, 8, 9))],
+        [("a", None, (1, 2, 3)), ("a", None, (3, 4, 5, 6, 7, 8, 9))],
+        [("a", "b", (1, 2, 3)), ("b", "a", (4, 5, 6)), ("c", "b", (7, 8, 9))],
+        [("a", "a", (1, 2, 3, 4, 5, 6, 7, 8, 9))],
+        [("a", None, ()), ("b", "a", (1, 2, 3, 4)), ("c", "a", (5, 6, 7, 8, 9))],
+        [("a", "elsewhere", (1, 2, 3, 4)), ("b", "a", (5, 6, 7, 8, 9))],
+    ],
+)
+def test_no_call_of_a_codex_log_is_lost(tmp_path: Path, threads: list[tuple[str, str | None, tuple[int, ...]]]) -> None:
+    for number, (thread, parent, seconds) in enumerate(threads):
+        codex_thread(tmp_path, f"rollout-{number}", thread, parent, seconds)
+    (session,) = record_sessions("codex", tmp_path, pytest.fail)
+    assert sorted(request.input_tokens for request in requests_of(session)) == [640 + n for n in range(1, 10)]
+    assert session.requests[0].input_tokens == 641
+
+
+@pytest.mark.parametrize("agent", ["codex", "claude-code"])
+@pytest.mark.parametrize("tokens", [2_000_001, 10**9, 10**10, 10**18])
+def test_call_with_an_impossible_token_count_is_left_out_and_named(tmp_path: Path, agent: str, tokens: int) -> None:
+    log = tmp_path / "log.jsonl"
+    usage = {"input_tokens": tokens, "output_tokens": 1}
+    said = {"type": "assistant", "timestamp": "2026-01-01T00:00:03Z", "message": {"id": "m", "usage": usage}}
+    good = said | {"message": {"id": "n", "usage": {"input_tokens": 640, "output_tokens": 1}}}
+    codex = [codex_count(1, 640), codex_count(2, tokens)]
+    write_lines(log, codex if agent == "codex" else [good, said])
+    done = CliRunner().invoke(commands, ["traces", "record", "--from", agent, str(log), "--output", f"{tmp_path}/out"])
+    assert done.exit_code == 0, done.output
+    assert f"left out: {log}, line 2: a call of {tokens:,} tokens" in done.output
+    (session,) = sessions_of(tmp_path / "out")
+    assert [request.input_tokens for request in requests_of(session)] == [640]
+
+
+def test_session_that_could_not_be_read_again_is_left_out(tmp_path: Path) -> None:
+    rows = [codex_count(1, 640), codex_count(2, 641) | {"timestamp": "9998-01-01T00:00:00Z"}]
+    write_lines(tmp_path / "log.jsonl", rows)
+    arguments = ["traces", "record", "--from", "codex", str(tmp_path), "--output", f"{tmp_path}/out"]
+    done = CliRunner().invoke(commands, arguments)
+    assert isinstance(done.exception, BadInput) and "left out: a session of 2 calls" in done.output
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_shown_as_text_and_json(tmp_path: Path) -> None:

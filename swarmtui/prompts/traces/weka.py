@@ -18,6 +18,8 @@ BLOCK_SIZE = 64
 
 # One session: the longest public ones have a few megabytes. Its block ids need five times as much memory.
 _MAX_FILE = 64 << 20
+# What a file can hold: an id has at least one digit and a comma.
+MAX_BLOCKS = _MAX_FILE // 2
 
 _Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]
 _Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
