@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +93,12 @@ def ab(
     from swarmtui.cli.progress import open_progress
     from swarmtui.cli.render.tuning import ab_text
     from swarmtui.client.config_file import read_config
-    from swarmtui.experiments.ab import AbRunner, AbTest, is_command, log_entry, new_test_name
-    from swarmtui.experiments.grid import launch_for_command
+    from swarmtui.experiments.ab import AbRunner, ab_launch, ab_result, log_entry
     from swarmtui.experiments.measure import StopRequest
-    from swarmtui.experiments.tune_store import add_change, logs_directory
+    from swarmtui.experiments.store import ab_directory, add_change
     from swarmtui.model.base import BadInput
     from swarmtui.model.plan import parse_seconds
+    from swarmtui.model.tuning import AbTest, is_command
 
     header = options["agent_header"]
     if (b is not None) + aa + (header is not None) != 1:
@@ -107,27 +108,28 @@ def ab(
         options |= {name: v for name, v in _HEADER_DEFAULTS.items() if context.get_parameter_source(name) in unset}
     sides = {"--a": a} if b is None else {"--a": a, "--b": b}
     names = read_config().endpoints
-    started = {option: text for option, text in sides.items() if is_command(text) and text not in names}
-    launches = [str(launch_for_command(text, options["url"], "PORT", option)) for option, text in started.items()]
-    if started:
+    endpoints = [text for text in sides.values() if text in names or not is_command(text)]
+    if len(endpoints) < len(sides):
         _refuse_shared_key(sides, names)
-    endpoints = [text for option, text in sides.items() if option not in started]
     request = _run_request(options, endpoints, levels=str(options["level"]))
+    a, b = (str(names[side].url) if side in names else side for side in (a, b or a))
     test = AbTest(
-        name=new_test_name(), a=_resolve_endpoint(a, names), b=_resolve_endpoint(b or a, names), aa=aa,
-        agent_header=header,
+        name=f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}", a=a, b=b, aa=aa, agent_header=header,
         url=options["url"], figure=options["figure"], max_runs=options["max_runs"],
         detect=parse_share(options["detect"]), seed=request.plan.seed, pass_env=options["pass_env"],
         ready_within_s=parse_seconds(options["ready_within"], "--ready-within"),
     )  # fmt: skip
+    launches = dict.fromkeys(str(launch) for side in ("A", "B") if (launch := ab_launch(test, side, "PORT")))
     if launches:
         shown = [escape(launch, keep="") for launch in launches]
         _confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(shown), yes)
-    logs = logs_directory(Path(request.session_root), test.name)
+    root = Path(request.session_root)
+    runner = AbRunner(test, request, ab_directory(root, test), _reporter(quiet), open_progress(sys.stderr, quiet))
     with StopRequest().on_signals() as stop:
-        result = AbRunner(test, request, logs, open_progress(sys.stderr, quiet), _reporter(quiet)).run(stop)
+        runner.run(stop)
+    result = ab_result(runner.experiment)
     if change := log_entry(result):
-        add_change(Path(request.session_root), change)
+        add_change(root, change)
     echo(to_json(result) if as_json else ab_text(result), nl=as_json)
     if result.problem:
         echo(f"swarmtui: {result.problem}", err=True)
@@ -166,11 +168,11 @@ def tune(
     from swarmtui.cli.progress import open_progress
     from swarmtui.cli.render.tuning import tune_commands_text, tune_text
     from swarmtui.experiments.effects import summarise_rows
+    from swarmtui.experiments.grid import starts_in_file_order
     from swarmtui.experiments.measure import StopRequest
+    from swarmtui.experiments.store import read_experiment, tune_directory
     from swarmtui.experiments.tune import TuneRunner
     from swarmtui.experiments.tune_process import TuneJob, start_tune_process
-    from swarmtui.experiments.tune_status import is_alive, rows_in_file_order
-    from swarmtui.experiments.tune_store import read_state, read_status, tune_directory
     from swarmtui.model.base import BadInput
     from swarmtui.model.tuning import parse_tune
 
@@ -188,12 +190,13 @@ def tune(
         levels=",".join(map(str, plan.levels)),
     )
     directory = tune_directory(Path(request.session_root), tune_file)
-    runner = TuneRunner(tune_file, request, directory, open_progress(sys.stderr, quiet), _reporter(quiet))
+    runner = TuneRunner(tune_file, request, directory, _reporter(quiet), open_progress(sys.stderr, quiet))
+    running = (found := read_experiment(directory, "tune")) is not None and not found.status.ended
     on_screen = is_terminal() and not (text or as_json or quiet)
     stopped = False
     if retry_failed:
         runner.retry_failed()
-    if not show and on_screen and is_alive(read_status(directory)):
+    if not show and on_screen and running:
         stopped = _show_tune(directory)
     elif not show and runner.remaining():
         _confirm_commands(tune_commands_text(tune_file), yes)
@@ -205,9 +208,9 @@ def tune(
             with StopRequest().on_signals() as stop:
                 runner.run(stop)
             stopped = stop()
-    rows = rows_in_file_order(tune_file, read_state(directory, tune_file.name).rows)
-    found = summarise_rows(rows, tune_file.objective)
-    echo(to_json(found) if as_json else tune_text(found), nl=as_json)
+    rows = found.starts if (found := read_experiment(directory, "tune")) is not None else ()
+    summary = summarise_rows(starts_in_file_order(tune_file, rows), tune_file.objective)
+    echo(to_json(summary) if as_json else tune_text(summary), nl=as_json)
     if stopped:
         echo("swarmtui: stopped; run the same command again to continue", err=True)
     sys.exit(STOPPED if stopped else DONE)
@@ -215,16 +218,16 @@ def tune(
 
 def _show_tune(directory: Path) -> bool:
     """Show the tune in the app until it ends or the user closes it; return whether it ended unfinished."""
-    from swarmtui.experiments.tune_store import read_status
+    from swarmtui.experiments.store import read_experiment
     from swarmtui.tui.launch import open_tune
 
     if open_tune(directory).detached:
         echo("the tune continues in the background; run the same command to show it again", err=True)
         sys.exit(DONE)
-    status = read_status(directory)
-    if status is not None and status.ended == "failed":
+    found = read_experiment(directory, "tune")
+    if found is not None and found.status.ended == "failed":
         echo(f"swarmtui: the tune failed; log: {directory / 'tune.log'}", err=True)
-    return status is None or status.ended != "done"
+    return found is None or found.status.ended != "done"
 
 
 def _run_request(options: dict[str, Any], endpoints: list[str] | None = None, *, levels: str) -> Any:
@@ -247,11 +250,6 @@ def _refuse_shared_key(sides: dict[str, str], names: dict[str, Any]) -> None:
                 "write its URL instead of its name, and --api-key-env if both need the key",
                 key=option,
             )
-
-
-def _resolve_endpoint(side: str, names: dict[str, Any]) -> str:
-    """The URL of an endpoint that config.toml names; anything else is returned as it is."""
-    return str(names[side].url) if side in names else side
 
 
 def _confirm_commands(text: str, yes: bool) -> None:

@@ -125,7 +125,7 @@ def change_log(
 ) -> None:
     """Show the tuning log: each change, its effect, and whether it was kept."""
     from swarmtui.cli.render.tuning import log_text
-    from swarmtui.experiments.tune_store import mark_change, read_log
+    from swarmtui.experiments.store import mark_change, read_log
     from swarmtui.model.base import BadInput
 
     root = session_root(session_dir or context.obj)

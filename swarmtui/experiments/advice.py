@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.compare.differences import known_flags
@@ -12,7 +13,7 @@ from swarmtui.engines.registry import tensor_parallel_size
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Scaling
 from swarmtui.model.session import StageEnd, StageStart, Summary
-from swarmtui.model.telemetry import Telemetry
+from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.numbers import percent, short, signed_percent
 from swarmtui.sessions.store import LoadedSession, summarise
 
@@ -30,18 +31,6 @@ class Advice(Stored, frozen=True, kw_only=True):
     evidence: str
 
 
-class ServerCounters(Stored, frozen=True, kw_only=True):
-    """What the servers counted during a level; null is not reported. `kv_use` is the maximum."""
-
-    kv_use: float | None = None
-    preemptions: float | None = None
-    draft_tokens: float | None = None
-    accepted_tokens: float | None = None
-    drafts: float | None = None
-    cache_queries: float | None = None
-    cache_hits: float | None = None
-
-
 def session_advice(loaded: LoadedSession) -> tuple[Advice, ...]:
     summary, journal = summarise(loaded), loaded.journal
     counters = {
@@ -50,7 +39,7 @@ def session_advice(loaded: LoadedSession) -> tuple[Advice, ...]:
     return advise(summary, counters)
 
 
-def advise(summary: Summary, counters: Mapping[int, ServerCounters] | None = None) -> tuple[Advice, ...]:
+def advise(summary: Summary, counters: Mapping[int, ServerState] | None = None) -> tuple[Advice, ...]:
     """Apply all rules: first those about the measurement itself, then those about the server."""
     return tuple(
         found
@@ -59,7 +48,7 @@ def advise(summary: Summary, counters: Mapping[int, ServerCounters] | None = Non
     )
 
 
-def _client_limit(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
+def _client_limit(summary: Summary, counters: Mapping[int, ServerState]) -> Iterator[Advice]:
     codes = ("client_cpu", "client_lag", "turnaround")
     lines = [line for line in summary.quality if line.code in codes and line.state not in ("ok", "note")]
     if lines:
@@ -70,7 +59,7 @@ def _client_limit(summary: Summary, counters: Mapping[int, ServerCounters]) -> I
         )
 
 
-def _prefix_cache(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
+def _prefix_cache(summary: Summary, counters: Mapping[int, ServerState]) -> Iterator[Advice]:
     for line in summary.quality:
         if line.code == "cold_cache" and line.state != "ok":
             yield Advice(
@@ -80,7 +69,7 @@ def _prefix_cache(summary: Summary, counters: Mapping[int, ServerCounters]) -> I
             )
 
 
-def _queue(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
+def _queue(summary: Summary, counters: Mapping[int, ServerState]) -> Iterator[Advice]:
     """Compare the highest level with a slot for every stream and the highest level overall."""
     slots = summary.scaling.slots if summary.scaling else None
     if slots is None:
@@ -102,7 +91,7 @@ def _queue(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator
     )
 
 
-def _kv_cache(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
+def _kv_cache(summary: Summary, counters: Mapping[int, ServerState]) -> Iterator[Advice]:
     for c, seen in sorted(counters.items()):
         if seen.preemptions:
             use = "" if seen.kv_use is None else f", KV cache up to {percent(seen.kv_use)} full"
@@ -122,7 +111,7 @@ def _kv_cache(summary: Summary, counters: Mapping[int, ServerCounters]) -> Itera
             return
 
 
-def _power(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
+def _power(summary: Summary, counters: Mapping[int, ServerState]) -> Iterator[Advice]:
     capped = [
         level
         for level in summary.levels
@@ -139,7 +128,7 @@ def _power(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator
         )
 
 
-def _speculative(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
+def _speculative(summary: Summary, counters: Mapping[int, ServerState]) -> Iterator[Advice]:
     low = []
     for c, seen in sorted(counters.items()):
         rate = ratio(seen.accepted_tokens, seen.draft_tokens)
@@ -155,7 +144,7 @@ def _speculative(summary: Summary, counters: Mapping[int, ServerCounters]) -> It
         )
 
 
-def _slots(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
+def _slots(summary: Summary, counters: Mapping[int, ServerState]) -> Iterator[Advice]:
     """Use the fitted step time, but only within the levels that were measured."""
     scaling = summary.scaling
     if scaling is None or scaling.slots is None or scaling.slots.inferred or not summary.levels:
@@ -186,7 +175,7 @@ def _modelled_rate(scaling: Scaling, b: int) -> float | None:
     return b / (scaling.step_a_s + scaling.step_c_s * b)
 
 
-def _heads(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator[Advice]:
+def _heads(summary: Summary, counters: Mapping[int, ServerState]) -> Iterator[Advice]:
     """Check that tensor parallelism divides the attention heads, which the user gives with --tag heads=40."""
     size, facts = tensor_parallel_size(known_flags(summary) or {}), summary.session.model_facts
     if facts and facts.heads and size and facts.heads % size:
@@ -199,10 +188,13 @@ def _heads(summary: Summary, counters: Mapping[int, ServerCounters]) -> Iterator
 
 def level_counters(
     c: int, stages: Sequence[StageStart], ends: Sequence[StageEnd], telemetry: Sequence[Telemetry]
-) -> ServerCounters:
-    """Sum the counters over the runs of a level, each from the last sample before it to the last within it."""
+) -> ServerState:
+    """Sum the counters over the runs of a level, each from the last sample before it to the last within it.
+
+    `kv_use` is the maximum.
+    """
     ended = {end.number: end.t_ns for end in ends}
-    sums: dict[str, float] = {}
+    sums: dict[str, Any] = {}
     kv_use: list[float] = []
     samples = [sample for sample in telemetry if sample.servers]
     for stage in stages:
@@ -217,4 +209,4 @@ def level_counters(
             value: float | None = getattr(found.state, name) if found else None
             if value is not None:
                 sums[name] = sums.get(name, 0.0) + value
-    return ServerCounters(kv_use=max(kv_use, default=None), **sums)
+    return ServerState(engine="", kv_use=max(kv_use, default=None), **sums)

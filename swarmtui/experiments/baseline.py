@@ -10,7 +10,7 @@ from typing import Literal
 from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT, VerdictWord
-from swarmtui.experiments.tune_store import add_change
+from swarmtui.experiments.store import add_change
 from swarmtui.model.base import Stored
 from swarmtui.model.session import Summary
 from swarmtui.model.tuning import LoggedChange

@@ -8,9 +8,9 @@ from typing import Literal
 
 from swarmtui.analysis.compare.distributions import studentized_range_quantile
 from swarmtui.analysis.compare.verdicts import ALPHA, standard_deviation
-from swarmtui.experiments.grid import configuration_key, rank
+from swarmtui.experiments.grid import configuration_key, latest, rank
 from swarmtui.model.base import Stored
-from swarmtui.model.tuning import Flags, Objective, TuneResult, Value
+from swarmtui.model.tuning import Flags, Objective, Start, Value
 from swarmtui.numbers import percent
 from swarmtui.text import count_noun
 
@@ -45,20 +45,21 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
     """
 
     objective: Objective
-    leaderboard: tuple[TuneResult, ...]
+    leaderboard: tuple[Start, ...]
     standings: tuple[Standing, ...] = ()
     tied_within: float | None = None
     unranked: Literal["", "objective", "runs"] = ""
-    front_ttft: tuple[TuneResult, ...]
-    front_energy: tuple[TuneResult, ...]
+    front_ttft: tuple[Start, ...]
+    front_energy: tuple[Start, ...]
     effects: tuple[Effect, ...]
 
 
-def summarise_rows(rows: Sequence[TuneResult], objective: Objective) -> TuneSummary:
+def summarise_rows(rows: Sequence[Start], objective: Objective) -> TuneSummary:
     """Summarise `rows`, in the order of the file: effects are relative to the first value of a flag."""
     last = latest(rows)
     leaderboard = rank(last, objective)
-    range_of_logs = tukey_range(_rivals(leaderboard)) if objective == "out_tps" else None
+    rivals = [row.runs for row in leaderboard if _is_rival(row, leaderboard[0])]
+    range_of_logs = tukey_range(rivals) if objective == "out_tps" else None
     return TuneSummary(
         objective=objective,
         leaderboard=tuple(leaderboard),
@@ -97,16 +98,12 @@ def tukey_range(samples: Sequence[Sequence[float]]) -> float | None:
     return studentized_range_quantile(1 - ALPHA, len(samples), df) * sqrt(squares / df / fewest)
 
 
-def _rivals(leaderboard: Sequence[TuneResult]) -> list[tuple[float, ...]]:
-    """Return the runs of the best and of all that can be compared with it."""
-    return [row.runs for row in leaderboard if _is_rival(row, leaderboard[0])]
-
-
-def _is_rival(row: TuneResult, best: TuneResult) -> bool:
+def _is_rival(row: Start, best: Start) -> bool:
+    """Whether a configuration is the best, or can be compared with it."""
     return row.state == "done" and row.round == best.round and len(row.runs) > 1 < len(best.runs)
 
 
-def _standing(row: TuneResult, best: TuneResult, range_of_logs: float | None) -> Standing:
+def _standing(row: Start, best: Start, range_of_logs: float | None) -> Standing:
     if range_of_logs is None or not _is_rival(row, best):
         return ""
     if row is best:
@@ -115,46 +112,33 @@ def _standing(row: TuneResult, best: TuneResult, range_of_logs: float | None) ->
     return "behind" if change is not None and change < expm1(-range_of_logs) else "tied"
 
 
-def change_from(best: TuneResult, row: TuneResult) -> float | None:
+def change_from(best: Start, row: Start) -> float | None:
     """Return the change of the tok/s that are shown; it decides whether a configuration is behind."""
     return row.out_tps / best.out_tps - 1.0 if row.out_tps is not None and best.out_tps else None
 
 
-def _mean_log(values: Sequence[float]) -> float:
-    return fsum(map(log, values)) / len(values)
-
-
-def latest(rows: Sequence[TuneResult]) -> list[TuneResult]:
-    """Each configuration once, with the result of its last round."""
-    found: dict[str, TuneResult] = {}
-    for row in sorted(rows, key=lambda row: row.round):
-        found[configuration_key(row.flags)] = row
-    return list(found.values())
-
-
-def pareto(rows: Sequence[TuneResult], cost: Objective) -> list[TuneResult]:
+def pareto(rows: Sequence[Start], cost: Objective) -> list[Start]:
     """The configurations that no other exceeds in tok/s at the same or a lower cost; fastest first."""
     known = [row for row in rows if row.state == "done" and row.out_tps is not None and getattr(row, cost) is not None]
     known.sort(key=lambda row: (-(row.out_tps or 0.0), getattr(row, cost)))
-    front: list[TuneResult] = []
+    front: list[Start] = []
     for row in known:
         if not front or getattr(row, cost) < getattr(front[-1], cost):
             front.append(row)
     return front
 
 
-def effects(rows: Sequence[TuneResult], objective: Objective = "out_tps") -> list[Effect]:
+def effects(rows: Sequence[Start], objective: Objective = "out_tps") -> list[Effect]:
     """The effect of every flag with several values, relative to its first; only within a round."""
     found = []
     names = list(dict.fromkeys(name for row in rows for name in row.flags))
     for name in names:
         values = list(dict.fromkeys(_typed(row.flags[name]) for row in rows if name in row.flags))
-        for value in values[1:]:
-            found.append(_effect(rows, name, values[0][1], value[1], objective))
+        found += [_effect(rows, name, values[0][1], value, objective) for _, value in values[1:]]
     return found
 
 
-def _effect(rows: Sequence[TuneResult], name: str, base: Value, value: Value, objective: Objective) -> Effect:
+def _effect(rows: Sequence[Start], name: str, base: Value, value: Value, objective: Objective) -> Effect:
     found: list[tuple[float, float]] = []
     groups: dict[tuple[int, str], dict[tuple[str, Value], float]] = {}
     for row in rows:
@@ -168,7 +152,7 @@ def _effect(rows: Sequence[TuneResult], name: str, base: Value, value: Value, ob
             found.append((one, other))
     if not found:
         return Effect(flag=name, base=base, value=value, pairs=0)
-    before, after = (exp(_mean_log(side)) for side in zip(*found, strict=True))
+    before, after = (exp(fsum(map(log, side)) / len(side)) for side in zip(*found, strict=True))
     changes = [other / one - 1.0 for one, other in found]
     return Effect(
         flag=name,

@@ -8,31 +8,15 @@ from collections.abc import Sequence
 from itertools import product
 from math import ceil
 from random import Random
+from typing import Literal
 
 import msgspec
 
+from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.endpoint import check_url
-from swarmtui.model.plan import Requests
-from swarmtui.model.tuning import Flags, Objective, TuneFile, TuneResult, Value, is_env_variable
-
-
-class LaunchCommand(Stored, frozen=True, kw_only=True):
-    """How to start a server: an argument list, not a shell command; `env` is added to the environment."""
-
-    command: tuple[str, ...]
-    env: dict[str, str]
-    url: str
-    ready: str
-    stop: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return " ".join(
-            [
-                *(f"{shlex.quote(name)}={shlex.quote(value)}" for name, value in self.env.items()),
-                shlex.join(self.command),
-            ]
-        )
+from swarmtui.model.plan import Requests, parse_seconds
+from swarmtui.model.tuning import Flags, Objective, Start, Tune, TuneFile, is_env_variable
 
 
 class HalvingRound(Stored, frozen=True, kw_only=True):
@@ -57,9 +41,16 @@ def configuration_key(flags: Flags) -> str:
     return msgspec.json.encode(flags, order="sorted").decode()
 
 
-def launch_command(tune: TuneFile, flags: Flags, port: int | str) -> LaunchCommand:
-    arguments = _filled(_split(tune.command, "command"), flags, port)
-    env = {name: _fill(value, flags, port) for name, value in tune.env.items()}
+def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "command") -> LaunchCommand:
+    """Return how to start a server with these flags; errors about its command name `key`."""
+
+    def fill(text: str, port: int | str = port) -> str:
+        for name, value in flags.items():
+            text = text.replace(f"{{{name}}}", str(value).lower() if isinstance(value, bool) else str(value))
+        return text.replace("{port}", str(port))
+
+    arguments = [fill(argument) for argument in _split(tune.command, key)]
+    env = {name: fill(value) for name, value in tune.env.items()}
     for name, value in flags.items():
         if f"{{{name}}}" in tune.command:
             continue
@@ -70,34 +61,20 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str) -> LaunchComma
             arguments.append(name)
         elif value is not False:
             arguments += [name, str(value)]
-    url = _address(tune.url, flags, port)
-    ready = _fill(tune.ready, flags, port)
+    check_url(fill(tune.url, 1))
+    url, ready = fill(tune.url), fill(tune.ready)
+    base, mark, query = url.partition("?")
     return LaunchCommand(
         command=tuple(arguments),
-        env=env,
         url=url,
-        ready=ready if "://" in ready else _ready(url, ready),
-        stop=tuple(_filled(_split(tune.stop, "stop"), flags, port)),
+        ready=ready if "://" in ready else f"{base.rstrip('/')}/{ready.lstrip('/')}{mark}{query}",
+        env=env,
+        pass_env=tune.pass_env,
+        directory=tune.directory,
+        ready_within_s=parse_seconds(tune.ready_within, "ready_within"),
+        stop=tuple(fill(argument) for argument in _split(tune.stop, "stop")),
+        stop_within_s=parse_seconds(tune.stop_within, "stop_within"),
     )
-
-
-def _address(url: str, flags: Flags, port: int | str) -> str:
-    check_url(_fill(url, flags, 1))
-    return _fill(url, flags, port)
-
-
-def _ready(url: str, path: str) -> str:
-    base, mark, query = url.partition("?")
-    return f"{base.rstrip('/')}/{path.lstrip('/')}{mark}{query}"
-
-
-def launch_for_command(command: str, url: str | None, port: int | str, option: str) -> LaunchCommand:
-    """Launch a command of `ab`; without a URL it must contain {port}."""
-    if url is None and "{port}" not in command:
-        raise BadInput("put {port} into the command, or give the address of the server with --url", key=option)
-    address = _address(url or "http://127.0.0.1:{port}", {}, port)
-    arguments = tuple(_filled(_split(command, option), {}, port))
-    return LaunchCommand(command=arguments, env={}, url=address, ready=_ready(address, "v1/models"))
 
 
 def tune_digest(tune: TuneFile) -> str:
@@ -107,13 +84,6 @@ def tune_digest(tune: TuneFile) -> str:
     )
     del rest["pass_env"]  # the names of keys do not change what is measured
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()[:8]
-
-
-def shuffled(flag_sets: Sequence[Flags], seed: int, number: int) -> list[Flags]:
-    """Return a random order, so that a machine that warms up favours no flag; the same seed gives the same order."""
-    order = sorted(flag_sets, key=configuration_key)
-    Random(f"{seed}/{number}").shuffle(order)
-    return order
 
 
 def halving_rounds(tune: TuneFile) -> tuple[HalvingRound, ...]:
@@ -137,15 +107,86 @@ def scale_requests(requests: Requests, share: float) -> Requests:
     return Requests(count=max(1, round(requests.count * share)), per_stream=requests.per_stream)
 
 
-def survivors(rows: Sequence[TuneResult], count: int, objective: Objective) -> list[Flags]:
-    """The flags of the best `count` rows of a round; failed ones do not advance."""
-    return [row.flags for row in rank([row for row in rows if row.state == "done"], objective)][:count]
+def starts_in_file_order(tune: TuneFile, starts: Sequence[Start]) -> list[Start]:
+    """The results of configurations that the file contains, in its order."""
+    position = {configuration_key(flags): number for number, flags in enumerate(all_configurations(tune))}
+    known = [start for start in starts if configuration_key(start.flags) in position]
+    return sorted(known, key=lambda start: (start.round, position[configuration_key(start.flags)]))
 
 
-def rank(rows: Sequence[TuneResult], objective: Objective) -> list[TuneResult]:
+def pending_configurations(tune: TuneFile, starts: Sequence[Start]) -> tuple[HalvingRound, list[Flags]]:
+    """The current round, and the configurations that are still to be measured in it; none if all rounds are done.
+
+    Their order is random, so that a machine that warms up favours no flag; the same seed gives the same order.
+    """
+    for round_ in halving_rounds(tune):
+        order = sorted(configurations_in_round(tune, starts, round_.number), key=configuration_key)
+        Random(f"{tune.seed}/{round_.number}").shuffle(order)
+        done = {configuration_key(start.flags) for start in starts if start.round == round_.number}
+        if left := [flags for flags in order if configuration_key(flags) not in done]:
+            break
+    return round_, left
+
+
+def configurations_in_round(tune: TuneFile, starts: Sequence[Start], number: int) -> Sequence[Flags]:
+    """All configurations, or the best of the round before; failed ones do not advance."""
+    if not number:
+        return all_configurations(tune)
+    rounds = halving_rounds(tune)
+    if number >= len(rounds):  # the grid was reduced after the tune had started
+        return ()
+    before = [start for start in starts_in_file_order(tune, starts) if start.round == number - 1]
+    done = [start for start in before if start.state == "done"]
+    return [start.flags for start in rank(done, tune.objective)][: rounds[number].configurations]
+
+
+class ConfigurationStatus(Stored, frozen=True, kw_only=True):
+    """One configuration; `row` is its latest result, from this round or an earlier one."""
+
+    flags: Flags
+    state: Literal["waiting", "starting", "warming up", "running", "stopping", "done", "broken"]
+    round: int
+    row: Start | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in ("waiting", "done", "broken")
+
+
+def configuration_statuses(tune: Tune) -> list[ConfigurationStatus]:
+    """All configurations, in the order of the file."""
+    active = tune.status if not tune.status.ended and tune.status.flags is not None else None
+    number = active.round if active else max((start.round for start in tune.starts), default=0)
+    results = {configuration_key(start.flags): start for start in latest(tune.starts)}
+    in_round = {configuration_key(flags) for flags in configurations_in_round(tune.definition, tune.starts, number)}
+    statuses = []
+    for flags in all_configurations(tune.definition):
+        key = configuration_key(flags)
+        row = results.get(key)
+        status = ConfigurationStatus(
+            flags=flags,
+            state="waiting" if row is None or (row.round < number and key in in_round) else row.state,
+            round=number if key in in_round else row.round if row else 0,
+            row=row,
+        )
+        if active and active.flags is not None and key == configuration_key(active.flags):
+            status = msgspec.structs.replace(status, state=active.phase)
+        statuses.append(status)
+    return statuses
+
+
+def latest(starts: Sequence[Start]) -> list[Start]:
+    """Each configuration once, with the result of its last round."""
+    found: dict[str, Start] = {}
+    for start in sorted(starts, key=lambda start: start.round):
+        found[configuration_key(start.flags)] = start
+    return list(found.values())
+
+
+def rank(rows: Sequence[Start], objective: Objective) -> list[Start]:
     """Best first; results of later rounds, with more requests, come before earlier ones; failed ones last."""
 
-    def sort_key(row: TuneResult) -> tuple[bool, int, bool, float]:
+    def sort_key(row: Start) -> tuple[bool, int, bool, float]:
         value: float | None = getattr(row, objective)
         sign = -1.0 if objective == "out_tps" else 1.0
         return row.state != "done", -row.round, value is None, sign * (value or 0.0)
@@ -158,17 +199,3 @@ def _split(text: str, key: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise BadInput(f"cannot be split into arguments: {error}", key=key) from None
-
-
-def _filled(arguments: Sequence[str], flags: Flags, port: int | str) -> list[str]:
-    return [_fill(argument, flags, port) for argument in arguments]
-
-
-def _fill(text: str, flags: Flags, port: int | str) -> str:
-    for name, value in flags.items():
-        text = text.replace(f"{{{name}}}", _format_value(value))
-    return text.replace("{port}", str(port))
-
-
-def _format_value(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

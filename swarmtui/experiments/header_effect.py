@@ -9,11 +9,11 @@ from typing import Literal
 
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.server_counters import counter_change
-from swarmtui.experiments.advice import ServerCounters, level_counters
+from swarmtui.experiments.advice import level_counters
 from swarmtui.model.base import Stored
 from swarmtui.model.plan import AgentHeader
 from swarmtui.model.session import Level
-from swarmtui.model.telemetry import ServerState
+from swarmtui.model.tuning import CacheUse
 from swarmtui.numbers import count, percent
 from swarmtui.sessions.store import load_session
 
@@ -22,6 +22,7 @@ _NO_CACHE = 0.05
 # Up to this share of the cached tokens may be missing by chance: other turns, blocks that were evicted.
 _SURVIVES = 0.1
 
+HeaderCode = Literal["unknown", "no_cache", "survives", "partly", "lost"]
 _LINES: dict[AgentHeader, str] = {
     "billing": "a billing line",
     "date": "a line with session, date and time",
@@ -29,25 +30,10 @@ _LINES: dict[AgentHeader, str] = {
 }
 
 
-class CacheUse(Stored, frozen=True, kw_only=True):
-    """Prompt tokens per request of a level, and how many of them came from the prefix cache.
-
-    They are from the usage of each response, or from the counters of the server, which may include requests of others.
-    """
-
-    prompt_tokens: float
-    cached_tokens: float
-    source: Literal["usage", "counters"]
-
-    @property
-    def hit_rate(self) -> float:
-        return self.cached_tokens / self.prompt_tokens
-
-
 class HeaderEffect(Stored, frozen=True, kw_only=True):
     """Cache use without and with the header; null if the server reports none."""
 
-    code: Literal["unknown", "no_cache", "survives", "partly", "lost"]
+    code: HeaderCode
     without_header: CacheUse | None
     with_header: CacheUse | None
     sentence: str
@@ -62,14 +48,12 @@ def cache_use(root: Path, session: str, level: Level) -> CacheUse | None:
             prompt_tokens=level.tokens_in / level.ok, cached_tokens=level.cached_tokens / level.ok, source="usage"
         )
     journal = load_session(root, session).journal
-    counters: ServerCounters | ServerState | None
     counters = level_counters(level.c, journal.stages, journal.ends, journal.telemetry)
-    if counters.cache_queries is None:
+    samples = [sample.servers for sample in journal.telemetry if sample.servers]
+    if counters.cache_queries is None and len(samples) > 1 and (change := counter_change(samples[0], samples[-1])):
         # A level of less than a second has no two samples; the session has, with its warm-up.
-        samples = [sample.servers for sample in journal.telemetry if sample.servers]
-        change = counter_change(samples[0], samples[-1]) if len(samples) > 1 else None
-        counters = change.state if change else None
-    if counters is None or counters.cache_queries is None or counters.cache_hits is None:
+        counters = change.state
+    if counters.cache_queries is None or counters.cache_hits is None:
         return None
     tokens = level.tokens_in / level.ok
     # A server without a cache counts no queries.
@@ -82,7 +66,7 @@ def header_effect(
 ) -> HeaderEffect:
     """Compare the runs without and with the header."""
     a, b = _mean(without), _mean(with_header)
-    code, sentence = _judge(kind, a, b)
+    code, sentence = _judge(_LINES[kind], a, b)
     return HeaderEffect(code=code, without_header=a, with_header=b, sentence=sentence)
 
 
@@ -97,13 +81,11 @@ def _mean(uses: Sequence[CacheUse | None]) -> CacheUse | None:
     )
 
 
-def _judge(
-    kind: AgentHeader, a: CacheUse | None, b: CacheUse | None
-) -> tuple[Literal["unknown", "no_cache", "survives", "partly", "lost"], str]:
-    lines = _LINES[kind]
+def _judge(lines: str, a: CacheUse | None, b: CacheUse | None) -> tuple[HeaderCode, str]:
     if a is None or b is None:
         return "unknown", "the server reports no cache hits; whether its cache survives the header shows in TTFT only"
-    served = f"{_served(a)} without the header and {_served(b)} with it"
+    with_shares = [f"{count(use.cached_tokens)} ({percent(use.hit_rate)})" for use in (a, b)]
+    served = f"{with_shares[0]} without the header and {with_shares[1]} with it"
     if a.hit_rate < _NO_CACHE:
         return "no_cache", (
             f"no prefix cache: of {count(a.prompt_tokens)} prompt tokens per request the cache served {served}. It is "
@@ -122,7 +104,3 @@ def _judge(
         rest = "what the chat template puts before the header, such as tools, is still served"
         return "partly", f"{cause}: {of}; {again}, {rest}. {advice}"
     return "lost", f"{cause}: {of}; {again}. {advice}"
-
-
-def _served(use: CacheUse) -> str:
-    return f"{count(use.cached_tokens)} ({percent(use.hit_rate)})"

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -17,8 +17,8 @@ import psutil
 
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.config_file import read_config
-from swarmtui.experiments.grid import LaunchCommand
-from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, ServerSpec
+from swarmtui.experiments.measure import StopRequest
+from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, LaunchCommand
 from swarmtui.files import make_private_directory
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.redaction import Redactor, Secrets, is_secret_name
@@ -40,10 +40,6 @@ class ServerFailed(Exception):
     """The server could not be started or did not become ready."""
 
 
-class PortInUse(ServerFailed):
-    """Another process listens on the port of the server, perhaps one that an earlier server left behind."""
-
-
 class Interrupted(Exception):
     """A stop was requested while waiting."""
 
@@ -51,23 +47,12 @@ class Interrupted(Exception):
 class ManagedServer:
     """A server process; use it in a `with` block, so that it is always stopped.
 
-    `immediate` is called while it stops: if it returns true, the server is killed without further waiting.
+    A second stop signal while it stops kills the server without further waiting. `secrets` are those of the run: they
+    are neither passed on to the server nor shown if it prints them.
     """
 
-    def __init__(
-        self,
-        launch: LaunchCommand,
-        log: Path,
-        environment: dict[str, str],
-        *,
-        directory: str | None = None,
-        stop_within_s: float = 20.0,
-        immediate: Callable[[], bool] = lambda: False,
-        redactor: Redactor | None = None,
-    ) -> None:
-        self._launch, self._log, self._directory, self._stop_within_s = launch, log, directory, stop_within_s
-        self._environment, self._immediate = environment, immediate
-        self._redactor = redactor or Redactor(Secrets())
+    def __init__(self, launch: LaunchCommand, log: Path, secrets: Secrets, stop: StopRequest) -> None:
+        self._launch, self._log, self._secrets, self._stop = launch, log, secrets, stop
         self._guardian: subprocess.Popen[bytes] | None = None
         self._guardian_output = ""
         self._mark = os.urandom(8).hex()
@@ -78,12 +63,13 @@ class ManagedServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self) -> None:
+    def start(self) -> float:
+        """Start the server and return the seconds until it was ready."""
         if is_listening(self._launch.url):
-            raise PortInUse(f"another server is already listening on {self._launch.url}; it was left alone")
+            raise ServerFailed(f"another server is already listening on {self._launch.url}; it was left alone")
         make_private_directory(self._log.parent)
-        self._log.write_bytes(b"")
-        self._log.chmod(0o600)
+        self._log.unlink(missing_ok=True)
+        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         # Ctrl-C must not kill a guardian that has not left our process group yet; it unblocks the signals itself.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, GUARDIAN_SIGNALS)
         try:
@@ -91,29 +77,25 @@ class ManagedServer:
                 module_command("swarmtui.experiments.server_guardian"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=log,
                 start_new_session=True,
-                env=self._environment,
+                env=server_environment(self._secrets, self._launch.pass_env),
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        spec = ServerSpec(
-            command=self._launch.command,
-            env=self._launch.env | {_MARKER: self._mark},
-            log=str(self._log.resolve()),
-            directory=self._directory,
-            stop=self._launch.stop,
-            stop_within_s=self._stop_within_s,
-        )
+            os.close(log)
+        marked = msgspec.structs.replace(self._launch, env=self._launch.env | {_MARKER: self._mark})
         assert self._guardian.stdin is not None
-        self._guardian.stdin.write(msgspec.json.encode(spec) + b"\n")
+        self._guardian.stdin.write(msgspec.json.encode(marked) + b"\n")
         self._guardian.stdin.flush()
+        return self._wait_until_ready()
 
-    def wait_until_ready(self, within_s: float, stopped: Callable[[], bool]) -> float:
-        """Return the seconds it took. A command that exits has failed, unless there is a stop command."""
-        started = time.monotonic()
+    def _wait_until_ready(self) -> float:
+        """A command that exits has failed, unless there is a stop command."""
+        started, within_s = time.monotonic(), self._launch.ready_within_s
         deadline = started + within_s
-        with HttpClient(stopped=stopped) as client:
-            while not stopped():
+        with HttpClient(stopped=self._stop) as client:
+            while not self._stop():
                 if (reason := self.failure()) is not None:
                     raise ServerFailed(reason)
                 if _is_ready(client, self._launch.ready, min(_READY_TIMEOUT_S, deadline - time.monotonic())):
@@ -143,13 +125,16 @@ class ManagedServer:
                 text = log.read().decode(errors="replace")
         except OSError:
             return ()
-        lines = [sanitize(line) for line in self._redactor.redact(text).splitlines()]
+        # It may print the keys that it was given.
+        given = {name: os.environ[name] for name in self._launch.pass_env if name in os.environ}
+        secrets = Secrets(api_key=self._secrets.api_key, headers=self._secrets.headers | given)
+        lines = [sanitize(line) for line in Redactor(secrets).redact(text).splitlines()]
         return tuple([line for line in lines if line][-_LOG_LINES:])
 
     def stop(self) -> None:
         """Terminate the server, then kill it; return when all its processes are gone.
 
-        With `immediate` it is killed; a stop command is left to the guardian, which outlives us.
+        After a second signal it is killed; a stop command is left to the guardian, which outlives us.
         """
         guardian, self._guardian = self._guardian, None
         if guardian is None:
@@ -158,14 +143,16 @@ class ManagedServer:
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.write(b"end\n")
             guardian.stdin.flush()
-        deadline = time.monotonic() + 2 * self._stop_within_s + _GUARDIAN_EXTRA_S
+        deadline = time.monotonic() + 2 * self._launch.stop_within_s + _GUARDIAN_EXTRA_S
         while (
-            not (exited := _exits_within(guardian, _POLL_S)) and not self._immediate() and time.monotonic() < deadline
+            not (exited := _exits_within(guardian, _POLL_S))
+            and not self._stop.immediate()
+            and time.monotonic() < deadline
         ):
             continue
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.close()
-        if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._immediate():
+        if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._stop.immediate():
             guardian.kill()
             guardian.wait()
         guardian.stdout.close()
@@ -203,12 +190,6 @@ def server_environment(secrets: Secrets, passed: Collection[str]) -> dict[str, s
         for name, value in os.environ.items()
         if name in passed or not (is_secret_name(name) or name in keys or redact(value) != value)
     }
-
-
-def log_redactor(secrets: Secrets, passed: Collection[str]) -> Redactor:
-    """Return what redacts the output of a server: it may print the keys that it was given."""
-    given = {name: os.environ[name] for name in passed if name in os.environ}
-    return Redactor(Secrets(api_key=secrets.api_key, headers=secrets.headers | given))
 
 
 def _marked_processes(mark: str) -> list[psutil.Process]:

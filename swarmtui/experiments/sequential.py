@@ -10,18 +10,16 @@ runs are interleaved, so this interval includes the spread between sessions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1, fsum, log, sqrt
 from typing import Literal
 
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     EQUIVALENT,
-    Estimate,
     Interval,
     VerdictWord,
+    compare_replicates,
     confidence_text,
     detectable_change,
-    standard_deviation,
 )
 from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent, signed_percent
@@ -61,10 +59,6 @@ def alpha_at(n: int) -> float:
     raise ValueError(f"no checkpoint at {n} runs")
 
 
-def next_checkpoint(n: int) -> int | None:
-    return next((checkpoint for checkpoint in CHECKPOINTS if checkpoint > n), None)
-
-
 def detectable_at(n: int, spread: float) -> float:
     """The smallest change that the checkpoint at n runs of each side detects with 80 % power."""
     return detectable_change(spread, n, n, alpha_at(n))
@@ -91,46 +85,35 @@ def evaluate(
     alpha = alpha_at(n)
     if n != len(b) or min(*a, *b) <= 0:
         raise ValueError("A and B need equally many runs, all above zero")
-    x, y = [log(value) for value in a], [log(value) for value in b]
-    middle = fsum(y) / n - fsum(x) / n
-    spread = sqrt((standard_deviation(x) ** 2 + standard_deviation(y) ** 2) / 2)
-    estimate = Estimate(middle, spread * sqrt(2 / n), 2 * n - 2)
+    evidence = compare_replicates(a, b)
+    assert evidence.estimate is not None and evidence.spread is not None
+    estimate, spread = evidence.estimate._replace(df=2 * n - 2), evidence.spread
     interval = estimate.interval(alpha)
     word: VerdictWord = "undecided"
     if -detect <= interval.low and interval.high <= detect:
         word = "equivalent"
     elif not interval.low <= 0.0 <= interval.high:
-        word = "faster" if (middle > 0) == (better == "higher") else "slower"
+        word = "faster" if (estimate.middle > 0) == (better == "higher") else "slower"
     needed = runs_needed(spread, detect) if spread > 0 else n
-    after = next_checkpoint(n)
+    after = next((checkpoint for checkpoint in CHECKPOINTS if checkpoint > n), None)
     enough = needed is not None and n >= needed
     done = word != "undecided" or after is None or after > max_runs or enough
-    change = expm1(middle)
     return Decision(
-        word=word, done=done, n=n, alpha=alpha, detect=detect, change=change, interval=interval, p=estimate.p,
-        spread=spread, needed=needed, sentence=_sentence(word, done, n, change, interval, detect, needed, enough),
+        word=word, done=done, n=n, alpha=alpha, detect=detect, change=interval.middle, interval=interval, p=estimate.p,
+        spread=spread, needed=needed, sentence=_sentence(word, n, interval, detect, needed, enough),
     )  # fmt: skip
 
 
-def _sentence(
-    word: VerdictWord,
-    done: bool,
-    n: int,
-    change: float,
-    interval: Interval,
-    detect: float,
-    needed: int | None,
-    enough: bool,
-) -> str:
+def _sentence(word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool) -> str:
     """`faster: +5.1 % (97.1 %: +3.2 % to +7.0 %; 4 v 4 runs)`"""
     span = f"{confidence_text(interval)}: {signed_percent(interval.low)} to {signed_percent(interval.high)}"
-    verdict = f"{word}: {signed_percent(change)} ({span}; {n} v {n} runs)"
+    verdict = f"{word}: {signed_percent(interval.middle)} ({span}; {n} v {n} runs)"
     target = short_percent(detect, 2)
     if word == "equivalent":
         return f"{verdict}: within ±{target}"
     if word != "undecided":
         return verdict
-    if enough and done:
+    if enough:
         return f"{verdict}: a difference of {target} would have been detected with 80 % power"
     last = CHECKPOINTS[-1]
     need = f"{needed} v {needed}" if needed is not None else f"more than {last} v {last}"

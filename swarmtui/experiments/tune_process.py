@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.experiments.managed_server import server_environment
-from swarmtui.experiments.measure import NoDisplay, StopRequest
+from swarmtui.experiments.measure import StopRequest
+from swarmtui.experiments.store import read_tune
 from swarmtui.experiments.tune import TuneRunner
-from swarmtui.experiments.tune_store import read_status
 from swarmtui.files import make_private_directory
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.run_request import RunRequest
@@ -56,8 +56,7 @@ def start_tune_process(job: TuneJob) -> None:
         pipe.write(msgspec.msgpack.encode(job))
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
-        status = read_status(directory)
-        if status is not None and status.pid == process.pid:
+        if (found := read_tune(directory)) is not None and found.status.pid == process.pid:
             return
         time.sleep(_POLL_S)
     if process.poll() != 0:
@@ -71,7 +70,7 @@ def main() -> int:
         echo(text, err=True)
 
     try:
-        runner = TuneRunner(job.tune, job.request, Path(job.directory), NoDisplay(), report)
+        runner = TuneRunner(job.tune, job.request, Path(job.directory), report)
         if job.retry_failed:
             runner.retry_failed()
         with StopRequest().on_signals() as stop:

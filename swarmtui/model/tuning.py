@@ -1,20 +1,24 @@
-"""The file of a tune, the results of its configurations, and the log of changes that were tried."""
+"""Experiments (tunes and A/B tests): what they compare, their results, and the log of changes that were tried."""
 
 from __future__ import annotations
 
 import re
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Meta
 
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, InputStruct, Stored
-from swarmtui.model.endpoint import ApiChoice
+from swarmtui.model.endpoint import SIMULATOR_PREFIX, ApiChoice
 from swarmtui.model.parsing import parse_toml
+from swarmtui.model.plan import AgentHeader
 
 Value = str | int | float | bool
 Flags = dict[str, Value]
 Objective = Literal["out_tps", "ttft_s", "j_per_token"]
+Side = Literal["A", "B"]
+AbFigure = Literal["out_tps", "per_stream_tps", "ttft_s"]
+Definition = TypeVar("Definition", "AbTest", "TuneFile")
 
 _MAX_CONFIGURATIONS = 10_000
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -73,21 +77,63 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-class TuneResult(Stored, frozen=True, kw_only=True):
-    """One configuration in one round. Null is not measured.
+class AbTest(Stored, frozen=True, kw_only=True):
+    """The servers to compare: `a` and `b` are endpoints or commands; with `aa` or `agent_header`, `b` is `a` again.
 
-    The figures are those of its highest level `c`; `runs` are the tok/s of its runs. If it is broken (failed), `reason`
-    says why, and `log` has the last lines of the server's output. `simulated`: power and memory are simulated.
+    `agent_header`: only the requests of B have this header.
     """
 
-    flags: Flags
+    name: str
+    a: str
+    b: str
+    url: str | None = None
+    figure: AbFigure = "out_tps"
+    detect: float = 0.02
+    max_runs: int = 16
+    seed: int = 0
+    aa: bool = False
+    agent_header: AgentHeader | None = None
+    pass_env: tuple[str, ...] = ()
+    ready_within_s: float = 600.0
+    stop_within_s: float = 20.0
+
+    def target(self, side: Side) -> str:
+        return self.a if side == "A" else self.b
+
+
+class CacheUse(Stored, frozen=True, kw_only=True):
+    """Prompt tokens per request of a level, and how many of them came from the prefix cache.
+
+    They are from the usage of each response, or from the counters of the server, which may include requests of others.
+    """
+
+    prompt_tokens: float
+    cached_tokens: float
+    source: Literal["usage", "counters"]
+
+    @property
+    def hit_rate(self) -> float:
+        return self.cached_tokens / self.prompt_tokens
+
+
+class Start(Stored, frozen=True, kw_only=True):
+    """One start of a server, measured in one session. Null is not measured.
+
+    The configuration is `flags`, in a round of a tune, or `side`, in an A/B test. The figures are those of its highest
+    level `c`; `runs` are the tok/s of its runs. If it is broken (failed), `reason` says why, and `log` has the last
+    lines of the server's output. `simulated`: power and memory are simulated.
+    """
+
+    flags: Flags = {}
+    side: Side | None = None
     round: int = 0
-    state: Literal["done", "broken"]
+    state: Literal["done", "broken"] = "done"
     reason: str = ""
     log: tuple[str, ...] = ()
     session: str = ""
     c: int | None = None
     out_tps: float | None = None
+    per_stream_tps: float | None = None
     runs: tuple[float, ...] = ()
     ttft_s: float | None = None
     j_per_token: float | None = None
@@ -96,36 +142,42 @@ class TuneResult(Stored, frozen=True, kw_only=True):
     errors: int | None = None
     start_s: float | None = None
     simulated: bool = False
+    cache: CacheUse | None = None
 
 
-class TuneState(Stored, frozen=True, kw_only=True):
-    """Written after each configuration, so that nothing is measured twice."""
-
-    schema: int = SCHEMA_VERSION
-    name: str
-    rows: tuple[TuneResult, ...] = ()
-
-
-TunePhase = Literal["starting", "warming up", "running", "stopping"]
-
-
-class TuneStatus(Stored, frozen=True, kw_only=True):
-    """The progress of a tune, for UIs; times are seconds of the wall clock.
+class ExperimentStatus(Stored, frozen=True, kw_only=True):
+    """What an experiment does, for UIs; times are seconds of the wall clock.
 
     `pid` and `born`, its start time, show whether the process is still running. Without `flags` no configuration is
-    being measured. `session` is the run of the current configuration. `ended` is empty until the tune has ended.
+    being measured. `session` is the run of the current configuration. `ended` is empty until the experiment has ended.
     """
 
     pid: int
     born: float
     begun: float
+    since: float
     round: int = 0
     flags: Flags | None = None
-    phase: TunePhase = "starting"
-    since: float = 0.0
+    phase: Literal["starting", "warming up", "running", "stopping"] = "starting"
     session: str = ""
     log: str = ""
-    ended: Literal["", "done", "stopped", "failed"] = ""
+    ended: Literal["", "done", "stopped", "failed", "interrupted"] = ""
+
+
+class Experiment(Stored, Generic[Definition], frozen=True, kw_only=True):
+    """An experiment as it is stored: written after each step, so that nothing is measured twice.
+
+    `problem` says why it cannot continue.
+    """
+
+    schema: int = SCHEMA_VERSION
+    definition: Definition
+    starts: tuple[Start, ...] = ()
+    status: ExperimentStatus
+    problem: str = ""
+
+
+Tune = Experiment[TuneFile]
 
 
 class LoggedChange(Stored, frozen=True, kw_only=True):
@@ -151,6 +203,13 @@ class ChangeLog(Stored, frozen=True, kw_only=True):
 def is_env_variable(name: str) -> bool:
     """Names in capitals are environment variables, all others are flags."""
     return _VARIABLE.fullmatch(name) is not None
+
+
+def is_command(target: str) -> bool:
+    """An endpoint is one word: an address, or `sim:PRESET`; everything else is a command."""
+    if target.startswith(SIMULATOR_PREFIX) or "://" in target:
+        return False
+    return len(target.split()) > 1 or ":" not in target
 
 
 def parse_tune(text: str, source: str) -> TuneFile:

@@ -26,7 +26,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
 from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.tuning import TuneStatus
+from swarmtui.model.tuning import ExperimentStatus
 from swarmtui.processes.exits import exit_if_stuck
 from swarmtui.text import sanitize
 from swarmtui.tui.frame_source import LiveSource, ReplaySource
@@ -296,19 +296,18 @@ class SwarmApp(PatchedApp[AppResult]):
             if not self._is_running:
                 self.exit(self._result())
 
-    def _running_tune(self) -> TuneStatus | None:
+    def _running_tune(self) -> ExperimentStatus | None:
         """The status of the tune that the app was started for, if it is running."""
-        from swarmtui.experiments.tune_status import is_alive
-        from swarmtui.experiments.tune_store import read_status
+        from swarmtui.experiments.store import read_tune
 
         try:
-            status = read_status(self._tune) if self._tune is not None else None
+            found = read_tune(self._tune) if self._tune is not None else None
         except BadInput:
             return None
-        return status if is_alive(status) else None
+        return found.status if found is not None and not found.status.ended else None
 
     def _quit_tune(self, choice: str | None) -> None:
-        from swarmtui.experiments.tune_status import request_stop
+        from swarmtui.experiments.store import request_stop
 
         if choice == "detach":
             self.detach()

@@ -19,7 +19,7 @@ from swarmtui.experiments.effects import summarise_rows
 from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary
-from swarmtui.model.tuning import TuneResult
+from swarmtui.model.tuning import Start
 from tests.analysis.level_builders import level, summary
 
 CLAIMS = ("faster", "slower", "differ")
@@ -113,7 +113,7 @@ def print_tune(trials: int) -> None:
         for _ in range(trials):
             samples = [tuple(100 * exp(random.gauss(0, 0.01)) for _ in range(runs)) for _ in range(8)]
             rows = [
-                TuneResult(flags={"--n": n}, state="done", out_tps=sum(values) / runs, runs=values)
+                Start(flags={"--n": n}, state="done", out_tps=sum(values) / runs, runs=values)
                 for n, values in enumerate(samples)
             ]
             behind += "behind" in summarise_rows(rows, "out_tps").standings

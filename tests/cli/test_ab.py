@@ -40,6 +40,9 @@ def test_doubled_speed_is_found_with_eight_runs(sandbox: Sandbox) -> None:
     assert len({run["session"] for run in found["runs"]}) == 8
     (change,) = sandbox.json("sessions", "log", "--json", "--session-dir", str(sandbox.sessions))
     assert (change["what"], change["verdict"]) == ("--speed 1 → 2", "faster")
+    (stored,) = sandbox.sessions.glob(".tuning/*/ab.json")
+    starts = json.loads(stored.read_bytes())["starts"]
+    assert [start["session"] for start in starts] == [run["session"] for run in found["runs"]]
     assert sandbox.processes("swarmtui.sim") == []
 
 

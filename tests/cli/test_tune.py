@@ -63,7 +63,7 @@ def tune_command(sandbox: Sandbox, path: Path, *more: str) -> tuple[str, ...]:
 
 
 def state(sandbox: Sandbox) -> dict[str, Any]:
-    (path,) = sandbox.sessions.glob(".tuning/*/state.json")
+    (path,) = sandbox.sessions.glob(".tuning/*/tune.json")
     document: dict[str, Any] = json.loads(path.read_bytes())
     return document
 
@@ -136,11 +136,11 @@ def test_killed_tune_leaves_no_server_and_resumes(tmp_path: Path) -> None:
         )
         send_signal(program.pid, signal.SIGKILL)
         wait_until(lambda: not servers(sandbox), "the server is stopped")
-        finished = state(sandbox)["rows"]
+        finished = state(sandbox)["starts"]
         assert 2 <= len(finished) < 4
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
-        assert state(sandbox)["rows"][: len(finished)] == finished
+        assert state(sandbox)["starts"][: len(finished)] == finished
         assert len(json.loads(ran.out)["leaderboard"]) == 4
         assert servers(sandbox) == []
         wait_until(lambda: not sandbox.processes("swarmtui.session_process"), "no session process runs")
@@ -157,7 +157,7 @@ def test_ctrl_c_stops_the_server_and_tells_how_to_continue(tmp_path: Path) -> No
         assert ran.code == 4, ran
         assert "run the same command again to continue" in ran.err
         assert servers(sandbox) == []
-        assert not list(sandbox.sessions.glob(".tuning/*/state.json"))
+        assert state(sandbox)["starts"] == []
 
 
 def test_failed_configurations_are_repeated_only_on_request(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_tune_ends_beside_a_server_that_holds_the_port(tmp_path: Path) -> None:
         path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1]', url=f'"http://127.0.0.1:{port}"')
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert f"another server is already listening on http://127.0.0.1:{port}" in ran.error_line(2)
-        assert not list(sandbox.sessions.glob(".tuning/*/state.json"))
+        assert state(sandbox)["starts"] == []
         with socket.create_connection(("127.0.0.1", port)):
             pass
 
@@ -200,7 +200,7 @@ def test_halving_repeats_the_best_with_more_requests(tmp_path: Path) -> None:
         )  # fmt: skip
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
-        rows = state(sandbox)["rows"]
+        rows = state(sandbox)["starts"]
         assert [row["round"] for row in rows] == [0, 0, 1]
         assert rows[2]["flags"]["--slots"] == 4
         requests = [sandbox.show_session(row["session"])["levels"][0]["n"] for row in rows]

@@ -147,7 +147,7 @@ os.execv(sys.executable, [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--sp
 
 
 def finished(sandbox: Sandbox) -> int:
-    return len(state(sandbox)["rows"]) if list(sandbox.sessions.glob(".tuning/*/state.json")) else 0
+    return len(state(sandbox)["starts"]) if list(sandbox.sessions.glob(".tuning/*/tune.json")) else 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
@@ -169,5 +169,5 @@ def test_tune_outlives_its_ui_and_is_shown_again(tmp_path: Path, number: signal.
         again.press(b"q")
         assert again.wait() == 0
         assert "Pareto front" in again.text()
-        assert [row["state"] for row in state(sandbox)["rows"]] == ["done"] * 3
+        assert [row["state"] for row in state(sandbox)["starts"]] == ["done"] * 3
         wait_until(lambda: not sandbox.processes("swarmtui"), "no process is left")

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.experiments.advice import Advice, ServerCounters, advise
+from swarmtui.experiments.advice import Advice, advise
 from swarmtui.model.findings import Slots
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import ModelFacts
-from swarmtui.model.telemetry import Energy, QualityLine
+from swarmtui.model.telemetry import Energy, QualityLine, ServerState
 from tests.analysis.level_builders import level, summary
 
 
 def with_scaling(found: Summary, slots: int | None = None) -> Summary:
     known = Slots(per_replica=slots, reason="flags") if slots else None
     return msgspec.structs.replace(found, scaling=scaling(found.levels, known))
+
+
+def counted(**counters: Any) -> ServerState:
+    return ServerState(engine="vLLM", **counters)
 
 
 def only(found: tuple[Advice, ...]) -> Advice:
@@ -38,10 +44,15 @@ def test_throughput_that_grows_beyond_the_slots_is_no_queue() -> None:
 
 def test_preemptions_come_before_a_full_kv_cache() -> None:
     made = summary([level(8, tps=100)])
-    found = only(advise(made, {4: ServerCounters(kv_use=0.6), 8: ServerCounters(kv_use=0.99, preemptions=12.0)}))
+    found = only(
+        advise(
+            made,
+            {4: counted(kv_use=0.6), 8: counted(kv_use=0.99, preemptions=12.0)},
+        )
+    )
     assert found.evidence == "C=8: 12 preemptions, KV cache up to 99 % full"
-    assert only(advise(made, {8: ServerCounters(kv_use=0.99, preemptions=0.0)})).topic == "KV full"
-    assert advise(made, {8: ServerCounters(kv_use=0.9, preemptions=0.0)}) == ()
+    assert only(advise(made, {8: counted(kv_use=0.99, preemptions=0.0)})).topic == "KV full"
+    assert advise(made, {8: counted(kv_use=0.9, preemptions=0.0)}) == ()
 
 
 def test_power_limit_is_reported_with_share_and_watts() -> None:
@@ -71,8 +82,8 @@ def test_doubtful_measurement_is_reported_with_its_value(line: QualityLine, topi
 
 
 def test_low_draft_acceptance_is_reported_by_level() -> None:
-    good = ServerCounters(draft_tokens=1000.0, accepted_tokens=700.0, drafts=200.0)
-    bad = ServerCounters(draft_tokens=1000.0, accepted_tokens=300.0, drafts=200.0)
+    good = counted(draft_tokens=1000.0, accepted_tokens=700.0, drafts=200.0)
+    bad = counted(draft_tokens=1000.0, accepted_tokens=300.0, drafts=200.0)
     found = only(advise(summary([level(1, tps=10), level(8, tps=10)]), {1: good, 8: bad}))
     assert found.sentence.startswith("few draft tokens are accepted at C=8:")
     assert found.evidence == "C=8: 30 % accepted of 5 drafted per step"

@@ -6,7 +6,7 @@ import pytest
 
 from swarmtui.cli.render.tuning import log_text
 from swarmtui.experiments.baseline import compare_with_baseline, log_entry
-from swarmtui.experiments.tune_store import add_change, mark_change, read_log
+from swarmtui.experiments.store import add_change, mark_change, read_log
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Plan
 from tests.analysis.level_builders import level, summary

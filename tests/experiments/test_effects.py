@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.verdicts import standard_deviation
 from swarmtui.cli.render.tuning import tune_text
-from swarmtui.experiments.effects import effects, latest, pareto, summarise_rows
-from swarmtui.model.tuning import Flags, Objective, TuneResult
+from swarmtui.experiments.effects import effects, pareto, summarise_rows
+from swarmtui.experiments.grid import latest
+from swarmtui.model.tuning import Flags, Objective, Start
 
 
-def row(flags: Flags, tps: float | None, ttft: float | None = None, **fields: Any) -> TuneResult:
-    return TuneResult(flags=flags, state="done" if tps else "broken", out_tps=tps, ttft_s=ttft, **fields)
+def row(flags: Flags, tps: float | None, ttft: float | None = None, **fields: Any) -> Start:
+    return Start(flags=flags, state="done" if tps else "broken", out_tps=tps, ttft_s=ttft, **fields)
 
 
 def test_effect_uses_pairs_that_differ_in_nothing_else() -> None:
@@ -68,7 +69,7 @@ def test_last_round_of_a_configuration_counts() -> None:
 def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
     rows = [
         row({"--n": 1}, 100.0, 0.2, c=4, j_per_token=2.0), row({"--n": 2}, 150.0, 0.4, c=4, j_per_token=1.5),
-        TuneResult(flags={"--n": 9}, state="broken", reason="exited with code 1", log=("\x1b[31mout of memory",)),
+        Start(flags={"--n": 9}, state="broken", reason="exited with code 1", log=("\x1b[31mout of memory",)),
     ]  # fmt: skip
     text = tune_text(summarise_rows(rows, "out_tps"))
     lines = text.splitlines()

@@ -1,21 +1,22 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from swarmtui.experiments.ab import ab_launch
 from swarmtui.experiments.grid import (
     all_configurations,
     configuration_key,
+    configurations_in_round,
     halving_rounds,
     launch_command,
-    launch_for_command,
+    pending_configurations,
     scale_requests,
-    shuffled,
-    survivors,
     tune_digest,
 )
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Requests
-from swarmtui.model.tuning import Flags, TuneFile, TuneResult, format_flags, parse_tune
+from swarmtui.model.tuning import AbTest, Flags, Halving, Objective, Start, TuneFile, format_flags, parse_tune
 
 
 def tune(text: str) -> TuneFile:
@@ -66,17 +67,30 @@ def test_command_is_not_run_by_a_shell() -> None:
 
 
 def test_command_without_port_needs_a_url() -> None:
-    with pytest.raises(BadInput, match=r"put \{port\}"):
-        launch_for_command("serve --port 8000", None, 1, "--a")
-    assert launch_for_command("serve", "http://box:8000", 1, "--a").ready == "http://box:8000/v1/models"
+    test = AbTest(name="t", a="serve --port 8000", b="sim:moe-tp1", ready_within_s=5.0, pass_env=("HF_TOKEN",))
+    with pytest.raises(BadInput, match=r"--a: put \{port\}"):
+        ab_launch(test, "A", 1)
+    assert ab_launch(test, "B", 1) is None
+    launch = ab_launch(msgspec.structs.replace(test, url="http://box:8000"), "A", 1)
+    assert launch is not None and launch.ready == "http://box:8000/v1/models"
+    assert (launch.ready_within_s, launch.stop_within_s, launch.pass_env) == (5.0, 20.0, ("HF_TOKEN",))
 
 
 def test_order_is_random_but_reproducible() -> None:
-    listed: list[Flags] = [{"--n": n} for n in range(12)]
-    assert shuffled(listed, 3, 0) == shuffled(list(reversed(listed)), 3, 0)
-    assert shuffled(listed, 3, 0) != shuffled(listed, 4, 0)
-    assert shuffled(listed, 3, 0) != shuffled(listed, 3, 1)
-    assert sorted(map(configuration_key, shuffled(listed, 3, 0))) == sorted(map(configuration_key, listed))
+    def order(values: tuple[int, ...], seed: int) -> list[Flags]:
+        file = TuneFile(command="x {port}", grid={"--n": values}, seed=seed)
+        return pending_configurations(file, ())[1]
+
+    values = tuple(range(12))
+    assert order(values, 3) == order(values[::-1], 3)
+    assert order(values, 3) != order(values, 4)
+    assert sorted(map(configuration_key, order(values, 3))) == sorted(configuration_key({"--n": n}) for n in values)
+
+
+def test_interrupted_tune_continues_in_the_same_order() -> None:
+    file = TuneFile(command="x {port}", grid={"--n": tuple(range(12))})
+    order = pending_configurations(file, ())[1]
+    assert pending_configurations(file, [Start(flags=order[0])])[1] == order[1:]
 
 
 def test_digest_depends_on_the_plan_but_not_on_the_flags() -> None:
@@ -97,14 +111,20 @@ def test_last_halving_round_has_all_requests() -> None:
 
 def test_best_advance_and_failed_ones_do_not() -> None:
     rows = [
-        TuneResult(flags={"--n": 1}, state="done", out_tps=10.0, ttft_s=0.5),
-        TuneResult(flags={"--n": 2}, state="done", out_tps=30.0, ttft_s=0.9),
-        TuneResult(flags={"--n": 3}, state="broken", reason="x"),
-        TuneResult(flags={"--n": 4}, state="done", out_tps=20.0, ttft_s=None),
+        Start(flags={"--n": 1}, state="done", out_tps=10.0, ttft_s=0.5),
+        Start(flags={"--n": 2}, state="done", out_tps=30.0, ttft_s=0.9),
+        Start(flags={"--n": 3}, state="broken", reason="x"),
+        Start(flags={"--n": 4}, state="done", out_tps=20.0, ttft_s=None),
     ]
-    assert survivors(rows, 2, "out_tps") == [{"--n": 2}, {"--n": 4}]
-    assert survivors(rows, 2, "ttft_s") == [{"--n": 1}, {"--n": 2}]
-    assert survivors(rows, 9, "out_tps") == [{"--n": 2}, {"--n": 4}, {"--n": 1}]
+
+    def advancing(objective: Objective, rows: list[Start]) -> list[Flags]:
+        halving = Halving(factor=2, rounds=2)
+        file = TuneFile(command="x {port}", grid={"--n": (1, 2, 3, 4)}, halving=halving, objective=objective)
+        return list(configurations_in_round(file, rows, 1))
+
+    assert advancing("out_tps", rows) == [{"--n": 2}, {"--n": 4}]
+    assert advancing("ttft_s", rows) == [{"--n": 1}, {"--n": 2}]
+    assert advancing("out_tps", rows[:1] + rows[2:3]) == [{"--n": 1}]
 
 
 def test_flags_are_formatted_as_on_a_command_line() -> None:

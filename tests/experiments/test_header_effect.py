@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.experiments.header_effect import CacheUse, cache_use, header_effect
+from swarmtui.experiments.header_effect import cache_use, header_effect
 from swarmtui.model.session import TelemetryEntry
 from swarmtui.model.telemetry import ServerState, Telemetry
+from swarmtui.model.tuning import CacheUse
 from swarmtui.prompts.agent_header import header_messages
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload

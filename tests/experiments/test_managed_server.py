@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
+from swarmtui.experiments.measure import StopRequest
+from swarmtui.experiments.server_guardian import LaunchCommand
+from swarmtui.model.redaction import Secrets
 from tests.cli.programs import wait_until
 
 SIM = (sys.executable, "-m", "swarmtui.sim", "moe-tp1")
@@ -36,7 +39,14 @@ STOP = "import os, pathlib, sys; os.kill(int(pathlib.Path(sys.argv[1]).read_text
 
 def launch(port: int, *words: str, stop: tuple[str, ...] = ()) -> LaunchCommand:
     url = f"http://127.0.0.1:{port}"
-    return LaunchCommand(command=words, env={}, url=url, ready=f"{url}/v1/models", stop=stop)
+    return LaunchCommand(command=words, url=url, ready=f"{url}/v1/models", stop=stop)
+
+
+def managed(launch: LaunchCommand, log: Path, *, stopped: bool = False) -> ManagedServer:
+    stop = StopRequest()
+    if stopped:
+        stop.count()
+    return ManagedServer(launch, log, Secrets(), stop)
 
 
 def sim_on(port: int) -> list[psutil.Process]:
@@ -56,9 +66,8 @@ def alive(process: psutil.Process) -> bool:
 
 def test_server_runs_when_ready_and_is_gone_when_stopped(tmp_path: Path) -> None:
     port = free_port()
-    with ManagedServer(launch(port, *SIM, f"--port={port}"), tmp_path / "log", dict(os.environ)) as server:
-        server.start()
-        assert server.wait_until_ready(30.0, lambda: False) > 0
+    with managed(launch(port, *SIM, f"--port={port}"), tmp_path / "log") as server:
+        assert server.start() > 0
         assert server.failure() is None
         assert server.log_tail() == (f"http://127.0.0.1:{port}",)
         assert len(sim_on(port)) == 1
@@ -67,9 +76,8 @@ def test_server_runs_when_ready_and_is_gone_when_stopped(tmp_path: Path) -> None
 
 def test_server_dies_with_its_guardian(tmp_path: Path) -> None:
     port = free_port()
-    with ManagedServer(launch(port, *SIM, f"--port={port}"), tmp_path / "log", dict(os.environ)) as server:
+    with managed(launch(port, *SIM, f"--port={port}"), tmp_path / "log") as server:
         server.start()
-        server.wait_until_ready(30.0, lambda: False)
         (sim,) = sim_on(port)
         guardian = sim.ppid()
         assert guardian != os.getpid()
@@ -81,11 +89,8 @@ def test_server_dies_with_its_guardian(tmp_path: Path) -> None:
 def test_forked_processes_die_with_a_killed_guardian(tmp_path: Path) -> None:
     """One of them is in a session of its own; both ignore the end of the server."""
     port = free_port()
-    with ManagedServer(
-        launch(port, sys.executable, "-c", FORKING, str(port)), tmp_path / "log", dict(os.environ)
-    ) as server:
+    with managed(launch(port, sys.executable, "-c", FORKING, str(port)), tmp_path / "log") as server:
         server.start()
-        server.wait_until_ready(30.0, lambda: False)
         (sim,) = sim_on(port)
         forked = [psutil.Process(int(pid)) for pid in (tmp_path / "log").read_text().split() if pid.isdigit()]
         assert len(forked) == 2
@@ -101,30 +106,39 @@ def test_detached_server_is_stopped_by_the_stop_command(tmp_path: Path) -> None:
     port, pid = free_port(), str(tmp_path / "pid")
     words = (sys.executable, "-c", DETACHED, str(port), pid)
     stop = (sys.executable, "-c", STOP, pid)
-    with ManagedServer(launch(port, *words, stop=stop), tmp_path / "log", dict(os.environ)) as server:
+    with managed(launch(port, *words, stop=stop), tmp_path / "log") as server:
         server.start()
-        server.wait_until_ready(30.0, lambda: False)
         assert server.failure() is None
     assert sim_on(port) == []
 
 
 def test_missing_program_is_reported(tmp_path: Path) -> None:
-    with ManagedServer(launch(free_port(), "/nowhere/llama-server"), tmp_path / "log", dict(os.environ)) as server:
+    with (
+        managed(launch(free_port(), "/nowhere/llama-server"), tmp_path / "log") as server,
+        pytest.raises(ServerFailed, match="could not be started: No such file or directory"),
+    ):
         server.start()
-        with pytest.raises(ServerFailed, match="could not be started: No such file or directory"):
-            server.wait_until_ready(30.0, lambda: False)
 
 
 def test_waiting_can_be_interrupted(tmp_path: Path) -> None:
-    with ManagedServer(launch(free_port(), "sleep", "600"), tmp_path / "log", dict(os.environ)) as server:
+    with (
+        managed(launch(free_port(), "sleep", "600"), tmp_path / "log", stopped=True) as server,
+        pytest.raises(Interrupted),
+    ):
         server.start()
-        with pytest.raises(Interrupted):
-            server.wait_until_ready(600.0, lambda: True)
 
 
 def test_fatal_signal_is_reported(tmp_path: Path) -> None:
     words = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
-    with ManagedServer(launch(free_port(), *words), tmp_path / "log", dict(os.environ)) as server:
+    with (
+        managed(launch(free_port(), *words), tmp_path / "log") as server,
+        pytest.raises(ServerFailed, match="was killed by signal 9"),
+    ):
         server.start()
-        with pytest.raises(ServerFailed, match="was killed by signal 9"):
-            server.wait_until_ready(30.0, lambda: False)
+
+
+def test_running_server_is_left_alone(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        server = managed(launch(foreign.getsockname()[1], "true"), tmp_path / "log")
+        with pytest.raises(ServerFailed, match="another server is already listening"):
+            server.start()

@@ -14,7 +14,6 @@ from swarmtui.experiments.sequential import (
     alpha_at,
     detectable_at,
     evaluate,
-    next_checkpoint,
     runs_needed,
 )
 
@@ -114,7 +113,6 @@ def test_unequal_or_non_positive_runs_are_rejected(a: list[float], b: list[float
 def test_numbers_between_checkpoints_are_rejected() -> None:
     with pytest.raises(ValueError):
         alpha_at(5)
-    assert next_checkpoint(4) == 6 and next_checkpoint(CHECKPOINTS[-1]) is None
 
 
 @given(st.integers(0, 10_000))

@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from swarmtui.experiments.tune_status import process_start_time
-from swarmtui.experiments.tune_store import add_row, write_status, write_tune
-from swarmtui.model.tuning import Flags, Halving, TuneFile, TuneResult, TuneState, TuneStatus
+from swarmtui.experiments.store import process_start_time, write_experiment
+from swarmtui.model.tuning import ExperimentStatus, Flags, Halving, Start, Tune, TuneFile
 
 SLOTS = TuneFile(
     command="serve --port {port}", name="slots", grid={"--slots": (1, 2, 4), "--fast": (False, True)}
@@ -22,7 +21,7 @@ TWO: Flags = {"--slots": 2, "--fast": False}
 FOUR: Flags = {"--slots": 4, "--fast": False}
 
 
-def done(flags: Flags, tps: float, number: int = 0, **fields: Any) -> TuneResult:
+def done(flags: Flags, tps: float, number: int = 0, **fields: Any) -> Start:
     defaults: dict[str, Any] = {
         "c": 4,
         "ttft_s": 50.0 / tps,
@@ -31,26 +30,20 @@ def done(flags: Flags, tps: float, number: int = 0, **fields: Any) -> TuneResult
         "runs": (tps,),
         "session": "s",
     }
-    return TuneResult(flags=flags, round=number, state="done", out_tps=tps, **(defaults | fields))
+    return Start(flags=flags, round=number, state="done", out_tps=tps, **(defaults | fields))
 
 
-def failed(flags: Flags, reason: str, *log: str) -> TuneResult:
-    return TuneResult(flags=flags, state="broken", reason=reason, log=log)
+def failed(flags: Flags, reason: str, *log: str) -> Start:
+    return Start(flags=flags, state="broken", reason=reason, log=log)
 
 
-def tune_status(**fields: Any) -> TuneStatus:
+def tune_status(**fields: Any) -> ExperimentStatus:
     """The status of a tune that runs in this process, and is therefore alive."""
-    return TuneStatus(
+    return ExperimentStatus(
         **({"pid": os.getpid(), "born": process_start_time(os.getpid()), "begun": 1_000.0, "since": 1_042.0} | fields)
     )
 
 
-def write_tune_directory(directory: Path, tune: TuneFile, rows: list[TuneResult], now: TuneStatus | None) -> Path:
-    directory.mkdir(parents=True)
-    write_tune(directory, tune)
-    state = TuneState(name=tune.name)
-    for row in rows:
-        state = add_row(directory, state, row)
-    if now is not None:
-        write_status(directory, now)
+def write_tune_directory(directory: Path, tune: TuneFile, rows: list[Start], now: ExperimentStatus) -> Path:
+    write_experiment(directory, "tune", Tune(definition=tune, starts=tuple(rows), status=now))
     return directory

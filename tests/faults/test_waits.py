@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.experiments.grid import LaunchCommand
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
+from swarmtui.experiments.measure import StopRequest
+from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.plan import Timeouts, parse_timeouts
+from swarmtui.model.redaction import Secrets
 from tests.cli.programs import SIM, TIMEOUT_S, Sandbox, wait_until
 from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta
 
@@ -128,25 +130,33 @@ def test_ctrl_c_ends_doctor(sandbox: Sandbox) -> None:
     assert ran.code == 4, ran
 
 
-def launch(server: DrippingServer) -> LaunchCommand:
+def launch(server: DrippingServer, ready_within_s: float) -> LaunchCommand:
     """A server that runs, and of which the ready URL drips."""
     command = (sys.executable, "-c", "import time; time.sleep(600)")
     url = f"http://127.0.0.1:{free_port()}"
-    return LaunchCommand(command=command, env={}, url=url, ready=f"{server.url}/health", stop=())
+    return LaunchCommand(command=command, url=url, ready=f"{server.url}/health", ready_within_s=ready_within_s)
 
 
 def test_dripping_ready_url_is_not_ready(tmp_path: Path) -> None:
-    with DrippingServer("/health") as server, ManagedServer(launch(server), tmp_path / "log", {}) as managed:
+    with (
+        DrippingServer("/health") as server,
+        ManagedServer(launch(server, 0.5), tmp_path / "log", Secrets(), StopRequest()) as managed,
+        pytest.raises(ServerFailed, match=r"not ready within 0\.5 s"),
+    ):
         managed.start()
-        with pytest.raises(ServerFailed, match=r"not ready within 0\.5 s"):
-            managed.wait_until_ready(0.5, lambda: False)
 
 
 def test_stop_ends_the_wait_for_a_dripping_ready_url(tmp_path: Path) -> None:
-    with DrippingServer("/health") as server, ManagedServer(launch(server), tmp_path / "log", {}) as managed:
+    class StopWhileDripping(StopRequest):
+        def __call__(self) -> bool:
+            return server.dripping.is_set()
+
+    with (
+        DrippingServer("/health") as server,
+        ManagedServer(launch(server, 3600.0), tmp_path / "log", Secrets(), StopWhileDripping()) as managed,
+        pytest.raises(Interrupted),
+    ):
         managed.start()
-        with pytest.raises(Interrupted):
-            managed.wait_until_ready(3600.0, server.dripping.is_set)
 
 
 # a full pipe that nobody reads

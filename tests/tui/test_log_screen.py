@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swarmtui.experiments.tune_store import add_change, read_log
+from swarmtui.experiments.store import add_change, read_log
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.tui.app import SwarmApp
 from tests.tui.conftest import Until

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from swarmtui.client.session_client import start_session
-from swarmtui.experiments.tune_store import read_log
+from swarmtui.experiments.store import read_log
 from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest

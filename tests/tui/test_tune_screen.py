@@ -6,14 +6,14 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from swarmtui.experiments.store import read_tune, tune_directory
 from swarmtui.experiments.tune_process import TuneJob, start_tune_process
-from swarmtui.experiments.tune_status import TuneSnapshot, read_snapshot
-from swarmtui.experiments.tune_store import tune_directory
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.tuning import TuneFile
+from swarmtui.model.tuning import Tune, TuneFile
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
 from swarmtui.tui.tune.screen import TuneScreen
@@ -29,6 +29,12 @@ ROWS = [
     failed(TWO, "ended with exit code 1", "loading weights", "CUDA out of memory"),
     done(FOUR, 250.0, j_per_token=1.4, mean_w=350.0, peak_memory=21 << 30, simulated=True),
 ]
+
+
+def written(directory: Path) -> Tune:
+    found = read_tune(directory)
+    assert found is not None
+    return found
 
 
 def first_configuration(app: SwarmApp) -> str:
@@ -82,16 +88,15 @@ async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path
 
 def test_current_configuration_shows_live_figures() -> None:
     now = tune_status(flags=FOUR, phase="running", session="s")
-    view = tune_view(TuneSnapshot(tune=SLOTS, rows=tuple(ROWS[:2]), status=now, alive=True), frame(4), 1_102.0, False)
+    view = tune_view(Tune(definition=SLOTS, starts=tuple(ROWS[:2]), status=now), frame(4), 1_102.0, False)
     line = next(line for line in view.configurations if line.state == "▶ running")
     assert line.figures[:5] == ("160", "4", "123 ms", "1.25", "200")
     assert view.header.notice == "--slots 4: running, C=4 run 1/2 3/8, 1:00; enter opens it"
     assert view.header.progress == "2 of 6 configurations, 1 failed"
-    starting = tune_view(
-        TuneSnapshot(tune=SLOTS, status=tune_status(flags=ONE, phase="starting"), alive=True), None, 1_100.0, False
-    )
+    starting = tune_view(Tune(definition=SLOTS, status=tune_status(flags=ONE, phase="starting")), None, 1_100.0, False)
     assert "--slots 1: the server is starting, 0:58" in starting.header.notice
-    killed = tune_view(TuneSnapshot(tune=SLOTS, status=now, alive=False), None, 1_100.0, False)
+    now = msgspec.structs.replace(now, ended="interrupted")
+    killed = tune_view(Tune(definition=SLOTS, status=now), None, 1_100.0, False)
     assert killed.header.notice.startswith("interrupted; the same command resumes it")
 
 
@@ -122,10 +127,10 @@ async def test_configurations_can_be_watched_and_the_tune_continues_after_detach
         await until(lambda: "A tune is in progress. Stop it?" in screen_text(app))
         await pilot.press("d")
     assert app.return_value is not None and app.return_value.detached
-    await until(lambda: not read_snapshot(directory).alive)
-    found = read_snapshot(directory)
-    assert [row.state for row in found.rows] == ["done", "done"]
-    assert found.status is not None and found.status.ended == "done"
+    await until(lambda: written(directory).status.ended != "")
+    found = written(directory)
+    assert [row.state for row in found.starts] == ["done", "done"]
+    assert found.status.ended == "done"
 
 
 async def test_stopping_a_tune_stops_its_server(tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,18 +141,16 @@ async def test_stopping_a_tune_stops_its_server(tmp_path: Path, until: Until, mo
     directory = tune_directory(root, tune)
     monkeypatch.setenv("HF_TOKEN", "canary-hub")
     start_tune_process(TuneJob(tune=tune, request=request, directory=str(directory)))
-    status = read_snapshot(directory).status
-    assert status is not None
-    assert b"canary" not in Path(f"/proc/{status.pid}/environ").read_bytes()
+    assert b"canary" not in Path(f"/proc/{written(directory).status.pid}/environ").read_bytes()
     app = SwarmApp(tune=directory, session_root=root)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(lambda: "◌ starting" in screen_text(app))
         await pilot.press("x", "s")
         await until(lambda: app.return_value is not None)
     assert app.return_value is not None and not app.return_value.detached
-    found = read_snapshot(directory)
-    assert found.status is not None and found.status.ended == "stopped"
-    assert found.rows == ()
+    found = written(directory)
+    assert found.status.ended == "stopped"
+    assert found.starts == ()
 
 
 async def test_tune_list_opens_a_tune(tmp_path: Path, until: Until) -> None:

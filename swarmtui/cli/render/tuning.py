@@ -12,7 +12,7 @@ from swarmtui.experiments.effects import TuneSummary, change_from, ranking_sente
 from swarmtui.experiments.grid import all_configurations, halving_rounds, launch_command
 from swarmtui.experiments.sequential import CHECKPOINTS, detectable_at
 from swarmtui.experiments.tune import result_line
-from swarmtui.model.tuning import LoggedChange, Objective, TuneFile, TuneResult, format_flags
+from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import MISSING, gib, local_time, short_percent, signed_percent, significant
 from swarmtui.text import count_noun, escape, sanitize
 
@@ -105,7 +105,7 @@ def _effects(found: TuneSummary) -> list[str]:
     return align_table(titles, cells, [False] * 2 + [True] * 5, {0: 10, 1: 10})
 
 
-def _failures(rows: Sequence[TuneResult]) -> list[str]:
+def _failures(rows: Sequence[Start]) -> list[str]:
     lines = []
     for row in rows:
         if row.state == "broken":

@@ -9,7 +9,7 @@ from typing import Literal
 
 from textual.app import ComposeResult
 
-from swarmtui.experiments.tune_store import mark_change, read_log
+from swarmtui.experiments.store import mark_change, read_log
 from swarmtui.model.base import BadInput
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time, signed_percent

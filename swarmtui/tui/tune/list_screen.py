@@ -10,10 +10,10 @@ from typing import NamedTuple
 from textual.app import ComposeResult
 
 from swarmtui.experiments.effects import summarise_rows
-from swarmtui.experiments.tune_status import TuneSnapshot, configuration_statuses, read_snapshot
-from swarmtui.experiments.tune_store import tune_directories
+from swarmtui.experiments.grid import configuration_statuses
+from swarmtui.experiments.store import read_tune, tune_directories
 from swarmtui.model.base import BadInput
-from swarmtui.model.tuning import format_flags
+from swarmtui.model.tuning import Tune, format_flags
 from swarmtui.numbers import local_time, rate
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
@@ -39,16 +39,16 @@ class TuneLine(NamedTuple):
     best: str
 
 
-def tune_line(directory: Path, snapshot: TuneSnapshot) -> TuneLine:
-    configurations, status = configuration_statuses(snapshot), snapshot.status
+def tune_line(directory: Path, tune: Tune) -> TuneLine:
+    configurations = configuration_statuses(tune)
     finished = sum(configuration.state in ("done", "broken") for configuration in configurations)
-    leaderboard = summarise_rows(snapshot.rows, snapshot.tune.objective).leaderboard
+    leaderboard = summarise_rows(tune.starts, tune.definition.objective).leaderboard
     best = next((row for row in leaderboard if row.state == "done"), None)
     return TuneLine(
         directory,
-        sanitize(snapshot.tune.name),
-        local_time(status.begun) if status else "",
-        "tuning" if snapshot.alive else (status.ended if status else "") or "interrupted",
+        sanitize(tune.definition.name),
+        local_time(tune.status.begun),
+        tune.status.ended or "tuning",
         f"{finished} of {len(configurations)}",
         f"{rate(best.out_tps)} tok/s at C={best.c} with {sanitize(format_flags(best.flags))}"
         if best
@@ -134,7 +134,8 @@ def _read_lines(root: Path) -> list[TuneLine]:
     lines = []
     for directory in tune_directories(root):
         try:
-            lines.append(tune_line(directory, read_snapshot(directory)))
+            if (tune := read_tune(directory)) is not None:
+                lines.append(tune_line(directory, tune))
         except BadInput as problem:
             lines.append(TuneLine(directory, directory.name, "", "unreadable", "", sanitize(str(problem))))
     return lines

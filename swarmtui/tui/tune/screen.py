@@ -13,11 +13,11 @@ from textual.containers import Horizontal
 
 from swarmtui.client.session_client import attach
 from swarmtui.experiments.grid import configuration_key
-from swarmtui.experiments.tune_status import TuneSnapshot, read_snapshot, request_stop
+from swarmtui.experiments.store import read_tune, request_stop
 from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Subscribe
-from swarmtui.model.tuning import TuneResult
+from swarmtui.model.tuning import Start, Tune
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page, Pager
 from swarmtui.tui.cursor_list import CursorList
@@ -84,7 +84,7 @@ class TuneScreen(CursorScreen):
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self._directory = directory
-        self._snapshot: TuneSnapshot | None = None
+        self._tune: Tune | None = None
         self._problem = ""
         self._live: LiveSource | None = None
         self._session = ""
@@ -115,19 +115,19 @@ class TuneScreen(CursorScreen):
     async def _follow(self) -> None:
         while True:
             try:
-                self._snapshot = await asyncio.to_thread(read_snapshot, self._directory)
+                self._tune = await asyncio.to_thread(read_tune, self._directory)
                 self._problem = ""
             except BadInput as problem:
                 self._problem = sanitize(str(problem))
             self._connect()
             self.update_in_front()
-            if self._snapshot is not None and not self._snapshot.alive:
+            if self._tune is not None and self._tune.status.ended:
                 self.app.tune_ended()
             await asyncio.sleep(_RELOAD_S)
 
     def _connect(self) -> None:
         """Attach to the session of the current configuration for its live figures."""
-        status = self._snapshot.status if self._snapshot and self._snapshot.alive else None
+        status = self._tune.status if self._tune and not self._tune.status.ended else None
         session = status.session if status and status.phase in ("warming up", "running") else ""
         if session != self._session:
             self._disconnect()
@@ -158,10 +158,10 @@ class TuneScreen(CursorScreen):
         pareto.show(lines or [[(" a Pareto front needs two finished configurations", "dim")]])
 
     def _view(self) -> TuneView | None:
-        if self._snapshot is None:
+        if self._tune is None:
             return None
         frame = self._live.live.frame if self._live else None
-        return tune_view(self._snapshot, frame, time.time(), self._best_first)
+        return tune_view(self._tune, frame, time.time(), self._best_first)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.update_panels)
@@ -207,7 +207,7 @@ class TuneScreen(CursorScreen):
             self.dismiss()
 
     def action_stop_tune(self) -> None:
-        if self._snapshot is None or not self._snapshot.alive:
+        if self._tune is None or self._tune.status.ended:
             self.app.toast("the tune is not running")
         elif self._is_first:
             self.app.action_leave()
@@ -215,20 +215,19 @@ class TuneScreen(CursorScreen):
             self.app.open_screen("quit", "tune", callback=self._stop_confirmed)
 
     def _stop_confirmed(self, choice: str | None) -> None:
-        if choice == "stop" and self._snapshot is not None and self._snapshot.status is not None:
-            request_stop(self._snapshot.status)
+        if choice == "stop" and self._tune is not None:
+            request_stop(self._tune.status)
             self.app.toast("stopping the server of this configuration …")
         elif choice == "detach":
             self.dismiss()
 
     def action_open(self) -> None:
         """Open the live screen or server log of the current configuration, or the replay or error of a finished one."""
-        key, snapshot = self._current_list().selected_key, self._snapshot
-        if snapshot is None or not key:
+        key, tune = self._current_list().selected_key, self._tune
+        if tune is None or not key:
             return
-        status = snapshot.status if snapshot.alive else None
-        row = latest_row(snapshot, key)
-        if status is not None and status.flags is not None and configuration_key(status.flags) == key:
+        status, row = tune.status, latest_row(tune, key)
+        if not status.ended and status.flags is not None and configuration_key(status.flags) == key:
             if self._session:
                 self._watch(self._session)
             else:
@@ -269,7 +268,7 @@ class ServerLogScreen(Pager):
 class FailureScreen(Pager):
     page_title = "failed"
 
-    def __init__(self, row: TuneResult) -> None:
+    def __init__(self, row: Start) -> None:
         super().__init__()
         self._row = row
 

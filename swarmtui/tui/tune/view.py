@@ -8,11 +8,16 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from swarmtui.analysis.machine.energy import used_gpus
-from swarmtui.experiments.effects import Effect, TuneSummary, latest, ranking_sentence, summarise_rows
-from swarmtui.experiments.grid import configuration_key, halving_rounds
-from swarmtui.experiments.tune_status import ConfigurationStatus, TuneSnapshot, configuration_statuses
+from swarmtui.experiments.effects import Effect, TuneSummary, ranking_sentence, summarise_rows
+from swarmtui.experiments.grid import (
+    ConfigurationStatus,
+    configuration_key,
+    configuration_statuses,
+    halving_rounds,
+    latest,
+)
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.tuning import TuneResult, format_flags
+from swarmtui.model.tuning import Start, Tune, format_flags
 from swarmtui.numbers import MISSING, clock, gib, rate, seconds, signed_percent
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, ljust, rjust, wrap
@@ -47,17 +52,17 @@ class TuneView(NamedTuple):
     note: str
 
 
-def tune_view(snapshot: TuneSnapshot, frame: Frame | None, now: float, best_first: bool) -> TuneView:
+def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> TuneView:
     """`frame` is the newest of the current configuration's run; `now` is the wall clock."""
-    statuses = configuration_statuses(snapshot)
-    summary = summarise_rows(snapshot.rows, snapshot.tune.objective)
+    statuses = configuration_statuses(tune)
+    summary = summarise_rows(tune.starts, tune.definition.objective)
     ranks = {configuration_key(row.flags): rank for rank, row in enumerate(summary.leaderboard)}
     shown = statuses
     if best_first:
         shown = sorted(statuses, key=lambda status: ranks.get(configuration_key(status.flags), len(statuses)))
-    simulated = any(row.simulated for row in snapshot.rows)
+    simulated = any(row.simulated for row in tune.starts)
     return TuneView(
-        header=_header(snapshot, statuses, summary, frame, now),
+        header=_header(tune, statuses, summary, frame, now),
         configurations=tuple(
             _configuration_line(status, summary, frame if status.is_active else None) for status in shown
         ),
@@ -69,41 +74,41 @@ def tune_view(snapshot: TuneSnapshot, frame: Frame | None, now: float, best_firs
                 "best first" if best_first else "file order",
                 "▸ best ◆ on a Pareto front" if summary.leaderboard else "",
                 "GPU SIMULATED" if simulated else "",
-                "W, GiB: sums over GPUs" if any(row.mean_w is not None for row in snapshot.rows) else "",
+                "W, GiB: sums over GPUs" if any(row.mean_w is not None for row in tune.starts) else "",
             )
             if part
         ),
     )
 
 
-def latest_row(snapshot: TuneSnapshot, key: str) -> TuneResult | None:
-    return next((row for row in latest(snapshot.rows) if configuration_key(row.flags) == key), None)
+def latest_row(tune: Tune, key: str) -> Start | None:
+    return next((row for row in latest(tune.starts) if configuration_key(row.flags) == key), None)
 
 
 # header
 
 
 def _header(
-    snapshot: TuneSnapshot,
+    tune: Tune,
     statuses: Sequence[ConfigurationStatus],
     summary: TuneSummary,
     frame: Frame | None,
     now: float,
 ) -> HeaderView:
-    tune, status = snapshot.tune, snapshot.status
+    definition, status = tune.definition, tune.status
     newest = max((each.round for each in statuses), default=0)
     in_round = [each for each in statuses if each.round == newest]
     done = sum(each.state in ("done", "broken") for each in in_round)
     failed = sum(each.state == "broken" for each in statuses)
-    rounds = halving_rounds(tune)
+    rounds = halving_rounds(definition)
     round_text = f"round {newest + 1} of {len(rounds)}, " if len(rounds) > 1 and in_round else ""
-    notice, style = _notice(snapshot, summary, frame, now)
+    notice, style = _notice(tune, summary, frame, now)
     return HeaderView(
-        title=(sanitize(f"tune {tune.name} · {tune.command}"),),
-        phase="tuning" if snapshot.alive else (status.ended if status else "") or "interrupted",
+        title=(sanitize(f"tune {definition.name} · {definition.command}"),),
+        phase=status.ended or "tuning",
         progress=f"{round_text}{done} of {len(in_round)} configurations" + (f", {failed} failed" if failed else ""),
         share=done / len(in_round) if in_round else None,
-        clock=f"{clock(now - status.begun)} elapsed" if status and snapshot.alive else "",
+        clock=f"{clock(now - status.begun)} elapsed" if not status.ended else "",
         quality="",
         quality_style="",
         notice=notice,
@@ -111,9 +116,9 @@ def _header(
     )
 
 
-def _notice(snapshot: TuneSnapshot, summary: TuneSummary, frame: Frame | None, now: float) -> tuple[str, StatusStyle]:
-    status = snapshot.status
-    if snapshot.alive and status is not None:
+def _notice(tune: Tune, summary: TuneSummary, frame: Frame | None, now: float) -> tuple[str, StatusStyle]:
+    status = tune.status
+    if not status.ended:
         if status.flags is None:
             return "choosing the next configuration", ""
         since = clock(max(0.0, now - status.since))
@@ -126,7 +131,7 @@ def _notice(snapshot: TuneSnapshot, summary: TuneSummary, frame: Frame | None, n
         return f"{flags}: {status.phase}{progress}, {since}; enter opens it", ""
     best = next((row for row in summary.leaderboard if row.state == "done"), None)
     leader = f"; best: {sanitize(format_flags(best.flags))}, {rate(best.out_tps)} tok/s at C={best.c}" if best else ""
-    ended = status.ended if status else ""
+    ended = status.ended
     if ended == "done":
         return f"all configurations are done{leader}", "good"
     if ended == "stopped":
@@ -191,7 +196,7 @@ def _marks(status: ConfigurationStatus, summary: TuneSummary) -> str:
     return best + (" ◆" if row in summary.front_ttft or row in summary.front_energy else "")
 
 
-def _figures(row: TuneResult | None) -> tuple[str, ...]:
+def _figures(row: Start | None) -> tuple[str, ...]:
     if row is None or row.state == "broken":
         return ("",) * len(_TITLES)
     return (
@@ -292,7 +297,7 @@ def wrap_lines(lines: Sequence[Line], width: int) -> list[Line]:
 # server output
 
 
-def failure_lines(row: TuneResult, width: int) -> list[Line]:
+def failure_lines(row: Start, width: int) -> list[Line]:
     """Return why a configuration failed, and the last output of its server."""
     lines: list[Line] = [[(f" {part}", "bad")] for part in wrap(sanitize(row.reason), max(8, width - 2))]
     return [*lines, [], *log_lines(row.log, width)]

@@ -1,29 +1,48 @@
-"""Store tunes, with their logs, and the tuning log next to the sessions."""
+"""Store experiments, with the logs of their servers, and the tuning log next to the sessions.
+
+An experiment is one document, `tune.json` or `ab.json`, which is replaced after each step.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
+import psutil
 
 from swarmtui.engines.command_line import redact_flags
-from swarmtui.experiments.grid import tune_digest
+from swarmtui.experiments.grid import starts_in_file_order, tune_digest
 from swarmtui.files import MAX_DATA, make_private_directory, read_file, write_file
 from swarmtui.model.base import BadInput, Versioned, check_schema
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.parsing import parse_json
-from swarmtui.model.tuning import ChangeLog, LoggedChange, TuneFile, TuneResult, TuneState, TuneStatus
+from swarmtui.model.tuning import (
+    AbTest,
+    ChangeLog,
+    Definition,
+    Experiment,
+    ExperimentStatus,
+    LoggedChange,
+    Tune,
+    TuneFile,
+    is_command,
+)
 
 T = TypeVar("T")
+Kind = Literal["ab", "tune"]
+_TYPES: dict[Kind, type[Experiment[Any]]] = {"ab": Experiment[AbTest], "tune": Experiment[TuneFile]}
 
 # Hidden, so that it is not listed as a session.
 _FOLDER = ".tuning"
+# Two readings of the start time of a process may differ by a clock tick.
+_START_TIME_TOLERANCE_S = 0.5
 
 
 def tune_directory(root: Path, tune: TuneFile) -> Path:
@@ -37,19 +56,19 @@ def tune_directories(root: Path) -> list[Path]:
     found = []
     for path in (root / _FOLDER).glob("*/tune.json"):
         try:
-            found.append((max(file.stat().st_mtime for file in path.parent.glob("*.json")), path.parent))
-        except (OSError, ValueError):
+            found.append((path.stat().st_mtime, path.parent))
+        except OSError:
             continue  # deleted in the meantime
     return [directory for _, directory in sorted(found, reverse=True)]
 
 
-def logs_directory(root: Path, name: str) -> Path:
-    return root / _FOLDER / name
+def ab_directory(root: Path, test: AbTest) -> Path:
+    return root / _FOLDER / test.name
 
 
 @contextmanager
-def exclusive_lock(directory: Path) -> Iterator[None]:
-    """Allow one process per tune; the kernel releases the lock when that process ends."""
+def exclusive_lock(directory: Path, kind: Kind) -> Iterator[None]:
+    """Allow one process per experiment; the kernel releases the lock when that process ends."""
     try:
         make_private_directory(directory)
         fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -59,42 +78,59 @@ def exclusive_lock(directory: Path) -> Iterator[None]:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise BadInput("this tune is already running", source=str(directory)) from None
+        raise BadInput(f"this {kind} is already running", source=str(directory)) from None
     finally:
         os.close(fd)
 
 
-def read_state(directory: Path, name: str) -> TuneState:
-    return _read(directory / "state.json", TuneState) or TuneState(name=name)
-
-
-def add_row(directory: Path, state: TuneState, row: TuneResult) -> TuneState:
-    """Append a row; it is on disk when this returns."""
-    state = msgspec.structs.replace(state, rows=(*state.rows, row))
-    _write(directory / "state.json", state)
-    return state
-
-
-def write_tune(directory: Path, tune: TuneFile) -> None:
-    """Store the tune for UIs that show it, without anything that may be secret."""
-    shown = {"command": redact_flags(tune.command), "url": show_url(tune.url)}
-    _write(directory / "tune.json", msgspec.structs.replace(tune, **shown, stop="", env={}))
-
-
-def read_saved_tune(directory: Path) -> TuneFile:
-    path = directory / "tune.json"
-    found = _read(path, TuneFile)
-    if found is None:
-        raise BadInput("cannot be read: No such file or directory", source=str(path))
+def read_experiment(directory: Path, kind: Kind) -> Experiment[Any] | None:
+    """Return the experiment, which is interrupted if its process has died; None if it has not been started."""
+    found = _read(directory / f"{kind}.json", _TYPES[kind])
+    if found is not None and not found.status.ended and not is_running(found.status):
+        status = msgspec.structs.replace(found.status, ended="interrupted")
+        return msgspec.structs.replace(found, status=status)
     return found
 
 
-def write_status(directory: Path, status: TuneStatus) -> None:
-    _write(directory / "present.json", status)
+def read_tune(directory: Path) -> Tune | None:
+    """Return a tune with the results of configurations that its file contains, in the order of the file."""
+    found: Tune | None = read_experiment(directory, "tune")
+    if found is None:
+        return None
+    return msgspec.structs.replace(found, starts=tuple(starts_in_file_order(found.definition, found.starts)))
 
 
-def read_status(directory: Path) -> TuneStatus | None:
-    return _read(directory / "present.json", TuneStatus)
+def write_experiment(directory: Path, kind: Kind, experiment: Experiment[Any]) -> None:
+    stored = msgspec.structs.replace(experiment, definition=without_secrets(experiment.definition))
+    _write(directory / f"{kind}.json", stored)
+
+
+def without_secrets(definition: Definition) -> Definition:
+    """Leave out anything that may be secret."""
+    url = definition.url and show_url(definition.url)
+    if isinstance(definition, AbTest):
+        a, b = (redact_flags(side) if is_command(side) else show_url(side) for side in (definition.a, definition.b))
+        return msgspec.structs.replace(definition, a=a, b=b, url=url)
+    return msgspec.structs.replace(definition, command=redact_flags(definition.command), url=url, stop="", env={})
+
+
+def process_start_time(pid: int) -> float:
+    """Start time of a process; 0 if it does not exist or is a zombie."""
+    try:
+        process = psutil.Process(pid)
+        return 0.0 if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
+    except psutil.Error:
+        return 0.0
+
+
+def is_running(status: ExperimentStatus) -> bool:
+    """Whether the process of an experiment runs; its pid may belong to another one by now."""
+    return abs(process_start_time(status.pid) - status.born) < _START_TIME_TOLERANCE_S
+
+
+def request_stop(status: ExperimentStatus) -> None:
+    if not status.ended and is_running(status):
+        os.kill(status.pid, signal.SIGTERM)
 
 
 def read_log(root: Path) -> tuple[LoggedChange, ...]:
