@@ -60,8 +60,17 @@ def read_lines(path: Path | str, limit: int = MAX_JOURNAL, longest: int = MAX_LI
 
 
 def append_whole(path: Path | str, data: bytes) -> None:
-    """Append to a file that only its owner can read; after an OSError it is as it was before."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    """Append to a file that only its owner can read; after an OSError it is as it was before.
+
+    Neither the file nor its directory may be a link: someone may have replaced them.
+    """
+    directory, name = os.path.split(path)
+    folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
     try:
         size = os.fstat(fd).st_size
         try:

@@ -39,8 +39,9 @@ from swarmtui.text import count_noun, echo
 if TYPE_CHECKING:
     from swarmtui.analysis.limits.fail_if import FailCondition
 
-_EXIT_CODES: dict[client_protocol.Ending, int] = {
-    "done": DONE, "failed": BAD_INPUT, "unusable": UNUSABLE, "stopped": STOPPED, "interrupted": STOPPED,
+_EXIT_CODES: dict[str, int] = {
+    "done": DONE, "failed": BAD_INPUT, "unusable": UNUSABLE,
+    "stopped": STOPPED, "interrupted": STOPPED, "unsaved": STOPPED,
 }  # fmt: skip
 
 _GRACE_S = 5.0
@@ -175,7 +176,7 @@ def _recover(directory: str, finished: int, client: SessionClient, control: Stop
         try:
             write_summary(Path(directory))
         except (OSError, BadInput) as error:
-            found.append(Ended("failed", f"{cause}; {summary_error(Path(directory), error, finished)}", directory))
+            found.append(Ended("unsaved", f"{cause}; {summary_error(Path(directory), error, finished)}", directory))
         else:
             found.append(Ended("interrupted", f"{cause}; {saved_sentence(Path(directory), finished)}", directory))
 
@@ -206,7 +207,7 @@ def report(
     from swarmtui.sessions.documents import read_saved_summary, summary_json, unsaved_json
 
     summary = read_saved_summary(ended.directory)
-    if summary is not None and shown and ended.ending == "failed":
+    if summary is not None and shown and ended.ending == "unsaved":
         summary = msgspec.structs.replace(summary, levels=shown)
     if summary is None and shown and not as_json:
         echo(level_table(shown), nl=False)

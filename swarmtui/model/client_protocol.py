@@ -234,11 +234,12 @@ Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]
 class Ended(ProtocolMessage, frozen=True):
     """The last message: how the session ended, and its directory, which is empty if nothing is saved.
 
-    unusable: the endpoint could not be used; failed: saving failed; interrupted: a process of swarmtui died.
+    unusable: the endpoint could not be used; failed: wrong input, or an error of swarmtui; interrupted: a process of
+    swarmtui died; unsaved: not everything could be saved.
     `fault`: it failed by an unexpected error of swarmtui itself.
     """
 
-    ending: Ending
+    ending: Ending | Literal["unsaved"]
     message: str
     directory: str
     fault: bool = False

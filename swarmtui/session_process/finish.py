@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar, TypeVarTuple
+from typing import Literal, NamedTuple, TypeVar, TypeVarTuple
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending
@@ -69,7 +69,7 @@ def _count_tokens(request: RunRequest, endpoint: Endpoint, uncounted: list[Recor
 class SavedSession(NamedTuple):
     """How the session ended in the end; without a summary if that could not be written, or was not waited for."""
 
-    ending: Ending
+    ending: Ending | Literal["unsaved"]
     message: str
     directory: str = ""
     summary: Summary | None = None
@@ -97,7 +97,7 @@ async def save(
         message = f"{message}; {saved_sentence(journal.directory, finished)}"
     directory = str(journal.directory) if has_journal(journal.directory) else ""
     if problem:
-        return SavedSession("failed", " · ".join(filter(None, [message, problem])), directory, summary)
+        return SavedSession("unsaved", " · ".join(filter(None, [message, problem])), directory, summary)
     return SavedSession(ending, " · ".join(filter(None, [message, saved_elsewhere])), directory, summary)
 
 

@@ -96,7 +96,7 @@ class SessionProcess:
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.accept(reader, writer)
-        directory, fault = "", False
+        fault = False
         try:
             ending, message = await self._measure()
         except BadInput as error:
@@ -105,12 +105,14 @@ class SessionProcess:
             traceback.print_exc()
             ending, message = "failed", f"internal error, {type(error).__name__}: {error}; see {error_log()}"
             fault = True
+        saved = finish.SavedSession(ending, message)
         if self._journal is not None:
-            ending, message, directory, summary = await self._save(ending, message)
-            if summary is not None:
-                self._state.levels, self._state.quality = summary.levels, summary.quality
+            saved = await self._save(ending, message)
+        if saved.summary is not None:
+            self._state.levels, self._state.quality = saved.summary.levels, saved.summary.quality
         self._state.status = "ended"
-        await self._clients.close(client_protocol.Ended(ending, message, directory, fault), self._state.frame(False))
+        ended = client_protocol.Ended(saved.ending, saved.message, saved.directory, fault)
+        await self._clients.close(ended, self._state.frame(False))
         for simulator in self._simulators:
             simulator.end()
 

@@ -73,11 +73,10 @@ def check_open_file_limit(streams: int, workers: int, hard: int | None) -> None:
     """Raise BadInput if a worker may not open a file per stream."""
     needed = -(-streams // workers) + _SPARE_FILES
     if hard is not None and needed > hard:
-        raise BadInput(
-            f"C={streams} needs {needed} open files and the limit is {hard}: raise it (ulimit -Hn, limits.conf), "
-            f"or stay below C={max(1, workers * (hard - _SPARE_FILES))}",
-            key="levels",
-        )
+        most = workers * (hard - _SPARE_FILES)
+        lower = f", or use at most C={most}" if most > 0 else ""
+        problem = f"C={streams} needs {needed} open files and the limit is {hard}: raise it (ulimit -Hn, limits.conf)"
+        raise BadInput(problem + lower, key="levels")
 
 
 def worker_setup(

@@ -202,12 +202,14 @@ def _count_requests(directory: Path) -> int:
     return sum(record.phase == "level" and record.error != CANCELLED for record in records)
 
 
-def count_saved_requests(directory: Path) -> int:
-    """Count all requests that can be read from the journal and the spool files."""
+def count_saved_requests(directory: Path) -> tuple[int, int]:
+    """Count the requests that can be read from the journal and the spool files: finished, and cancelled by us."""
     try:
-        return len(_saved_records(directory))
+        records = _saved_records(directory).values()
     except OSError:
-        return 0
+        return 0, 0
+    cancelled = sum(record.error == CANCELLED for record in records)
+    return len(records) - cancelled, cancelled
 
 
 def _saved_records(directory: Path) -> dict[tuple[int, int, int], _RecordKey]:

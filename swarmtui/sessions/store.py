@@ -214,8 +214,9 @@ def summary_error(directory: Path, error: OSError | BadInput, finished: int) -> 
 
 
 def saved_sentence(directory: Path, finished: int) -> str:
-    """Say how many requests can be read back; `finished` are known to have ended."""
-    saved = count_saved_requests(directory)
+    """Say how many requests can be read back; `finished` are known to have ended, also if they were cancelled."""
+    saved, cancelled = count_saved_requests(directory)
+    finished -= cancelled
     if saved < finished:
         return f"{saved} of {finished} finished requests are saved"
     return f"{count_noun(saved, 'finished request is', 'finished requests are')} saved"

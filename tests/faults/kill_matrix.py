@@ -160,7 +160,7 @@ def _wrong_sentence(sandbox: Sandbox, text: str) -> str:
     directory, said = _directory(sandbox, text), claimed(text)
     if directory is None or not (directory / "journal.jsonl").is_file():
         return text if said or "saved: " in text else ""
-    readable = count_saved_requests(directory)
+    readable, _ = count_saved_requests(directory)
     if said is not None and (said[0] != readable or said[1] < readable):
         return f"{said} are claimed, {readable} are readable: {text[-300:]}"
     return ""

@@ -117,7 +117,7 @@ def test_full_disk_does_not_stop_the_run(sandbox: Sandbox) -> None:
             *words, "--requests", "60", "--warmup", "none", "--no-gpu",
             env={"PYTHONDONTWRITEBYTECODE": "1"}, before=["prlimit", "--fsize=16000"],
         )  # fmt: skip
-    assert ran.code == 2, ran
+    assert ran.code == 4, ran
     assert "warning: " in ran.err and "entries are not on disk" in ran.err and "File too large" in ran.err
     assert len(server.completed) >= 60
     (row,) = list_sessions(sandbox.sessions)
@@ -194,7 +194,7 @@ def test_session_without_any_directory_for_it_is_reported(tmp_path: Path, monkey
         monkeypatch.setenv(name, "/dev/null")
     monkeypatch.setattr(tempfile, "tempdir", "/dev/null")
     found = asyncio.run(finish.save(queue, "/dev/null", "stopped", "", 7, asyncio.Event()))
-    assert found[0] == "failed" and "its directory was removed" in found[1]
+    assert found[0] == "unsaved" and "its directory was removed" in found[1]
     assert found[2] == ""
 
 
@@ -240,7 +240,7 @@ def test_failure_to_write_the_summary_loses_no_request(sandbox: Sandbox) -> None
         blocker = sandbox.session / "detail.json"
         blocker.mkdir()
         code, stderr = stop(command)
-    assert code == 2 and "Is a directory" in stderr
+    assert code == 4 and "Is a directory" in stderr
     assert list_sessions(sandbox.sessions)[0].state == "stopped"
     blocker.rmdir()
     assert sandbox.show_session()["levels"][0]["ok"] == len(measured(sandbox))

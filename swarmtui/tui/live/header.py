@@ -250,7 +250,7 @@ def _clock(frame: Frame, replay: ReplayClock | None) -> str:
 def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[str, StatusStyle]:
     """Return the most urgent message."""
     if ended is not None:
-        bad = ended.ending in ("unusable", "failed", "interrupted")
+        bad = ended.ending in ("unusable", "failed", "interrupted", "unsaved")
         return f"{ending_text(ended)} · {saved_text(ended)}", "bad" if bad else "good"
     if frame is None:
         return "", ""
