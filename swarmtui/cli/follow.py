@@ -133,8 +133,8 @@ class _Follower:
             self._check_stop()
             match message:
                 case client_protocol.Hello(directory=directory, session=session):
-                    self.directory = directory
-                    for endpoint in session.endpoints if self._show_api else ():
+                    first, self.directory = not self.directory, directory
+                    for endpoint in session.endpoints if self._show_api and first else ():
                         self._progress.write(f"API: {endpoint.dialect} ({PATHS[endpoint.dialect]})")
                 case client_protocol.Frame():
                     self.levels, self.finished = message.levels, message.finished

@@ -102,7 +102,7 @@ ClientCommand = (
 
 
 class Hello(ProtocolMessage, frozen=True):
-    """First message to a client: the session as its journal has it, and the history so far."""
+    """First message to a client, repeated when the session was moved: the session and the history so far."""
 
     session: Session
     directory: str

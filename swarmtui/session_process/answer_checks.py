@@ -2,43 +2,124 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, get_args
+
 import msgspec
 
-from swarmtui.analysis.answers import REGEX_TIMEOUT_S, RegexTimeout, check_answer
+from swarmtui.model.answer_check import AnswerCheck, AnswerVerdict
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.workload import Task
+from swarmtui.processes.spawn import child_environment, module_command
+from swarmtui.session_process.check_process import CHECK_LIMIT_S, HEADER_BYTES, CheckedAnswer
 from swarmtui.session_process.journal_queue import JournalQueue
 
 # Characters that are kept of a checked answer if previews are on.
 PREVIEW_CHARS = 400
 
+# A process that does not answer for this long is replaced; one that computes for too long ends by itself.
+_HANG_S = 30.0
+_ATTEMPTS = 2
+
 # Limit on the text kept for counting tokens at the end; more could not be counted within a minute.
 _MAX_UNCOUNTED_CHARS = 2 << 20
 _CHARS_PER_ANSWER = 1_000
 
+_VERDICTS: dict[bytes, AnswerVerdict] = {f"{verdict}\n".encode(): verdict for verdict in get_args(AnswerVerdict)}
+
+
+class _Unchecked(NamedTuple):
+    check: AnswerCheck
+    record: Record
+    done: Callable[[Record], None]
+
 
 class AnswerChecker:
+    """Checks answers in a child process, one after another: a check that takes long delays only the later ones."""
+
     def __init__(self, journal: JournalQueue, *, keep_text: bool, previews: bool) -> None:
         self._journal, self._keep_text, self._previews = journal, keep_text, previews
-        self._timeout_logged = False
+        self._unchecked: deque[_Unchecked] = deque()
+        self._checking: asyncio.Task[None] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._logged: set[str] = set()
 
-    def check(self, task: Task | None, record: Record) -> Record:
-        """Add the verdict to the record of a last turn; cancelled requests get none."""
+    @property
+    def busy(self) -> bool:
+        return self._checking is not None and not self._checking.done()
+
+    def check(self, task: Task | None, record: Record, done: Callable[[Record], None]) -> None:
+        """Call `done` with the record: immediately, or later with its verdict if it is the answer of a last turn."""
         if task is None or task.check is None or record.error == CANCELLED:
-            return record
-        if record.ok and record.turn < len(task.followups):
-            return record
-        cut = record.finish_reason == "length"
-        try:
-            verdict = check_answer(task.check, record.text or "", record.reasoning or "", cut=cut, failed=not record.ok)
-        except RegexTimeout:
-            verdict = "fail"
-            if not self._timeout_logged:
-                self._timeout_logged = True
-                self._journal.log_event(
-                    "check", f"a regular expression took more than {REGEX_TIMEOUT_S:g} s: counted as not found"
-                )
-        return msgspec.structs.replace(record, verdict=verdict)
+            done(record)
+        elif not record.ok:
+            done(msgspec.structs.replace(record, verdict="error"))
+        elif record.turn < len(task.followups):
+            done(record)
+        else:
+            self._unchecked.append(_Unchecked(task.check, record, done))
+            if not self.busy:
+                if self._checking is not None:
+                    self._checking.result()  # raises what `done` has raised
+                self._checking = asyncio.create_task(self._check_all())
+
+    async def wait(self, stop_now: asyncio.Event) -> None:
+        """Wait for all verdicts; once `stop_now` is set, pass on the records that are left without one."""
+        if self._checking is not None:
+            stopping = asyncio.create_task(stop_now.wait())
+            await asyncio.wait((self._checking, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if self.busy:
+                self._checking.cancel()
+                await asyncio.wait((self._checking,))
+                await self.end_process()
+            self._checking = None
+        while self._unchecked:
+            answer = self._unchecked.popleft()
+            answer.done(answer.record)
+
+    async def end_process(self) -> int | None:
+        """End the process, if it has not ended, and return its exit status; None if there is none."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        with suppress(ProcessLookupError):
+            process.kill()
+        return await process.wait()
+
+    async def _check_all(self) -> None:
+        while self._unchecked:
+            check, record, done = self._unchecked[0]
+            cut = record.finish_reason == "length"
+            verdict = await self._verdict(CheckedAnswer(check, record.text or "", record.reasoning or "", cut))
+            self._unchecked.popleft()
+            done(msgspec.structs.replace(record, verdict=verdict))
+
+    async def _verdict(self, answer: CheckedAnswer) -> AnswerVerdict | None:
+        """Return the verdict; None if the process fails for another reason than the time it takes."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._process = self._process or await _start_process()
+            except OSError:
+                break
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_HANG_S):
+                    if verdict := await _ask(self._process, answer):
+                        return verdict
+            if await self.end_process() == -signal.SIGVTALRM:
+                self._log_once(f"a check took more than {CHECK_LIMIT_S:g} s: counted as not found")
+                return "fail"
+        self._log_once("the process that checks answers failed: some answers have no verdict")
+        return None
+
+    def _log_once(self, text: str) -> None:
+        if text not in self._logged:
+            self._logged.add(text)
+            self._journal.log_event("check", text)
 
     def trim_text(self, task: Task | None, record: Record) -> Record:
         if self._keep_text:
@@ -46,6 +127,20 @@ class AnswerChecker:
         if self._previews and task is not None and task.check is not None:
             return msgspec.structs.replace(record, text=_preview(record.text), reasoning=_preview(record.reasoning))
         return msgspec.structs.replace(record, text=None, reasoning=None)
+
+
+async def _start_process() -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *module_command("swarmtui.session_process.check_process"),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=child_environment(),
+    )  # fmt: skip
+
+
+async def _ask(process: asyncio.subprocess.Process, answer: CheckedAnswer) -> AnswerVerdict | None:
+    assert process.stdin is not None and process.stdout is not None
+    message = msgspec.msgpack.encode(answer)
+    process.stdin.write(len(message).to_bytes(HEADER_BYTES, "big") + message)
+    return _VERDICTS.get(await process.stdout.readline())
 
 
 class UncountedAnswers:

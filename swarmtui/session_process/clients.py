@@ -57,6 +57,7 @@ class ClientConnections:
         self._path: Path | None = None
         self._clients: set[Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._greetings = 1
 
     async def listen(self, path: Path) -> None:
         mask = os.umask(0o177)
@@ -100,19 +101,25 @@ class ClientConnections:
 
     async def _send_frames(self, writer: asyncio.StreamWriter, subscription: client_protocol.Subscribe) -> None:
         pause = 1.0 / min(_MAX_HZ, max(_MIN_HZ, subscription.hz))
-        hello: client_protocol.Hello | None = None
+        greetings = 0
         while not writer.is_closing():
             # A client that has not read the last frame gets no other until it has, and then the newest: one that is
             # stopped finds no old frames when it continues, and there is room for the end of the session.
             if not _is_unread(writer):
-                if hello is None and (hello := self._hello()) is not None:
+                if greetings < self._greetings and (hello := self._hello()) is not None:
+                    greetings = self._greetings
                     writer.write(pack(hello))
                 writer.write(pack(self._frame(subscription.rows)))
-            await asyncio.sleep(pause if hello else _POLL_HELLO_S)
+            await asyncio.sleep(pause if greetings else _POLL_HELLO_S)
+
+    def greet(self) -> None:
+        """Send another Hello to each client: the directory of the session has changed."""
+        self._greetings += 1
 
     async def close(self, last: client_protocol.Ended, frame: client_protocol.Frame) -> None:
         """Send the final state; a client that does not read delays this only for a short time."""
         for client in self._clients:
+            client.unsubscribe()  # no frame follows the last one
             client.writer.write(pack(frame) + pack(last))
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):

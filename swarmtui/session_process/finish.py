@@ -80,9 +80,7 @@ async def save(
 ) -> SavedSession:
     """Write the end and the summary. Once `exit_now` is set, an unfinished summary is left to be written later."""
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
-    saved_elsewhere = journal.save_elsewhere(_fallback_roots(root))
-    problem = journal.final_problem
-    journal.close()
+    saved_elsewhere, problem = await asyncio.to_thread(_close_journal, journal, root)
     saving = await run_interruptible(exit_now, write_summary, journal.directory)
     await asyncio.wait((saving,), timeout=_SUMMARY_S)
     summary = saving.result() if saving.done() and saving.exception() is None else None
@@ -99,6 +97,14 @@ async def save(
     if problem:
         return SavedSession("unsaved", " · ".join(filter(None, [message, problem])), directory, summary)
     return SavedSession(ending, " · ".join(filter(None, [message, saved_elsewhere])), directory, summary)
+
+
+def _close_journal(journal: JournalQueue, root: str) -> tuple[str, str]:
+    """Return where the journal was saved instead, and what is not on disk in the end; empty if all is as it should."""
+    saved_elsewhere = journal.save_elsewhere(_fallback_roots(root))
+    problem = journal.final_problem
+    journal.close()
+    return saved_elsewhere, problem
 
 
 def _fallback_roots(first: str) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, RequestEntry, StageEnd, StageStart, entry_encoder
+from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.processes.spawn import child_environment, module_command
 from swarmtui.session_process.journal_queue import JournalQueue
@@ -63,9 +64,9 @@ class LevelRecords:
 
     async def levels_from_journal(self) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
-        unsaved = (entry for entry in self._journal.unsaved if isinstance(entry, RequestEntry))
-        lines = [entry_encoder.encode(entry) for entry in (*self.starts, *self.ends, *unsaved)]
-        journal = self._journal.fileno()
+        stages = [entry_encoder.encode(entry) for entry in (*self.starts, *self.ends)]
+        lines = [*stages, *self._journal.unsaved_requests]
+        journal = self._journal.duplicate()
         try:
             process = await asyncio.create_subprocess_exec(
                 *module_command("swarmtui.sessions.compute_levels"), str(journal),
@@ -74,6 +75,8 @@ class LevelRecords:
             )  # fmt: skip
         except OSError:
             return None
+        finally:
+            os.close(journal)
         try:
             output, _ = await process.communicate(b"\n".join([*lines, b""]))
         except asyncio.CancelledError:

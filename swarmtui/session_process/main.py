@@ -76,6 +76,7 @@ class SessionProcess:
         self._journal: JournalQueue | None = None
         self._events: ServerEvents | None = None
         self._save_refused: SessionWarning | None = None
+        self._moving: asyncio.Task[None] | None = None
         self._simulators: list[SimulatorProcess] = []
         self._quality = QualityMonitor(cold_expected=True)
         self._ttft_split = TtftSplitWindow()
@@ -178,6 +179,7 @@ class SessionProcess:
             request, session_id, self._t0, workload, await digesting, endpoints, calibration, hosts
         )
         journal.write(Head(session=session, pid=os.getpid()))
+        await asyncio.to_thread(journal.flush)
         if journal.warning is not None:
             return "failed", journal.final_problem
         if self._hosts is not None:
@@ -323,7 +325,9 @@ class SessionProcess:
                 self._session = msgspec.structs.replace(session, label=label, note=note)
                 journal.write(DescriptionEntry(label=label, note=note))
             case client_protocol.SaveTo(directory):
-                self._move(journal, Path(directory))
+                self._save_refused = None
+                self._update_warnings()
+                self._moving = asyncio.create_task(self._move(journal, Path(directory)))
             case _:
                 scheduler.set_goal(command)
 
@@ -337,11 +341,12 @@ class SessionProcess:
         else:
             self._stopped_early.set()
 
-    def _move(self, journal: JournalQueue, root: Path) -> None:
-        self._save_refused = None
+    async def _move(self, journal: JournalQueue, root: Path) -> None:
+        """Move the session; clients learn of it by another Hello, or by a warning."""
         try:
-            journal.move(root / journal.directory.name)
+            await asyncio.to_thread(journal.move, root / journal.directory.name)
             self._workers.spool_to(journal.directory)
+            self._clients.greet()
         except OSError as error:
             self._save_refused = SessionWarning("save_refused", f"cannot be saved to {root}: {error.strerror}")
         self._update_warnings()
@@ -407,14 +412,21 @@ class SessionProcess:
         assert self._journal is not None
         self._state.status = "saving"
         journal, scheduler = self._journal, self._scheduler
+        if scheduler is not None:
+            await scheduler.save_last_records()
+        if self._moving is not None:
+            await self._moving
+        await asyncio.to_thread(journal.flush)
         cut_off = await self._workers.shut_down(journal.saved())
+        if scheduler is not None:
+            await scheduler.close()
         for name in sorted({link.host.host.name for link in cut_off if link.host is not None}):
             spools = machine_spools(journal.directory)
             self._log_host_event("hosts", f"what {name} could not send is there in {spools}: copy it to this session")
         if self._hosts is not None:
             await self._hosts.close()
         if self._session is None or not self._state.finished:
-            journal.close()
+            await asyncio.to_thread(journal.close)
             discard_session(journal.directory)
             return finish.SavedSession(ending, message)
         if scheduler is not None and scheduler.steering.stop_now.is_set():

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from swarmtui.analysis.live_trace import TraceCounts
@@ -13,6 +14,7 @@ from swarmtui.model import client_protocol
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import RequestEntry, StageEnd, StageStart
+from swarmtui.model.workload import Task
 from swarmtui.prompts.canaries import COUNT as CANARIES
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
@@ -71,16 +73,12 @@ class Scheduler:
                     self._workers.start_stage(stage, c=max(1, c), cancel=True)
 
     def finish_request(self, link: WorkerLink, record: Record) -> None:
-        """Write a record to the journal, then pass it to the observers and continue the stage."""
+        """Have a record checked and saved; without waiting for that, continue the stage."""
         # Many requests end and start at the same time: let a server on this host run in between.
         os.sched_yield()
         task = self._workers.dispatcher.task(link.number, record.task)
-        record = self._checker.check(task, record)
-        self.uncounted.add(record)
-        record = self._checker.trim_text(task, record)
-        link.unacknowledged.append(self.journal.write(RequestEntry(record=record)))
-        for observe in self.observers:
-            observe(record)
+        link.received += 1
+        self._checker.check(task, record, partial(self._save_record, link, link.received, task))
         if task is None or (record.error is None and record.turn < len(task.followups)):
             return
         self._workers.dispatcher.finished(link.number, record.task)
@@ -100,6 +98,24 @@ class Scheduler:
     def _keep_first_error(self, record: Record) -> None:
         if record.error not in (None, CANCELLED):
             self.first_error = self.first_error or record
+
+    def _save_record(self, link: WorkerLink, number: int, task: Task | None, record: Record) -> None:
+        """Write a record to the journal, then pass it to the observers."""
+        self.uncounted.add(record)
+        record = self._checker.trim_text(task, record)
+        link.places[number] = self.journal.write(RequestEntry(record=record))
+        for observe in self.observers:
+            observe(record)
+        self.steering.changed.set()
+
+    async def save_last_records(self) -> None:
+        """Wait for the verdicts on the last answers, unless the user stops immediately."""
+        await self._checker.wait(self.steering.stop_now)
+
+    async def close(self) -> None:
+        """Save the records that arrived while the workers were shut down."""
+        await self.save_last_records()
+        await self._checker.end_process()
 
     def tasks_returned(self, link: WorkerLink, tasks: tuple[int, ...]) -> None:
         self._workers.dispatcher.returned(link.number, tasks)
@@ -250,6 +266,9 @@ class Scheduler:
         elif source.fills and not source.continues:
             self._workers.drop(cancel=False)
         end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
+        # The levels and the answer of a search include every verdict.
+        while self._checker.busy and not self.steering.stop_now.is_set():
+            await self._wait_for_change()
         self.records.ends.append(end)
         self.journal.write(end)
         self._stage = None

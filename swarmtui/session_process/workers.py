@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -169,9 +168,10 @@ class WorkerLink:
     ) -> None:
         self.number, self.host = number, host
         self.frame: worker_protocol.WorkerFrame | None = None
-        self.saved = 0
-        # The place in the journal of each record that is not acknowledged.
-        self.unacknowledged: deque[int] = deque()
+        self.received = self.saved = 0
+        # The places in the journal of records that are not acknowledged, by the number of the record. One whose answer
+        # is being checked has no place yet.
+        self.places: dict[int, int] = {}
         self.drops = 0
         self._socket, self._process = connection, process
         self._writer: asyncio.StreamWriter | None = None
@@ -339,9 +339,9 @@ class WorkerPool:
         """Acknowledge the records among the first `saved` entries of the journal."""
         for link in self.links:
             before = link.saved
-            while link.unacknowledged and link.unacknowledged[0] <= saved:
-                link.unacknowledged.popleft()
+            while link.places.get(link.saved + 1, saved + 1) <= saved:
                 link.saved += 1
+                del link.places[link.saved]
             if link.saved > before:
                 link.send(worker_protocol.Ack(link.saved))
 

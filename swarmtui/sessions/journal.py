@@ -39,7 +39,6 @@ from swarmtui.model.session import (
     TelemetryEntry,
     TokenCount,
     entry_decoder,
-    entry_encoder,
 )
 from swarmtui.model.telemetry import DiscoveredServer, Telemetry
 
@@ -214,9 +213,9 @@ class JournalWriter:
             os.close(self._fd)
             raise
 
-    def append(self, entry: Entry) -> None:
-        """Write one line; after a write that was cut short, start on a new line."""
-        line = entry_encoder.encode(entry) + b"\n"
+    def append(self, entry: bytes) -> None:
+        """Write an encoded entry as one line; after a write that was cut short, start on a new line."""
+        line = entry + b"\n"
         self._write(b"\n" + line if self._torn else line)
 
     def copy(self, other: JournalWriter) -> None:

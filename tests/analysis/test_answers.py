@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.answers import RegexTimeout, check_answer, check_passes, is_valid_python, matches_schema
+from swarmtui.analysis.answers import check_answer, check_passes, is_valid_python, matches_schema
 from swarmtui.model.answer_check import AnswerCheck, find_check_problems
 
 DOCSTRING = AnswerCheck(all=("Args", "Returns"), any=(("sorted", "in order"), ("index",)))
@@ -51,12 +51,6 @@ def test_each_any_group_needs_one_match() -> None:
 def test_regex_anchors_match_each_line() -> None:
     assert check_passes(AnswerCheck(regex=(r"^def test_\w+",)), "Here:\ndef test_one(): pass")
     assert not check_passes(AnswerCheck(regex=(r"^def test_\w+", "nowhere")), "def test_one(): pass")
-
-
-def test_catastrophic_regex_times_out() -> None:
-    with pytest.raises(RegexTimeout):
-        check_passes(AnswerCheck(regex=(r"(a+)+$",)), "a" * 60 + "b")
-    assert check_passes(AnswerCheck(regex=("a",)), "a"), "the timer is gone"
 
 
 @pytest.mark.parametrize(

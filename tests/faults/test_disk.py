@@ -224,6 +224,7 @@ class FakeDisk:
 
 
 def warning_text(queue: JournalQueue) -> str:
+    queue.flush()
     assert queue.warning is not None
     return queue.warning.text
 
@@ -284,6 +285,7 @@ def test_unwritten_entries_are_written_in_order_once_there_is_space(
 ) -> None:
     disk, queue = FakeDisk(monkeypatch), JournalQueue(tmp_path / "here")
     queue.log_event("1")
+    queue.flush()
     disk.room = 20
     queue.log_event("2")
     assert warning_text(queue).startswith("1 entry is not on disk")
@@ -291,8 +293,8 @@ def test_unwritten_entries_are_written_in_order_once_there_is_space(
         queue.log_event(name)
     assert warning_text(queue).startswith("3 entries are not on disk") and "No space left" in warning_text(queue)
     disk.room = None
-    queue.flush()
     queue.log_event("5")
+    queue.flush()
     assert (event_names(tmp_path / "here"), queue.warning) == (["1", "2", "3", "4", "5"], None)
 
 
@@ -300,6 +302,7 @@ def test_write_that_failed_completely_leaves_no_empty_line(tmp_path: Path, monke
     disk, queue = FakeDisk(monkeypatch), JournalQueue(tmp_path / "here")
     disk.room = 0
     queue.log_event("1")
+    queue.flush()
     disk.room = None
     queue.flush()
     assert len((tmp_path / "here" / JOURNAL).read_bytes().splitlines()) == 1
@@ -308,6 +311,7 @@ def test_write_that_failed_completely_leaves_no_empty_line(tmp_path: Path, monke
 def test_unwritten_entries_move_to_the_new_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, queue = FakeDisk(monkeypatch), JournalQueue(tmp_path / "a" / "id")
     queue.log_event("1")
+    queue.flush()
     disk.room = 20
     queue.log_event("2")
     with pytest.raises(OSError, match="No space left"):
@@ -316,6 +320,7 @@ def test_unwritten_entries_move_to_the_new_directory(tmp_path: Path, monkeypatch
     disk.room = None
     queue.move(tmp_path / "b" / "id")
     queue.log_event("3")
+    queue.flush()
     assert (event_names(tmp_path / "b" / "id"), queue.warning) == (["1", "2", "3"], None)
     assert not (tmp_path / "a" / "id").exists()
 
@@ -331,6 +336,7 @@ def test_failed_sync_is_reported_and_the_session_saved_elsewhere(
 
     monkeypatch.setattr(os, "fsync", failing)
     queue.write(StageEnd(number=1, t_ns=1, complete=True))
+    queue.flush()
     monkeypatch.setattr(os, "fsync", real)
     queue.log_event("1")
     assert warning_text(queue).startswith(

@@ -16,7 +16,7 @@ from swarmtui.session_process import journal_queue, live_levels
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels
 from swarmtui.session_process.live_state import LiveState
-from swarmtui.sessions.journal import read_journal
+from swarmtui.sessions.journal import decode_line, read_journal
 from swarmtui.sessions.replay import open_replay
 from tests.sessions.session_builders import T0, full_session, head, record
 
@@ -33,6 +33,7 @@ def level_records(journal_file: JournalQueue) -> LevelRecords:
                 records.ends.append(entry)
             case RequestEntry(record=record) if record.phase != "warmup":
                 records.add(record)
+    journal_file.flush()
     return records
 
 
@@ -58,13 +59,13 @@ def test_levels_include_entries_that_are_not_on_disk(tmp_path: Path, monkeypatch
     before = read(records)
     shutil.rmtree(tmp_path / "here")
 
-    def full(entry: object) -> None:
+    def full(entry: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(journal_file._writer, "append", full)
     late = record(999, sent=2900, c=2, stage=2)
     journal_file.write(RequestEntry(record=late))
-    assert [entry.record for entry in journal_file.unsaved if isinstance(entry, RequestEntry)] == [late]
+    assert [decode_line(line) for line in journal_file.unsaved_requests] == [RequestEntry(record=late)]
     assert [level.ok for level in read(records)] == [before[0].ok, before[1].ok + 1]
 
 
@@ -111,6 +112,7 @@ def long_run(directory: Path, requests: int) -> list[Record]:
             )
         )  # fmt: skip
         journal_file.write(RequestEntry(record=records[-1]))
+        journal_file.flush()
     journal_file.write(StageEnd(number=1, t_ns=T0 + 300 * requests * 1_000_000, complete=True))
     journal_file.close()
     return records

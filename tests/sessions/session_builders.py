@@ -32,13 +32,12 @@ MS = 1_000_000
 _WRITER = """
 import sys
 from pathlib import Path
-from swarmtui.model.session import entry_decoder
 from swarmtui.sessions.journal import JournalWriter
 writer = JournalWriter(Path(sys.argv[1]))
 for line in sys.stdin.buffer:
     if line == b"\\n":
         break
-    writer.append(entry_decoder.decode(line))
+    writer.append(line.rstrip(b"\\n"))
 print("written", flush=True)
 sys.stdin.buffer.read()
 """
@@ -119,7 +118,7 @@ def open_loop_session(session_id: str = "20261115-014455-3f9a") -> list[Entry]:
 def write_session(directory: Path, entries: Sequence[Entry]) -> Path:
     writer = JournalWriter(directory)
     for entry in entries:
-        writer.append(entry)
+        writer.append(entry_encoder.encode(entry))
     writer.close()
     return directory
 

@@ -131,7 +131,7 @@ def test_same_task_in_another_stage_or_turn_is_another_request(tmp_path: Path) -
 def test_line_after_a_failed_write_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full after 20 bytes, and has room again afterwards."""
     writer = JournalWriter(tmp_path / "s")
-    writer.append(head())
+    writer.append(entry_encoder.encode(head()))
     real, calls = os.write, []
 
     def short_then_full(fd: int, data: bytes) -> int:
@@ -143,8 +143,8 @@ def test_line_after_a_failed_write_is_complete(tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", short_then_full)
         with pytest.raises(OSError, match="No space left"):
-            writer.append(RequestEntry(record=record(1)))
-    writer.append(RequestEntry(record=record(2)))
+            writer.append(entry_encoder.encode(RequestEntry(record=record(1))))
+    writer.append(entry_encoder.encode(RequestEntry(record=record(2))))
     writer.sync()
     writer.close()
     journal = read_journal(tmp_path / "s")
