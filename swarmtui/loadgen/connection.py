@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import socket
@@ -15,15 +14,11 @@ from typing import Any, Protocol
 from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_stamps, monotonic_ns, unpack_timespec
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.loadgen.kept_reads import KEPT_BYTES, KeptReads
-from swarmtui.loadgen.receive_ring import ReceiveRing
 from swarmtui.model.endpoint import tls_problem
 
 # A read is not larger, so that one saturated stream does not delay the others.
 _buffer = bytearray(32 << 10)
 _buffers, _buffer_view = [_buffer], memoryview(_buffer)
-
-# After an error in sending, what the server had sent is received for at most this long.
-_LAST_READ_NS = 1_000_000_000
 
 # The error name of requests that end with an exception in this program.
 CLIENT_FAULT = "client_fault"
@@ -69,32 +64,24 @@ class Connection:
     """A connection whose user is called for each read, or for several together.
 
     After `keep_reads`, reads that end as it says are kept until a read ends otherwise, there are many, or `deliver` is
-    called: parsing many reads at once is what makes them cheap. With a ring, the kernel receives into it.
+    called: parsing many reads at once is what makes them cheap.
     """
 
     __slots__ = (
-        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_receive_key",
-        "_recvmsg", "_ring", "_send_error", "_sock", "_tls", "_tls_context", "fd", "kept", "open", "served", "user",
+        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_recvmsg",
+        "_sock", "_tls", "_tls_context", "fd", "kept", "open", "served", "user",
     )  # fmt: skip
 
     def __init__(
-        self,
-        loop: EventLoop,
-        clock: KernelClock,
-        addresses: list[Any],
-        hostname: str,
-        tls: ssl.SSLContext | None,
-        ring: ReceiveRing | None = None,
+        self, loop: EventLoop, clock: KernelClock, addresses: list[Any], hostname: str, tls: ssl.SSLContext | None
     ) -> None:
-        self._loop, self._clock, self._ring = loop, clock, ring
+        self._loop, self._clock = loop, clock
         self._addresses, self._address, self._hostname = addresses, 0, hostname
         self._tls_context = tls
         self._tls: ssl.SSLObject | None = None
         self._pending = b""
         self._sock: socket.socket | None = None
         self._recvmsg: Callable[..., tuple[int, list[Any], int, Any]]
-        self._receive_key: int | None = None
-        self._send_error: OSError | None = None
         self.fd = -1
         self.open = False
         self.served = False
@@ -129,10 +116,7 @@ class Connection:
         if outcome:
             self._next_address(OSError(outcome, os.strerror(outcome)))
             return
-        if self._ring is not None:
-            self._receive_key = self._ring.add(self)
-        else:
-            self._loop.add_fd(self.fd, READ, self._on_ready)
+        self._loop.add_fd(self.fd, READ, self._on_ready)
         if self._tls_context is None:
             self._on_established()
             return
@@ -173,30 +157,15 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            if self._receive_key is None:
-                self._fail(error)
-            elif self._send_error is None:
-                # A server that rejects a long request sends the reason before it closes: wait until it is received.
-                self._send_error = error
-                self._loop.call_at(monotonic_ns() + _LAST_READ_NS, self._fail_sending)
+            self._fail(error)
             return
         if sent < len(data):
             self._pending = data[sent:]
-            if self._receive_key is not None:
-                self._loop.add_fd(self.fd, WRITE, self._flush)
-            else:
-                self._loop.modify_fd(self.fd, READ | WRITE)
+            self._loop.modify_fd(self.fd, READ | WRITE)
 
-    def _fail_sending(self) -> None:
-        if self._send_error is not None and self._sock is not None:
-            self._fail(self._send_error)
-
-    def _flush(self, events: int = WRITE) -> None:
+    def _flush(self) -> None:
         data, self._pending = self._pending, b""
-        if self._receive_key is not None:
-            self._loop.remove_fd(self.fd)
-        else:
-            self._loop.modify_fd(self.fd, READ)
+        self._loop.modify_fd(self.fd, READ)
         self._write(data)
 
     def _on_ready(self, events: int) -> None:
@@ -234,9 +203,6 @@ class Connection:
         kept.append(data)
         if not data.endswith(kept.end) or len(kept) >= kept.limit or len(data) > KEPT_BYTES:
             self.deliver()
-
-    def receive_failed(self, code: int) -> None:
-        self._fail(self._send_error or OSError(code, os.strerror(code)))
 
     def deliver(self) -> None:
         """Pass what was kept to the user."""
@@ -308,9 +274,6 @@ class Connection:
         self.close()
 
     def _on_eof(self) -> None:
-        if self._send_error is not None:
-            self._fail(self._send_error)
-            return
         self._lose("closed_early", "the server closed the connection")
 
     def _fail(self, error: OSError) -> None:
@@ -338,10 +301,5 @@ class Connection:
             self._loop.remove_fd(self.fd)
             self.fd = -1
         if self._sock is not None:
-            if self._ring is not None and self._receive_key is not None:
-                self._ring.remove(self._receive_key)
-                self._receive_key = None
-                with contextlib.suppress(OSError):
-                    self._sock.shutdown(socket.SHUT_RDWR)
             self._sock.close()
             self._sock = None

@@ -11,7 +11,6 @@ from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.connection import Connection
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.event_loop import EventLoop
-from swarmtui.loadgen.receive_ring import ReceiveRing
 from swarmtui.model.endpoint import PATHS, parse_address
 from swarmtui.model.redaction import Redactor, Secrets
 from swarmtui.model.worker_protocol import Target
@@ -21,10 +20,8 @@ _FAILED_REUSES = 2
 
 
 class EndpointPool:
-    def __init__(
-        self, loop: EventLoop, clock: KernelClock, index: int, target: Target, ring: ReceiveRing | None = None
-    ) -> None:
-        self.loop, self._clock, self._ring = loop, clock, ring
+    def __init__(self, loop: EventLoop, clock: KernelClock, index: int, target: Target) -> None:
+        self.loop, self._clock = loop, clock
         self.index, self.target = index, target
         self.dialect = load_dialect(target.dialect)
         self.in_flight = 0
@@ -63,7 +60,7 @@ class EndpointPool:
         return None
 
     def new_connection(self) -> Connection:
-        return Connection(self.loop, self._clock, self._addresses, self._hostname, self._tls, self._ring)
+        return Connection(self.loop, self._clock, self._addresses, self._hostname, self._tls)
 
     def preconnect(self, ready: Callable[[], None]) -> None:
         """Open a connection for a later request; `ready` is called when it is open or has failed."""

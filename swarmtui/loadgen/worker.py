@@ -17,7 +17,6 @@ from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.frames import AgentRows, FrameTimer
-from swarmtui.loadgen.receive_ring import ReceiveRing
 from swarmtui.loadgen.schedule import Schedule
 from swarmtui.loadgen.session_pipe import SessionPipe
 from swarmtui.loadgen.unacknowledged import UnacknowledgedRecords
@@ -39,7 +38,6 @@ class Worker:
     def __init__(self, sock: socket.socket) -> None:
         self._loop = EventLoop()
         self._clock = KernelClock()
-        self._ring = receive_ring(self._loop, self._clock)
         self._pipe = SessionPipe(self._loop, sock, self._handle, self._on_parent_gone)
         self._unreported: deque[FinishedRequest] = deque()
         self._unacknowledged = UnacknowledgedRecords()
@@ -121,9 +119,7 @@ class Worker:
         self._unacknowledged.spool_to(setup.spools, setup.clock_offset_ns)
         self._frames.start(setup.timeouts)
         try:
-            self._pools = [
-                EndpointPool(self._loop, self._clock, i, target, self._ring) for i, target in enumerate(setup.targets)
-            ]
+            self._pools = [EndpointPool(self._loop, self._clock, i, target) for i, target in enumerate(setup.targets)]
         except (OSError, ssl.SSLError) as error:
             self._send(protocol.Failed(f"cannot reach {show_url(setup.targets[0].url)}: {error}"))
             self._loop.stop()
@@ -297,14 +293,6 @@ class Worker:
     def _on_parent_gone(self) -> None:
         self._parent_gone = True
         self._loop.stop()
-
-
-def receive_ring(loop: EventLoop, clock: KernelClock) -> ReceiveRing | None:
-    """Return None where the kernel has no such ring or does not allow it: then each socket is read by itself."""
-    try:
-        return ReceiveRing(loop, clock)
-    except OSError:
-        return None
 
 
 def raise_file_limit() -> None:

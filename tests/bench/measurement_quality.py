@@ -124,7 +124,7 @@ def workers(run: subprocess.Popen[str]) -> list[int]:
 # Shifts the wall clock and the kernel's stamps as soon as a file exists.
 _STEPPED_CLOCK = """
 import os, time
-from swarmtui.loadgen import clock, receive_ring
+from swarmtui.loadgen import clock
 
 def shift_s():
     return 3 if os.path.exists({path!r}) else 0
@@ -137,15 +137,6 @@ def unpack_timespec(data):
     return seconds + shift_s(), nanoseconds
 
 clock.unpack_timespec = unpack_timespec
-unpack_received = receive_ring._RECEIVED.unpack_from
-
-class Received:
-    @staticmethod
-    def unpack_from(memory, start):
-        stamped, size, seconds, nanoseconds = unpack_received(memory, start)
-        return stamped, size, seconds + shift_s(), nanoseconds
-
-receive_ring._RECEIVED = Received
 """
 
 

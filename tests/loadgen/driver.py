@@ -32,9 +32,6 @@ from swarmtui.model.workload import Message, Task
 # Longer than any test needs; reaching it is a failure.
 TIMEOUT_S = 120.0
 
-# Workers that receive with io_uring, where the kernel has it, and without.
-WORKERS = ("swarmtui.loadgen.worker", "tests.loadgen.epoll_worker")
-
 _DEFAULT_TIMEOUTS = Timeouts()
 
 
@@ -54,7 +51,7 @@ class DrivenWorker:
         workers: int = 1,
         spool: str | tuple[str, ...] = (),
         keep_text: bool = True,
-        module: str = WORKERS[0],
+        module: str = "swarmtui.loadgen.worker",
         **target: Any,
     ) -> None:
         self._module = module

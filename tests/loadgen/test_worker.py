@@ -14,7 +14,7 @@ import pytest
 from swarmtui.model.record import shift_times
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import Ack, SpoolTo, StreamRow
-from tests.loadgen.driver import WORKERS, DrivenWorker, task
+from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import DONE, ROLE, WAIT_S, RawCall, RawServer, delta, hello, usage
 
 # Allowed error of converting the kernel's wall-clock stamps on a busy machine.
@@ -24,8 +24,7 @@ _SLACK_NS = 1_000_000
 # stamps and tokens
 
 
-@pytest.mark.parametrize("module", WORKERS)
-def test_kernel_stamps_are_in_order(module: str) -> None:
+def test_kernel_stamps_are_in_order() -> None:
     written: list[int] = []
 
     def handler(call: RawCall) -> None:
@@ -36,7 +35,7 @@ def test_kernel_stamps_are_in_order(module: str) -> None:
             time.sleep(0.025)
         call.end_stream()
 
-    with RawServer(handler) as server, DrivenWorker(server.url, module=module) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0)])
         received = time.perf_counter_ns()
     assert record.stamp == "kernel"
@@ -55,8 +54,7 @@ def test_kernel_stamps_are_in_order(module: str) -> None:
         assert before - _SLACK_NS <= stamp <= after + _SLACK_NS
 
 
-@pytest.mark.parametrize("module", WORKERS)
-def test_much_that_arrives_at_once_is_complete(module: str) -> None:
+def test_much_that_arrives_at_once_is_complete() -> None:
     """More arrives while the worker is stopped than it reads at a time."""
     streams, texts = 64, [f"{n} " * 2500 for n in range(8)]
     events = [delta(content=text) for text in texts]
@@ -72,7 +70,7 @@ def test_much_that_arrives_at_once_is_complete(module: str) -> None:
             call.chunk(event)
         call.end_stream()
 
-    with RawServer(handler) as server, DrivenWorker(server.url, module=module) as worker:
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
         worker.enqueue(task(n) for n in range(streams))
         worker.start_stage(streams)
         assert all(connected.acquire(timeout=WAIT_S) for _ in range(streams))

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from swarmtui.model.workload import Tool
-from tests.loadgen.driver import WORKERS, DrivenWorker, task
+from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import HELLO, TLS_CLOSE_TIMEOUT_S, RawCall, RawServer, hello
 
 
@@ -279,9 +279,8 @@ def secure(authority: trustme.CA) -> Iterator[RawServer]:
         yield server
 
 
-@pytest.mark.parametrize("module", WORKERS)
-def test_tls_with_custom_authority(secure: RawServer, ca_file: str, module: str) -> None:
-    with DrivenWorker(secure.url, ca_file=ca_file, module=module) as worker:
+def test_tls_with_custom_authority(secure: RawServer, ca_file: str) -> None:
+    with DrivenWorker(secure.url, ca_file=ca_file) as worker:
         records = worker.run(task(n) for n in range(3))
     assert [(record.error, record.tokens_out, record.text) for record in records] == [(None, 3, "Hello you")] * 3
     assert {record.stamp for record in records} == {"kernel"}

@@ -16,7 +16,7 @@ from swarmtui.loadgen import http_exchange, sse
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import Failed
-from tests.loadgen.driver import WORKERS, DrivenWorker, task
+from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.faulty_worker import FAULTS
 from tests.loadgen.raw_server import DONE, HELLO, ROLE, WAIT_S, RawCall, RawServer, delta, event, hello
 
@@ -170,13 +170,13 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=WORKERS)
-def outcomes(request: pytest.FixtureRequest) -> Iterator[dict[str, Record]]:
+@pytest.fixture(scope="module")
+def outcomes() -> Iterator[dict[str, Record]]:
     """Records of all cases run concurrently on one worker, one agent each."""
-    names, module = list(CASES), request.param
+    names = list(CASES)
     with (
         RawServer(lambda call: CASES[call.prompt].handler(call)) as server,
-        DrivenWorker(server.url, module=module) as worker,
+        DrivenWorker(server.url) as worker,
     ):
         records = worker.run((task(n, name) for n, name in enumerate(names)), agents=len(names))
         yield {names[record.task]: record for record in records}
@@ -267,8 +267,7 @@ def test_unknown_host_is_reported() -> None:
         assert "no-such-host.invalid" in report.problem
 
 
-@pytest.mark.parametrize("module", WORKERS)
-def test_rejection_of_a_long_request_is_read(module: str) -> None:
+def test_rejection_of_a_long_request_is_read() -> None:
     """The server responds and closes before it has read the whole request."""
     received = threading.Event()
 
@@ -277,14 +276,13 @@ def test_rejection_of_a_long_request_is_read(module: str) -> None:
         received.wait(WAIT_S)
         call.close()
 
-    with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url, module=module) as worker:
+    with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0, "x" * (16 << 20))])
         received.set()
         assert (record.error, record.error_detail) == ("http_413", "too large")
 
 
-@pytest.mark.parametrize("module", WORKERS)
-def test_rejection_before_a_reset_is_read(module: str) -> None:
+def test_rejection_before_a_reset_is_read() -> None:
     """The worker can send more, and then learns of both the response and the reset at once."""
     connected, stopped, reset = threading.Event(), threading.Event(), threading.Event()
 
@@ -296,7 +294,7 @@ def test_rejection_before_a_reset_is_read(module: str) -> None:
         call.reset()
         reset.set()
 
-    with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url, module=module) as worker:
+    with RawServer(refuse, read_body=False) as server, DrivenWorker(server.url) as worker:
         worker.enqueue([task(0, "x" * (16 << 20))])
         worker.start_stage(1)
         assert connected.wait(WAIT_S)
@@ -308,9 +306,8 @@ def test_rejection_before_a_reset_is_read(module: str) -> None:
     assert (record.error, record.error_detail) == ("http_413", "too large")
 
 
-@pytest.mark.parametrize("module", WORKERS)
-def test_reset_while_sending(module: str) -> None:
-    with RawServer(RawCall.reset, read_body=False) as server, DrivenWorker(server.url, module=module) as worker:
+def test_reset_while_sending() -> None:
+    with RawServer(RawCall.reset, read_body=False) as server, DrivenWorker(server.url) as worker:
         (record,) = worker.run([task(0, "x" * (16 << 20))])
     assert record.error == "reset"
 
