@@ -8,17 +8,25 @@ import socket
 import ssl
 import traceback
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
 from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_stamps, monotonic_ns, unpack_timespec
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
-from swarmtui.loadgen.kept_reads import KEPT_BYTES, KeptReads
 from swarmtui.model.endpoint import tls_problem
 
 # A read is not larger, so that one saturated stream does not delay the others.
-_buffer = bytearray(32 << 10)
-_buffers, _buffer_view = [_buffer], memoryview(_buffer)
+_READ_BYTES = 32 << 10
+
+# So many reads are parsed together.
+_KEPT_READS = 32
+# The first ones wait for a part of that, which differs between streams: those that started together would otherwise all
+# have to be parsed in the same moment.
+_first_limits = cycle(range(_KEPT_READS // 8, 2 * _KEPT_READS + 1, _KEPT_READS // 8))
+
+# A larger read has many events, and is parsed at once.
+_KEPT_BYTES = 1024
 
 # The error name of requests that end with an exception in this program.
 CLIENT_FAULT = "client_fault"
@@ -60,6 +68,91 @@ def fault_text(error: Exception) -> str:
     return f"internal error of swarmtui: {type(cause).__name__}{where}: {cause}"
 
 
+class KeptReads(list[Any]):
+    """Reads the socket of a connection; the list has when each read that waits arrived, and its data, alternately.
+
+    A read waits if it ends with `end`, until the list is as long as `limit`. With many streams, nearly all data in
+    memory has left the processor's caches since the last read of its stream. This object is all that a read touches.
+    """
+
+    __slots__ = ("_clock", "_connection", "_recvmsg", "end", "limit")
+
+    def __init__(self, clock: KernelClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._connection: Connection | None = None
+        self.end: bytes | tuple[()] = ()
+        self.limit = 0
+
+    @property
+    def reads(self) -> int:
+        return len(self) // 2
+
+    @property
+    def last_ns(self) -> int:
+        """When the last read arrived."""
+        t: int = self[-2]
+        return t
+
+    def attach(self, connection: Connection, recvmsg: Callable[..., tuple[bytes, list[Any], int, Any]]) -> None:
+        self._connection, self._recvmsg = connection, recvmsg
+
+    def detach(self) -> None:
+        """Break the reference cycle with the connection: the garbage collector is off in a worker."""
+        self._connection = None
+
+    def keep(self, end: bytes | None) -> None:
+        """Keep reads that end so from now on; with None, keep no reads."""
+        if end is None:
+            self.end = ()
+        elif self.end != end:
+            self.end, self.limit = end, next(_first_limits)
+
+    def take(self) -> tuple[list[bytes], list[int]]:
+        """Remove and return the reads and when they arrived."""
+        reads, times = self[1::2], self[::2]
+        self.clear()
+        self.limit = 2 * _KEPT_READS
+        return reads, times
+
+    def on_ready(self, events: int) -> None:
+        try:
+            # Read before writing: a server that rejects a long request sends the reason before it closes.
+            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, ANCILLARY_BYTES)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            assert self._connection is not None
+            self._connection.fail(error)
+        else:
+            t = None
+            if ancillary:
+                # The timestamp is the only ancillary data that was requested.
+                seconds, nanoseconds = unpack_timespec(ancillary[0][2])
+                clock = self._clock
+                t = seconds * 1_000_000_000 + nanoseconds - clock.offset
+                clock.last_stamp = t = t if clock.low < t < clock.high else clock.recheck(t)
+            self.received(t, data)
+        if events & WRITE and self._connection is not None:
+            self._connection.flush()
+
+    def received(self, t: int | None, data: bytes) -> None:
+        """Take a read, with the kernel's timestamp if it has one; no data is the end of the connection."""
+        if t is None or not data:
+            assert self._connection is not None
+            if not data:
+                self._connection.on_eof()
+                return
+            t = monotonic_ns()
+            if self._connection.user is not None:
+                self._connection.user.kernel_stamped = False
+        self.append(t)
+        self.append(data)
+        if not data.endswith(self.end) or len(self) >= self.limit or len(data) > _KEPT_BYTES:
+            assert self._connection is not None
+            self._connection.deliver()
+
+
 class Connection:
     """A connection whose user is called for each read, or for several together.
 
@@ -68,25 +161,24 @@ class Connection:
     """
 
     __slots__ = (
-        "_address", "_addresses", "_clock", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_recvmsg",
-        "_sock", "_tls", "_tls_context", "fd", "kept", "open", "served", "user",
+        "_address", "_addresses", "_hostname", "_incoming", "_loop", "_outgoing", "_pending", "_sock", "_tls",
+        "_tls_context", "fd", "kept", "open", "served", "user",
     )  # fmt: skip
 
     def __init__(
         self, loop: EventLoop, clock: KernelClock, addresses: list[Any], hostname: str, tls: ssl.SSLContext | None
     ) -> None:
-        self._loop, self._clock = loop, clock
+        self._loop = loop
         self._addresses, self._address, self._hostname = addresses, 0, hostname
         self._tls_context = tls
         self._tls: ssl.SSLObject | None = None
         self._pending = b""
         self._sock: socket.socket | None = None
-        self._recvmsg: Callable[..., tuple[int, list[Any], int, Any]]
         self.fd = -1
         self.open = False
         self.served = False
         self.user: ConnectionUser | None = None
-        self.kept = KeptReads()
+        self.kept = KeptReads(clock)
 
     def keep_reads(self, end: bytes | None) -> None:
         """Keep reads that end so from now on; with None, keep no reads."""
@@ -99,7 +191,8 @@ class Connection:
             self._sock = sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_kernel_stamps(sock)
-            self.fd, self._recvmsg = sock.fileno(), sock.recvmsg_into
+            self.fd = sock.fileno()
+            self.kept.attach(self, sock.recvmsg)
             outcome = sock.connect_ex(address)
         except OSError as error:
             self._next_address(error)
@@ -116,7 +209,7 @@ class Connection:
         if outcome:
             self._next_address(OSError(outcome, os.strerror(outcome)))
             return
-        self._loop.add_fd(self.fd, READ, self._on_ready)
+        self._loop.add_fd(self.fd, READ, self.kept.on_ready)
         if self._tls_context is None:
             self._on_established()
             return
@@ -130,7 +223,7 @@ class Connection:
             self._address += 1
             self.connect()
         else:
-            self._fail(error)
+            self.fail(error)
 
     def _on_established(self) -> None:
         self.open = True
@@ -142,7 +235,7 @@ class Connection:
             try:
                 self._tls.write(data)
             except ssl.SSLError as error:
-                self._fail(error)
+                self.fail(error)
                 return
             data = self._outgoing.read()
         self._write(data)
@@ -157,52 +250,17 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._fail(error)
+            self.fail(error)
             return
         if sent < len(data):
             self._pending = data[sent:]
             self._loop.modify_fd(self.fd, READ | WRITE)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what the socket did not accept before."""
         data, self._pending = self._pending, b""
         self._loop.modify_fd(self.fd, READ)
         self._write(data)
-
-    def _on_ready(self, events: int) -> None:
-        try:
-            # Read before writing: a server that rejects a long request sends the reason before it closes.
-            size, ancillary, _, _ = self._recvmsg(_buffers, ANCILLARY_BYTES)
-        except BlockingIOError:
-            size = -1
-        except OSError as error:
-            self._fail(error)
-            return
-        if size >= 0:
-            t = None
-            if ancillary:
-                # The timestamp is the only ancillary data that was requested.
-                seconds, nanoseconds = unpack_timespec(ancillary[0][2])
-                clock = self._clock
-                t = seconds * 1_000_000_000 + nanoseconds - clock.offset
-                clock.last_stamp = t = t if clock.low < t < clock.high else clock.recheck(t)
-            self.received(t, bytes(_buffer_view[:size]))
-        if self._pending and events & WRITE:
-            self._flush()
-
-    def received(self, t: int | None, data: bytes) -> None:
-        """Take a read, with the kernel's timestamp if it has one; no data is the end of the connection."""
-        if t is None or not data:
-            if not data:
-                self._on_eof()
-                return
-            t = monotonic_ns()
-            if self.user is not None:
-                self.user.kernel_stamped = False
-        kept = self.kept
-        kept.append(t)
-        kept.append(data)
-        if not data.endswith(kept.end) or len(kept) >= kept.limit or len(data) > KEPT_BYTES:
-            self.deliver()
 
     def deliver(self) -> None:
         """Pass what was kept to the user."""
@@ -241,7 +299,7 @@ class Connection:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            self._fail(error)
+            self.fail(error)
             return
         if self._outgoing.pending:
             self._write(self._outgoing.read())
@@ -251,7 +309,7 @@ class Connection:
             else:
                 self._on_unexpected_data()
         if closed:
-            self._on_eof()
+            self.on_eof()
 
     def _continue_handshake(self, t: int) -> None:
         assert self._tls is not None
@@ -261,7 +319,7 @@ class Connection:
             self._write(self._outgoing.read())
             return
         except ssl.SSLError as error:
-            self._fail(error)
+            self.fail(error)
             return
         self._write(self._outgoing.read())
         if self.fd >= 0:
@@ -273,10 +331,10 @@ class Connection:
         """Close an idle connection that received data: it cannot be reused."""
         self.close()
 
-    def _on_eof(self) -> None:
+    def on_eof(self) -> None:
         self._lose("closed_early", "the server closed the connection")
 
-    def _fail(self, error: OSError) -> None:
+    def fail(self, error: OSError) -> None:
         self._lose(error_name(error), tls_problem(error) or str(error))
 
     def _lose(self, error: str, detail: str) -> None:
@@ -297,6 +355,7 @@ class Connection:
 
     def _close_socket(self) -> None:
         self._pending = b""
+        self.kept.detach()
         if self.fd >= 0:
             self._loop.remove_fd(self.fd)
             self.fd = -1

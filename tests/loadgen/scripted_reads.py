@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.connection import Connection
 from swarmtui.loadgen.event_loop import EventLoop
 
 _LARGEST_READ = 4096
+
+
+def _no_socket(*arguments: Any) -> NoReturn:
+    raise AssertionError("only the test reads")
 
 
 class ScriptedConnection(Connection):
@@ -15,6 +21,7 @@ class ScriptedConnection(Connection):
     def __init__(self, loop: EventLoop, *, single: bool = False) -> None:
         super().__init__(loop, KernelClock(), [], "", None)
         self.open = True
+        self.kept.attach(self, _no_socket)
         self._single = single
 
     def keep_reads(self, end: bytes | None) -> None:
@@ -26,8 +33,8 @@ class ScriptedConnection(Connection):
     def receive(self, t_ns: int, data: bytes) -> None:
         for start in range(0, len(data), _LARGEST_READ):
             if self.user is not None:
-                self.received(t_ns, data[start : start + _LARGEST_READ])
+                self.kept.received(t_ns, data[start : start + _LARGEST_READ])
 
     def end(self) -> None:
         """Receive the end of the connection."""
-        self.received(None, b"")
+        self.on_eof()
