@@ -15,7 +15,6 @@ from swarmtui.cli.app import is_terminal
 from swarmtui.cli.options import WholeNumber, commands, config_defaults, parse_share, to_json
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
-from swarmtui.files import read_file
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.text import echo, escape, sanitize
 
@@ -93,8 +92,8 @@ def ab(
     from swarmtui.cli.progress import open_progress
     from swarmtui.cli.render.tuning import ab_text
     from swarmtui.client.config_file import read_config
+    from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.ab import AbRunner, ab_launch, ab_result, log_entry
-    from swarmtui.experiments.measure import StopRequest
     from swarmtui.experiments.store import ab_directory, add_change
     from swarmtui.model.base import BadInput
     from swarmtui.model.plan import parse_seconds
@@ -125,7 +124,8 @@ def ab(
         _confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(shown), yes)
     root = Path(request.session_root)
     runner = AbRunner(test, request, ab_directory(root, test), _reporter(quiet), open_progress(sys.stderr, quiet))
-    with StopRequest().on_signals() as stop:
+    stop = StopControl()
+    with stop.on_signals():
         runner.run(stop)
     result = ab_result(runner.experiment)
     if change := log_entry(result):
@@ -165,26 +165,24 @@ def tune(
     levels = [8]
     runs = 4
     """
+    import msgspec
+
     from swarmtui.cli.progress import open_progress
     from swarmtui.cli.render.tuning import tune_commands_text, tune_text
+    from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.effects import summarise_rows
     from swarmtui.experiments.grid import starts_in_file_order
-    from swarmtui.experiments.measure import StopRequest
     from swarmtui.experiments.store import read_experiment, tune_directory
     from swarmtui.experiments.tune import TuneRunner
     from swarmtui.experiments.tune_process import TuneJob, start_tune_process
-    from swarmtui.model.base import BadInput
     from swarmtui.model.tuning import parse_tune
+    from swarmtui.prompts.library import read_text
 
-    try:
-        tune_file = parse_tune(read_file(file).decode(), file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}", source=file) from None
+    tune_file = parse_tune(read_text(Path(file)), file)
     plan = tune_file.plan
     request = _run_request(
-        {name: getattr(plan, name) for name in ("workload", "model", "runs", "max_tokens", "temperature", "duration")}
-        | {name: getattr(plan, name) for name in ("api", "api_key_env", "timeout", "idle_timeout")}
-        | {name: None if (value := getattr(plan, name)) is None else str(value) for name in ("requests", "warmup")}
+        msgspec.structs.asdict(plan)
+        | {name: str(value) for name in ("requests", "warmup") if (value := getattr(plan, name)) is not None}
         | {"seed": tune_file.seed, "session_dir": options["session_dir"]}
         | {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else ()},
         levels=",".join(map(str, plan.levels)),
@@ -205,9 +203,10 @@ def tune(
             start_tune_process(job)
             stopped = _show_tune(directory)
         else:
-            with StopRequest().on_signals() as stop:
+            stop = StopControl()
+            with stop.on_signals():
                 runner.run(stop)
-            stopped = stop()
+            stopped = stop.requested
     rows = found.starts if (found := read_experiment(directory, "tune")) is not None else ()
     summary = summarise_rows(starts_in_file_order(tune_file, rows), tune_file.objective)
     echo(to_json(summary) if as_json else tune_text(summary), nl=as_json)

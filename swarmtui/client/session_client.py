@@ -9,12 +9,15 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.worker_protocol import Unpacker, pack
+from swarmtui.processes.exits import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.processes.spawn import StartedProcess, error_log, socket_directory, socket_path, start_session_process
 
 _MOVE_TIMEOUT_S = 10.0
@@ -177,6 +180,25 @@ class StopControl:
     @property
     def immediate(self) -> bool:
         return self._deadline is not None
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Request a stop without grace at SIGINT and SIGTERM. Once it was requested, later signals are ignored."""
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            self.request(grace_s=0.0)
+            if self.immediate:
+                exit_if_stuck()
+
+        before = [(number, signal.signal(number, handle)) for number in (signal.SIGINT, signal.SIGTERM)]
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+            if self.requested:
+                # Further signals must not interrupt the clean-up and the report.
+                ignore_signals_unless_stuck()
 
     def attach(self, client: SessionClient) -> None:
         """Set the client; a stop that was requested before is sent now."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -176,8 +175,6 @@ def log_entry(result: AbResult) -> LoggedChange | None:
     else:
         what = f"{test.a} → {test.b}"
     return LoggedChange(
-        number=0,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
         before=result.sessions("A"),
         after=result.sessions("B"),
         what=what,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
-from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
+from swarmtui.analysis.compare.sessions import compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT, VerdictWord
 from swarmtui.experiments.store import add_change
 from swarmtui.model.base import Stored
@@ -38,7 +37,15 @@ def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: fl
     """
     before, after = read_summary(root, baseline), read_summary(session.parent, session.name)
     found = compare_with_baseline(before, after, earlier_sessions(root, (before, after)), detect)
-    add_change(root, log_entry(found, baseline, session.name, datetime.now(UTC).isoformat(timespec="seconds")))
+    change = LoggedChange(
+        before=baseline,
+        after=session.name,
+        what=found.change_text,
+        effect=found.sentence,
+        verdict=found.verdict,
+        change=found.change,
+    )
+    add_change(root, change)
     return found
 
 
@@ -47,32 +54,15 @@ def compare_with_baseline(
 ) -> BaselineVerdict:
     """Compare the highest level that both sessions have."""
     pair = compare_pair(before, after, history=history, detect=detect)
-    changes = _changes(pair)
-    row = headline_row(pair)
-    found = row.verdict if row else None
-    if pair.refused or found is None:
-        word: VerdictWord | Literal["refused"] = "refused" if pair.refused else "no verdict"
-        return BaselineVerdict(sentence=pair.sentence, changes=changes, verdict=word)
-    return BaselineVerdict(
-        sentence=pair.sentence, changes=changes, verdict=found.word, change=found.change, needed=found.needed
-    )
-
-
-def _changes(pair: Pair) -> tuple[Difference, ...]:
-    """The changed flags, or else everything that differs about the server and the plan."""
+    # The changed flags, or else everything that differs about the server and the plan.
     flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
-    return tuple(flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES])
-
-
-def log_entry(found: BaselineVerdict, before: str, after: str, created: str) -> LoggedChange:
-    """A row for the tuning log; `add_change` numbers it."""
-    return LoggedChange(
-        number=0,
-        created=created,
-        before=before,
-        after=after,
-        what=found.change_text,
-        effect=found.sentence,
-        verdict=found.verdict,
-        change=found.change,
+    changes = tuple(flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES])
+    row = headline_row(pair)
+    found = row.verdict if row and not pair.refused else None
+    return BaselineVerdict(
+        sentence=pair.sentence,
+        changes=changes,
+        verdict="refused" if pair.refused else found.word if found else "no verdict",
+        change=found.change if found else None,
+        needed=found.needed if found else None,
     )

@@ -17,7 +17,7 @@ import psutil
 
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.config_file import read_config
-from swarmtui.experiments.measure import StopRequest
+from swarmtui.client.session_client import StopControl
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, LaunchCommand
 from swarmtui.files import make_private_directory
 from swarmtui.http_client import HttpClient, RequestFailed
@@ -51,7 +51,7 @@ class ManagedServer:
     are neither passed on to the server nor shown if it prints them.
     """
 
-    def __init__(self, launch: LaunchCommand, log: Path, secrets: Secrets, stop: StopRequest) -> None:
+    def __init__(self, launch: LaunchCommand, log: Path, secrets: Secrets, stop: StopControl) -> None:
         self._launch, self._log, self._secrets, self._stop = launch, log, secrets, stop
         self._guardian: subprocess.Popen[bytes] | None = None
         self._guardian_output = ""
@@ -94,8 +94,8 @@ class ManagedServer:
         """A command that exits has failed, unless there is a stop command."""
         started, within_s = time.monotonic(), self._launch.ready_within_s
         deadline = started + within_s
-        with HttpClient(stopped=self._stop) as client:
-            while not self._stop():
+        with HttpClient(stopped=lambda: self._stop.requested) as client:
+            while not self._stop.requested:
                 if (reason := self.failure()) is not None:
                     raise ServerFailed(reason)
                 if _is_ready(client, self._launch.ready, min(_READY_TIMEOUT_S, deadline - time.monotonic())):
@@ -146,13 +146,13 @@ class ManagedServer:
         deadline = time.monotonic() + 2 * self._launch.stop_within_s + _GUARDIAN_EXTRA_S
         while (
             not (exited := _exits_within(guardian, _POLL_S))
-            and not self._stop.immediate()
+            and not self._stop.immediate
             and time.monotonic() < deadline
         ):
             continue
         with contextlib.suppress(BrokenPipeError):
             guardian.stdin.close()
-        if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._stop.immediate():
+        if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._stop.immediate:
             guardian.kill()
             guardian.wait()
         guardian.stdout.close()

@@ -12,8 +12,8 @@ from typing import Generic, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from swarmtui.client.session_client import ConnectionLost, StopControl, attach, running_sessions, start_session
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed
-from swarmtui.experiments.measure import StopRequest, measure, stop_orphaned_runs
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.experiments.store import (
     Kind,
@@ -23,11 +23,16 @@ from swarmtui.experiments.store import (
     write_experiment,
 )
 from swarmtui.model import client_protocol
+from swarmtui.model.base import BadInput
 from swarmtui.model.plan import parse_seconds
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.tuning import Definition, Experiment, ExperimentStatus, Start
+from swarmtui.sessions.documents import read_saved_summary
+
+_POLL_S = 0.1
+_END_TIMEOUT_S = 10.0
 
 
 class FrameDisplay(Protocol):
@@ -81,20 +86,20 @@ class Runner(Generic[Definition]):
         """Call `add` with a result, and report it."""
         raise NotImplementedError
 
-    def run(self, stop: StopRequest) -> None:
+    def run(self, stop: StopControl) -> None:
         """Measure until nothing is left, or until a stop is requested; what that interrupts is not stored."""
         ended: Literal["done", "stopped", "failed"] = "failed"
         with exclusive_lock(self._directory, self.kind):
             self._save()
             try:
-                if stop_orphaned_runs(self.kind, self._directory.name):
+                if _stop_orphaned_runs(self.kind, self._directory.name):
                     self.report(f"stopped a run that an interrupted {self.kind} had left running")
-                while not stop() and (trial := self.next_trial()) is not None:
+                while not stop.requested and (trial := self.next_trial()) is not None:
                     self.report(trial.title)
                     start, summary = self._measure(trial, stop)
-                    if not stop():
+                    if not stop.requested:
                         self.finished(start, summary)
-                ended = "stopped" if stop() else "failed" if self.experiment.problem else "done"
+                ended = "stopped" if stop.requested else "failed" if self.experiment.problem else "done"
             finally:
                 self._show(flags=None, ended=ended)
 
@@ -112,7 +117,7 @@ class Runner(Generic[Definition]):
         if status != self.experiment.status:
             self._save(status=msgspec.structs.replace(status, since=time.time()))
 
-    def _measure(self, trial: Trial, stop: StopRequest) -> tuple[Start, Summary | None]:
+    def _measure(self, trial: Trial, stop: StopControl) -> tuple[Start, Summary | None]:
         log, server, start_s = self._directory / trial.log, None, None
         self._show(flags=trial.start.flags, round=trial.start.round, phase="starting", session="", log=str(log))
         deadline = time.monotonic() + (parse_seconds(trial.time_limit, "time limit") if trial.time_limit else inf)
@@ -134,7 +139,7 @@ class Runner(Generic[Definition]):
                 stack.callback(self._display.clear)
             series = Series(kind=self.kind, name=self._directory.name, side=trial.start.side or "")
             request = msgspec.structs.replace(trial.request, series=series)
-            summary, problem = measure(request, stop, failure, self._on_message)
+            summary, problem = _measure_session(request, stop, failure, self._on_message)
             self._show(phase="stopping")
             return _result(trial.start, summary, problem, start_s, server.log_tail() if server else ()), summary
 
@@ -175,3 +180,58 @@ def _result(start: Start, summary: Summary | None, problem: str, start_s: float 
         errors=level.errors,
         start_s=start_s,
     )
+
+
+def _measure_session(
+    request: RunRequest,
+    stop: StopControl,
+    failure: Callable[[], str | None],
+    on_message: Callable[[client_protocol.SessionMessage], None],
+) -> tuple[Summary | None, str]:
+    """Run one session; return its summary, and why its plan was not completed.
+
+    `failure` is called ten times per second; a reason that it returns, or a stop request, ends the run at once.
+    """
+    client = start_session(request, client_protocol.Subscribe(hz=4.0))
+    stop.attach(client)
+    reason, message = "", None
+    try:
+        while not isinstance(message, client_protocol.Ended):
+            message = client.receive(_POLL_S)
+            if message is not None:
+                on_message(message)
+            if stop.requested:
+                reason = "stopped"
+                stop.kill_if_overdue()
+            elif not reason and (reason := failure() or ""):
+                client.send(client_protocol.Stop(grace_s=0.0))
+    except ConnectionLost:
+        return None, f"the session process {client.exit_description()}"
+    finally:
+        client.close()
+    problem = "" if message.ending == "done" else message.message or message.ending
+    return read_saved_summary(message.directory), reason or problem
+
+
+def _stop_orphaned_runs(kind: str, name: str) -> int:
+    """Stop sessions of this series that an interrupted experiment left running; return how many there were."""
+    ended = 0
+    for session in running_sessions():
+        try:
+            client = attach(session, client_protocol.Subscribe(hz=1.0))
+        except BadInput:
+            continue
+        try:
+            hello = client.receive(1.0)
+            series = hello.session.series if isinstance(hello, client_protocol.Hello) else None
+            if series is not None and (series.kind, series.name) == (kind, name):
+                client.send(client_protocol.Stop(grace_s=0.0))
+                deadline = time.monotonic() + _END_TIMEOUT_S
+                while time.monotonic() < deadline and not isinstance(client.receive(_POLL_S), client_protocol.Ended):
+                    continue
+                ended += 1
+        except ConnectionLost:
+            continue
+        finally:
+            client.close()
+    return ended

@@ -11,6 +11,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -139,12 +140,14 @@ def read_log(root: Path) -> tuple[LoggedChange, ...]:
 
 
 def add_change(root: Path, change: LoggedChange) -> LoggedChange:
-    """Number a change and append it to the log, unless another client has already done so."""
+    """Number and date a change and append it to the log, unless another client has already done so."""
     changes = read_log(root)
     for known in changes:
         if (known.before, known.after) == (change.before, change.after):
             return known
-    numbered = msgspec.structs.replace(change, number=max((known.number for known in changes), default=0) + 1)
+    number = max((known.number for known in changes), default=0) + 1
+    created = change.created or datetime.now(UTC).isoformat(timespec="seconds")
+    numbered = msgspec.structs.replace(change, number=number, created=created)
     _write(root / _FOLDER / "log.json", ChangeLog(changes=(*changes, numbered)))
     return numbered
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.client.session_client import StopControl
 from swarmtui.experiments.managed_server import server_environment
-from swarmtui.experiments.measure import StopRequest
 from swarmtui.experiments.store import read_tune
 from swarmtui.experiments.tune import TuneRunner
 from swarmtui.files import make_private_directory
@@ -73,12 +73,13 @@ def main() -> int:
         runner = TuneRunner(job.tune, job.request, Path(job.directory), report)
         if job.retry_failed:
             runner.retry_failed()
-        with StopRequest().on_signals() as stop:
+        stop = StopControl()
+        with stop.on_signals():
             runner.run(stop)
     except BadInput as error:
         report(f"swarmtui: {error}")
         return 2
-    return 4 if stop() else 0
+    return 4 if stop.requested else 0
 
 
 if __name__ == "__main__":

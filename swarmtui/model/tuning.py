@@ -183,8 +183,8 @@ Tune = Experiment[TuneFile]
 class LoggedChange(Stored, frozen=True, kw_only=True):
     """A row of the tuning log: what was changed between two sessions, its effect, and whether it was kept."""
 
-    number: int
-    created: str
+    number: int = 0
+    created: str = ""
     before: str
     after: str
     what: str

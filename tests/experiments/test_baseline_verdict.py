@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from swarmtui.cli.render.tuning import log_text
-from swarmtui.experiments.baseline import compare_with_baseline, log_entry
+from swarmtui.experiments.baseline import compare_with_baseline
 from swarmtui.experiments.store import add_change, mark_change, read_log
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Plan
+from swarmtui.model.tuning import LoggedChange
 from tests.analysis.level_builders import level, summary
 
 A, B = "20261115-014455-3f9a", "20261115-020000-aaaa"
@@ -43,9 +44,9 @@ def test_different_workloads_are_refused() -> None:
 
 
 def test_log_keeps_changes_in_order_with_their_marks(tmp_path: Path) -> None:
-    found = compare_with_baseline(summary([level(4, tps=100)], A), summary([level(4, tps=103)], B))
     for after in (B, "20261115-030000-bbbb", B):  # the first is reported by two clients
-        add_change(tmp_path, log_entry(found, A, after, "2026-11-15T03:00:00+00:00"))
+        change = LoggedChange(before=A, after=after, what="--n 1 → 2", effect="", verdict="no verdict", change=0.03)
+        assert add_change(tmp_path, change).created
     mark_change(tmp_path, 2, "reverted", "ran hot")
     mark_change(tmp_path, 2, None, "ran too hot")
     first, second = read_log(tmp_path)

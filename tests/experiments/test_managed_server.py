@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from swarmtui.client.session_client import StopControl
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
-from swarmtui.experiments.measure import StopRequest
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.redaction import Secrets
 from tests.cli.programs import wait_until
@@ -43,9 +43,9 @@ def launch(port: int, *words: str, stop: tuple[str, ...] = ()) -> LaunchCommand:
 
 
 def managed(launch: LaunchCommand, log: Path, *, stopped: bool = False) -> ManagedServer:
-    stop = StopRequest()
+    stop = StopControl()
     if stopped:
-        stop.count()
+        stop.request(grace_s=0.0)
     return ManagedServer(launch, log, Secrets(), stop)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.client.session_client import StopControl
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
-from swarmtui.experiments.measure import StopRequest
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.plan import Timeouts, parse_timeouts
 from swarmtui.model.redaction import Secrets
@@ -140,15 +140,16 @@ def launch(server: DrippingServer, ready_within_s: float) -> LaunchCommand:
 def test_dripping_ready_url_is_not_ready(tmp_path: Path) -> None:
     with (
         DrippingServer("/health") as server,
-        ManagedServer(launch(server, 0.5), tmp_path / "log", Secrets(), StopRequest()) as managed,
+        ManagedServer(launch(server, 0.5), tmp_path / "log", Secrets(), StopControl()) as managed,
         pytest.raises(ServerFailed, match=r"not ready within 0\.5 s"),
     ):
         managed.start()
 
 
 def test_stop_ends_the_wait_for_a_dripping_ready_url(tmp_path: Path) -> None:
-    class StopWhileDripping(StopRequest):
-        def __call__(self) -> bool:
+    class StopWhileDripping(StopControl):
+        @property
+        def requested(self) -> bool:
             return server.dripping.is_set()
 
     with (
