@@ -15,10 +15,10 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
 from swarmtui.tui.base_screens import Page, Pager
-from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.keys import GROUPS, KeyContext, Keymap
 from swarmtui.tui.lines import Line, ljust, wrap
+from swarmtui.tui.pick_list import PickList
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -53,13 +53,13 @@ class QuitDialog(ModalScreen[str]):
         with Vertical(classes="box"):
             yield Static(question, markup=False)
             yield PickList([
-                PickItem("stop", stop),
-                PickItem("detach", detach),
-                PickItem("back", "esc  back to the screen"),
+                ("stop", stop),
+                ("detach", detach),
+                ("back", "esc  back to the screen"),
             ])  # fmt: skip
 
-    def on_pick_list_confirmed(self, event: PickList.Confirmed) -> None:
-        self.dismiss(event.pick.picked)
+    def on_option_list_option_selected(self) -> None:
+        self.dismiss(self.query_one(PickList).picked)
 
     def action_choose(self, choice: str) -> None:
         self.dismiss(choice)

@@ -13,13 +13,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
 
 from swarmtui.model.base import BadInput
 from swarmtui.sessions.export import FORMATS
 from swarmtui.text import sanitize
-from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.input_line import TextField
+from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ExportDialog(ModalScreen[None]):
         title = f"Export {len(self._session_ids)} sessions, compared" if several else f"Export {self._session_ids[0]}"
         with Vertical(classes="box", id="export-box"):
             yield Static(sanitize(title), markup=False)
-            items = [PickItem(form, f"{form:<12} {FORMATS[form].description}") for form in forms]
+            items = [(form, f"{form:<12} {FORMATS[form].description}") for form in forms]
             formats = PickList(items, id="formats")
             formats.styles.height = min(len(forms), self.app.size.height - _OTHER_LINES)
             yield formats
@@ -82,7 +82,7 @@ class ExportDialog(ModalScreen[None]):
         directory, name = (self.query_one(f"#{part}", Input).value.strip() for part in ("directory", "file"))
         return Path(directory).expanduser() / Path(name).expanduser()
 
-    @on(PickList.Moved)
+    @on(OptionList.OptionHighlighted)
     def _format_changed(self) -> None:
         """Follow the format with the suffix of the file."""
         self._written = False
@@ -103,7 +103,7 @@ class ExportDialog(ModalScreen[None]):
         self.query_one("#outcome", Static).update(sanitize(text))
         self.query_one("#export-hint", Static).update(hint)
 
-    @on(PickList.Confirmed)
+    @on(OptionList.OptionSelected)
     @on(Input.Submitted)
     def action_write(self) -> None:
         """Write the file; once it is written, the same key closes the dialog."""

@@ -9,10 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
-from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.lines import Line, LineWidget
+from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.themes import THEMES
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ThemeDialog(ModalScreen[None]):
         width = max(map(len, texts))
         with Vertical(classes="box", id="theme-box"):
             yield Static("Theme", markup=False)
-            items = PickList([PickItem(name, f"{name:<{width}}  {text}") for name, text in texts.items()])
+            items = PickList([(name, f"{name:<{width}}  {text}") for name, text in texts.items()])
             items.pick(self._before)
             yield items
             yield ThemeSample()
@@ -53,15 +53,15 @@ class ThemeDialog(ModalScreen[None]):
     def on_mount(self) -> None:
         self._show_theme()
 
-    @on(PickList.Moved)
+    @on(OptionList.OptionHighlighted)
     def _show_theme(self) -> None:
         self.app.theme = name = self.query_one(PickList).picked
         self.query_one("#theme-hint", Static).update(f'theme = "{name}" in config.toml keeps it')
 
     def action_next(self) -> None:
-        self.query_one(PickList).move(1)
+        self.query_one(PickList).action_move(1)
 
-    @on(PickList.Confirmed)
+    @on(OptionList.OptionSelected)
     def _use(self) -> None:
         self.dismiss()
 

@@ -15,7 +15,6 @@ from swarmtui.model.config import Config
 from swarmtui.model.plan import LoadModeName, Plan
 from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.tui.app import SCREENS, SwarmApp
-from swarmtui.tui.cursor_list import PickList
 from swarmtui.tui.dialogs import Palette, help_lines
 from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
 from swarmtui.tui.launch import read_app_config as read_config
@@ -25,6 +24,7 @@ from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel
 from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
 from swarmtui.tui.log.screen import LogScreen
+from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.probes.screen import ProbesScreen
 from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.setup.screen import SetupScreen

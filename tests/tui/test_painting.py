@@ -33,10 +33,10 @@ from wcwidth import wcwidth
 from swarmtui.text import sanitize
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import Page
-from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.dialogs import QuitDialog
 from swarmtui.tui.lines import Line, LineWidget, fit_line
 from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.terminal_cells import Cell, TerminalCells, cells_of
 from swarmtui.tui.textual_patches import PatchedApp, Terminal, _release_memory
 from swarmtui.tui.themes import SWARM, line_styles
@@ -203,12 +203,12 @@ def test_incremental_painting_equals_a_full_repaint(size: tuple[int, int], steps
                         case "page":
                             screen.query_one("#page", Page).show(value)
                         case "items":
-                            items = [PickItem(str(number), text) for number, text in enumerate(value)]
+                            items = [(str(number), text) for number, text in enumerate(value)]
                             screen.query_one("#list", PickList).set_items(items)
                         case "scroll":
                             screen.query_one("#page", Page).move(value)
                         case "cursor":
-                            screen.query_one("#list", PickList).move(value)
+                            screen.query_one("#list", PickList).action_move(value)
                     await update(app)
                     shown.feed("".join(parts))
                     parts.clear()

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
 from textual.worker import Worker, WorkerState
 
 from swarmtui.client import catalogue
@@ -21,9 +21,9 @@ from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
-from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.lines import Line, LineWidget, longest_fit, wrap
+from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.setup.form import SetupChoices
 from swarmtui.tui.setup.view import preset_rows, server_lines, server_rows
 from swarmtui.tui.textual_patches import run_in_background
@@ -68,7 +68,7 @@ def fit_list(part: VerticalScroll, pick: PickList, description: Description, lea
     """Give a list the height of its items, as long as `least` lines are left for the description."""
     others = [child for child in part.children if child.display and child not in (pick, description)]
     used = sum(child.styles.height.cells or 1 for child in others if child.styles.height is not None)
-    pick.styles.height = min(len(pick.rows), max(_LEAST_ROWS, part.size.height - used - least))
+    pick.styles.height = min(pick.option_count, max(_LEAST_ROWS, part.size.height - used - least))
 
 
 class EndpointPart(VerticalScroll):
@@ -193,7 +193,7 @@ class EndpointPart(VerticalScroll):
 
     def on_resize(self) -> None:
         models, api = self._pick_list("models"), self.query_one("#api", Input)
-        models.styles.height = min(len(models.rows), _MODEL_ROWS[self.app.size.height >= _TALL])
+        models.styles.height = min(models.option_count, _MODEL_ROWS[self.app.size.height >= _TALL])
         fit_list(self, self._pick_list("endpoints"), self.query_one(Description), _LEAST_ABOUT)
         api.placeholder = longest_fit(_API_HINTS, self.size.width - 12)
 
@@ -230,17 +230,16 @@ class EndpointPart(VerticalScroll):
         items: list[PickItem] = []
         if not self._found:
             status = "searching for servers on this host …" if self._searching else "no server found on this host"
-            items.append(PickItem("", status))
+            items.append(("", status))
         servers = server_rows(self._found, configured, self._choices.recent)
-        items += [PickItem(*row) for row in servers]
-        items.append(PickItem(TYPED, "the URL typed below"))
+        items += [*servers, (TYPED, "the URL typed below")]
         default = self._default_endpoint(configured.values())
         if self._unfolded is None and not self._searching:
             self._unfolded = not servers or default.startswith(SIMULATOR_PREFIX)
         if self._presets:
             sign = "▾" if self._unfolded else "▸"
-            items.append(PickItem(FOLD, f"{sign} {len(self._presets)} simulators: no server needed"))
-            items += [PickItem(*row) for row in preset_rows(self._presets)] if self._unfolded else []
+            items.append((FOLD, f"{sign} {len(self._presets)} simulators: no server needed"))
+            items += preset_rows(self._presets) if self._unfolded else []
         endpoints.set_items(items, endpoints.picked if self._user_moved else default)
         url = self.query_one("#url", Input)
         if self._presets and not self._searching and not self._user_moved and not url.value:
@@ -258,9 +257,9 @@ class EndpointPart(VerticalScroll):
         """List the models of the endpoint, and the name field."""
         server, preset, models = self.server, self._preset(), self._pick_list("models")
         names = server.models if server else (preset.model,) if preset else ()
-        items = [PickItem(name, sanitize(name)) for name in names] or [PickItem(_FIRST, "first model of the server")]
+        items = [(name, sanitize(name)) for name in names] or [(_FIRST, "first model of the server")]
         wanted = models.picked if models.picked == TYPED or models.picked in names else self._choices.model
-        models.set_items([*items, PickItem(TYPED, "the name typed below")], wanted)
+        models.set_items([*items, (TYPED, "the name typed below")], wanted)
 
     async def _discover(self) -> None:
         """Search once, and again with more time if not every server answered: a host under load is slow."""
@@ -300,10 +299,10 @@ class EndpointPart(VerticalScroll):
 
     # input
 
-    @on(PickList.Moved)
-    def _list_moved(self, event: PickList.Moved) -> None:
+    @on(OptionList.OptionHighlighted)
+    def _list_moved(self, event: OptionList.OptionHighlighted) -> None:
         event.stop()
-        if event.pick.id == "endpoints":
+        if event.option_list.id == "endpoints":
             self._endpoint_changed()
         self.post_message(self.Changed())
 

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.events import DescendantFocus
 from textual.screen import Screen
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
 
 from swarmtui.client import catalogue
 from swarmtui.client.request_builder import PlanKind, build_request
@@ -19,9 +19,9 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Plan
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter
-from swarmtui.tui.cursor_list import PickItem, PickList
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust
+from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, field, fit_list
 from swarmtui.tui.setup.form import (
     SetupChoices,
@@ -72,7 +72,7 @@ class SetupScreen(Screen[None]):
                 yield from field("file", "file", hint="a workload file, .toml")
                 yield Description(id="preview")
                 yield Static("── 4 plan ", markup=False, classes="rule")
-                yield PickList([PickItem(kind, text) for kind, text in PLAN_TEXTS.items()], id="plans")
+                yield PickList(id="plans")
                 for name, label in _PLAN_FIELDS:
                     yield from field(name, label, getattr(self._choices, name))
                 yield from field("hosts", "hosts", self._choices.hosts, hint="this host; auto, ray://…")
@@ -83,7 +83,7 @@ class SetupScreen(Screen[None]):
         self._update_footer(typing=False)
         if self._choices.plan in PLAN_TEXTS:
             self._plan = self._choices.plan
-        self._pick_list("plans").pick(self._plan)
+        self._pick_list("plans").set_items(PLAN_TEXTS.items(), self._plan)
         self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:
@@ -105,11 +105,11 @@ class SetupScreen(Screen[None]):
         pick = self._pick_list("workloads")
         shown = [workload for workload in self._workloads if self._unfolded or not workload.reproduction]
         lines = align_columns([(workload.name, workload.description) for workload in shown], pick.size.width - 3)
-        items = [PickItem(workload.name, line) for workload, line in zip(shown, lines, strict=True)]
+        items = [(workload.name, line) for workload, line in zip(shown, lines, strict=True)]
         count = sum(workload.reproduction for workload in self._workloads)
-        fold = PickItem(FOLD, f"{'▾' if self._unfolded else '▸'} {count} reproduced benchmarks")
+        fold = (FOLD, f"{'▾' if self._unfolded else '▸'} {count} reproduced benchmarks")
         plain = len(self._workloads) - count
-        pick.set_items([*items[:plain], fold, *items[plain:], PickItem(TYPED, "the file typed below")], picked)
+        pick.set_items([*items[:plain], fold, *items[plain:], (TYPED, "the file typed below")], picked)
 
     def on_resize(self) -> None:
         """Fit the texts to the new size, once the lists have theirs."""
@@ -153,22 +153,23 @@ class SetupScreen(Screen[None]):
     def _endpoint_changed(self) -> None:
         self._validate()
 
-    @on(PickList.Moved)
-    def _list_moved(self, event: PickList.Moved) -> None:
-        match event.pick.id:
+    @on(OptionList.OptionHighlighted)
+    def _list_moved(self, event: OptionList.OptionHighlighted) -> None:
+        match event.option_list.id:
             case "plans":
-                self._plan = cast(PlanKind, event.pick.picked)
+                self._plan = cast(PlanKind, self._pick_list("plans").picked)
             case "workloads":
                 self._pick_plan()
         self._validate()
 
-    @on(PickList.Confirmed)
-    def _confirmed(self, event: PickList.Confirmed) -> None:
-        typed, picked = _TYPED_FIELDS.get(event.pick.id or ""), event.pick.picked
+    @on(OptionList.OptionSelected)
+    def _confirmed(self, event: OptionList.OptionSelected) -> None:
+        name = event.option_list.id or ""
+        typed, picked = _TYPED_FIELDS.get(name), self._pick_list(name).picked
         if typed and picked == TYPED and not self._entry(typed).value:
             if typed != "url" or not self._endpoint_part.is_waiting:
                 self._entry(typed).focus()
-        elif picked == FOLD and event.pick.id == "endpoints":
+        elif picked == FOLD and name == "endpoints":
             self._endpoint_part.toggle_simulators()
         elif picked == FOLD:
             self._unfolded = not self._unfolded
@@ -268,7 +269,7 @@ class SetupScreen(Screen[None]):
                 self._entry(name).placeholder = hint
         plans = self._pick_list("plans")
         texts = PLAN_TEXTS | {"sweep": sweep_text(workload)}
-        plans.set_items([PickItem(kind, text) for kind, text in texts.items()], plans.picked)
+        plans.set_items(texts.items(), plans.picked)
 
     # keys
 

@@ -1,0 +1,101 @@
+"""A list of which one item is picked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.segment import Segment
+from textual.binding import BindingType
+from textual.events import Click
+from textual.strip import Strip
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from swarmtui.tui.keys import bindings
+
+if TYPE_CHECKING:
+    from swarmtui.tui.app import SwarmApp
+
+# Id and text; an item without an id cannot be picked.
+PickItem = tuple[str, str]
+
+_SIGN = 3
+
+
+class PickList(OptionList, inherit_bindings=False):
+    """Posts OptionHighlighted when the user picks another item, and OptionSelected when it is confirmed.
+
+    A sign marks the picked item, not a colour alone.
+    """
+
+    app: SwarmApp
+    DEFAULT_CSS = """
+    PickList {
+        width: 1fr; height: 1fr; padding: 0; border: none; background: transparent; scrollbar-size: 0 0;
+        text-wrap: nowrap; text-overflow: ellipsis;
+        &:focus { border: none; background-tint: transparent; }
+        & > .option-list--option { padding-left: 3; }
+        & > .option-list--option-disabled { color: $text-muted; }
+        & > .option-list--option-highlighted { color: $foreground; background: transparent; text-style: bold; }
+        &:focus > .option-list--option-highlighted {
+            color: $foreground; background: transparent; text-style: reverse;
+        }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("pick")]
+
+    def __init__(self, items: Iterable[PickItem] = (), **kwargs: Any) -> None:
+        super().__init__(markup=False, **kwargs)
+        # Not as the ids of options, which must differ: these may be names from a server.
+        self._items: tuple[PickItem, ...] = ()
+        self.set_items(items)
+
+    @property
+    def picked(self) -> str:
+        """The id of the picked item; empty if there is none."""
+        return "" if self.highlighted is None else self._items[self.highlighted][0]
+
+    def set_items(self, items: Iterable[PickItem], picked: str = "") -> None:
+        if self._items != (wanted := tuple(items)):
+            self._items = wanted
+            with self.prevent(self.OptionHighlighted):
+                self.set_options(Option(text, disabled=not id) for id, text in wanted)
+        self.pick(picked)
+
+    def pick(self, id: str) -> None:
+        """Pick this item, or the first that can be picked."""
+        enabled = [position for position, item in enumerate(self._items) if item[0]]
+        with self.prevent(self.OptionHighlighted):
+            self.highlighted = next((at for at in enabled if self._items[at][0] == id), next(iter(enabled), None))
+
+    def render_line(self, y: int) -> Strip:
+        strip, line = super().render_line(y), self.scroll_offset.y + y
+        hidden = (y == 0 < line) or (y == self.size.height - 1 and line < self.option_count - 1)
+        if line == self.highlighted:
+            sign, style = " › ", self.app.line_styles["cursor"]
+        elif hidden:
+            sign, style = " … ", self.app.line_styles["dim"]
+        else:
+            return strip
+        return Strip.join([Strip([Segment(sign, self.rich_style + style)]), strip.crop(_SIGN)])
+
+    def on_click(self, event: Click) -> None:
+        """Confirm with a double click; Textual confirms with the first."""
+        clicked = event.style.meta.get("option")
+        if event.chain == 1:
+            event.prevent_default()
+            if clicked is not None and self._items[clicked][0]:
+                self.highlighted = clicked
+
+    def action_move(self, by: int) -> None:
+        (self.action_cursor_down if by > 0 else self.action_cursor_up)()
+
+    def action_page(self, by: int) -> None:
+        (self.action_page_down if by > 0 else self.action_page_up)()
+
+    def action_edge(self, last: int) -> None:
+        (self.action_last if last else self.action_first)()
+
+    def action_take(self) -> None:
+        self.action_select()
