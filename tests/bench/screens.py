@@ -2,6 +2,7 @@
 
 python -m tests.bench.screens                  # 3,000 sessions, 120×40
 python -m tests.bench.screens --sessions 200 --size 80x24
+unshare -rn python -m tests.bench.screens setup  # where no server is found
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.experiments.tune_store import add_change
+from swarmtui.experiments.store import add_change
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.session_tags import Series
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.sessions.store import write_summary
 from tests.bench.terminal import AppScreen
-from tests.experiments.tune_builders import FOUR, ONE, SEATS, done, tune_status, write_tune_directory
+from tests.experiments.tune_builders import FOUR, ONE, SLOTS, done, tune_status, write_tune_directory
 from tests.sessions.session_builders import full_session, write_session
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
@@ -53,7 +54,7 @@ def write_data(root: Path, sessions: int) -> None:
         after, what = f"session {number}", f"--max-num-seqs {number} → {number + 1}"
         add_change(root, msgspec.structs.replace(change, after=after, what=what))
         directory = root / ".tuning" / f"tune-{number}"
-        write_tune_directory(directory, SEATS, [done(ONE, 100.0), done(FOUR, 250.0)], tune_status(ended="stopped"))
+        write_tune_directory(directory, SLOTS, [done(ONE, 100.0), done(FOUR, 250.0)], tune_status(ended="stopped"))
 
 
 def settle(screen: AppScreen) -> int:
