@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
@@ -92,7 +92,8 @@ class PickList(OptionList, inherit_bindings=False):
         (self.action_cursor_down if by > 0 else self.action_cursor_up)()
 
     def action_page(self, by: int) -> None:
-        (self.action_page_down if by > 0 else self.action_page_up)()
+        move: Callable[[], None] = self.action_page_down if by > 0 else self.action_page_up
+        move()
 
     def action_edge(self, last: int) -> None:
         (self.action_last if last else self.action_first)()
