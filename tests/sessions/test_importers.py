@@ -137,7 +137,7 @@ def test_percentile_with_too_few_samples_is_dropped(tmp_path: Path) -> None:
 def test_missing_concurrency_is_noted(tmp_path: Path) -> None:
     summary = import_result(write_result(tmp_path, VLLM | {"max_concurrency": None}))
     assert summary.levels[0].c == 16
-    assert any("no max_concurrency" in event.detail for event in summary.events)
+    assert any("no concurrency given" in event.detail for event in summary.events)
 
 
 def test_vllm_appended_results_become_levels_and_runs(tmp_path: Path) -> None:

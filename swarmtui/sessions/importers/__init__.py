@@ -12,20 +12,17 @@ from typing import Any
 from swarmtui.files import read_file
 from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
-from swarmtui.sessions.importers.aiperf import read_aiperf
-from swarmtui.sessions.importers.base import build_summary
-from swarmtui.sessions.importers.guidellm import read_guidellm
-from swarmtui.sessions.importers.vllm import read_vllm
+from swarmtui.sessions.importers.formats import FORMATS
+from swarmtui.sessions.importers.reader import read_format
+from swarmtui.sessions.importers.summary import build_summary
 
-_READERS = (read_vllm, read_guidellm, read_aiperf)
 _MAX_BYTES = 512 << 20
 
 
 def import_result(path: Path) -> Summary:
     documents = _read_documents(path)
-    for read in _READERS:
-        imported = read(documents)
-        if imported is not None:
+    for format in FORMATS:
+        if (imported := read_format(format, documents)) is not None:
             return build_summary(imported, path)
     raise BadInput("is not a result of vllm bench serve, GuideLLM or AIPerf", source=str(path))
 

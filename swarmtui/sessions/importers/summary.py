@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from swarmtui.analysis.levels.stats import SMALLEST_N, ratio
+from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, RunFigures, Session, Spread, Summary
-
-PARTS = ("min", "p50", "p90", "p95", "p99", "max")
-
-_MAX_FLOAT = 1e300
 
 _N = TypeVar("_N", int, float)
 
@@ -78,18 +73,6 @@ def build_summary(imported: ImportedFile, path: Path) -> Summary:
     )  # fmt: skip
 
 
-def build_spread(n: int, mean: float | None, parts: Mapping[str, float | None], unit: float) -> Spread:
-    """Drop percentiles for which n is too small. All zero means not measured."""
-    kept = {
-        part: value * unit
-        for part, value in parts.items()
-        if value is not None and (part not in SMALLEST_N or n >= SMALLEST_N[part])
-    }
-    if not mean and not any(kept.values()):
-        return Spread(n=0)
-    return Spread(n=n, mean=None if mean is None else mean * unit, **kept)
-
-
 def _levels(measured: Sequence[ImportedBenchmark]) -> tuple[tuple[Level, ...], list[str]]:
     """Group benchmarks by load; several with the same load are runs of one level."""
     by_load: dict[tuple[float, int], list[ImportedBenchmark]] = {}
@@ -106,10 +89,8 @@ def _level(runs: Sequence[ImportedBenchmark]) -> Level:
     by_run = tuple(_run(number, one) for number, one in enumerate(runs, start=1))
     ok, failed = sum(one.ok for one in runs), sum(one.failed for one in runs)
     wall_s = _sum_if_known([one.wall_s for one in runs])
-    tokens_in, tokens_out = (
-        _sum_if_known([one.tokens_in for one in runs]),
-        _sum_if_known([one.tokens_out for one in runs]),
-    )
+    tokens_in = _sum_if_known([one.tokens_in for one in runs])
+    tokens_out = _sum_if_known([one.tokens_out for one in runs])
     all_tokens = None if tokens_in is None or tokens_out is None else tokens_in + tokens_out
     ttft, ttfo, tpot, icl, e2e = (
         _merge_spreads([getattr(one, name) for one in runs]) for name in ("ttft", "ttfo", "tpot", "icl", "e2e")
@@ -174,36 +155,6 @@ def _digest(tool: str, levels: Iterable[Level]) -> str:
         if level.ok and level.tokens_in is not None and level.tokens_out is not None
     ]
     return hashlib.sha256(f"{tool} {sorted(set(lengths))}".encode()).hexdigest() if lengths else ""
-
-
-def get_path(value: Any, *path: str) -> Any:
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
-
-
-def as_dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_float(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _MAX_FLOAT:
-        return None
-    return float(value) if isfinite(value) else None
-
-
-def as_count(value: Any) -> int | None:
-    found = as_float(value)
-    return None if found is None or found < 0 else round(found)
-
-
-def total_of(n: int, each: float | None) -> int | None:
-    return None if each is None else round(n * each)
-
-
-def first_text(*values: Any) -> str:
-    """Return the first value that is a non-empty string."""
-    return next((value for value in values if isinstance(value, str) and value), "")
 
 
 def _sum_if_known(values: Sequence[_N | None]) -> _N | None:
