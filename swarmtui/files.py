@@ -59,18 +59,19 @@ def read_lines(path: Path | str, limit: int = MAX_JOURNAL, longest: int = MAX_LI
             yield None
 
 
-def append_whole(path: Path | str, data: bytes) -> None:
-    """Append to a file that only its owner can read; after an OSError it is as it was before.
-
-    Neither the file nor its directory may be a link: someone may have replaced them.
-    """
+def open_without_links(path: Path | str, flags: int) -> int:
+    """Open a file of the user's own; neither it nor its directory may be a link, which someone may have put there."""
     directory, name = os.path.split(path)
     folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(name, flags, 0o600, dir_fd=folder)
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def append_whole(path: Path | str, data: bytes) -> None:
+    """Append to a file that only its owner can read; after an OSError it is as it was before."""
+    fd = open_without_links(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         size = os.fstat(fd).st_size
         try:

@@ -157,13 +157,11 @@ def _recover(directory: str, finished: int, client: SessionClient, control: Stop
     `finished` is how many requests the session process had reported.
     """
     from swarmtui.sessions.journal import has_journal
-    from swarmtui.sessions.store import saved_sentence, summary_error, summary_hint, write_summary
+    from swarmtui.sessions.store import removed_sentence, saved_sentence, summary_error, summary_hint, write_summary
 
     cause = f"the session process {client.exit_description()}"
     if not directory:
         return Ended("interrupted", f"{cause} before the first request", "")
-    if not has_journal(Path(directory)):
-        return Ended("failed", f"{cause}; nothing is saved: its directory was removed: {directory}", "")
     hint = summary_hint(Path(directory))
     if control.immediate:
         return Ended("interrupted", f"stopped at once; {hint}", directory)
@@ -173,6 +171,9 @@ def _recover(directory: str, finished: int, client: SessionClient, control: Stop
         deadline = time.monotonic() + _SPOOL_TIMEOUT_S
         while client.has_workers() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
+        if not has_journal(Path(directory)):
+            found.append(Ended("unsaved", f"{cause}; {removed_sentence(Path(directory))}", ""))
+            return
         try:
             write_summary(Path(directory))
         except (OSError, BadInput) as error:

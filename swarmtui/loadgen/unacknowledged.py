@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 from collections import deque
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from swarmtui.files import append_whole, is_private_directory, make_private_directory
+from swarmtui.loadgen.clock import monotonic_ns
 from swarmtui.model.record import Record, shift_times
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import HEADER_BYTES, Finished, decode_report, pack
@@ -16,6 +20,16 @@ from swarmtui.text import echo
 
 # Records beyond this size, while the disk of the session is full, are written to a spool file.
 _MAX_BYTES = 64 << 20
+# After this time the disk of the session is full or slow, or its process hangs. So many are copied at once: reading
+# must not wait for long.
+_OVERDUE_NS = 1_000_000_000
+_AT_ONCE = 256
+
+
+class _Kept(NamedTuple):
+    number: int
+    since_ns: int
+    message: bytes
 
 
 class UnacknowledgedRecords:
@@ -24,9 +38,12 @@ class UnacknowledgedRecords:
     def __init__(self) -> None:
         self._spools: tuple[str, ...] = ()
         self._clock_offset_ns = 0
-        self._messages: deque[tuple[int, bytes]] = deque()
+        self._kept: deque[_Kept] = deque()
         self._bytes = 0
         self._last = 0
+        # The records up to this number are also in these files.
+        self._copied = 0
+        self._copies: set[str] = set()
 
     def spool_to(self, paths: tuple[str, ...], clock_offset_ns: int) -> None:
         """Set the paths of the spool file, the preferred one first, and how far ahead of the session this clock is."""
@@ -36,7 +53,7 @@ class UnacknowledgedRecords:
         """Keep a record; return the message that reports it."""
         message = pack(Finished(self._last + 1, record))
         self._last += 1
-        self._messages.append((self._last, message))
+        self._kept.append(_Kept(self._last, monotonic_ns(), message))
         self._bytes += len(message)
         if self._bytes > _MAX_BYTES:
             self.spool()
@@ -44,47 +61,62 @@ class UnacknowledgedRecords:
 
     def acknowledge(self, number: int) -> None:
         """Forget the records up to this number."""
-        while self._messages and self._messages[0][0] <= number:
-            self._forget_oldest()
+        while self._kept and self._kept[0].number <= number:
+            self._bytes -= len(self._kept.popleft().message)
+        if self._copies and number >= self._copied:
+            for path in map(Path, self._copies):
+                with suppress(OSError):
+                    path.unlink()
+                    path.parent.rmdir()
+            self._copies.clear()
 
-    def _forget_oldest(self) -> None:
-        self._bytes -= len(self._messages.popleft()[1])
+    def copy_overdue(self) -> None:
+        """Copy records that wait for long to a disk that takes them: this process, too, may be killed."""
+        start = max(0, self._copied + 1 - self._kept[0].number) if self._kept else 0
+        before = monotonic_ns() - _OVERDUE_NS
+        overdue = [kept for kept in islice(self._kept, start, start + _AT_ONCE) if kept.since_ns < before]
+        lines = b"".join(map(self._line, overdue))
+        for path in self._spools[1:] if overdue else ():
+            with suppress(OSError):
+                _make_directory(path)
+                append_whole(path, lines)
+                self._copied = overdue[-1].number
+                self._copies.add(path)
+                return
 
     def spool(self) -> None:
         """Write the records to spool files, which readers of the session include, and forget them.
 
         Those that fit nowhere are only in the memory of the session process, if it is still alive.
         """
-        spools = list(self._spools)
+        paths = list(self._spools)
         lost, problem = 0, ""
-        while self._messages:
-            line = _journal_line(self._messages[0][1], self._clock_offset_ns)
-            while spools:
+        for kept in self._kept:
+            line = self._line(kept)
+            while paths and (len(paths) == len(self._spools) or kept.number > self._copied):
                 try:
-                    append_whole(spools[0], line)
+                    if paths[0] != self._spools[0]:
+                        _make_directory(paths[0])
+                    append_whole(paths[0], line)
                     break
                 except OSError as error:
-                    problem = f"{spools.pop(0)}: {error.strerror}"
-                    _make_spool_directory(spools)
+                    problem = f"{paths.pop(0)}: {error.strerror}"
             else:
-                lost += 1
-            self._forget_oldest()
+                lost += kept.number > self._copied
+        self._kept.clear()
+        self._bytes = 0
         if lost and problem:
             echo(f"swarmtui worker: {lost} finished requests could not be spooled: {problem}", err=True)
 
-
-def _make_spool_directory(spools: list[str]) -> None:
-    """Create the directory of the next path, which is not that of the session; skip one that others can access."""
-    while spools:
-        directory = Path(spools[0]).parent
-        with contextlib.suppress(OSError):
-            make_private_directory(directory)
-        if is_private_directory(directory):
-            return
-        del spools[0]
+    def _line(self, kept: _Kept) -> bytes:
+        report = decode_report(kept.message[HEADER_BYTES:])
+        assert isinstance(report, Finished)
+        return msgspec.json.encode(RequestEntry(record=shift_times(report.record, -self._clock_offset_ns))) + b"\n"
 
 
-def _journal_line(message: bytes, clock_offset_ns: int) -> bytes:
-    report = decode_report(message[HEADER_BYTES:])
-    assert isinstance(report, Finished)
-    return msgspec.json.encode(RequestEntry(record=shift_times(report.record, -clock_offset_ns))) + b"\n"
+def _make_directory(path: str) -> None:
+    """Create the directory of a spool file that is not in that of the session; refuse one that others can access."""
+    directory = Path(path).parent
+    make_private_directory(directory)
+    if not is_private_directory(directory):
+        raise OSError(errno.EACCES, "others can access it", str(directory))

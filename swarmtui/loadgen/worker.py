@@ -30,6 +30,7 @@ _TAILS_NS = 200_000_000
 
 # The longest time that the first tasks of a stage wait for connections to open.
 _CONNECT_GATE_NS = 1_000_000_000
+_COPY_NS = 250_000_000
 # A common start is not slept for until the end: the system may wake a process late on a busy core.
 _SPIN_NS = 5_000_000
 
@@ -118,11 +119,16 @@ class Worker:
         self._setup = setup
         self._unacknowledged.spool_to(setup.spools, setup.clock_offset_ns)
         self._frames.start(setup.timeouts)
+        self._copy_overdue()
         try:
             self._pools = [EndpointPool(self._loop, self._clock, i, target) for i, target in enumerate(setup.targets)]
         except (OSError, ssl.SSLError) as error:
             self._send(protocol.Failed(f"cannot reach {show_url(setup.targets[0].url)}: {error}"))
             self._loop.stop()
+
+    def _copy_overdue(self) -> None:
+        self._unacknowledged.copy_overdue()
+        self._loop.call_at(monotonic_ns() + _COPY_NS, self._copy_overdue)
 
     def _start_stage(self, stage: protocol.StartStage) -> None:
         before, self._stage = len(self._agents), stage

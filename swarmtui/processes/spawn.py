@@ -36,7 +36,7 @@ def module_command(module: str) -> list[str]:
 def start_session_process() -> StartedProcess:
     """Start it in its own process group, so that it continues after we exit."""
     # It also needs the variables that name the user's directories.
-    names = (*_INHERITED, "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
+    names = (*_INHERITED, "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
     handle = os.open(error_log(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     ours, theirs = _socket_pair()
     try:

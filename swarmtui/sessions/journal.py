@@ -17,6 +17,7 @@ from swarmtui.files import (
     is_private_directory,
     make_private_directory,
     open_regular,
+    open_without_links,
     read_file,
     read_lines,
     runtime_directory,
@@ -125,8 +126,8 @@ def schema_of(line: bytes) -> int:
 
 def spool_paths(directory: Path, worker: int, *, other_machine: bool = False) -> tuple[Path, ...]:
     """Return where a worker writes records that are not in the journal: next to it or, if it cannot, elsewhere."""
-    elsewhere = machine_spools(directory) if other_machine else _other_spools(directory)
-    return tuple(path / f"spool-{worker}.jsonl" for path in (directory, elsewhere))
+    elsewhere = (machine_spools(directory),) if other_machine else _other_spools(directory)
+    return tuple(path / f"spool-{worker}.jsonl" for path in (directory, *elsewhere))
 
 
 def machine_spools(directory: Path) -> Path:
@@ -134,14 +135,16 @@ def machine_spools(directory: Path) -> Path:
     return Path("/tmp") / f"swarmtui-{directory.name}"
 
 
-def _other_spools(directory: Path) -> Path:
-    return runtime_directory() / "spools" / directory.name
+def _other_spools(directory: Path) -> tuple[Path, ...]:
+    from platformdirs import user_state_dir
+
+    return tuple(base / "spools" / directory.name for base in (runtime_directory(), Path(user_state_dir("swarmtui"))))
 
 
 def spool_files(directory: Path) -> list[Path]:
     """Return the spool files of a session, also those that did not fit on its disk."""
-    elsewhere = _other_spools(directory).glob(_SPOOLS) if is_private_directory(runtime_directory()) else ()
-    return [*sorted(directory.glob(_SPOOLS)), *sorted(elsewhere)]
+    elsewhere = filter(is_private_directory, _other_spools(directory))
+    return [spool for path in (directory, *elsewhere) for spool in sorted(path.glob(_SPOOLS))]
 
 
 def read_spooled(directory: Path) -> dict[tuple[int, int, int], Record]:
@@ -161,13 +164,15 @@ def collect_spools(directory: Path) -> None:
             with suppress(OSError):
                 append_whole(directory / spool.name, read_file(spool, MAX_JOURNAL))
                 spool.unlink()
-    with suppress(OSError):
-        _other_spools(directory).rmdir()
+    for path in _other_spools(directory):
+        with suppress(OSError):
+            path.rmdir()
 
 
 def discard_spools(directory: Path) -> None:
     """Remove the spool files that a session has elsewhere."""
-    shutil.rmtree(_other_spools(directory), ignore_errors=True)
+    for path in _other_spools(directory):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def decode_line(line: bytes) -> Entry | None:
@@ -204,7 +209,7 @@ class JournalWriter:
         make_private_directory(directory)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
         self._path = directory / JOURNAL
-        self._fd = os.open(self._path, flags, 0o600)
+        self._fd = open_without_links(self._path, flags)
         self._torn = False
         self.size = 0
         try:

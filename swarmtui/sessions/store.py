@@ -41,7 +41,16 @@ from swarmtui.sessions.index import (
     list_sessions,
     session_directories,
 )
-from swarmtui.sessions.journal import JOURNAL, Journal, collect_spools, discard_spools, is_running, read_journal
+from swarmtui.sessions.journal import (
+    JOURNAL,
+    Journal,
+    collect_spools,
+    discard_spools,
+    is_running,
+    read_journal,
+    read_spooled,
+    spool_files,
+)
 from swarmtui.text import count_noun
 
 LAST = "last"
@@ -220,6 +229,14 @@ def saved_sentence(directory: Path, finished: int) -> str:
     if saved < finished:
         return f"{saved} of {finished} finished requests are saved"
     return f"{count_noun(saved, 'finished request is', 'finished requests are')} saved"
+
+
+def removed_sentence(directory: Path) -> str:
+    """Say what is left of a session whose directory was removed before its process was killed."""
+    found, files = read_spooled(directory), ", ".join(map(str, spool_files(directory)))
+    count = sum(record.error != CANCELLED for record in found.values())
+    left = f"{count_noun(count, 'finished request is', 'finished requests are')} left in {files}" if count else ""
+    return f"its directory was removed: {directory}; {left or 'nothing is saved'}"
 
 
 def _write(loaded: LoadedSession, summary: Summary, journal_bytes: int) -> None:

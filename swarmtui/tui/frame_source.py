@@ -75,10 +75,12 @@ class LiveSource:
 
 def _interrupted(problem: str, directory: str) -> Ended:
     from swarmtui.sessions.journal import has_journal
-    from swarmtui.sessions.store import summary_hint
+    from swarmtui.sessions.store import removed_sentence, summary_hint
 
-    if not directory or not has_journal(Path(directory)):
+    if not directory:
         return Ended("interrupted", problem, "")
+    if not has_journal(Path(directory)):
+        return Ended("unsaved", f"{problem}; {removed_sentence(Path(directory))}", "")
     return Ended("interrupted", f"{problem}; {summary_hint(Path(directory))}", directory)
 
 

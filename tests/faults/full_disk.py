@@ -62,4 +62,5 @@ def claimed(text: str) -> tuple[int, int] | None:
 
 
 def spools(sandbox: Sandbox) -> list[Path]:
-    return sorted((sandbox.runtime / "swarmtui" / "spools").glob("*/spool-*.jsonl"))
+    roots = (sandbox.runtime / "swarmtui", sandbox.home / ".local" / "state" / "swarmtui")
+    return sorted(path for root in roots for path in (root / "spools").glob("*/spool-*.jsonl"))

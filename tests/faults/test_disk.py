@@ -16,7 +16,8 @@ import pytest
 
 from swarmtui.cli import follow
 from swarmtui.client.session_client import SessionClient, StopControl
-from swarmtui.model.session import Event, StageEnd
+from swarmtui.model.record import CANCELLED
+from swarmtui.model.session import Event, RequestEntry, StageEnd
 from swarmtui.session_process import finish
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.index import list_sessions
@@ -26,7 +27,7 @@ from swarmtui.tui.frame_source import LiveSource
 from tests.cli.programs import Program, Sandbox, wait_until
 from tests.cli.scripted_server import ScriptedServer, respond_with_words, scripted_server
 from tests.faults.full_disk import FullDisk, claimed, spools
-from tests.faults.kill_checks import SESSION_PROCESS, measured, pid_of, processed, wait_for_idle_workers
+from tests.faults.kill_checks import SESSION_PROCESS, WORKER, measured, pid_of, processed, wait_for_idle_workers
 
 ANSWER = respond_with_words(6, gap_s=0.01)
 ENDLESS = ("--levels", "2", "--requests", "100000", "--warmup", "none", "--no-gpu")
@@ -154,6 +155,99 @@ def test_full_disk_and_killed_session_process_lose_no_request(
     assert not spools(sandbox)
 
 
+def spooled_ids(sandbox: Sandbox) -> set[str]:
+    entries = [decode_line(line) for path in spools(sandbox) for line in path.read_bytes().splitlines()]
+    return {entry.record.id for entry in entries if isinstance(entry, RequestEntry)}
+
+
+@pytest.mark.parametrize("fault", ["full disk", "stopped"])
+@pytest.mark.parametrize("runtime", [True, False])
+def test_records_that_wait_for_long_survive_the_worker_and_the_session_process(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: str, runtime: bool
+) -> None:
+    """The worker copies them to the runtime directory or, if that is full too, to the state directory."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sandbox.runtime))
+    monkeypatch.setenv("HOME", str(sandbox.home))
+    disk = FullDisk(sandbox)
+    if not runtime:
+        (sandbox.runtime / "swarmtui").mkdir(mode=0o700)
+        (sandbox.runtime / "swarmtui" / "spools").touch()
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS, env=disk.environment)
+        wait_until(lambda: len(server.completed) >= 10, "some responses")
+        session_process, worker = pid_of(sandbox, SESSION_PROCESS), pid_of(sandbox, WORKER)
+        if fault == "full disk":
+            disk.fill()
+            wait_until(lambda: "not on disk" in command.stderr_so_far(), "a warning")
+            expected = processed(server)
+        else:
+            os.kill(session_process, signal.SIGSTOP)
+            expected = wait_for_idle_workers(sandbox, server)
+        journaled = {record.id for record in read_journal(sandbox.session).records}
+        wait_until(lambda: expected - journaled <= spooled_ids(sandbox), "copies of all records")
+        os.kill(worker, signal.SIGKILL)
+        os.kill(session_process, signal.SIGKILL)
+        ran = command.wait()
+        wait_until(lambda: not sandbox.processes(), "all processes have ended")
+    assert ran.code == 4, ran
+    disk.free()
+    assert sandbox.show_session()["state"] == "interrupted"
+    assert expected <= {record.id for record in read_journal(sandbox.session).records}
+    assert not spools(sandbox)
+
+
+def test_copies_are_removed_once_the_session_has_the_records(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sandbox.runtime))
+    disk = FullDisk(sandbox)
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS, env=disk.environment)
+        wait_until(lambda: len(server.completed) >= 10, "some responses")
+        disk.fill()
+        wait_until(lambda: spools(sandbox), "copies")
+        disk.free()
+        wait_until(lambda: not spools(sandbox), "no copies")
+        code, _ = stop(command)
+    assert code == 4
+    assert {record.id for record in read_journal(sandbox.session).records} == {r.id for r in server.completed}
+    assert not list(sandbox.session.glob("spool-*"))
+
+
+def test_what_is_left_of_a_removed_session_is_named(sandbox: Sandbox) -> None:
+    with scripted_server(ANSWER) as server:
+        command = started_run(sandbox, server)
+        shutil.rmtree(sandbox.sessions)
+        wait_until(lambda: "its directory was removed" in command.stderr_so_far(), "a warning")
+        before = len(server.completed)
+        wait_until(lambda: len(server.completed) >= before + 20, "the run continues")
+        os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGKILL)
+        ran = command.wait()
+        wait_until(lambda: not sandbox.processes(), "all processes have ended")
+    assert ran.code == 4, ran
+    (spool,) = spools(sandbox)
+    finished = [entry for line in spool.read_bytes().splitlines() if (entry := decode_line(line))]
+    count = len({e.record.key for e in finished if isinstance(e, RequestEntry) and e.record.error != CANCELLED})
+    assert count >= 20 and f"{count} finished requests are left in {spool}" in ran.err, ran
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_nothing_is_written_through_a_link_in_place_of_the_session(sandbox: Sandbox, killed: bool) -> None:
+    elsewhere = sandbox.home / "elsewhere"
+    elsewhere.mkdir()
+    with scripted_server(ANSWER) as server:
+        command = started_run(sandbox, server)
+        session = sandbox.session
+        shutil.rmtree(session)
+        session.symlink_to(elsewhere)
+        if killed:
+            os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGKILL)
+            command.wait()
+        else:
+            code, stderr = stop(command)
+            assert code == 4 and "saved elsewhere" in stderr
+        wait_until(lambda: not sandbox.processes(), "all processes have ended")
+    assert list(elsewhere.iterdir()) == [] and bool(spools(sandbox)) == killed
+
+
 def test_text_says_what_is_lost_if_there_is_no_space_anywhere(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +277,9 @@ def test_nothing_is_said_to_be_saved_in_a_directory_that_was_removed(tmp_path: P
         source.live.set_directory(str(tmp_path / "20261115-014455-3f9a"))
         theirs.close()
         source._read()
-    assert ended.directory == "" and "nothing is saved: its directory was removed" in ended.message
+    assert (
+        ended.directory == "" and "its directory was removed" in ended.message and "nothing is saved" in ended.message
+    )
     assert source.live.ended is not None and source.live.ended.directory == ""
 
 
