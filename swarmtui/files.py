@@ -85,14 +85,15 @@ def append_whole(path: Path | str, data: bytes) -> None:
         os.close(fd)
 
 
-def write_file(path: Path, content: bytes) -> None:
-    write_parts(path, (content,))
+def write_file(path: Path, content: bytes, *, sync: bool = True) -> None:
+    write_parts(path, (content,), sync=sync)
 
 
-def write_parts(path: Path, parts: Iterable[bytes]) -> None:
+def write_parts(path: Path, parts: Iterable[bytes], *, sync: bool = True) -> None:
     """Replace a file atomically, readable by its owner only, so that readers see the old or the new one.
 
     Where the file system allows, the new file has no name until it is complete: a killed writer leaves nothing behind.
+    Without `sync`, it may be lost or empty after a crash of the machine.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     directory = os.open(path.parent, os.O_RDONLY)
@@ -102,12 +103,14 @@ def write_parts(path: Path, parts: Iterable[bytes]) -> None:
             for part in parts:
                 file.write(part)
             file.flush()
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
             if not temporary.exists():
                 # Python follows the /proc link to the open file only if dst_dir_fd is given.
                 os.link(f"/proc/self/fd/{fd}", temporary.name, dst_dir_fd=directory)
         temporary.replace(path)
-        os.fsync(directory)
+        if sync:
+            os.fsync(directory)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import headline_level
-from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines
+from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines, write_file
 from swarmtui.model.base import BadInput, Stored, check_schema
 from swarmtui.model.plan import level_name
 from swarmtui.model.record import CANCELLED
@@ -21,6 +23,8 @@ from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of
 
 INDEX = "index.json"
 _INDEX_VERSION = 4
+# A session that ended more recently may still be writing its own index, or its workers their spool files.
+_SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
 _HEAD_BYTES = 16 << 20
 
@@ -65,10 +69,15 @@ class SessionRow(Stored, frozen=True, kw_only=True):
 
 
 class _IndexFile(Stored, frozen=True, kw_only=True):
-    """The index file. It is stale if the journal is no longer `journal_bytes` long."""
+    """The index file. It is stale if the journal is no longer `journal_bytes` long.
+
+    Without a summary the row has no figures, and the requests are counted in the journal and in `spool_bytes` of spool
+    files; with one, that is null.
+    """
 
     schema: int
     journal_bytes: int
+    spool_bytes: int | None = None
     row: SessionRow
 
 
@@ -120,17 +129,24 @@ def _read_row(directory: Path) -> SessionRow:
     except OSError as error:
         return _unreadable_row(directory, f"{JOURNAL} cannot be read: {error.strerror}")
     try:
-        size = os.fstat(fd).st_size
-        row = _row_from_index(directory, size) or _row_from_journal(fd, size)
+        file = os.fstat(fd)
+        index = _read_index(directory, file.st_size)
+        row = index.row if index is not None else _row_from_journal(fd, file.st_size)
         if row.state is None or row.state == "running":
             row = msgspec.structs.replace(row, state="running" if is_locked(fd) else "interrupted")
         if row.requests is None and row.state != "running":
+            spool_bytes = _spool_bytes(directory)
             row = msgspec.structs.replace(row, requests=_count_requests(directory))
+            if time.time() - file.st_mtime > _SETTLED_S:
+                found = _IndexFile(schema=_INDEX_VERSION, journal_bytes=file.st_size, spool_bytes=spool_bytes, row=row)
+                # The directory may be read-only.
+                with suppress(OSError):
+                    write_file(directory / INDEX, msgspec.json.encode(found) + b"\n", sync=False)
     except BadInput as error:
         return _unreadable_row(directory, str(error))
     except OSError as error:
-        file = Path(error.filename or JOURNAL).name  # or one of its spool files
-        return _unreadable_row(directory, f"{file} cannot be read: {error.strerror}")
+        name = Path(error.filename or JOURNAL).name  # or one of its spool files
+        return _unreadable_row(directory, f"{name} cannot be read: {error.strerror}")
     finally:
         os.close(fd)
     return msgspec.structs.replace(row, id=_utf8(directory.name), directory=_utf8(str(directory)))
@@ -145,17 +161,24 @@ def _utf8(name: str) -> str:
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
-def _row_from_index(directory: Path, journal_bytes: int) -> SessionRow | None:
-    """Read the row from the index file; None if it is missing, stale or of another version."""
+def _read_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
+    """Read the index file; None if it is missing, stale or of another version."""
     try:
         index = _index_decoder.decode(read_file(directory / INDEX))
+        if (index.schema, index.journal_bytes) != (_INDEX_VERSION, journal_bytes):
+            return None
+        return index if index.spool_bytes in (None, _spool_bytes(directory)) else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return index.row if (index.schema, index.journal_bytes) == (_INDEX_VERSION, journal_bytes) else None
 
 
-def is_indexed(directory: Path) -> bool:
-    return _row_from_index(directory, (directory / JOURNAL).stat().st_size) is not None
+def _spool_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in spool_files(directory))
+
+
+def has_indexed_summary(directory: Path) -> bool:
+    index = _read_index(directory, (directory / JOURNAL).stat().st_size)
+    return index is not None and index.spool_bytes is None
 
 
 def _row_from_journal(fd: int, size: int) -> SessionRow:

@@ -36,8 +36,8 @@ from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import (
     INDEX,
     count_saved_requests,
+    has_indexed_summary,
     index_json,
-    is_indexed,
     list_sessions,
     session_directories,
 )
@@ -201,7 +201,7 @@ def write_summary(directory: Path) -> Summary:
 def ensure_summary(loaded: LoadedSession) -> Summary:
     """Summarise a session, and save the summary if that has not been done, so that the list shows its figures."""
     summary = summarise(loaded)
-    if summary.state != "running" and not is_indexed(loaded.directory):
+    if summary.state != "running" and not has_indexed_summary(loaded.directory):
         # The directory may be read-only.
         with suppress(OSError):
             _write(loaded, summary, (loaded.directory / JOURNAL).stat().st_size)

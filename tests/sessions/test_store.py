@@ -7,6 +7,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 import tomllib
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -18,11 +19,12 @@ from swarmtui.files import write_file
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, RequestEntry, Session, Summary
+from swarmtui.model.session import Level, RequestEntry, Session, Summary, entry_encoder
+from swarmtui.sessions import index as session_index
 from swarmtui.sessions.documents import summary_json
 from swarmtui.sessions.files import is_session_id, new_session_id, sessions_root
 from swarmtui.sessions.index import list_sessions
-from swarmtui.sessions.store import load_session, remove_session, summarise, write_summary
+from swarmtui.sessions.store import ensure_summary, load_session, remove_session, summarise, write_summary
 from tests.sessions.session_builders import (
     T0,
     full_session,
@@ -251,6 +253,65 @@ def test_stale_or_damaged_index_is_ignored(tmp_path: Path, index: bytes) -> None
     (directory / "index.json").write_bytes(index)
     (row,) = list_sessions(tmp_path)
     assert (row.id, row.state, row.model, row.requests) == (ID, "done", "qwen3", 15)
+
+
+def age(directory: Path) -> Path:
+    """Make the journal as old as if the session had ended an hour ago."""
+    past = time.time() - 3600
+    os.utime(directory / "journal.jsonl", (past, past))
+    return directory
+
+
+def test_listing_writes_an_index_that_was_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next listing reads no journal for it; a summary replaces it."""
+    directory = age(write_session(tmp_path / ID, full_session()[:-1]))
+    (row,) = list_sessions(tmp_path)
+    assert (row.state, row.requests, row.best_out_tps) == ("interrupted", 15, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(session_index, "_count_requests", None)
+        assert list_sessions(tmp_path) == [row]
+    ensure_summary(load_session(tmp_path, ID))
+    assert (directory / "summary.toml").exists()
+    assert list_sessions(tmp_path)[0].best_out_tps is not None
+
+
+def test_index_without_summary_is_stale_after_a_spool_file_or_an_entry_was_added(tmp_path: Path) -> None:
+    entries = full_session()[:-1]
+    directory = age(write_session(tmp_path / ID, entries))
+    assert list_sessions(tmp_path)[0].requests == 15
+    late = entry_encoder.encode(RequestEntry(record=record(900, c=2, stage=2))) + b"\n"
+    (directory / "spool-0.jsonl").write_bytes(late)
+    assert list_sessions(tmp_path)[0].requests == 16
+    with (directory / "journal.jsonl").open("ab") as journal:
+        journal.write(entry_encoder.encode(full_session()[-1]) + b"\n")
+    assert list_sessions(tmp_path)[0].state == "done"
+
+
+def test_listing_leaves_the_index_to_a_session_that_just_ended(tmp_path: Path) -> None:
+    directory = write_session(tmp_path / ID, full_session())
+    assert list_sessions(tmp_path)[0].requests == 15
+    assert not (directory / "index.json").exists()
+
+
+def test_running_session_gets_no_index(tmp_path: Path) -> None:
+    with journal_writer(tmp_path / ID, 5):
+        age(tmp_path / ID)
+        assert list_sessions(tmp_path)[0].state == "running"
+        assert not (tmp_path / ID / "index.json").exists()
+
+
+def test_sessions_that_cannot_be_written_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a read-only file system: root may write to any directory."""
+    directory = age(write_session(tmp_path / ID, full_session()))
+
+    def refuse(path: Path, content: bytes, *, sync: bool = True) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(session_index, "write_file", refuse)
+    for _ in range(2):
+        (row,) = list_sessions(tmp_path)
+        assert (row.state, row.requests, row.problem) == ("done", 15, None)
+    assert not (directory / "index.json").exists()
 
 
 def test_many_sessions_are_listed_with_and_without_summary(tmp_path: Path) -> None:
