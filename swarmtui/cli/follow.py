@@ -16,11 +16,11 @@ import msgspec
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.cli.progress import Progress, open_progress
 from swarmtui.client.session_client import ConnectionLost, SessionClient, StopControl, start_session
-from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended
 from swarmtui.model.endpoint import AUTO, PATHS
+from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Level, Summary
 from swarmtui.processes.exits import (
@@ -74,11 +74,7 @@ def follow_run(
     code = report(ended, levels, as_json=as_json, progress=progress, root=Path(request.session_root), detect=detect)
     if code != DONE or not ended.directory:
         return code
-    if request.plan.mode == "capacity":
-        missed = _carries_no_agent(ended.directory)
-    else:
-        missed = _limits_missed(ended.directory, request.plan.slo, limits, progress)
-    return MISSED if missed else code
+    return MISSED if _limits_missed(ended.directory, request.plan, limits, progress) else code
 
 
 def follow_without_report(request: RunRequest, process: StartedProcess, quiet: bool) -> tuple[Ended, int]:
@@ -245,47 +241,37 @@ def _compare_with_baseline(
     echo(verdict.sentence, err=as_json)
 
 
-class _RequestOutcome(msgspec.Struct, frozen=True):
-    phase: str
-    error: str | None = None
-
-
-class _RequestOutcomes(msgspec.Struct, frozen=True):
-    requests: tuple[_RequestOutcome, ...] = ()
-
-
 def _explain_no_level(directory: str, summary: Summary) -> str:
     """Say why a run in which requests finished has no level."""
     from swarmtui.cli.render.table import level_table
+    from swarmtui.sessions.store import load_session
 
-    detail = msgspec.json.decode(read_file(Path(directory) / "detail.json", MAX_DATA), type=_RequestOutcomes)
-    finished = sum(request.phase == "level" and request.error is None for request in detail.requests)
+    records = load_session(Path(directory).parent, Path(directory).name).journal.records
+    finished = sum(record.phase == "level" and record.error is None for record in records)
     if not finished or summary.session.plan.mode == "sweep":
         return level_table(())
     requests = count_noun(finished, "request", "requests")
     return f"no level: {requests} finished, but none while C stayed the same\n"
 
 
-def _carries_no_agent(directory: str) -> bool:
-    from swarmtui.sessions.documents import read_saved_summary
+def _limits_missed(directory: str, plan: Plan, limits: Sequence[FailCondition], progress: Progress) -> bool:
+    """Report which limits of --slo and --fail-if were missed; one that cannot be evaluated counts as missed.
 
-    summary = read_saved_summary(directory)
-    return summary is None or summary.capacity is None or not summary.capacity.agents
-
-
-def _limits_missed(directory: str, slo: str, limits: Sequence[FailCondition], progress: Progress) -> bool:
-    """Report which limits of --slo and --fail-if were missed; one that cannot be evaluated counts as missed."""
-    if not slo and not limits:
+    A search for the capacity misses its limit if not even one agent keeps it.
+    """
+    if not plan.slo and not limits:
         return False
     from swarmtui.sessions.documents import read_saved_summary
 
     summary = read_saved_summary(directory)
     if summary is None:
         return True
+    if plan.mode == "capacity":
+        return summary.capacity is None or not summary.capacity.agents
     from swarmtui.analysis.limits.slo import slo_sentence
 
     missed = False
-    if slo:
+    if plan.slo:
         progress.write(slo_sentence(summary.goodput))
         missed = not summary.goodput or not all(level.kept for level in summary.goodput)
     for limit in limits:

@@ -141,7 +141,7 @@ def _phase(frame: Frame) -> str:
 
 
 def _describe_level(level: Level) -> str:
-    parts = [f"{level.name}: {level.ok} ok, {level.errors} error{'' if level.errors == 1 else 's'}"]
+    parts = [f"{level.name}: {level.ok} ok, {count_noun(level.errors, 'error', 'errors')}"]
     approximate = "~" if level.tokens_estimated else ""
     if level.out_tps_steady is not None:
         parts.append(f"{approximate}{significant(level.out_tps_steady)} tok/s steady")

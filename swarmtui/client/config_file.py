@@ -10,7 +10,7 @@ import msgspec
 
 from swarmtui.files import read_file
 from swarmtui.model.base import BadInput
-from swarmtui.model.config import Config, EndpointConfig, is_variable_name, parse_config
+from swarmtui.model.config import Config, is_variable_name, parse_config
 from swarmtui.sessions.files import config_path
 
 _HEADER_VALUE = re.compile(r"[\t -~]*")
@@ -26,16 +26,13 @@ def read_config(directory: Path | None = None) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}", source=str(path)) from None
     config = parse_config(text, str(path))
-    return msgspec.structs.replace(
-        config, endpoints={name: _resolve_ca_file(known, path.parent) for name, known in config.endpoints.items()}
-    )
-
-
-def _resolve_ca_file(known: EndpointConfig, directory: Path) -> EndpointConfig:
-    """Make the path of a certificate file relative to the config file."""
-    if known.ca_file is None:
-        return known
-    return msgspec.structs.replace(known, ca_file=str(directory / Path(known.ca_file).expanduser()))
+    endpoints = {
+        # The path of a certificate file is relative to the config file.
+        name: msgspec.structs.replace(known, ca_file=str(path.parent / Path(known.ca_file).expanduser()))
+        for name, known in config.endpoints.items()
+        if known.ca_file is not None
+    }
+    return msgspec.structs.replace(config, endpoints=config.endpoints | endpoints)
 
 
 def check_ca_file(path: str) -> None:

@@ -98,8 +98,9 @@ class ManagedServer:
             while not self._stop.requested:
                 if (reason := self.failure()) is not None:
                     raise ServerFailed(reason)
-                if _is_ready(client, self._launch.ready, min(_READY_TIMEOUT_S, deadline - time.monotonic())):
-                    return time.monotonic() - started
+                with contextlib.suppress(RequestFailed):
+                    if client.get(self._launch.ready, min(_READY_TIMEOUT_S, deadline - time.monotonic())).status < 300:
+                        return time.monotonic() - started
                 if time.monotonic() > deadline:
                     raise ServerFailed(f"not ready within {within_s:g} s: no response from {self._launch.ready}")
                 time.sleep(_POLL_S)
@@ -107,7 +108,10 @@ class ManagedServer:
 
     def failure(self) -> str | None:
         """How the server exited, or None; one that its command starts in the background cannot be observed."""
-        self._read_guardian()
+        if self._guardian is not None and self._guardian.stdout is not None:
+            pipe = self._guardian.stdout.fileno()
+            while select.select([pipe], [], [], 0)[0] and (part := os.read(pipe, 4096)):
+                self._guardian_output += part.decode(errors="replace")
         for line in self._guardian_output.splitlines():
             event, _, rest = line.partition(" ")
             if event == "failed":
@@ -169,13 +173,6 @@ class ManagedServer:
                     process.kill()
             psutil.wait_procs(left, timeout=_POLL_S)
 
-    def _read_guardian(self) -> None:
-        if self._guardian is None or self._guardian.stdout is None:
-            return
-        pipe = self._guardian.stdout.fileno()
-        while select.select([pipe], [], [], 0)[0] and (part := os.read(pipe, 4096)):
-            self._guardian_output += part.decode(errors="replace")
-
 
 def server_environment(secrets: Secrets, passed: Collection[str]) -> dict[str, str]:
     """Return our environment without API keys, except the variables that are passed on by name.
@@ -214,10 +211,3 @@ def free_port() -> int:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
         return port
-
-
-def _is_ready(client: HttpClient, url: str, timeout_s: float) -> bool:
-    try:
-        return client.get(url, timeout_s).status < 300
-    except RequestFailed:
-        return False
