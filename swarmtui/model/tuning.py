@@ -11,7 +11,7 @@ from msgspec import Meta
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, InputStruct, Stored
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, ApiChoice
 from swarmtui.model.parsing import parse_toml
-from swarmtui.model.plan import AgentHeader
+from swarmtui.model.plan import AgentHeader, parse_seconds
 
 Value = str | int | float | bool
 Flags = dict[str, Value]
@@ -220,6 +220,8 @@ def parse_tune(text: str, source: str) -> TuneFile:
         raise BadInput("give the server's address, or use {port} in the command", source=source, key="url")
     if prod(map(len, tune.grid.values())) + len(tune.configurations) > _MAX_CONFIGURATIONS:
         raise BadInput(f"more than {_MAX_CONFIGURATIONS:,} configurations", source=source, key="grid")
+    for key in ("ready_within", "stop_within", "cell_within"):
+        parse_seconds(getattr(tune, key), key)
     for key, values in tune.grid.items():
         if len({(type(value), value) for value in values}) < len(values):
             raise BadInput("duplicate value", source=source, key=f"grid.{key}")

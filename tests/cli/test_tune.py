@@ -215,7 +215,8 @@ def test_halving_repeats_the_best_with_more_requests(tmp_path: Path) -> None:
         ('command = "x {port}"\n[grid]\n"--n" = [1, 1]', "duplicate value"),
         ('comand = "x {port}"', "did you mean command?"),
         ('command = "x {port} \\""\n[grid]\n"--n" = [1]', "cannot be split into arguments"),
-        ('command = "x {port}"\nready_within = "soon"\n[grid]\n"--n" = [1]', "not a time"),
+        ('command = "x {port}"\nready_within = "soon"\n[grid]\n"--n" = [1]', "ready_within: "),
+        ('command = "x {port}"\ncell_within = "soon"\n[grid]\n"--n" = [1]', "cell_within: "),
         ('command = "x {port}"\n[grid]\n"--n" = [1]\n[plan]\nrequests = "many"', "neither a number"),
     ],
 )
