@@ -13,7 +13,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.config_file import read_config
@@ -31,9 +30,7 @@ _LOG_LINES = 5
 _LOG_BYTES = 32 << 10
 # How long the guardian may take beyond the time limits of the server.
 _GUARDIAN_EXTRA_S = 15.0
-_KILL_TIMEOUT_S = 1.0
-# A variable in the environment of a server and of all processes that it starts, even in another session.
-_MARKER = "SWARMTUI_SERVER"
+_KILL_TIMEOUT_S, _WATCHER_TIMEOUT_S = 1.0, 5.0
 
 
 class ServerFailed(Exception):
@@ -55,7 +52,6 @@ class ManagedServer:
         self._launch, self._log, self._secrets, self._stop = launch, log, secrets, stop
         self._guardian: subprocess.Popen[bytes] | None = None
         self._guardian_output = ""
-        self._mark = os.urandom(8).hex()
 
     def __enter__(self) -> ManagedServer:
         return self
@@ -84,9 +80,8 @@ class ManagedServer:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(log)
-        marked = msgspec.structs.replace(self._launch, env=self._launch.env | {_MARKER: self._mark})
         assert self._guardian.stdin is not None
-        self._guardian.stdin.write(msgspec.json.encode(marked) + b"\n")
+        self._guardian.stdin.write(msgspec.json.encode(self._launch) + b"\n")
         self._guardian.stdin.flush()
         return self._wait_until_ready()
 
@@ -159,19 +154,14 @@ class ManagedServer:
         if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._stop.immediate:
             guardian.kill()
             guardian.wait()
+        # If the guardian was killed, its watcher stops what is left, and then closes the pipe.
+        while (
+            guardian.returncode
+            and select.select([guardian.stdout], [], [], _WATCHER_TIMEOUT_S)[0]
+            and os.read(guardian.stdout.fileno(), 4096)
+        ):
+            continue
         guardian.stdout.close()
-        if guardian.returncode:
-            self._kill_marked()
-
-    def _kill_marked(self) -> None:
-        """Kill what a guardian that was killed could not stop. The kernel kills only the server's first process."""
-        deadline = time.monotonic() + _KILL_TIMEOUT_S
-        # Again, because they may have started others since then.
-        while (left := _marked_processes(self._mark)) and time.monotonic() < deadline:
-            for process in left:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            psutil.wait_procs(left, timeout=_POLL_S)
 
 
 def server_environment(secrets: Secrets, passed: Collection[str]) -> dict[str, str]:
@@ -187,15 +177,6 @@ def server_environment(secrets: Secrets, passed: Collection[str]) -> dict[str, s
         for name, value in os.environ.items()
         if name in passed or not (is_secret_name(name) or name in keys or redact(value) != value)
     }
-
-
-def _marked_processes(mark: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(_MARKER) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
 
 
 def _exits_within(process: subprocess.Popen[bytes], within_s: float) -> bool:

@@ -3,7 +3,8 @@
 Its standard input is a pipe from the parent. The first line is the launch command; any other line, or the end of the
 pipe (also if the parent is killed), stops the server. The end of the pipe after such a line means: kill it at once.
 Events are reported on standard output, one per line; standard error is the log of the server. As a subreaper this
-process also becomes the parent of processes that the server leaves behind, so that they are stopped too.
+process also becomes the parent of processes that the server leaves behind, so that they are stopped too. If it is
+killed itself, its watcher stops them: a process that does nothing else, with the same standard output.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ import psutil
 
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
 _POLL_S = 0.05
+# How long what a killed guardian leaves behind may take to end, and to be killed.
+_TERMINATE_S, _KILL_S = 1.0, 1.0
+
+# A variable in the environment of a server and of all processes that it starts, even in another session.
+_MARKER = "SWARMTUI_SERVER"
 
 # Blocked until their handlers are set.
 GUARDIAN_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -54,13 +60,15 @@ def main() -> int:
     # Unbuffered: select() does not see lines that were read ahead.
     pipe = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
     launch = msgspec.json.decode(pipe.readline(), type=LaunchCommand)
+    mark = os.urandom(8).hex()
+    to_watcher = _start_watcher(mark)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     terminated = [False]
     signal.signal(signal.SIGTERM, lambda *_: terminated.__setitem__(0, True))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GUARDIAN_SIGNALS)
-    os.environ |= launch.env
+    os.environ |= launch.env | {_MARKER: mark}
     try:
         server = subprocess.Popen(
             launch.command,
@@ -72,9 +80,50 @@ def main() -> int:
         )
     except OSError as error:
         _report(f"failed {error.strerror}: {error.filename}")
+        os.write(to_watcher, b"0")
         return 1
     _stop_server(server, launch, parent_alive=_wait(server, terminated))
+    os.write(to_watcher, b"0")
     return 0
+
+
+def _start_watcher(mark: str) -> int:
+    """Start the watcher, which is no child of this process; a byte in its pipe says that nothing is left to stop."""
+    from_guardian, to_watcher = os.pipe()
+    if os.fork():
+        os.close(from_guardian)
+        os.wait()
+        return to_watcher
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.close(to_watcher)
+    os.close(0)
+    if not os.read(from_guardian, 1):
+        _stop_marked(mark, signal.SIGTERM, _TERMINATE_S)
+        _stop_marked(mark, signal.SIGKILL, _KILL_S)
+    os._exit(0)
+
+
+def _stop_marked(mark: str, number: int, within_s: float) -> None:
+    """Send a signal to every process of the server and its group, again to those that they start meanwhile."""
+    deadline, told = time.monotonic() + within_s, set[int]()
+    while (left := _marked_processes(mark)) and time.monotonic() < deadline:
+        for process in left:
+            if process.pid not in told:
+                told.add(process.pid)
+                with suppress(OSError, psutil.Error):
+                    os.killpg(os.getpgid(process.pid), number)
+        time.sleep(_POLL_S)
+
+
+def _marked_processes(mark: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get(_MARKER) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def _wait(server: subprocess.Popen[bytes], terminated: list[bool]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from swarmtui.sessions.index import list_sessions
@@ -204,3 +205,28 @@ def test_stopping_ab_twice_does_not_wait_for_a_server_that_ignores_sigterm(sandb
 
 def logs(sandbox: Sandbox) -> list[Path]:
     return list(sandbox.sessions.glob(".tuning/*/1-*.log"))
+
+
+# Starts two processes that ignore SIGTERM, one of them in a session of its own, and a server.
+STUBBORN = """\
+import subprocess, sys, time
+code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+for own_session in (False, True):
+    subprocess.Popen([sys.executable, "-c", code, "stubborn"], start_new_session=own_session)
+subprocess.run([sys.executable, "-m", "swarmtui.sim", "moe-tp1", f"--port={sys.argv[1]}"])
+"""
+
+
+def test_no_process_of_a_server_outlives_ab_and_its_guardian_killed_together(sandbox: Sandbox) -> None:
+    script = sandbox.home / "stubborn.py"
+    script.write_text(STUBBORN)
+    command = f"{sys.executable} {script} {{port}}"
+    session_dir = ("--session-dir", str(sandbox.sessions))
+    ab = sandbox.start("ab", "--a", command, "--b", command, "--yes", "--requests", "1000", *session_dir)
+    wait_until(lambda: len(sandbox.processes("stubborn")) >= 3, "the server and what it starts")
+    guardians = wait_until(lambda: sandbox.processes("server_guardian"), "its guardian")
+    parents = {psutil.Process(found.pid).ppid() for found in sandbox.processes("stubborn.py")}
+    for pid in (ab.pid, *({found.pid for found in guardians} & parents)):
+        os.kill(pid, signal.SIGKILL)
+    ab.wait()
+    wait_until(lambda: not sandbox.processes(""), "all processes have ended")
