@@ -102,49 +102,28 @@ def _follow(request: RunRequest, process: StartedProcess, progress: Progress) ->
     signal.signal(signal.SIGTERM, request_stop)
     client = start_session(request, client_protocol.Subscribe(hz=4.0), process)
     control.attach(client)
-    follower = _Follower(progress, control, show_api=request.api == AUTO)
+    directory, message, announced = "", None, False
+    frame: client_protocol.Frame | None = None
     try:
-        ended = follower.follow(client)
-    except ConnectionLost:
-        ended = _recover(follower.directory, follower.finished, client, control)
-    progress.clear()
-    client.close(_SHORT_EXIT_TIMEOUT_S if control.immediate else _EXIT_TIMEOUT_S)
-    return ended, follower.levels
-
-
-class _Follower:
-    """Read the messages of a session, and keep its directory and latest levels."""
-
-    def __init__(self, progress: Progress, control: StopControl, show_api: bool) -> None:
-        self._progress, self._control, self._show_api = progress, control, show_api
-        self._stop_announced = False
-        self._saving = False
-        self.directory = ""
-        self.finished = 0
-        self.levels: tuple[Level, ...] = ()
-
-    def follow(self, client: SessionClient) -> Ended:
-        while True:
+        while not isinstance(message, Ended):
             message = client.receive(_POLL_S)
-            self._check_stop()
+            control.kill_if_overdue()
+            if control.requested and not announced:
+                announced = True
+                waiting = f"waiting up to {_GRACE_S:g} s for requests in flight; press Ctrl-C again to stop at once"
+                saving = frame is not None and frame.status == "saving"
+                progress.write("stopping: it is being saved" if saving else f"stopping: {waiting}")
             match message:
                 case client_protocol.Hello(directory=directory, session=session):
-                    first, self.directory = not self.directory, directory
-                    for endpoint in session.endpoints if self._show_api and first else ():
-                        self._progress.write(f"API: {endpoint.dialect} ({PATHS[endpoint.dialect]})")
-                case client_protocol.Frame():
-                    self.levels, self.finished = message.levels, message.finished
-                    self._saving = message.status == "saving"
-                    self._progress.show(message)
-                case Ended():
-                    return message
-
-    def _check_stop(self) -> None:
-        self._control.kill_if_overdue()
-        if self._control.requested and not self._stop_announced:
-            self._stop_announced = True
-            waiting = f"waiting up to {_GRACE_S:g} s for requests in flight; press Ctrl-C again to stop at once"
-            self._progress.write("stopping: it is being saved" if self._saving else f"stopping: {waiting}")
+                    for endpoint in session.endpoints if request.api == AUTO else ():
+                        progress.write(f"API: {endpoint.dialect} ({PATHS[endpoint.dialect]})")
+                case client_protocol.Frame() as frame:
+                    progress.show(frame)
+    except ConnectionLost:
+        message = _recover(directory, frame.finished if frame else 0, client, control)
+    progress.clear()
+    client.close(_SHORT_EXIT_TIMEOUT_S if control.immediate else _EXIT_TIMEOUT_S)
+    return message, frame.levels if frame else ()
 
 
 def _recover(directory: str, finished: int, client: SessionClient, control: StopControl) -> Ended:
