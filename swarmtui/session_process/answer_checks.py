@@ -15,8 +15,8 @@ from swarmtui.model.answer_check import AnswerCheck, AnswerVerdict
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.workload import Task
 from swarmtui.processes.spawn import child_environment, module_command
-from swarmtui.session_process.check_process import CHECK_LIMIT_S, HEADER_BYTES, CheckedAnswer
 from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.sessions.check_answers import CHECK_LIMIT_S, HEADER_BYTES, CheckedAnswer
 
 # Characters that are kept of a checked answer if previews are on.
 PREVIEW_CHARS = 400
@@ -131,7 +131,7 @@ class AnswerChecker:
 
 async def _start_process() -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *module_command("swarmtui.session_process.check_process"),
+        *module_command("swarmtui.sessions.check_answers"),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=child_environment(),
     )  # fmt: skip
 

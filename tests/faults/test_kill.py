@@ -121,6 +121,40 @@ def test_session_process_that_hung_before_it_was_killed(sandbox: Sandbox) -> Non
     assert_interrupted_session(sandbox, expected)
 
 
+LONG_WORDS = respond_with_words(6, gap_s=0.01, text="a" * 30)
+
+
+def checked_workload(sandbox: Sandbox) -> tuple[str, ...]:
+    """Return the options of a workload whose regular expression does not come to an end."""
+    path = sandbox.home / "checked.toml"
+    path.write_text(
+        "name = 'checked'\nkind = 'prompts'\n[[prompts]]\ntext = 'Count'\ncheck = { regex = ['(\\w+ ?)+!$'] }\n"
+    )
+    return ("--workload", str(path), "--warmup", "none", "--no-gpu", "--levels", "2")
+
+
+def test_killed_session_process_loses_no_request_whose_answer_is_checked(sandbox: Sandbox) -> None:
+    """Agents do not wait for the check of their last answer."""
+    with scripted_server(LONG_WORDS) as server:
+        command = sandbox.start_benchmark(server.url, *checked_workload(sandbox), "--requests", "100000")
+        wait_for_responses(server, 12)
+        expected = processed(server)
+        os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGKILL)
+        command.wait()
+    assert_interrupted_session(sandbox, expected)
+    assert_no_processes(sandbox)
+
+
+def test_checks_that_do_not_end_count_as_not_found(sandbox: Sandbox) -> None:
+    with scripted_server(LONG_WORDS) as server:
+        ran = sandbox.run_benchmark(server.url, *checked_workload(sandbox), "--requests", "4")
+    assert ran.code == 0, ran
+    found = sandbox.show_session()
+    assert found["levels"][0]["verdicts"] == {"fail": 4}
+    assert [event["name"] for event in found["events"]].count("check") == 1
+    assert_no_processes(sandbox)
+
+
 def test_one_of_two_workers_killed_while_session_process_hangs(sandbox: Sandbox) -> None:
     with scripted_server(ANSWER) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS, "--workers", "2")

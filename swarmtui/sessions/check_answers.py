@@ -1,4 +1,4 @@
-"""Check answers in a process of its own: `python -m swarmtui.session_process.check_process`.
+"""Check answers in a process of its own: `python -m swarmtui.sessions.check_answers`.
 
 Standard input has one `CheckedAnswer` after another, each with its length before it; each verdict is a line of standard
 output. A check that uses too much processor time ends the process by SIGVTALRM, whatever it is doing.
