@@ -173,8 +173,7 @@ def tune(
     from swarmtui.experiments.effects import summarise_rows
     from swarmtui.experiments.grid import starts_in_file_order
     from swarmtui.experiments.store import read_experiment, tune_directory
-    from swarmtui.experiments.tune import TuneRunner
-    from swarmtui.experiments.tune_process import TuneJob, start_tune_process
+    from swarmtui.experiments.tune import TuneJob, TuneRunner, start_tune_process
     from swarmtui.model.tuning import parse_tune
     from swarmtui.prompts.library import read_text
 

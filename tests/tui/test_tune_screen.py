@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from swarmtui.experiments.store import read_tune, tune_directory
-from swarmtui.experiments.tune_process import TuneJob, start_tune_process
+from swarmtui.experiments.tune import TuneJob, start_tune_process
 from swarmtui.model.plan import Plan, Requests
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import Tune, TuneFile
