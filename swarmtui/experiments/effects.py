@@ -7,7 +7,8 @@ from math import exp, expm1, fsum, log, sqrt
 from typing import Literal
 
 from swarmtui.analysis.compare.distributions import studentized_range_quantile
-from swarmtui.analysis.compare.verdicts import ALPHA, standard_deviation
+from swarmtui.analysis.compare.verdicts import ALPHA
+from swarmtui.analysis.levels.stats import standard_deviation
 from swarmtui.experiments.grid import configuration_key, latest, rank
 from swarmtui.model.base import Stored
 from swarmtui.model.tuning import Flags, Objective, Start, Value

@@ -351,9 +351,10 @@ class CanaryFigures(Stored, frozen=True, kw_only=True):
 class Level(PerLevel, frozen=True, kw_only=True):
     """The figures of one level over all its runs, as in `run --json`. Null is not measured.
 
-    `n` counts the measured requests that finished, with or without an error; cancelled and unmeasured ones (pre-roll,
-    fillers) are not in it. `errors` counts all that failed, also unmeasured ones, and those of an attempt that was
-    repeated after an outage or a pause.
+    `n` counts the measured requests that finished, with or without an error; unmeasured ones (pre-roll, fillers) are
+    not in it, nor the `unfinished` ones, which were cancelled when the window of the level was over. `errors` counts
+    all that failed, also unmeasured ones, and those of an attempt that was repeated after an outage or a pause.
+    `out_tps_steady_hw` is the half-width of the 95 % interval of the steady rate.
     Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave out cap hits. `c_achieved`
     is the mean number in flight, `c_held` that while the client had work for C streams (null for other loads),
     `coalesced_chunks` the share of chunks that were read together with the chunk before.
@@ -366,7 +367,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     n: int
     ok: int
     errors: int
-    cancelled: int
+    unfinished: int = 0
     error_counts: dict[str, int]
     cap_hits: int
     degenerate: int
@@ -381,6 +382,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     cached_tokens: int | None
     out_tps_wall: float | None
     out_tps_steady: float | None
+    out_tps_steady_hw: float | None = None
     prompt_tps: float | None
     total_tps: float | None
     per_stream_tps: RateSummary

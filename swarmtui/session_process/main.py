@@ -374,7 +374,7 @@ class SessionProcess:
                 self._quality.add_frame(link.number, report)
                 if self._events is not None:
                     self._events.add_frame(link.number, report)
-                scheduler.continue_stage()
+                scheduler.continue_stage(report)
                 self._update_warnings()
             case worker_protocol.Failed(problem):
                 self._interrupt(problem)

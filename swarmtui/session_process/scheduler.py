@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 from swarmtui.analysis.live_trace import TraceCounts
-from swarmtui.model import client_protocol
+from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import RequestEntry, StageEnd, StageStart
@@ -121,11 +121,17 @@ class Scheduler:
         self._workers.dispatcher.returned(link.number, tasks)
         self._supply()
 
-    def continue_stage(self) -> None:
+    def continue_stage(self, frame: worker_protocol.WorkerFrame) -> None:
         """Acknowledge what was saved, hand out what is due and check the deadlines, with each frame of a worker."""
         self._workers.acknowledge(self.journal.saved())
         self.state.left_s, self.state.left_at_least = self._time_left()
-        if self._stage is not None and self._stage.scheduled:
+        stage = self._stage
+        if stage is not None and stage.source.preparing:
+            for row in frame.rows:
+                if row.ttft_s is not None:
+                    stage.source.first_token(row.task)
+            self._supply()
+        if stage is not None and stage.scheduled:
             self._supply()
         self.steering.changed.set()
 

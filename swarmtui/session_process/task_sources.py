@@ -19,6 +19,9 @@ _UNMEASURED_START = 1 << 40
 # The nonces of repeated prompts are numbered from here.
 _REPEATED_START = 1 << 41
 
+# Pre-roll requests per stream, at most, in which nothing begins.
+_MAX_PREROLLS = 4
+
 # Workers receive scheduled tasks this long before their send time.
 AHEAD_S = 1.0
 # The first scheduled task is due after this time, so that connections can open.
@@ -105,6 +108,11 @@ class TaskSource:
         return False
 
     @property
+    def window_over(self) -> bool:
+        """Whether the rates of the stage are known, although requests are still in flight."""
+        return False
+
+    @property
     def has_more(self) -> bool:
         """Whether another task that counts may follow, now or later."""
         return not self._closed and (self.total is None or self._issued < self.total)
@@ -119,6 +127,9 @@ class TaskSource:
 
     def _create(self, position: int) -> Task:
         raise NotImplementedError
+
+    def first_token(self, task: int) -> None:
+        """Called when the first token of a task has arrived, but not for each of them: answers may be shorter."""
 
     def task_finished(self, task: Task, record: Record) -> None:
         """Called when a task has succeeded or failed."""
@@ -154,30 +165,55 @@ class NewTasks(TaskSource):
 
 
 class ClosedLoopTasks(NewTasks):
-    """One pre-roll task for each stream, `total` measured tasks, then fillers.
+    """Pre-roll until C requests have shown a first token or ended well, `total` measured tasks, then fillers.
 
-    The measured requests then run while C are in flight from the first send to the last answer. Without a `total`,
-    tasks are measured until `start_fillers`. `canaries` is the number of canaries per measured task, rounded up.
+    The measured requests then begin while all streams write, and C stay in flight. Without a `total`, tasks are
+    measured until `start_fillers`. `canaries` is the number of canaries per measured task, rounded up.
     """
 
     fills = True
 
     def __init__(self, factory: TaskFactory, c: int, total: int | None, canaries: float = 0.0) -> None:
         super().__init__(factory, c, total)
-        self._unmeasured = 0
+        # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
+        self._awaited: set[int] = set()
+        self._prerolls = self._begun = self._fillers = self._ended = 0
         self._canary_share, self._canaries = canaries, 0
+
+    @property
+    def preparing(self) -> bool:
+        return self._begun < self._c and self._prerolls < _MAX_PREROLLS * self._c + self._begun
+
+    @property
+    def window_over(self) -> bool:
+        """Whether a request has been sent after the last measured one: each stream sends the next at the end of one."""
+        return self.total is not None and self._ended > self._prerolls + self.total - self._c
 
     def next_task(self) -> Task | None:
         if self._closed:
             return None
-        phase: Phase = "preroll" if self._unmeasured < self._c else "filler"
-        if phase == "filler" and self.has_more:
+        if self.preparing:
+            task = self._factory.create_unmeasured(self._c, self._prerolls, "preroll")
+            self._prerolls += 1
+            self._awaited.add(task.id)
+            return task
+        if self.has_more:
             if self._canaries < self._canary_share * self._issued:
                 self._canaries += 1
                 return self._factory.canary()
             return super().next_task()
-        self._unmeasured += 1
-        return self._factory.create_unmeasured(self._c, self._unmeasured - 1, phase)
+        self._fillers += 1
+        return self._factory.create_unmeasured(self._c, self._prerolls + self._fillers, "filler")
+
+    def first_token(self, task: int) -> None:
+        if task in self._awaited:
+            self._awaited.remove(task)
+            self._begun += 1
+
+    def task_finished(self, task: Task, record: Record) -> None:
+        self._ended += 1
+        if record.ok:
+            self.first_token(task.id)
 
 
 class RepeatedTasks(TaskSource):

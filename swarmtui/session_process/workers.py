@@ -127,8 +127,6 @@ class ActiveStage:
         self.scheduled = LOAD_MODES[load].scheduled
         # All requests of a batch start at the same time.
         self.together = LOAD_MODES[load].batch and self.streams > 1
-        # A batch is divided evenly among streams, so that none holds a second task.
-        self.depth = _LOOPING_DEPTH if LOAD_MODES[load].looping else 1
         self._duration_s = duration_s
         self.until: float | None = None
         if not source.fills:
@@ -139,6 +137,11 @@ class ActiveStage:
         """Start the duration: with the first request, or after pre-roll with an answer."""
         if self._duration_s is not None and self.until is None:
             self.until = time.monotonic() + self._duration_s
+
+    @property
+    def depth(self) -> int:
+        """The tasks that a stream may hold: no reserve in a batch, nor while it is not known what the next task is."""
+        return _LOOPING_DEPTH if LOAD_MODES[self.load].looping and not self.source.preparing else 1
 
     @property
     def timed_out(self) -> bool:

@@ -39,7 +39,7 @@ def level(
 ) -> Level:
     """Build a level; `runs` are the steady rates of its runs, `tps` is that of the level."""
     defaults: dict[str, Any] = {
-        "c": c, "runs": max(1, len(runs)), "n": n, "ok": n, "errors": 0, "cancelled": 0, "error_counts": {},
+        "c": c, "runs": max(1, len(runs)), "n": n, "ok": n, "errors": 0, "unfinished": 0, "error_counts": {},
         "cap_hits": 0, "degenerate": 0, "complete": True, "wall_s": 10.0, "steady_s": 9.0, "c_achieved": float(c),
         "c_held": float(c),
         "token_source": "usage", "tokens_in": 100 * n, "tokens_out": 100 * n, "cached_tokens": 0,

@@ -122,7 +122,7 @@ def test_level_counts_the_energy_of_its_server() -> None:
 
 
 def test_energy_of_a_closed_loop_is_that_of_its_steady_window() -> None:
-    """Pre-roll and fillers use energy for tokens that are not those of measured requests."""
+    """It begins with the first measured request and ends with the first filler."""
     readings = [msgspec.structs.replace(sample, t_ns=BOOT_NS + sample.t_ns) for sample in steady(300.0, 20)]
     phases = ("preroll", "level", "level", "level", "filler")
     requests = [
@@ -131,7 +131,7 @@ def test_energy_of_a_closed_loop_is_that_of_its_steady_window() -> None:
     ]
     starts, ends = [stage()], [end(at=20_000)]
     (found,) = add_machine_figures(level_figures(requests, starts, ends), starts, ends, readings, requests)
-    assert found.energy is not None and found.energy.seconds == pytest.approx(8.0)
+    assert found.energy is not None and found.energy.seconds == pytest.approx(12.0)
     assert found.energy.j_per_token == pytest.approx(300.0)
 
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.distributions import t_cdf, t_quantile
-from swarmtui.analysis.compare.verdicts import coefficient_of_variation, compare_replicates, standard_deviation
+from swarmtui.analysis.compare.verdicts import coefficient_of_variation, compare_replicates
+from swarmtui.analysis.levels.stats import standard_deviation
 
 
 @pytest.mark.parametrize(

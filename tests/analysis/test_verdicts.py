@@ -16,9 +16,9 @@ from swarmtui.analysis.compare.verdicts import (
     detectable_change,
     holm_alphas,
     replicates_needed,
-    standard_deviation,
     with_session_spread,
 )
+from swarmtui.analysis.levels.stats import standard_deviation
 
 A, B = [100.0, 101.0, 102.0, 103.0], [110.0, 111.0, 112.0, 113.0]
 rates = st.floats(50, 150)

@@ -29,7 +29,7 @@ def frame(**fields: Any) -> Frame:
 def level(c: int, **fields: Any) -> Level:
     """A level in which nothing but the given fields was measured."""
     made: dict[str, Any] = dict.fromkeys(Level.__struct_fields__)
-    made |= {"c": c, "runs": 1, "n": 4, "ok": 4, "errors": 0, "cancelled": 0, "error_counts": {}, "cap_hits": 0}
+    made |= {"c": c, "runs": 1, "n": 4, "ok": 4, "errors": 0, "unfinished": 0, "error_counts": {}, "cap_hits": 0}
     made |= {"degenerate": 0, "complete": True, "flags": (), "by_run": (), "token_source": "usage"}
     made |= dict.fromkeys(("per_stream_tps", "per_stream_tps_clean"), RateSummary())
     made |= dict.fromkeys(("ttft_s", "ttfo_s", "tpot_s", "icl_s", "e2e_s"), Spread(n=0))

@@ -20,7 +20,7 @@ from swarmtui.text import display_width, pad, sanitize, truncate
 def level(c: int, **fields: Any) -> Level:
     """A level in which nothing but the given fields was measured."""
     made: dict[str, Any] = dict.fromkeys(Level.__struct_fields__)
-    made |= {"c": c, "runs": 0, "n": 0, "ok": 0, "errors": 0, "cancelled": 0, "error_counts": {}, "cap_hits": 0}
+    made |= {"c": c, "runs": 0, "n": 0, "ok": 0, "errors": 0, "unfinished": 0, "error_counts": {}, "cap_hits": 0}
     made |= {"degenerate": 0, "complete": True, "flags": (), "by_run": (), "replicas": (), "load": "closed"}
     made |= {"token_source": "usage"} | dict.fromkeys(("per_stream_tps", "per_stream_tps_clean"), RateSummary())
     made |= dict.fromkeys(("ttft_s", "ttfo_s", "tpot_s", "icl_s", "e2e_s"), Spread(n=0))

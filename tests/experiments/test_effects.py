@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.verdicts import standard_deviation
+from swarmtui.analysis.levels.stats import standard_deviation
 from swarmtui.cli.render.tuning import tune_text
 from swarmtui.experiments.effects import effects, pareto, summarise_rows
 from swarmtui.experiments.grid import latest

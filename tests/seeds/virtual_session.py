@@ -129,7 +129,15 @@ class _VirtualClient:
         self.records: list[Record] = []
 
     def run_stage(
-        self, c: int, run: int, phase: Phase, source: TaskSource, *, load: Any = "closed", streams: int | None = None
+        self,
+        c: int,
+        run: int,
+        phase: Phase,
+        source: TaskSource,
+        *,
+        load: Any = "closed",
+        streams: int | None = None,
+        complete: bool = True,
     ) -> None:
         number = len(self.starts) + 1
         self.starts.append(
@@ -140,8 +148,10 @@ class _VirtualClient:
         turns: deque[tuple[float, _RequestInFlight]] = deque()
         idle: list[int] = []
         measured = 0
+        sent_filler = False
         while free or turns or flights:
-            if source.fills and not source.has_more and not measured:
+            over = not measured if complete else source.window_over and sent_filler
+            if source.fills and not source.has_more and over:
                 self._cancel(flights.values(), number, c, run)
                 break
             end = self._engine.next_end() or math.inf
@@ -158,10 +168,12 @@ class _VirtualClient:
                 flight = self._send(task, 0, agent, task.messages, at)
                 flights[flight.job.number] = flight
                 measured += task.phase == "level"
+                sent_filler = sent_filler or task.phase == "filler"
                 continue
             for step in self._engine.advance(end):
                 for job, count in step.tokens:
                     flights[job.number].times += [step.end] * count
+                    source.first_token(flights[job.number].task.id)
                 for job in [job for job, _ in step.tokens if job.done]:
                     self.now = step.end
                     flight = flights.pop(job.number)

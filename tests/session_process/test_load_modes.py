@@ -84,9 +84,22 @@ def test_repeated_content_has_another_nonce() -> None:
     assert [task.id for task in batch + again] == list(range(6))
 
 
+def closed_loop(c: int, total: int | None) -> ClosedLoopTasks:
+    return ClosedLoopTasks(TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None)), c, total)
+
+
+def issue(source: TaskSource, count: int) -> list[Task]:
+    """Issue tasks, each of which shows its first token before the next one is asked for."""
+    tasks = []
+    for task in islice(iter(source.next_task, None), count):
+        source.first_token(task.id)
+        tasks.append(task)
+    return tasks
+
+
 def test_closed_loop_issues_preroll_then_measured_tasks_then_fillers() -> None:
-    source = ClosedLoopTasks(TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None)), 2, 3)
-    tasks = list(islice(iter(source.next_task, None), 9))
+    source = closed_loop(2, 3)
+    tasks = issue(source, 9)
     assert [task.phase for task in tasks] == ["preroll"] * 2 + ["level"] * 3 + ["filler"] * 4
     assert source.total == 3 and not source.has_more
     source.close()
@@ -95,16 +108,48 @@ def test_closed_loop_issues_preroll_then_measured_tasks_then_fillers() -> None:
 
 def test_fillers_follow_the_last_measured_task_at_once() -> None:
     """A worker gets them one by one as its streams end, not thousands at the end of the level."""
-    source = ClosedLoopTasks(TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None)), 2, 3)
+    source = closed_loop(2, 3)
+    issue(source, 2)
     stage = ActiveStage(1, 2, 1, "level", source)
-    tasks = list(islice(iter(stage.next_task, None), 9))
-    assert [task.phase for task in tasks] == ["preroll"] * 2 + ["level"] * 3 + ["filler"] * 4
+    tasks = list(islice(iter(stage.next_task, None), 7))
+    assert [task.phase for task in tasks] == ["level"] * 3 + ["filler"] * 4
     assert stage.issued == 3
 
 
+def test_a_failed_preroll_request_is_replaced() -> None:
+    """Otherwise one error would start the measurement while the other streams are still in prefill."""
+    source = closed_loop(2, 3)
+    first, second = issue(source, 1)[0], source.next_task()
+    assert second is not None
+    source.task_finished(second, Record(task=second.id, error="http_500"))
+    third = source.next_task()
+    assert third is not None and third.phase == "preroll" and source.preparing
+    source.task_finished(third, Record(task=third.id))
+    source.first_token(first.id)
+    assert not source.preparing, "a first token counts once"
+    following = source.next_task()
+    assert following is not None and following.phase == "level"
+
+
+def test_preroll_on_a_server_that_answers_nothing_ends() -> None:
+    source = closed_loop(2, 3)
+    phases = []
+    for task in islice(iter(source.next_task, None), 11):
+        phases.append(task.phase)
+        source.task_finished(task, Record(task=task.id, error="http_500"))
+    assert phases == ["preroll"] * 8 + ["level"] * 3
+
+
+def test_no_reserve_is_handed_out_before_the_measurement_can_begin() -> None:
+    stage = ActiveStage(1, 2, 1, "level", closed_loop(2, 3))
+    assert stage.depth == 1
+    issue(stage.source, 2)
+    assert stage.depth > 1
+
+
 def test_time_that_is_up_turns_the_next_tasks_into_fillers() -> None:
-    source = ClosedLoopTasks(TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None)), 1, None)
-    issued = [task.phase for task in islice(iter(source.next_task, None), 4)]
+    source = closed_loop(1, None)
+    issued = [task.phase for task in issue(source, 4)]
     assert issued == ["preroll", "level", "level", "level"] and source.has_more
     source.start_fillers()
     task = source.next_task()
@@ -118,7 +163,7 @@ def test_number_of_fillers_changes_neither_measured_prompts_nor_their_nonces() -
         found = []
         for _ in range(2):
             source = ClosedLoopTasks(factory, 2, 4)
-            found += [t.messages for t in islice(iter(source.next_task, None), 6 + fillers) if t.phase == "level"]
+            found += [t.messages for t in issue(source, 6 + fillers) if t.phase == "level"]
         return found
 
     assert measured(0) == measured(9)

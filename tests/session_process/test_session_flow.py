@@ -151,7 +151,7 @@ def test_two_workers_share_the_streams(harness: SessionHarness) -> None:
         assert session_client.wait_for_end().ending == "done"
     records = harness.journal(session_client).records
     assert {record.id for record in records if record.ok} == {answer.id for answer in server.completed}
-    assert sorted(record.agent for record in records if record.phase == "preroll") == [0, 1, 2, 3, 4]
+    assert {record.agent for record in records if record.phase == "preroll"} == {0, 1, 2, 3, 4}
     assert {record.agent for record in records if record.phase == "level"} == {0, 1, 2, 3, 4}
     assert len({record.task for record in records}) == len(records)
     assert sum(record.phase == "level" for record in records) == 100
@@ -167,15 +167,16 @@ def test_closed_level_keeps_c_in_flight_around_the_measured_requests(
         assert session_client.wait_for_end().ending == "done"
     journal = harness.journal(session_client)
     by_phase = {name: [r for r in journal.records if r.phase == name] for name in ("preroll", "level", "filler")}
-    assert len(by_phase["preroll"]) == 3 and all(r.ok for r in (*by_phase["preroll"], *by_phase["level"]))
+    assert len(by_phase["preroll"]) >= 3 and all(r.ok for r in (*by_phase["preroll"], *by_phase["level"]))
     sent = sorted(r.t_sent_ns or 0 for r in by_phase["level"])
     ended = max(r.t_done_ns or 0 for r in by_phase["level"])
-    assert max(r.t_sent_ns or 0 for r in by_phase["preroll"]) < sent[0]
+    begun = sorted(r.t_first_ns or 0 for r in by_phase["preroll"])
+    assert begun[2] < sent[0], "all streams have shown a first token"
     cut = [r for r in by_phase["filler"] if r.error is not None]
     assert cut and {r.error for r in cut} == {CANCELLED}
     assert all((r.t_done_ns or 0) >= ended for r in cut), "fillers run until the last measured answer"
     (level,) = session_client.frames[-1].levels
-    assert (level.n, level.errors, level.cancelled, level.complete) == (len(by_phase["level"]), 0, 0, True)
+    assert (level.n, level.errors, level.unfinished, level.complete) == (len(by_phase["level"]), 0, 0, True)
     assert level.c_held is not None and level.c_held > 0.9 * 3
     if "duration_s" in given:
         assert 0.5e9 < sent[-1] - sent[0] < 5e9, "tasks that were queued when the time was up are not measured"

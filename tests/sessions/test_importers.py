@@ -216,7 +216,7 @@ def test_guidellm_sweep_has_closed_and_open_loops(tmp_path: Path) -> None:
         made.append(one)
     made[1]["metrics"]["request_totals"]["incomplete"] = 9
     summary = import_result(write_result(tmp_path, {"benchmarks": made}))
-    assert [(level.c, level.rate, level.cancelled) for level in summary.levels] == [
+    assert [(level.c, level.rate, level.unfinished) for level in summary.levels] == [
         (1, None, 0),
         (64, None, 9),
         (3, 1.5, 0),

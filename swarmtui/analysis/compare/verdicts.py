@@ -11,6 +11,7 @@ from math import expm1, fsum, log, log1p, sqrt
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.compare.distributions import t_cdf, t_quantile
+from swarmtui.analysis.levels.stats import standard_deviation
 from swarmtui.model.base import Stored
 from swarmtui.numbers import percent, short_percent, signed_percent
 
@@ -101,12 +102,6 @@ class Evidence(NamedTuple):
     def replicates(self) -> str:
         runs = f"{self.n_a} v {self.n_b} {self.unit}" + (", paired" if self.paired else "")
         return f"{runs}; spread of {self.sessions} sessions" if self.sessions else runs
-
-
-def standard_deviation(values: Sequence[float]) -> float:
-    """Return the sample standard deviation of at least two values."""
-    middle = fsum(values) / len(values)
-    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float | None:

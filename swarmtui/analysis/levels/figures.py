@@ -23,9 +23,11 @@ from swarmtui.analysis.levels.stats import (
     spread,
     stream_rate,
     sum_known,
+    survival_spread,
     tally_spread,
 )
 from swarmtui.analysis.levels.traces import server_block_size, trace_figures
+from swarmtui.analysis.levels.window import first_tokens_in, steady_half_width, window_stream_rate
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates
 from swarmtui.model.plan import CLOSED_LOOPS, LevelKey
@@ -93,9 +95,13 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
     wall_s = sum_known(run.wall_s for run in by_run)
     tokens_in, tokens_out = _count(r.tokens_in for r in ok), _count(r.tokens_out for r in ok)
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
-    all_tokens = None if tokens_in_of_all is None or tokens_out is None else tokens_in_of_all + tokens_out
     steady_s = sum_known(part.seconds if part else None for part in steady_parts)
-    per_stream = rate_summary(ok)
+    in_window = [run for run in counted if run.load in CLOSED_LOOPS and run.has_preroll]
+    per_stream, first_tokens = rate_summary(ok), ok
+    if in_window:
+        per_stream = msgspec.structs.replace(per_stream, mean=window_stream_rate(in_window))
+        first_tokens = [record for run in in_window for record in first_tokens_in(run)]
+    half_width = steady_half_width(c, in_window)
     out_tps_wall = ratio(sum_known(map(_wall_tokens, counted)), wall_s)
     out_tps_steady = ratio(sum_known(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = _gaps_us(ok)
@@ -106,7 +112,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
         n=len(finished),
         ok=len(ok),
         errors=len(failed),
-        cancelled=sum(len(run.cancelled) for run in runs),
+        unfinished=sum(len(run.unfinished) for run in runs),
         error_counts=dict(sorted(Counter(r.error for r in failed if r.error is not None).items())),
         cap_hits=sum(r.cap_hit for r in ok),
         degenerate=sum(r.degenerate for r in ok),
@@ -121,15 +127,18 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
         cached_tokens=_count(r.cached_tokens for r in ok),
         out_tps_wall=out_tps_wall,
         out_tps_steady=out_tps_steady,
+        out_tps_steady_hw=half_width,
         prompt_tps=None,
         total_tps=None,
         per_stream_tps=per_stream,
         per_stream_tps_clean=rate_summary([r for r in ok if not r.cap_hit]),
-        ttft_s=spread(_known(r.ttft_s for r in ok)),
-        ttfo_s=spread(_known(r.ttfo_s for r in ok)),
+        ttft_s=spread(_known(r.ttft_s for r in first_tokens)),
+        ttfo_s=spread(_known(r.ttfo_s for r in first_tokens)),
         tpot_s=msgspec.structs.replace(spread(_known(r.tpot_s for r in ok)), mean=ratio(1.0, per_stream.mean)),
         icl_s=tally_spread(Tally(gaps, unit=1e6)),
-        e2e_s=spread(_known(r.e2e_s for r in ok)),
+        e2e_s=survival_spread(
+            _known(r.e2e_s for r in ok), [_age_s(record) for run in runs for record in run.unfinished]
+        ),
         longest_stall_s=_longest_gap_s(gaps, ok),
         straggler=ratio(out_tps_wall, None if per_stream.mean is None or rate is not None else c * per_stream.mean),
         contention=None,
@@ -154,10 +163,14 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
     )
     uncounted = sum(r.tokens_out is None for r in ok)
     unmeasured_errors = sum(record.phase in ("preroll", "filler") for record in failed)
+    prompt_tps = ratio(tokens_in_of_all, level.output_s)
+    if in_window and tokens_in_of_all is not None:
+        # Prompts are read before the first token; those of cancelled answers were not counted, but are as long.
+        prompt_tps = ratio(tokens_in_of_all / max(1, len(ok)) * len(first_tokens), steady_s)
     return msgspec.structs.replace(
         level,
-        prompt_tps=ratio(tokens_in_of_all, level.output_s),
-        total_tps=ratio(all_tokens, level.output_s),
+        prompt_tps=prompt_tps,
+        total_tps=None if prompt_tps is None or level.headline_tps is None else prompt_tps + level.headline_tps,
         flags=level_flags(level, uncounted, unmeasured_errors),
     )
 
@@ -299,6 +312,11 @@ def _longest_gap_s(gaps: Counter[int], ok: Iterable[Record]) -> float | None:
 def _single_or_mixed(values: set[str]) -> Any:
     """Return the only value, `mixed` if there are several, and null if there is none."""
     return "mixed" if len(values) > 1 else next(iter(values), None)
+
+
+def _age_s(record: Record) -> float:
+    """Return how long a cancelled request was in flight."""
+    return (record.left_ns - (record.t_sent_ns or record.left_ns)) / 1e9
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -71,6 +71,13 @@ def mean_in_flight(spans: Iterable[Span], window: Span) -> float | None:
     return sum(max(0, min(end, last) - max(start, first)) for start, end in spans) / (last - first)
 
 
+def tokens_per_chunk(records: Iterable[Record]) -> float:
+    """Return the mean of the answers whose tokens were counted; 1 if there are none."""
+    counted = [record for record in records if record.ok and record.tokens_out is not None and record.chunks]
+    chunks = sum(record.chunks for record in counted)
+    return sum(record.tokens_out or 0 for record in counted) / chunks if chunks else 1.0
+
+
 def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart | None:
     """Return the time of the window and the tokens that arrived in it; None for fewer than 2·C chunks.
 
@@ -79,9 +86,7 @@ def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart
     """
     if window is None or window[1] <= window[0]:
         return None
-    counted = [record for record in records if record.ok and record.tokens_out is not None and record.chunks]
-    chunks_counted = sum(record.chunks for record in counted)
-    tokens_per_chunk = sum(record.tokens_out or 0 for record in counted) / chunks_counted if chunks_counted else 1.0
+    per_chunk = tokens_per_chunk(records)
     tokens: list[float] = []
     chunks = 0
     for record in records:
@@ -95,7 +100,7 @@ def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart
             times[-1] = record.t_last_ns
         first, last = (bisect_right(times, bound) for bound in window)
         estimated = not record.ok and record.chunk_tokens is None
-        shares = [tokens_per_chunk] * len(times) if estimated else record.tokens_per_chunk()
+        shares = [per_chunk] * len(times) if estimated else record.tokens_per_chunk()
         tokens += shares[first:last]
         chunks += last - first
     if chunks < 2 * c:
@@ -104,7 +109,7 @@ def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart
 
 
 class LevelRun(NamedTuple):
-    """The requests of one run: `finished` ended by themselves, with or without an error; `stage` is a number.
+    """The requests of one run: `finished` ended by themselves, with or without an error, `unfinished` were cancelled.
 
     In an open loop the `t_sent_ns` of `finished` is when they were due, that of `sent`, the same requests, when they
     were sent: latencies count from the first, what was in flight from the second. `unmeasured` are other requests in
@@ -117,7 +122,7 @@ class LevelRun(NamedTuple):
     c: int
     finished: list[Record]
     sent: list[Record]
-    cancelled: list[Record]
+    unfinished: list[Record]
     unmeasured: list[Record]
     earlier_errors: list[Record]
     complete: bool
@@ -130,7 +135,11 @@ class LevelRun(NamedTuple):
 
     @property
     def records(self) -> list[Record]:
-        return [*self.sent, *self.cancelled, *self.unmeasured]
+        return [*self.sent, *self.unfinished, *self.unmeasured]
+
+    @property
+    def tokens_per_chunk(self) -> float:
+        return tokens_per_chunk(self.records)
 
     @property
     def failed(self) -> list[Record]:
@@ -162,14 +171,27 @@ class LevelRun(NamedTuple):
 
     @property
     def steady_window(self) -> Span | None:
-        """The time from the first to the last measured send, while unmeasured ones keep C in flight or live.
+        """The time from the first measured send to the one after the last: cycles, in each of which all streams send.
 
-        Without pre-roll, the time from the first to the last moment at which C were in flight.
+        Ending it at the last measured send would leave out the decode phase of the last cycle. Recorded sessions have
+        no such cycles. Without pre-roll, it is the time from the first to the last moment at which C were in flight.
         """
-        if self.has_preroll or self.load == "sessions":
-            sent = self._sent_ns
-            return (sent[0], sent[-1]) if sent else None
+        if self.load == "sessions":
+            return (self._sent_ns[0], self._sent_ns[-1]) if self._sent_ns else None
+        if self.has_preroll:
+            return (self.window_sends[0], self.window_sends[-1]) if self.window_sends else None
         return window_at(self.c, in_flight_spans(self.records), self.start_ns if self.steered else None, self.end_ns)
+
+    @property
+    def window_sends(self) -> list[int]:
+        """The send times of as many requests as were measured, and of the one after them, from the first measured one.
+
+        A run that was ended by time has no request after them, and is cut to whole cycles.
+        """
+        measured = self._sent_ns
+        fillers = [r.t_sent_ns for r in self.unmeasured if r.phase == "filler" and r.t_sent_ns is not None]
+        sends = sorted([*measured, *fillers])[: len(measured) + 1]
+        return sends if fillers else sends[: max(len(sends) - 1, 0) // self.c * self.c + 1]
 
     @property
     def held_window(self) -> Span | None:
@@ -182,7 +204,7 @@ class LevelRun(NamedTuple):
     @property
     def _sent_ns(self) -> list[int]:
         """The send times of the measured requests, in order."""
-        return sorted(r.t_sent_ns for r in (*self.sent, *self.cancelled) if r.t_sent_ns is not None)
+        return sorted(r.t_sent_ns for r in (*self.sent, *self.unfinished) if r.t_sent_ns is not None)
 
 
 def finished_by_level(
@@ -241,7 +263,7 @@ def runs_by_level(
             c=stage.c,
             finished=list(map(_from_due_time, sent)) if stage.load == "open" else sent,
             sent=sent,
-            cancelled=[r for r in found if r.error == CANCELLED],
+            unfinished=[r for r in found if r.error == CANCELLED],
             unmeasured=unmeasured,
             earlier_errors=[] if stage.steered else errors.pop(attempt, []),
             complete=complete,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from math import fsum
+from math import fsum, sqrt
 from typing import Protocol
 
 from swarmtui.model.record import Record
@@ -55,6 +55,28 @@ def spread(values: Iterable[float]) -> Spread:
     return _spread(ordered, fsum(ordered))
 
 
+def survival_spread(values: Sequence[float], censored: Sequence[float]) -> Spread:
+    """Return the percentiles of times of which some are only known to be longer, by Kaplan and Meier's estimate.
+
+    A percentile that the estimate does not reach is null, and with censored times so is the mean.
+    """
+    if not censored:
+        return spread(values)
+    ordered = sorted(values)
+    ends = sorted([*((value, True) for value in values), *((value, False) for value in censored)], key=lambda e: e[0])
+    found: dict[str, float] = {}
+    surviving, at_risk = 1.0, len(ends)
+    for value, ended in ends:
+        if ended:
+            surviving *= 1.0 - 1.0 / at_risk
+            reached = [name for name, q in _SHARES.items() if name not in found and surviving <= 1.0 - q + 1e-12]
+            found |= dict.fromkeys(reached, value)
+        at_risk -= 1
+    n = len(ordered)
+    known = {name: value for name, value in found.items() if n >= SMALLEST_N[name]}
+    return Spread(n=n, min=ordered[0] if ordered else None, max=None, **known)
+
+
 def tally_spread(tally: Tally) -> Spread:
     return _spread(tally, tally.total)
 
@@ -74,6 +96,12 @@ def rate_summary(answered: Sequence[Record]) -> RateSummary:
 
 def mean(values: Sequence[float]) -> float | None:
     return fsum(values) / len(values) if values else None
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """Return the sample standard deviation of at least two values."""
+    middle = fsum(values) / len(values)
+    return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def median(values: Iterable[float]) -> float | None:

@@ -39,7 +39,7 @@ QUANTITIES: dict[str, Quantity] = {
     **{
         name: _figure("number", name)
         for name in (
-            "n", "ok", "errors", "cancelled", "cap_hits", "degenerate", "runs", "c_achieved", "c_held", "rate_speedup",
+            "n", "ok", "errors", "unfinished", "cap_hits", "degenerate", "runs", "c_achieved", "c_held", "rate_speedup",
             "wall_speedup", "token_ratio", "straggler", "tokens_in", "tokens_out", "cached_tokens",
         )
     },

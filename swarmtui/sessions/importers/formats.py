@@ -76,7 +76,7 @@ GUIDELLM = Format(
         "in_flight": "request_concurrency.mean",
         "ok": "totals.successful",
         "failed": "totals.errored",
-        "cancelled": "totals.incomplete",
+        "unfinished": "totals.incomplete",
         "wall_s": "duration",
         "mean_in": "prompt_token_count.mean",
         "mean_out": "output_token_count.mean",

@@ -103,9 +103,9 @@ def _benchmark(format: Format, document: Document, notes: list[str]) -> Imported
         c = max(1, count("in_flight") or ok + failed)
         load = "all requests at once" if rate is None else f"an open loop at {rate:g} requests/s"
         notes.append(f"no concurrency given: {load}, taken as C={c}")
-    tokens_out, cancelled, reported = total("out"), count("cancelled") or 0, count("server_tokens")
-    if cancelled:
-        notes.append(f"C={c}: {cancelled} requests were cancelled at the end; their tokens are not counted")
+    tokens_out, unfinished, reported = total("out"), count("unfinished") or 0, count("server_tokens")
+    if unfinished:
+        notes.append(f"C={c}: {unfinished} requests were cancelled at the end; their tokens are not counted")
     if reported and tokens_out and abs(tokens_out / reported - 1.0) > _TOKEN_TOLERANCE:
         notes.append(f"{format.tool}'s tokenizer counted {tokens_out:,} output tokens, the server {reported:,}")
     complete = document.get("was_cancelled") is not True and document.get("is_complete") is not False
@@ -115,7 +115,7 @@ def _benchmark(format: Format, document: Document, notes: list[str]) -> Imported
         c=c,
         ok=ok,
         failed=failed,
-        cancelled=cancelled,
+        unfinished=unfinished,
         wall_s=document.seconds(format.paths["wall_s"], "avg", 1.0) or _between(document),
         tokens_in=total("in"),
         tokens_out=tokens_out,

@@ -24,7 +24,7 @@ class ImportedBenchmark(NamedTuple):
     c: int
     ok: int
     failed: int = 0
-    cancelled: int = 0
+    unfinished: int = 0
     wall_s: float | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -98,7 +98,7 @@ def _level(runs: Sequence[ImportedBenchmark]) -> Level:
     rate, stream = runs[0].rate, _stream_tps(runs)
     return Level(
         c=runs[0].c, runs=len(runs), n=ok + failed, ok=ok, errors=failed,
-        cancelled=sum(one.cancelled for one in runs), error_counts={"not reported": failed} if failed else {},
+        unfinished=sum(one.unfinished for one in runs), error_counts={"not reported": failed} if failed else {},
         cap_hits=0, degenerate=0, complete=all(one.complete for one in runs), wall_s=wall_s, steady_s=None,
         c_achieved=None if e2e.mean is None else ratio(e2e.mean * ok, wall_s), token_source=None,
         tokens_in=tokens_in, tokens_out=tokens_out, cached_tokens=None,

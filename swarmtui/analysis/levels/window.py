@@ -1,0 +1,116 @@
+"""Compute the figures of the steady window of closed loops: stream rate, first tokens, and the precision of the rate.
+
+All requests that were in flight in the window count, whatever their phase, also those that were cancelled at its end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from math import fsum, sqrt
+
+from swarmtui.analysis.compare.distributions import t_quantile
+from swarmtui.analysis.levels.runs import LevelRun, Span, steady
+from swarmtui.analysis.levels.stats import ratio, standard_deviation
+from swarmtui.model.record import CANCELLED, Record
+
+_MAX_BATCHES = 10
+# The spread of fewer batches than this is known too badly.
+_MIN_BATCHES = 4
+_MIN_DF = 2
+_CONFIDENCE = 0.975
+
+
+def first_tokens_in(run: LevelRun) -> list[Record]:
+    """Return the requests whose first token arrived in the window; failed ones are in no latency."""
+    window = run.steady_window
+    return [
+        record
+        for record in run.records
+        if record.error in (None, CANCELLED)
+        and window is not None
+        and record.t_first_ns is not None
+        and window[0] < record.t_first_ns <= window[1]
+    ]
+
+
+def window_stream_rate(runs: Sequence[LevelRun]) -> float | None:
+    """Return the decode rate of a stream: Σ tokens after the first chunk / Σ time since it, both within the windows."""
+    parts = [
+        part
+        for run in runs
+        if (window := run.steady_window) is not None
+        for record in run.records
+        if (part := _decoded_within(record, window, run.tokens_per_chunk)) is not None
+    ]
+    return ratio(fsum(tokens for tokens, _ in parts), fsum(seconds for _, seconds in parts))
+
+
+def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tuple[float, float] | None:
+    """Return the tokens of a request after its first chunk that arrived in the window, and the time that they took.
+
+    The length of a cancelled answer is not known: its chunks have as many tokens as those of the others.
+    """
+    first, last = record.t_first_ns, record.t_end_ns if record.ok else record.left_ns
+    if record.error not in (None, CANCELLED) or first is None or last is None or not record.chunks:
+        return None
+    start, end = max(first, window[0]), min(last, window[1])
+    if end <= start:
+        return None
+    if record.ok and (first, last) == (start, end):
+        return record.decoded
+    times = record.chunk_times_ns()
+    chunks = bisect_right(times, end) - max(1, bisect_right(times, start))
+    if record.ok and record.decoded is not None and record.chunks > 1:
+        tokens_per_chunk = record.decoded[0] / (record.chunks - 1)
+    return chunks * tokens_per_chunk, (end - start) / 1e9
+
+
+def steady_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
+    """Return the half-width of the 95 % interval of the steady rate, in tok/s; None if too little was measured.
+
+    The replicates are batches of whole cycles, in which each of the C streams sends once: half a cycle would hold the
+    prefill or the decode phase of streams that run in step. With few batches they are the cycles of single streams.
+    """
+    batches = [rate for run in runs for rate in _batch_rates(c, run)]
+    if len(batches) >= _MIN_BATCHES:
+        return t_quantile(_CONFIDENCE, len(batches) - 1) * standard_deviation(batches) / sqrt(len(batches))
+    cycles = [cycle for run in runs for cycle in _cycles(run)]
+    tokens, seconds = fsum(n for n, _ in cycles), fsum(length for _, length in cycles)
+    if len(cycles) < 2 or not seconds:
+        return None
+    squares = fsum((n - tokens / seconds * length) ** 2 for n, length in cycles)
+    error = c * sqrt(len(cycles) / (len(cycles) - 1) * squares) / seconds
+    # The longest cycles are cut off by the end of the window, so that the others vary less than all would.
+    error *= sqrt(sum(max(0, len(run.window_sends) - 1) for run in runs) / len(cycles))
+    # All streams share the steps of the server: C cycles are worth one observation.
+    return t_quantile(_CONFIDENCE, max(_MIN_DF, len(batches) - 1)) * error
+
+
+def _batch_rates(c: int, run: LevelRun) -> list[float]:
+    """Return the steady rate of up to ten parts of the window, each of whole cycles."""
+    sends = run.window_sends
+    cycles = max(0, len(sends) - 1) // c
+    count = min(_MAX_BATCHES, cycles)
+    if not count:
+        return []
+    bounds = [sends[cycles * number // count * c] for number in range(count)] + [sends[-1]]
+    parts = [steady(run.records, 0, span) for span in pairwise(bounds)]
+    return [part.tokens / part.seconds for part in parts if part is not None]
+
+
+def _cycles(run: LevelRun) -> list[tuple[int, float]]:
+    """Return the tokens of each request that was sent in the window, and the time to the next send of its stream."""
+    window = run.steady_window
+    by_agent: defaultdict[int, list[tuple[int, Record]]] = defaultdict(list)
+    for record in run.records:
+        if record.t_sent_ns is not None:
+            by_agent[record.agent].append((record.t_sent_ns, record))
+    return [
+        (record.chunks if record.tokens_out is None else record.tokens_out, (following_ns - sent_ns) / 1e9)
+        for sent in by_agent.values()
+        for (sent_ns, record), (following_ns, _) in pairwise(sorted(sent, key=lambda pair: pair[0]))
+        if window is not None and window[0] <= sent_ns and following_ns <= window[1]
+    ]

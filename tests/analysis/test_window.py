@@ -1,0 +1,123 @@
+"""Figures of the steady window of closed loops: stream rate, first tokens, half-width, and times that were cut off."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.stats import spread, survival_spread
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import Level
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
+
+TOKEN_MS = 10.0
+PREFILL_MS = 200.0
+
+
+def closed_loop(c: int, lengths: list[int], *, complete: bool = False) -> list[Record]:
+    """Build C streams with a token every 10 ms after 200 ms of prefill; the run ends with the send after the last one.
+
+    `lengths` are those of the pre-roll, the measured requests and one filler. Answers in flight at the end are cut.
+    """
+    records: list[Record] = []
+    free = [float(agent) for agent in range(c)]
+    measured = len(lengths) - c - 1
+    for number, length in enumerate(lengths):
+        agent = min(range(c), key=free.__getitem__)
+        sent = free[agent]
+        chunks = [sent + PREFILL_MS + TOKEN_MS * k for k in range(length)]
+        phase = "preroll" if number < c else "level" if number < c + measured else "filler"
+        records.append(request(sent, chunks, task=number, c=c, agent=agent, phase=phase))
+        free[agent] = chunks[-1] + 1.0
+    over_ns = max(record.t_sent_ns or 0 for record in records)
+    return records if complete else [_cut(record, over_ns) for record in records]
+
+
+def _cut(record: Record, over_ns: int) -> Record:
+    if record.t_last_ns is None or record.t_last_ns <= over_ns:
+        return record
+    sent, times = ((record.t_sent_ns or 0) - BOOT_NS) / MS, record.chunk_times_ns()
+    kept = [(time - BOOT_NS) / MS for time in times if time <= over_ns]
+    fields: dict[str, Any] = {"agent": record.agent, "phase": record.phase, "c": record.c, "t_done_ns": over_ns}
+    return request(sent, kept, task=record.task, error=CANCELLED, **fields)
+
+
+def level_of(records: list[Record], c: int) -> Level:
+    (level,) = level_figures(records, [stage(c=c)], [end()])
+    return level
+
+
+def lengths(random: Random, count: int) -> list[int]:
+    return [random.randint(5, 120) for _ in range(count)]
+
+
+@pytest.mark.parametrize("c", [1, 4, 16])
+def test_answers_that_are_cut_at_the_end_change_no_rate(c: int) -> None:
+    """What still runs when the window is over is cancelled; waiting for it gives the same rates and first tokens."""
+    drawn = lengths(Random(3), 4 * c + 1)
+    cut, waited = level_of(closed_loop(c, drawn), c), level_of(closed_loop(c, drawn, complete=True), c)
+    assert cut.out_tps_steady == waited.out_tps_steady
+    assert cut.per_stream_tps.mean == pytest.approx(waited.per_stream_tps.mean)
+    assert cut.per_stream_tps.mean == pytest.approx(1000 / TOKEN_MS, rel=0.02)
+    assert cut.ttft_s.n == waited.ttft_s.n
+    assert cut.ttft_s.mean == pytest.approx(waited.ttft_s.mean)
+    assert cut.ttft_s.max == pytest.approx(PREFILL_MS / 1000)
+    assert cut.n + cut.unfinished == waited.n == 3 * c
+    assert (cut.errors, waited.unfinished) == (0, 0)
+
+
+def test_equal_cycles_have_no_half_width() -> None:
+    level = level_of(closed_loop(4, [50] * 17), 4)
+    assert level.out_tps_steady == pytest.approx(4 * 50 / ((PREFILL_MS + 49 * TOKEN_MS + 1) / 1000), rel=0.01)
+    assert level.out_tps_steady_hw == pytest.approx(0.0, abs=1.0)
+
+
+@pytest.mark.parametrize("cycles", [2, 3, 8])
+def test_half_width_holds_the_true_rate_in_most_runs(cycles: int) -> None:
+    c, random = 4, Random(5)
+    long = level_of(closed_loop(c, lengths(random, 1 + c + 400 * c), complete=True), c)
+    assert long.out_tps_steady is not None
+    held = 0
+    for _ in range(60):
+        level = level_of(closed_loop(c, lengths(random, 1 + c + cycles * c)), c)
+        assert level.out_tps_steady is not None and level.out_tps_steady_hw is not None
+        held += abs(level.out_tps_steady - long.out_tps_steady) <= level.out_tps_steady_hw
+    assert held >= 51
+
+
+def test_a_single_cycle_has_no_half_width() -> None:
+    assert level_of(closed_loop(1, [50, 50, 50]), 1).out_tps_steady_hw is None
+
+
+def test_a_failed_request_is_in_no_latency_of_the_window() -> None:
+    records = closed_loop(2, [50] * 9)
+    failed = [msgspec.structs.replace(r, error="reset") if r.task == 4 else r for r in records]
+    whole, level = level_of(records, 2), level_of(failed, 2)
+    assert level.ttft_s.n == whole.ttft_s.n - 1 and level.errors == 1
+    assert level.out_tps_steady == whole.out_tps_steady, "its tokens arrived"
+
+
+@given(st.lists(st.floats(0.1, 100.0), max_size=40))
+def test_without_cut_times_the_estimate_is_the_sample(values: list[float]) -> None:
+    assert survival_spread(values, []) == spread(values)
+
+
+@given(st.lists(st.floats(0.1, 100.0), min_size=6, max_size=60), st.lists(st.floats(0.1, 100.0), min_size=1))
+def test_times_that_were_cut_only_raise_percentiles(values: list[float], cut: list[float]) -> None:
+    found, ordered = survival_spread(values, cut), sorted(values)
+    assert (found.n, found.min, found.mean, found.max) == (len(values), ordered[0], None, None)
+    if found.p50 is not None:
+        assert found.p50 >= ordered[(len(ordered) - 1) // 2]
+
+
+def test_percentiles_of_cut_times_by_hand() -> None:
+    """Of seven, two were cut at 2.5 and 4.5 s: 5/7 survive 2 s, 3/4 of these 3 s, 2/3 of these 4 s."""
+    assert survival_spread([1, 2, 3, 4, 5], [2.5, 4.5]).p50 == 4
+    assert survival_spread([1, 2, 3, 4, 5], [0.5] * 9).p50 == 3
+    assert survival_spread([1, 2, 3, 4, 5], [9.0] * 9).p50 is None, "most answers took longer than what was seen"
